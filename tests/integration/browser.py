@@ -13,7 +13,8 @@ import subprocess
 from rig import Process, children_of, eventually
 from scripted import Scripted
 
-NO_CRASH_HANDLER = ["--disable-breakpad", "--disable-crash-reporter"]  # the handler is a process that can outlive its browser
+# the handler can outlive the browser
+NO_CRASH_HANDLER = ["--disable-breakpad", "--disable-crash-reporter"]
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", *NO_CRASH_HANDLER]
 KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c"}
@@ -24,16 +25,16 @@ def is_installed():
 
 
 class Browser:
-    """A page. Ends with the test."""
+    """A browser page. Closed at the end of the test."""
 
     def __init__(self, rig, width=1280, height=900, dark=False):
         self.log = os.path.join(rig.directory, "chromedriver.log")
         with open(self.log, "wb") as out:
             self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=out, stderr=out, start_new_session=True)
-        rig.close_with(self.close)
+        rig.add_cleanup(self.close)
         self.port = int(eventually(lambda: re.search(r"started successfully on port (\d+)", self.output()), what="chromedriver")[1])
         self.session = ""
-        self.session = self.ask("POST", "", {"capabilities": {"alwaysMatch": {
+        self.session = self.command("POST", "", {"capabilities": {"alwaysMatch": {
             "goog:loggingPrefs": {"browser": "ALL"},
             "goog:chromeOptions": {"args": [*FLAGS, f"--user-data-dir={rig.directory}/chromium"]}}}})["sessionId"]
         self.look(width, height, dark)
@@ -42,7 +43,7 @@ class Browser:
         with open(self.log, encoding="utf-8", errors="replace") as log:
             return log.read()
 
-    def ask(self, method, path, body=None):
+    def command(self, method, path, body=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.request(method, f"/session/{self.session}{path}" if self.session else "/session",
                            json.dumps(body if body is not None else {}) if method == "POST" else None, {"Content-Type": "application/json"})
@@ -52,7 +53,7 @@ class Browser:
         return value
 
     def devtools(self, command, **parameters):
-        return self.ask("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+        return self.command("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def look(self, width, height, dark):
         self.width = width
@@ -60,11 +61,12 @@ class Browser:
         self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
 
     def open(self, url):
-        self.ask("POST", "/url", {"url": url})
+        self.command("POST", "/url", {"url": url})
 
     def run(self, script, *arguments):
-        """`script` is the body of a function; a promise that it returns is awaited."""
-        return self.ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+        """Runs `script`, the body of a function, and returns its result. Waits for a returned
+        promise."""
+        return self.command("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def text(self, selector):
         return self.run("return document.querySelector(arguments[0])?.textContent ?? ''", selector)
@@ -73,21 +75,22 @@ class Browser:
         return eventually(lambda: self.run("return " + script, *arguments), seconds, what or script)
 
     def press(self, *keys):
-        """Keys go to the focused element: names of KEYS, or text."""
+        """Sends keys to the focused element: names of KEYS, or text."""
         actions = [{"type": kind, "value": c} for key in keys for c in (KEYS.get(key) or key) for kind in ("keyDown", "keyUp")]
-        self.ask("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+        self.command("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
 
     def picture(self, path, whole=True):
         shot = self.devtools("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         with open(path, "wb") as out:
             out.write(base64.b64decode(shot["data"]))
 
-    def complaints(self):
-        """Warnings and errors of the console, which includes refusals by the Content-Security-Policy."""
-        return [entry["message"] for entry in self.ask("POST", "/se/log", {"type": "browser"}) if entry["level"] in ("WARNING", "SEVERE")]
+    def console_errors(self):
+        """Warnings and errors of the console, including violations of the
+        Content-Security-Policy."""
+        return [entry["message"] for entry in self.command("POST", "/se/log", {"type": "browser"}) if entry["level"] in ("WARNING", "SEVERE")]
 
     def overflow(self):
-        """Elements that stick out of the page."""
+        """Elements that are wider than the page."""
         return self.run("""return [...document.querySelectorAll('body *')].filter(e => e.getClientRects().length &&
             !e.closest('.skip') && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
             .map(e => e.tagName + '#' + e.id + '.' + e.className).slice(0, 5)""")
@@ -95,7 +98,7 @@ class Browser:
     def close(self):
         try:
             if self.session:
-                self.ask("DELETE", "")
+                self.command("DELETE", "")
         except (OSError, AssertionError):
             pass
         if self.driver.poll() is None:
@@ -125,7 +128,7 @@ def open_page(rig, url, *flags):
 
 
 def close(browser):
-    """Chromium's crash handler is a process that can outlive its browser."""
+    """Stops the browser and Chromium's crash handler, a process that can outlive the browser."""
     browser.kill()
     for pid in children_of(os.getpid(), "chrome_crashpad"):
         os.kill(pid, signal.SIGKILL)
@@ -143,7 +146,7 @@ socket.onerror = () => { seen.push("error"); report(); };
 
 
 class Site(Scripted):
-    """A server of HTTP/1.1 with a page that opens a WebSocket to its own origin."""
+    """An HTTP/1.1 server with a page that opens a WebSocket to its own origin."""
 
     def __init__(self, rig):
         self.rig, self.seen, self.upgrades = rig, None, 0
@@ -162,7 +165,7 @@ class Site(Scripted):
             peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
     def upgrade(self, peer, head):
-        """RFC 6455 section 4.2.2, and a text frame."""
+        """RFC 6455 section 4.2.2, then a text frame."""
         key = re.search(rb"\r\nsec-websocket-key: *(\S+)", head, re.I)[1]
         accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
         self.upgrades += 1
@@ -171,7 +174,7 @@ class Site(Scripted):
         eventually(lambda: self.seen is not None, 30)
 
     def shown_by(self, address):
-        """What the page has seen, over TLS at `address`."""
+        """Opens the page over TLS at `address` and returns its report."""
         browser = open_page(self.rig, "https://%s:%d/" % address, "--ignore-certificate-errors")
         eventually(lambda: self.seen is not None, 30, "the page's report")
         close(browser)

@@ -1,4 +1,4 @@
-"""Requests as the upstream received them."""
+"""Reads requests back as the upstream received them."""
 
 import json
 

@@ -1,5 +1,6 @@
-"""An API in Flask on the server of Werkzeug, as Debian packages them: what real WSGI applications take for method and path. Run by
-/usr/bin/python3; every answer says which handler was called and what it saw."""
+"""A Flask application on Werkzeug (Debian packages), to test how real WSGI applications read
+methods and paths. Run it with /usr/bin/python3. Each response contains the name of the handler and
+the request as the handler sees it."""
 
 from flask import Flask, jsonify, request
 from werkzeug.serving import WSGIRequestHandler, make_server
@@ -8,35 +9,35 @@ app = Flask(__name__)
 METHODS = ["GET", "POST", "PUT", "DELETE"]
 
 
-def seen(handler):
+def describe(handler):
     parameters = {"format": request.args["format"]} if "format" in request.args else {}
     return jsonify(handler=handler, method=request.method, path=request.path, target=request.environ["REQUEST_URI"], **parameters)
 
 
 @app.route("/healthz")
 def healthz():
-    return seen("healthz")
+    return describe("healthz")
 
 
 @app.route("/login", methods=METHODS, strict_slashes=False)
 def login():
-    return seen("login"), 401
+    return describe("login"), 401
 
 
 @app.route("/caf\u00e9")
 def cafe():
-    return seen("caf\u00e9")
+    return describe("caf\u00e9")
 
 
 @app.route("/v1/<path:rest>", methods=METHODS)
 def v1(rest):
-    return seen("v1")
+    return describe("v1")
 
 
 @app.route("/", defaults={"rest": ""}, methods=METHODS)
 @app.route("/<path:rest>", methods=METHODS)
 def other(rest):
-    return seen("other")
+    return describe("other")
 
 
 class Quiet(WSGIRequestHandler):

@@ -1,4 +1,4 @@
-"""An upstream that holds requests until the test lets them go."""
+"""An upstream that holds requests until the test releases them."""
 
 import threading
 import time
@@ -7,19 +7,20 @@ from scripted import OK, Scripted
 from wire import Connection, request_bytes
 
 
-def flight(limit, lease="10s", **more):
+def concurrency(limit, lease="10s", **more):
     return dict(script="concurrency", limit=limit, lease=lease, **more)
 
 
 class Gate:
-    """An upstream that answers when it is told to, and knows how many requests it had at once."""
+    """An upstream that responds when the test sets `open`. `most`: the maximum number of concurrent
+    requests."""
 
     def __init__(self, rig):
         self.lock, self.now, self.most, self.total = threading.Lock(), 0, 0, 0
         self.open = threading.Event()
         self.pause = None
         self.api = Scripted(rig, self.serve)
-        rig.close_with(self.open.set)
+        rig.add_cleanup(self.open.set)
         self.upstreams = {"api": {"servers": [self.api.text]}}
 
     def serve(self, peer, _number):
@@ -36,5 +37,5 @@ class Gate:
             peer.send(OK)
 
 
-def ask(weir, target="/", headers=None):
+def send_request(weir, target="/", headers=None):
     return Connection(weir.address).send(request_bytes(target, headers=headers))

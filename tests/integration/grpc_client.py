@@ -1,5 +1,5 @@
-"""A gRPC client (Debian's python3-grpcio) for test_grpc_calls.py: grpc_client.py ADDRESS SCENARIO prints what it got, as JSON. Run it with
-/usr/bin/python3."""
+"""A gRPC client (Debian's python3-grpcio) for test_grpc_calls.py: grpc_client.py ADDRESS SCENARIO
+prints the results as JSON. Run it with /usr/bin/python3."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ def calls():
     yield "client stream", channel.stream_unary("/t.Echo/Sum")(iter([b"1", b"2", b"3"]), timeout=10).decode()
     ping = []
 
-    def messages():  # the next one is sent when the reply to the last one is there
+    def messages():  # sends the next message after the reply to the previous one
         for i in range(3):
             while len(ping) < i:
                 time.sleep(0.001)
@@ -53,7 +53,7 @@ def calls():
 
 def cancel():
     call = channel.unary_unary("/t.Echo/Wait").future(b"", timeout=30)
-    sys.stdin.readline()  # the server waits
+    sys.stdin.readline()  # waits until the server has the call
     call.cancel()
     yield "cancelled", call.cancelled()
 
@@ -63,7 +63,8 @@ def limits():
 
 
 def load():
-    """Calls from eight threads until a line is read: the number of calls, and those that failed."""
+    """Makes calls from eight threads until a line is read. Yields the number of calls, and the
+    failed calls."""
     over, results = threading.Event(), []
 
     def call():

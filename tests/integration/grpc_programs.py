@@ -1,5 +1,5 @@
-"""The gRPC servers and clients of the tests, in programs of their own. python3-grpcio is of Debian's Python; tests/grpc-js/run installs
-@grpc/grpc-js."""
+"""Runs gRPC servers and clients as separate programs. python3-grpcio requires Debian's Python;
+tests/grpc-js/run installs @grpc/grpc-js."""
 
 import json
 import os
@@ -12,7 +12,7 @@ NODE_MODULES = os.path.join(top, "build", "grpc-js", "node_modules")
 
 
 def program(language, part):
-    """The command line of a client or server. Languages: python, js."""
+    """The command line of a client or server. `language`: python or js."""
     if language == "python":
         return ["/usr/bin/python3", os.path.join(HERE, f"grpc_{part}.py")]
     return ["/usr/bin/env", "NODE_PATH=" + NODE_MODULES, "node", os.path.join(top, "tests", "grpc-js", f"{part}.js")]
@@ -21,7 +21,7 @@ def program(language, part):
 class GrpcServer(Process):
     def __init__(self, rig, language="python"):
         super().__init__(rig, f"grpc-{len(rig.processes)}", program(language, "server"))
-        self.text = self.announced(r"^listening on (\S+)$")[0]
+        self.text = self.wait_for_output(r"^listening on (\S+)$")[0]
 
 
 def begin(address, *scenario, language="python"):

@@ -1,5 +1,6 @@
-"""A gRPC server (Debian's python3-grpcio) for test_grpc_calls.py. Messages are plain bytes. Run it with /usr/bin/python3; it prints where
-it listens, and the calls that were cancelled. SIGTERM ends it gracefully."""
+"""A gRPC server (Debian's python3-grpcio) for test_grpc_calls.py. Messages are plain bytes. Run it
+with /usr/bin/python3. It prints its address and the cancelled calls. SIGTERM stops it
+gracefully."""
 
 import signal
 import threading

@@ -1,4 +1,5 @@
-"""Scripted HTTP/2 servers: a test decides every frame. Settings and pings are acknowledged, windows are opened as content arrives."""
+"""Scripted HTTP/2 servers: the test sends every frame itself. SETTINGS and PING are acknowledged,
+and windows are extended as content arrives."""
 
 import queue
 import struct
@@ -9,7 +10,7 @@ from scripted import Scripted
 
 
 class Request:
-    """A request on its stream. `fields`: pairs in order; `reset`: the code of a RST_STREAM."""
+    """A request on its stream. `fields`: pairs in order; `reset`: the error code of RST_STREAM."""
 
     def __init__(self, peer, stream, fields):
         self.peer, self.stream, self.fields = peer, stream, fields
@@ -18,7 +19,7 @@ class Request:
     def __getitem__(self, name):
         return dict(self.fields).get(name)
 
-    def answer(self, body=b"ok", status=200, fields=(), end=True):
+    def respond(self, body=b"ok", status=200, fields=(), end=True):
         self.head(status, fields, end=end and not body)
         if body:
             self.data(body, end)
@@ -30,7 +31,7 @@ class Request:
         self.peer.put(HEADERS, END_HEADERS | (END_STREAM if end else 0), self.stream, self.peer.encoder.encode(fields))
 
     def data(self, body, end=False):
-        """Within the windows, which this does not check."""
+        """Sends content without checking the windows."""
         for at in range(0, max(len(body), 1), 16384):
             piece = body[at:at + 16384]
             self.peer.put(DATA, END_STREAM if end and at + 16384 >= len(body) else 0, self.stream, piece)
@@ -44,7 +45,7 @@ class Request:
 
 
 class Http2Peer:
-    """One connection, server's side."""
+    """The server's side of one connection."""
 
     def __init__(self, peer, settings=(), hold=False):
         self.peer, self.hold = peer, hold
@@ -59,7 +60,7 @@ class Http2Peer:
         self.peer.socket.sendall(frame(*args, **more))
 
     def read_frame(self):
-        """Reads and applies a frame; False at the end of the connection."""
+        """Reads and applies a frame. Returns False at the end of the connection."""
         try:
             header = self.peer.read_exactly(9, "a frame")
             payload = self.peer.read_exactly(int.from_bytes(header[:3], "big"), "its payload")
@@ -109,14 +110,14 @@ class Http2Peer:
         return condition()
 
     def next_request(self):
-        """The next request, whose content may follow; None at the end of the connection."""
+        """The next request; its content can follow. None at the end of the connection."""
         return self.new.pop(0) if self.read_until(lambda: self.new) else None
 
     def go_away(self, last, code=0):
         self.put(GOAWAY, 0, 0, struct.pack(">II", last, code))
 
     def send_as_windows_permit(self, request, size):
-        """Sends up to `size` bytes of content; returns how many the windows permit now."""
+        """Sends up to `size` bytes of content. Returns how many bytes the windows permitted."""
         n = min(size, self.window, self.windows[request.stream])
         request.data(b"x" * n)
         self.window -= n
@@ -125,24 +126,25 @@ class Http2Peer:
 
 
 class Http2Server(Scripted):
-    """Runs `script(connection, number)` for each connection. `requests`: a queue for those that a script wants to show its test."""
+    """Runs `script(connection, number)` for each connection. `recorded`: a queue of items that a
+    script passes to its test with record()."""
 
     def __init__(self, rig, script, settings=(), hold=False, **more):
-        self.shown = queue.Queue()
+        self.recorded = queue.Queue()
 
         def serve(peer, number):
             script(Http2Peer(peer, settings, hold), number)
         super().__init__(rig, serve, **more)
 
-    def show(self, item):
-        self.shown.put(item)
+    def record(self, item):
+        self.recorded.put(item)
 
-    def shown_next(self):
-        return self.shown.get(timeout=20)
+    def next_recorded(self):
+        return self.recorded.get(timeout=20)
 
 
-def answering_all(connection, _number):
-    """Answers every request when it is complete."""
+def respond_to_requests(connection, _number):
+    """A script that responds to each request when it is complete."""
     while (request := connection.next_request()) is not None:
         request.read_all()
-        request.answer()
+        request.respond()

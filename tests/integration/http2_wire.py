@@ -1,5 +1,5 @@
-"""An HTTP/2 client for the tests: frames are written and read one by one, so that a test can break every rule. HPACK is
-Debian's python3-hpack (pure Python, so any Python 3 can import it)."""
+"""An HTTP/2 client for the tests. It writes and reads frames one by one, so that a test can violate
+any rule. HPACK is Debian's python3-hpack (pure Python, so any Python 3 can import it)."""
 
 import struct
 import sys
@@ -17,7 +17,8 @@ MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE = 3, 4
 
 
 class Stream:
-    """What came for one stream. `reset`: the code of a RST_STREAM; `cut`: the connection ended first; `granted`: bytes by WINDOW_UPDATE."""
+    """Everything received on one stream. `reset`: the error code of RST_STREAM; `cut`: the
+    connection ended first; `granted`: bytes granted by WINDOW_UPDATE."""
 
     def __init__(self):
         self.status, self.fields, self.body, self.interim, self.trailers = None, {}, b"", [], []
@@ -31,7 +32,7 @@ class Stream:
 
 
 class Http2:
-    """One connection. The windows of the client are opened again as content arrives, unless `hold` is set."""
+    """One connection. Extends the windows as content arrives, unless `hold` is set."""
 
     def __init__(self, address, settings=(), hold=False, tls=None, host=None, timeout=20, source=None):
         self.socket = self.connect(address, timeout, source)
@@ -55,7 +56,7 @@ class Http2:
     # --- sending ---
 
     def put(self, *args, **more):
-        """Keeps a frame for flush()."""
+        """Buffers a frame until flush()."""
         self.sent += frame(*args, **more)
 
     def flush(self):
@@ -89,7 +90,8 @@ class Http2:
         self.flush()
 
     def send_within_windows(self, stream, body):
-        """Sends all the content, and reads while the windows do not permit more. Stops if the stream ends."""
+        """Sends all the content; reads frames while the windows are exhausted. Stops when the
+        stream ends."""
         at, got = 0, self.streams[stream]
         while True:
             n = min(len(body) - at, self.initial + got.granted - at, self.granted - self.used, 16384)
@@ -102,7 +104,7 @@ class Http2:
     # --- receiving ---
 
     def read_frame(self):
-        """Reads and applies one frame; its type, or None at the end of the connection."""
+        """Reads and applies one frame. Returns its type, or None at the end of the connection."""
         header = self.take(9)
         if header is None:
             return None
@@ -172,7 +174,7 @@ class Http2:
             pass
 
     def response(self, stream):
-        """The response of a stream, complete."""
+        """Waits for the complete response on a stream."""
         got = self.streams[stream]
         self.read_until(got.over)
         assert got.ended, f"stream {stream}: status {got.status}, reset {got.reset}, cut {got.cut}, {self.goaways}"
@@ -181,11 +183,12 @@ class Http2:
     def get(self, *args, **more):
         return self.response(self.start(*args, **more))
 
-    def settled(self):
-        """Everything sent so far was processed: a PING has returned. False: the connection has ended."""
+    def responds_to_ping(self):
+        """Sends a PING and waits for its ACK, so everything sent before was processed. Returns
+        False if the connection ended."""
         before = self.pings
         try:
-            self.send(PING, 0, 0, b"settled?")
+            self.send(PING, 0, 0, b"pingping")
         except OSError:
             pass
         self.read_until(lambda: self.pings > before)

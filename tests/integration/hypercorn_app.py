@@ -1,5 +1,5 @@
-"""An application for hypercorn (Debian's python3-hypercorn, HTTP/2 of python3-h2): /echo returns the content of the request, /status/NNN
-has that status, /bytes/N has N bytes."""
+"""An application for hypercorn (Debian's python3-hypercorn, with HTTP/2 from python3-h2). /echo
+returns the request content, /status/NNN responds with that status, /bytes/N returns N bytes."""
 
 
 async def app(scope, receive, send):

@@ -1,15 +1,17 @@
-"""What tests of leases share: a load that keeps keys busy however slow the test itself is, and what workers hold."""
+"""Helpers for tests of leases: a load that keeps keys busy even if the test is slow, and checks of
+the units that workers hold."""
 
 import threading
 
 from rig import eventually
-from wire import Connection, count, get, next_one, request_bytes, together
+from wire import Connection, count, get, next_one, request_bytes, run_in_threads
 
 ONE = {"X-Client-Id": "one"}
 
 
-def pour(weirs, total, connections=6, depth=25, headers=None, target="/"):
-    """`total` requests, on each connection so many sent at once: weir finds the next one without waiting for us. The responses."""
+def send_pipelined(weirs, total, connections=6, depth=25, headers=None, target="/"):
+    """Sends `total` requests, `depth` at a time on each connection, so that weir always has a next
+    request to read. Returns the responses."""
     todo = iter(range(total // depth))
     lock, responses = threading.Lock(), []
     bytes_of_all = request_bytes(target, headers=ONE if headers is None else headers) * depth
@@ -20,7 +22,7 @@ def pour(weirs, total, connections=6, depth=25, headers=None, target="/"):
                 connection.send(bytes_of_all)
                 responses.extend([connection.response() for _ in range(depth)])
 
-    together(client, connections)
+    run_in_threads(client, connections)
     return responses
 
 
@@ -31,23 +33,23 @@ def admitted(responses):
 
 
 def units(weirs, result):
-    """used, returned or lost."""
+    """`result`: used, returned or lost."""
     return sum(weir.metric("weir_lease_units_total", result=result) for weir in weirs)
 
 
-def nothing_is_held(weirs):
+def no_units_are_held(weirs):
     eventually(lambda: sum(weir.metric("weir_lease_units_held") for weir in weirs) == 0, what="the end of all leases")
 
 
-def take_the_rest(weirs, already, limit, headers=None):
-    """What was held is given back: in the end exactly the limit has been admitted, and no more."""
+def use_the_rest(weirs, already, limit, headers=None):
+    """Checks that held units were returned: exactly `limit` requests are admitted in total."""
     total = already
 
-    def all_taken():
+    def at_limit():
         nonlocal total
         total += sum(get(weir.address, headers=ONE if headers is None else headers).status == 200 for weir in weirs)
         assert total <= limit, total
         return total == limit
     if total < limit:
-        eventually(all_taken, what=f"{limit} admitted, not {already}")
-    assert admitted(pour(weirs, 10 * len(weirs), connections=len(weirs), depth=10, headers=headers)) == 0
+        eventually(at_limit, what=f"{limit} admitted, not {already}")
+    assert admitted(send_pipelined(weirs, 10 * len(weirs), connections=len(weirs), depth=10, headers=headers)) == 0

@@ -1,4 +1,5 @@
-"""Iterations of weir's event loop, recorded by tests/support/loop_iterations.c: which part of a delay is weir's, and which the machine's."""
+"""Records iterations of weir's event loop with tests/support/loop_iterations.c, to separate weir's
+delays from those of the machine."""
 
 import bisect
 import glob
@@ -8,12 +9,14 @@ import subprocess
 
 import rig as the_rig
 
-RECORD = struct.Struct("<QQIIII")  # woken and end, µs of the wall clock; CPU, run delay, run delay before waking, µs; events
+# wake-up and end, µs of the wall clock; CPU time, run delay, run delay before wake-up, µs; events
+RECORD = struct.Struct("<QQIIII")
 SOURCE = os.path.join(the_rig.top, "tests", "support", "loop_iterations.c")
 
 
 class LoopIterations:
-    """Start weir with `environment`; not with a sanitizer, which must be loaded first."""
+    """Start weir with `environment`. Does not work with a sanitizer, whose library must be loaded
+    first."""
 
     def __init__(self, rig):
         library = os.path.join(rig.directory, "libloop_iterations.so")
@@ -38,10 +41,10 @@ def longest_cpu_us(iterations, since_us=0, until_us=1 << 62):
 
 
 class RunDelays:
-    """For any span of time, how long weir's thread was runnable without a core."""
+    """How long weir's thread was runnable without a core, within any span of time."""
 
     def __init__(self, iterations):
-        self.spans = []  # begin, end, waited in between
+        self.spans = []  # begin, end, waiting time within
         for woken, end, _cpu, delay, wake, _events in iterations:
             if wake:
                 self.spans.append((woken - wake, woken, wake))
@@ -51,7 +54,8 @@ class RunDelays:
         self.ends = [end for _, end, _ in self.spans]
 
     def within(self, begin_us, end_us):
-        """When in an iteration the thread waited is unknown: as much of the wait as fits into the span counts."""
+        """It is unknown when the thread waited during an iteration. The result is an upper
+        bound."""
         waited = 0
         for begin, end, wait in self.spans[bisect.bisect_right(self.ends, begin_us):]:
             if begin >= end_us:

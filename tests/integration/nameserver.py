@@ -1,4 +1,4 @@
-"""A name server that says what a test wants it to say."""
+"""A name server with replies that the test sets."""
 
 import ipaddress
 import socket
@@ -9,16 +9,18 @@ TYPES = {"A": 1, "CNAME": 5, "AAAA": 28}
 
 
 class Nameserver:
-    """UDP on a free port. records[name] = list of addresses, or of "=name" for an alias; a name that is not there does not exist.
-    `ttl`: of all, or by type; `silent`: no answers; `code`: this response code to everything; `truncated`: answers that do not fit. asked: (name, type)s."""
+    """Listens on a free UDP port. `records[name]`: a list of addresses, or of "=name" for an alias;
+    other names do not exist (NXDOMAIN). `ttl`: one value, or by type; `silent`: sends no replies;
+    `code`: this response code for every query; `truncated`: sets TC. `queries`: the received (name,
+    type) pairs."""
 
     def __init__(self, rig, ttl=0, **records):
-        self.records, self.ttl, self.silent, self.code, self.truncated, self.asked = records, ttl, False, 0, False, []
+        self.records, self.ttl, self.silent, self.code, self.truncated, self.queries = records, ttl, False, 0, False, []
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
         self.text = "127.0.0.1:%d" % self.socket.getsockname()[1]
         threading.Thread(target=self.serve, daemon=True).start()
-        rig.close_with(self.close)
+        rig.add_cleanup(self.close)
 
     def close(self):
         self.silent = True
@@ -28,20 +30,20 @@ class Nameserver:
         while True:
             try:
                 question, peer = self.socket.recvfrom(4096)
-                answer = self.answer(question)
-                if answer and not self.silent:
-                    self.socket.sendto(answer, peer)
+                reply = self.reply(question)
+                if reply and not self.silent:
+                    self.socket.sendto(reply, peer)
             except OSError:
                 return
 
-    def answer(self, question):
+    def reply(self, question):
         labels, at = [], 12
         while question[at]:
             labels.append(question[at + 1:at + 1 + question[at]].decode())
             at += 1 + question[at]
         kind = struct.unpack(">H", question[at + 1:at + 3])[0]
         name = ".".join(labels).lower()
-        self.asked.append((name, kind))
+        self.queries.append((name, kind))
         found, code = [], self.code
         if name not in self.records:
             code = code or 3

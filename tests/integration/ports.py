@@ -1,14 +1,16 @@
-"""Whether a port accepts connections."""
+"""Checks whether a port accepts connections."""
 
 import socket
 
 
 def accepts(address):
-    """False once every listener at the address is closed: the kernel refuses the connection."""
+    """Returns False once all listeners at the address are closed, so that the kernel refuses the
+    connection."""
     try:
         socket.create_connection(address, timeout=5).close()
     except ConnectionRefusedError:
         return False
-    except ConnectionResetError:  # it was queued at one listener when that closed; another may still be open
+    # it was in the queue of a listener that closed; another listener can still be open
+    except ConnectionResetError:
         pass
     return True

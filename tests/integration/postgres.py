@@ -1,9 +1,9 @@
-"""A real PostgreSQL of a test's own: on a unix socket, without durability, run as nobody where the tests are run as root.
+"""A PostgreSQL server per test: on a Unix socket, without durability, as user nobody if the tests run as root.
 
     database = Postgres(rig)
     database.sql("INSERT INTO clients VALUES ('client-2', 3)")
     weir = rig.weir(quotas=dict(postgres=dict(connection=database.connection, query=database.query)), ...)
-    assert database.asked("client-2") == 1
+    assert database.query_count("client-2") == 1
 """
 
 import atexit
@@ -17,7 +17,8 @@ import tempfile
 
 from rig import Process, children_of, eventually, free_port
 
-# initdb takes a second or two: once for a whole run, by the test that comes first. The process that runs all tests removes it.
+# initdb takes a second or two, so the first test that needs a database creates a template for the
+# whole run. The process that runs all tests removes it.
 template = os.path.join(tempfile.gettempdir(), f"weir-test-{os.getpid()}-postgres")
 atexit.register(shutil.rmtree, template, ignore_errors=True)
 
@@ -38,11 +39,11 @@ def program(name):
 
 
 def unprivileged():
-    """Popen's keywords: the server refuses to run as root."""
+    """Popen keywords: the server refuses to run as root."""
     return dict(user="nobody", group="nogroup", extra_groups=[]) if os.geteuid() == 0 else {}
 
 
-# Every test copies the template: what no test needs is two thirds of it.
+# Every test copies the template. Two thirds of it are not needed.
 SHRINK = """UPDATE pg_database SET datistemplate = false
 DROP DATABASE template0
 DROP DATABASE template1
@@ -94,22 +95,22 @@ class Postgres:
                    "-c max_connections=16 -c autovacuum=off -c max_wal_senders=0 -c wal_level=minimal")
         self.process = Server(self.rig, f"postgres-{len(self.rig.processes)}",
                               ["sh", "-c", command.format(self.directory, program("postgres"), self.port, self.listen)], **unprivileged())
-        self.process.announced("database system is ready to accept connections")
+        self.process.wait_for_output("database system is ready to accept connections")
 
     def stop(self):
-        """At once, as when it crashes."""
+        """Stops the server at once, as in a crash."""
         self.process.finish()
 
     def sql(self, text):
         return run(program("psql"), "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.connection, "-c", text,
                    where=self.directory).strip()
 
-    def asked(self, client=None):
-        """How often the query was asked, for one client or for all."""
+    def query_count(self, client=None):
+        """The number of queries that weir sent, for one client or for all."""
         return int(self.sql("SELECT count(*) FROM log" + (f" WHERE id = '{client}'" if client else "")))
 
     def freeze(self):
-        """Neither the server nor a connection's own process answers; the kernel goes on taking connections."""
+        """Stops the server and its backend processes. The kernel still accepts connections."""
         for pid in self.process.pids():
             os.kill(pid, signal.SIGSTOP)
 
@@ -132,4 +133,4 @@ class Server(Process):
                     pass
             self.popen.send_signal(signal.SIGQUIT)
             self.popen.wait(30)
-            eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), what="the end of PostgreSQL")
+            eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), what="PostgreSQL to exit")

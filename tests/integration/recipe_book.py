@@ -1,4 +1,4 @@
-"""The recipes of docs/recipes.md, and weir with one of them."""
+"""Starts weir with the recipes of docs/recipes.md."""
 
 import os
 import re
@@ -11,17 +11,17 @@ def blocks(section, language):
 
 
 def recipes():
-    """{heading: section}, and what all of them begin with."""
+    """Returns the common head of all recipes, and {heading: section}."""
     with open(PAGE, encoding="utf-8") as page:
         head, *rest = re.split(r"^### ", page.read(), flags=re.M)
     return blocks(head, "yaml")[0], {section.partition("\n")[0]: section for section in rest}
 
 
-def cook(rig, heading, upstream=None, redis="5s", files=(), replace=()):
-    """weir with this recipe, with addresses of the test's own, and patient with Redis."""
+def weir_with_recipe(rig, heading, upstream=None, redis="5s", files=(), replace=()):
+    """Starts weir with this recipe, with the addresses of the test and a long Redis timeout."""
     head, sections = recipes()
     recipe = blocks(sections[heading], "yaml")[0]
-    for section in "upstreams:", "listen:":  # the recipe's own replaces the common one
+    for section in "upstreams:", "listen:":  # the section of the recipe replaces the common one
         if recipe.startswith(section) or "\n" + section in recipe:
             head = re.sub(rf"^{section}.*\n(?: .*\n)*", "", head, flags=re.M)
     head += recipe

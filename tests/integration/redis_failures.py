@@ -1,4 +1,5 @@
-"""Ways in which Redis can be slow or fail, and the decision times meanwhile: for test_redis_deadline.py and bench/survival."""
+"""Failures and delays of Redis, and the decision times meanwhile. Used by test_redis_deadline.py
+and bench/survival."""
 
 import datetime
 import json
@@ -30,13 +31,14 @@ end
 
 
 class LossyLink(Scripted):
-    """Forwards bytes between weir and Redis. While `bad`, some are late, as on a network that loses packets."""
+    """Forwards bytes between weir and Redis. While `bad`, delays some of them, as retransmissions
+    do."""
 
     def __init__(self, rig, redis):
         self.redis, self.bad, self.random = redis, False, random.Random(1)
-        super().__init__(rig, self.join)
+        super().__init__(rig, self.relay)
 
-    def join(self, peer, _number):
+    def relay(self, peer, _number):
         with connect(self.redis.address) as server:
             pair = {peer.socket: server, server: peer.socket}
             while True:
@@ -44,13 +46,13 @@ class LossyLink(Scripted):
                     data = source.recv(65536)
                     if not data:
                         return
-                    if self.bad and self.random.random() < 0.3:  # lost once, or several times in a row
+                    if self.bad and self.random.random() < 0.3:  # lost once or several times
                         time.sleep(self.random.choice([0.01, 0.04, 0.2, 0.2, 0.4, 0.8]))
                     pair[source].sendall(data)
 
 
 def intermittent(healthy_s, failing_s, begin, end):
-    """A failure that begins and ends repeatedly."""
+    """A failure that starts and stops repeatedly."""
     def run(server, over):
         while not over.is_set():
             begin(server)
@@ -62,7 +64,7 @@ def intermittent(healthy_s, failing_s, begin, end):
 
 def debug_sleep(server, over):
     while not over.is_set():
-        server.redis.ask("DEBUG", "SLEEP", "0.3")
+        server.redis.command("DEBUG", "SLEEP", "0.3")
         over.wait(0.1)
 
 
@@ -130,7 +132,8 @@ finally:
 
 
 class WakeupDelay:
-    """How late the kernel wakes a process that only sleeps, 1 ms at a time, on this core (None: any): p999_us and max_us."""
+    """How late the kernel wakes a process that sleeps 1 ms at a time on this core (None: any core):
+    p999_us and max_us."""
 
     def __init__(self, core=None):
         self.words = [sys.executable, "-c", SLEEPER] + ([] if core is None else [str(core)])
@@ -146,8 +149,9 @@ class WakeupDelay:
 
 
 class DecisionTimes:
-    """Decision times, µs, each list sorted: `every`; `by_redis`, those that Redis decided; `own`, less the time in which weir's thread was
-    runnable and had no core (None without loop_iterations.py)."""
+    """Decision times in µs, sorted. `every`: all; `by_redis`: decisions by Redis; `own`: all, minus
+    the time in which weir's thread was runnable without a core (None without
+    loop_iterations.py)."""
 
     def __init__(self, entries, delay, iterations=None):
         self.every = sorted(took for _, took, _ in entries)
@@ -159,29 +163,29 @@ class DecisionTimes:
             self.iteration_us = longest_cpu_us(iterations, entries[0][0] - 1000, max(begun + took for begun, took, _ in entries))
 
     def line(self, name):
-        """One row of a table, ms."""
+        """One table row, in ms."""
         numbers = [at(self.every, p) for p in (0.5, 0.99, 0.999, 1)]
         numbers += [at(self.own, 0.999), at(self.own, 1), self.iteration_us] if self.own else []
         return (f"{name:44} {len(self.every):7} {100 * len(self.by_redis) / max(1, len(self.every)):6.1f}% " +
-                " ".join(f"{n / 1000:7.1f}" for n in numbers + [self.delay.p999_us, self.delay.max_us]))
+                " ".relay(f"{n / 1000:7.1f}" for n in numbers + [self.delay.p999_us, self.delay.max_us]))
 
 
 def heading(own=False):
     words = ["p50 ms", "p99", "p99.9", "max"] + (["own 99.9", "max", "loop"] if own else []) + ["wake 99.9", "max"]
-    return f"{'Redis is':44} {'decided':>7} {'by it':>7} " + " ".join(f"{w:>7}" for w in words)
+    return f"{'Redis is':44} {'decided':>7} {'by it':>7} " + " ".relay(f"{w:>7}" for w in words)
 
 
 class FailingRedis:
-    """A Redis that fails on demand, and weir before it, whose access log has the decision times."""
+    """A Redis that fails on demand, and weir with decision times in its access log."""
 
     def __init__(self, rig, on_failure="deny", iterations=None, core=None):
         self.iterations, self.core = iterations, core
         try:
             self.redis = rig.redis(arguments=["--enable-debug-command", "local"])
-        except AssertionError:  # before Redis 7 it needs none
+        except AssertionError:  # Redis before version 7 does not know the option
             self.redis = rig.redis()
         self.link = LossyLink(rig, self.redis)
-        self.log = os.path.join(rig.directory, "access.log")
+        self.log = os.path.relay(rig.directory, "access.log")
         script = rig.write("slow.lua", SLOW_SCRIPT)
         self.weir = rig.weir(
             wait=False, environment=iterations and iterations.environment, log={"access": "json", "file": self.log}, workers=1,
@@ -210,7 +214,8 @@ class FailingRedis:
         self.weir.admin = address_of(re.search(r"admin on (\S+)$", self.text(), re.M)[1])
 
     def decisions(self, start=0):
-        """The decisions in the log from this offset on: start of the request, decision time, both µs, and whether Redis decided."""
+        """The decisions in the log after this offset: request start and decision time, both in µs,
+        and whether Redis decided."""
         entries = []
         with open(self.log, encoding="utf-8") as log:
             log.seek(start)
@@ -223,19 +228,20 @@ class FailingRedis:
         return entries
 
     def measure(self, failure, seconds, connections=16, pause=0.002):
-        """Sends requests while Redis fails; over more than THREADS_MAX connections with wrk, without pauses. Returns DecisionTimes."""
+        """Sends requests while Redis fails; above THREADS_MAX connections with wrk, without pauses.
+        Returns DecisionTimes."""
         over, start = threading.Event(), os.path.getsize(self.log)
 
-        def ask():
+        def send_requests():
             with Connection(self.weir.address) as connection:
                 while not over.wait(pause):
                     assert connection.request("/").status in (200, 503)
 
-        def ask_by_wrk():
+        def send_requests_by_wrk():
             subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds:.0f}s", "http://%s:%d/" % self.weir.address], check=True,
                            stdout=subprocess.DEVNULL)
         many = connections > THREADS_MAX
-        threads = [threading.Thread(target=ask_by_wrk)] if many else [threading.Thread(target=ask) for _ in range(connections)]
+        threads = [threading.Thread(target=send_requests_by_wrk)] if many else [threading.Thread(target=send_requests) for _ in range(connections)]
         threads.append(threading.Thread(target=FAILURES[failure], args=(self, over)))
         with WakeupDelay(self.core) as delay:
             for thread in threads:
@@ -243,10 +249,10 @@ class FailingRedis:
             time.sleep(seconds)
             over.set()
             for thread in threads:
-                thread.join()
+                thread.relay()
         eventually(lambda: self.weir.metric("weir_requests_active") == 0)
         eventually(lambda: self.weir.metric("weir_redis_breaker_workers", state="open") == 0, 15, "closed breakers")
-        time.sleep(0.1)  # the log's thread
+        time.sleep(0.1)  # until the log thread has written
         return DecisionTimes(self.decisions(start), delay, self.iterations and self.iterations.worker())
 
 

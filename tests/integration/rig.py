@@ -1,13 +1,14 @@
-"""The servers of a test: weir, Redis, upstreams; started by readiness, on free ports, and held to account at the end.
+"""The programs of a test: weir, Redis and upstreams. They listen on free ports. Each is ready when
+its constructor returns. At the end of the test they are stopped and their logs are checked.
 
     def test_something(rig):
         api = rig.upstream()
         weir = rig.weir(limits={"per-client": dict(script="gcra", limit=3, period="1h")})
         assert get(weir.address).status == 200
 
-rig.weir() takes the top-level keys of a policy as keyword arguments over a base in which two workers stand before the
-test's upstream, with the test's own Redis, and every limit named applies to every request. JSON is YAML, so the policy
-is written as JSON.
+rig.weir() takes the top-level keys of a policy as keyword arguments. They override a base policy:
+two workers, the test's upstream, the test's Redis, and one rule that applies every limit to every
+request. The policy is written as JSON, which is valid YAML.
 """
 
 import binascii
@@ -30,16 +31,17 @@ upstream_program = os.path.abspath(
     os.environ.get("UPSTREAM", os.path.join(os.path.dirname(weir_program), "tests/support/upstream")))
 redis_program = os.environ.get("REDIS_SERVER", "redis-server")
 
-# Builds with sanitizers run several times slower: every deadline of the tests is stretched alike.
+# Builds with sanitizers run several times slower, so all deadlines of the tests are multiplied by
+# this factor.
 sanitized = os.path.exists(weir_program) and any(
     mark in open(weir_program, "rb").read() for mark in (b"__sanitizer_", b"__asan_init", b"__tsan_init"))
-patience = 3 if sanitized else 1
+time_scale = 3 if sanitized else 1
 
 os.environ["WEIR_LUA_DIR"] = os.path.join(top, "lua")
 os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=1")
 os.environ.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
 
-# What weir's stderr must never hold.
+# Patterns that must not appear in weir's stderr.
 FATAL = re.compile(r"Sanitizer|runtime error:|[Aa]ssert|magic|core dumped|double free|corrupt")
 LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z (error|warn|info|debug) +(.*)$", re.M)
 
@@ -53,26 +55,26 @@ def check_programs():
 
 
 def timeout(seconds):
-    """A test that may take longer than the usual minute."""
+    """Sets the timeout of a test (default: 60 s)."""
     def mark(function):
         function.seconds = seconds
         return function
     return mark
 
 
-class TookTooLong(AssertionError):
+class TimedOut(AssertionError):
     pass
 
 
 def eventually(condition, seconds=10, what="the condition"):
-    """Polls until `condition()` holds, and returns what it returned."""
-    deadline, pause = time.monotonic() + seconds * patience, 0.001
+    """Calls `condition()` until it returns a true value, and returns that value."""
+    deadline, pause = time.monotonic() + seconds * time_scale, 0.001
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise TookTooLong(f"{what} did not come about in {seconds * patience} s")
+            raise TimedOut(f"timed out waiting for {what}: {seconds * time_scale} s")
         time.sleep(pause)
         pause = min(pause * 1.5, 0.03)
 
@@ -81,8 +83,8 @@ held_ports = []
 
 
 def free_port():
-    """A port where nobody listens, and that the kernel gives to nobody else while the tests run: whoever asks for
-    this very port, with SO_REUSEADDR as servers do, may listen there."""
+    """Returns a port on which nothing listens. The bound socket reserves it: the kernel does not
+    assign the port to other sockets, but a server can still listen on it with SO_REUSEADDR."""
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     s.bind(("127.0.0.1", 0))
@@ -105,7 +107,7 @@ def address_of(text):
 
 
 class Process:
-    """A program with its output in a file, ended with the test."""
+    """A program that writes its output to a file. It is stopped at the end of the test."""
 
     def __init__(self, rig, name, arguments, **more):
         self.name = name
@@ -120,8 +122,9 @@ class Process:
         with open(self.file, encoding="utf-8", errors="replace") as out:
             return out.read()
 
-    def announced(self, pattern, count=1, seconds=15):
-        """Waits until the program has written the pattern `count` times; what its group held each time."""
+    def wait_for_output(self, pattern, count=1, seconds=15):
+        """Waits until the output contains `count` matches of the pattern, and returns them as
+        re.findall()."""
         def look():
             found = re.findall(pattern, self.output(), re.M)
             if len(found) < count and self.popen.poll() is not None:
@@ -133,7 +136,7 @@ class Process:
         return self.popen.poll() is None
 
     def signal(self, number):
-        """SIGSTOP: returns when every thread has stopped."""
+        """Sends a signal. After SIGSTOP, waits until every thread has stopped."""
         self.popen.send_signal(number)
         if number == signal.SIGSTOP:
             eventually(lambda: set(self.thread_states()) <= {"T"}, what=f"{self.name} stops")
@@ -144,7 +147,7 @@ class Process:
                 yield stat.read().rpartition(")")[2].split()[0]
 
     def wait(self, seconds=15):
-        return self.popen.wait(seconds * patience)
+        return self.popen.wait(seconds * time_scale)
 
     def kill(self):
         if self.alive():
@@ -155,11 +158,11 @@ class Process:
 
 
 class Upstream(Process):
-    """The demo API. address: where it listens."""
+    """The demo API (tests/support/upstream.c). `address`: its listener."""
 
     def __init__(self, rig, name, listen="127.0.0.1:0"):
         super().__init__(rig, name, [upstream_program, "--listen", listen])
-        self.address = address_of(self.announced(r"listening on (\S+)$")[0])
+        self.address = address_of(self.wait_for_output(r"listening on (\S+)$")[0])
         self.text = text_of(self.address)
 
     def stats(self):
@@ -168,11 +171,13 @@ class Upstream(Process):
 
 
 class Redis:
-    """A real redis-server without persistence. It may be killed, stopped and started anew at the same place, by `file` with what was
-    written into its configuration meanwhile: sentinels have a server remember whether it is a replica."""
+    """A real redis-server without persistence. It can be killed, stopped, and started again at the
+    same address. With `file`, it keeps a configuration file, so that a restarted server keeps the
+    role that Sentinel assigned."""
 
     def __init__(self, rig, name, tcp=False, arguments=(), start=True, file=False, tls=None):
-        """`tls`: options of redis-server from redis_tls(); the server then has no other port."""
+        """`tls`: options of redis-server from redis_tls(); the server then has no plain-text
+        port."""
         self.rig, self.name, self.arguments, self.process = rig, name, list(arguments), None
         self.tls, tcp = tls, tcp or tls
         self.file = file and os.path.join(rig.directory, name + ".conf")
@@ -189,20 +194,20 @@ class Redis:
         if self.file and not os.path.exists(self.file):
             self.rig.write(self.name + ".conf", "".join(f'\n{o[2:]}' if o.startswith("--") else f' "{o}"' for o in options) + "\n")
         self.process = Process(self.rig, self.name, [redis_program, self.file] if self.file else [redis_program, *options])
-        eventually(self.answers, 10, "PONG from Redis")
+        eventually(self.is_up, 10, "PONG from Redis")
         return self
 
-    def answers(self):
+    def is_up(self):
         assert self.process.alive(), self.process.output()
         try:
-            return self.ask("PING") == "PONG"
-        except RuntimeError:  # NOAUTH: it is there
+            return self.command("PING") == "PONG"
+        except RuntimeError:  # NOAUTH: the server is up
             return True
         except OSError:
             return False
 
-    def ask(self, *words):
-        """One command on a connection of its own; errors as RuntimeError."""
+    def command(self, *words):
+        """Sends one command over a new connection. Raises RuntimeError for an error reply."""
         from wire import connect
         with connect(self.address) as plain, secured(plain, self) as s, s.makefile("rb") as stream:
             data = [str(word).encode() for word in words]
@@ -210,8 +215,8 @@ class Redis:
             return read_reply(stream)
 
     def calls(self, command):
-        """How many times the server has run the command."""
-        found = re.search(rf"cmdstat_{command}:calls=(\d+)", self.ask("INFO", "commandstats"))
+        """Returns how many times the server has executed the command."""
+        found = re.search(rf"cmdstat_{command}:calls=(\d+)", self.command("INFO", "commandstats"))
         return int(found[1]) if found else 0
 
     def freeze(self):
@@ -228,14 +233,15 @@ TLS_FILES = os.path.join(top, "tests/tls")
 
 
 def redis_tls(certificate="server.pem", key="server.key", clients="no"):
-    """Options of redis-server: its certificate, and whether it requires one of its clients."""
+    """TLS options of redis-server. `clients`: whether it requires client certificates."""
     files = [os.path.join(TLS_FILES, name) for name in (certificate, key, "ca.pem")]
     return ["--tls-cert-file", files[0], "--tls-key-file", files[1], "--tls-ca-cert-file", files[2], "--tls-auth-clients", clients,
             "--tls-replication", "yes"]
 
 
 def secured(plain, server):
-    """The connection with TLS, if the server has it; the server's certificate is not checked."""
+    """Starts TLS on the connection if the server uses it. Does not verify the server's
+    certificate."""
     if not getattr(server, "tls", None):
         return plain
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -260,7 +266,8 @@ def read_reply(stream):
     return [read_reply(stream) for _ in range(int(rest))]
 
 
-# Passes descriptors as systemd does (sd_listen_fds(3)): from 3 on, for the process that LISTEN_PID names.
+# Passes descriptors as systemd does (sd_listen_fds(3)): numbered from 3, for the process in
+# LISTEN_PID.
 ACTIVATE = """
 import fcntl, os, sys
 end = sys.argv.index("--")
@@ -274,7 +281,8 @@ os.execv(sys.argv[end + 1], sys.argv[end + 1:])
 
 
 class Weir(Process):
-    """weir, ready. address: its first listener; addresses: all; admin: its admin listener."""
+    """A running weir. `address`: its first listener; `addresses`: all listeners; `admin`: its admin
+    listener."""
 
     def __init__(self, rig, name, policy, wait=True, environment=None, sockets=()):
         self.policy_file = os.path.join(rig.directory, f"{name}.yaml")
@@ -289,36 +297,39 @@ class Weir(Process):
         activate = [sys.executable, "-S", "-c", ACTIVATE, *map(str, descriptors), "--"] if sockets else []
         super().__init__(rig, name, [*activate, weir_program, "-c", self.policy_file], env=environment, pass_fds=descriptors)
         if wait:
-            self.announced(r"^\S+ info +(ready)")
-            self.addresses = [address_of(t) for t in self.announced(r"listening on (\S+)$")]
+            self.wait_for_output(r"^\S+ info +(ready)")
+            self.addresses = [address_of(t) for t in self.wait_for_output(r"listening on (\S+)$")]
             self.address = self.addresses[0]
             admin = re.search(r"admin on (\S+)$", self.output(), re.M)
             self.admin = admin and address_of(admin[1])
 
     def wait_for_redis(self):
-        """Until every worker can ask Redis: the first decisions of a test are not to be those of on_failure."""
-        eventually(lambda: self.metric("weir_redis_ready_workers") in (None, self.metric("weir_workers")),  # None: it needs no Redis
+        """Waits until every worker is connected to Redis. Otherwise `on_failure` could decide the
+        first requests."""
+        # None: no limit uses Redis
+        eventually(lambda: self.metric("weir_redis_ready_workers") in (None, self.metric("weir_workers")),
                    what="every worker's connection to Redis")
         return self
 
     def reload(self, **keys):
-        """Writes these top-level keys into its policy, sends SIGHUP, and waits until the new policy is in effect."""
+        """Replaces these top-level keys of the policy, sends SIGHUP, and waits until the new policy
+        is in effect."""
         self.policy = {**self.policy, **keys}
         with open(self.policy_file, "w", encoding="utf-8") as out:
             out.write(json.dumps(self.policy, indent=1))
         self.signal(signal.SIGHUP)
         self.reloads += 1
-        self.announced("is in effect", count=self.reloads)
+        self.wait_for_output("is in effect", count=self.reloads)
 
     def expect_errors(self, *patterns):
-        """Error lines that this test brings about on purpose."""
+        """Error log lines that the test expects. All other error lines fail the test."""
         self.expected_errors += patterns
 
     def log(self):
         return LOG_LINE.findall(self.output())
 
     def metric(self, name, **labels):
-        """The value of a sample; the sum of all that have these labels. None where there is none."""
+        """The sum of the samples of this metric with these labels. None if there are none."""
         from wire import get
         total = None
         for line in get(self.admin, "/metrics", host="127.0.0.1").body.decode().splitlines():
@@ -332,8 +343,9 @@ class Weir(Process):
         return total
 
     def counts(self, value, name, **labels):
-        """Waits until metric(name, **labels) is `value`: most of what a request adds is added after its last byte was written, which its
-        client may read first. A counter that has gone beyond does not come back."""
+        """Waits until metric(name, **labels) is `value`. Most counters are updated after the last
+        byte of the response is written, so a client can read them too early. Fails at once if a
+        counter (_total) is above the value."""
         seen = []
 
         def look():
@@ -342,7 +354,7 @@ class Weir(Process):
             return seen[0] == value
         try:
             eventually(look)
-        except TookTooLong:
+        except TimedOut:
             raise AssertionError(f"{name} {labels} stays at {seen[0]} and is not {value}") from None
 
     def resident_kib(self):
@@ -353,7 +365,8 @@ class Weir(Process):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def finish(self):
-        """SIGTERM must end it with exit status 0; its log must hold nothing that the test did not announce."""
+        """Stops weir with SIGTERM. Fails unless the exit status is 0 and the log has no unexpected
+        errors."""
         if self.alive():
             self.signal(signal.SIGCONT)
             self.signal(signal.SIGTERM)
@@ -374,7 +387,7 @@ class Weir(Process):
 BASE_POLICY = {
     "workers": 2,
     "listen": ["127.0.0.1:0"],
-    "admin": {"address": "127.0.0.1:0", "hosts": ["api.test"]},  # the Host that requests have unless they say
+    "admin": {"address": "127.0.0.1:0", "hosts": ["api.test"]},  # the default Host of requests
     "identity": {"from": ["header:X-Client-Id", "ip"]},
     "log": {"access": "off"},
 }
@@ -382,30 +395,35 @@ BASE_POLICY = {
 
 class Rig:
     def __init__(self, name):
-        # In one test of four, glibc fills new memory, so that reads of unset memory show without sanitizers. It doubles the CPU time
-        # of weir's start; AddressSanitizer fills it always.
+        # For one test of four, glibc fills allocated memory with a byte pattern, to reveal reads of
+        # uninitialized memory without a sanitizer. This doubles the CPU time of weir's start.
+        # AddressSanitizer always does it.
         if binascii.crc32(name.encode()) % 4 == 0:
             os.environ.setdefault("MALLOC_PERTURB_", "165")
         self.directory = tempfile.mkdtemp(prefix=f"weir-test-{os.getpid()}-")
-        self.name, self.processes, self.closers = name, [], []
+        self.name, self.processes, self.cleanups = name, [], []
         self.the_redis = self.the_upstream = None
 
     def redis(self, **more):
-        """The test's Redis. Keywords as Redis(); asked again without any, the same one."""
+        """The test's Redis. Keyword arguments, as for Redis(), start a new server; without them,
+        the existing server is returned."""
         if more or not self.the_redis:
             self.the_redis = Redis(self, f"redis-{len(self.processes)}", **more)
         return self.the_redis
 
     def upstream(self, **more):
-        """The test's upstream; asked again with keywords, another one."""
+        """The test's upstream. Keyword arguments start a new upstream; without them, the existing
+        upstream is returned."""
         if more or not self.the_upstream:
             self.the_upstream = Upstream(self, f"upstream-{len(self.processes)}", **more)
         return self.the_upstream
 
     def policy(self, **keys):
-        """The base with these top-level keys. `redis` and `upstreams` are filled in; `rules` apply all `limits`."""
+        """The base policy with these top-level keys. Adds `redis` and `upstreams`, and a rule with
+        all `limits`."""
         policy = {**BASE_POLICY, **keys}
-        # Patient and strict, so that a slow machine does not look like a wrong answer.
+        # Long timeouts and on_failure: deny, so that a slow machine does not look like a wrong
+        # decision.
         policy["redis"] = {"timeout": "5s", "on_failure": "deny", **keys.get("redis", {})}
         if not {"address", "sentinel", "cluster"} & policy["redis"].keys():
             policy["redis"]["address"] = self.redis().text
@@ -416,9 +434,10 @@ class Rig:
         return policy
 
     def weir(self, text=None, wait=True, environment=None, sockets=(), **keys):
-        """weir with a policy of these keys, or of this text. Waits until it is ready and, where it uses the test's Redis and that
-        runs, connected. wait="listening": does not wait for Redis. wait=False: not at all. sockets: (name, listening socket)
-        pairs that it is passed as systemd passes them."""
+        """Starts weir with a policy of these keys, or with this policy text. Waits until weir is
+        ready and, if it uses the test's Redis and that is running, connected. wait="listening":
+        does not wait for Redis. wait=False: does not wait. `sockets`: pairs (name, listening
+        socket) to pass as systemd does."""
         policy = text or self.policy(**keys)
         weir = Weir(self, f"weir-{len(self.processes)}", policy, wait, environment, sockets)
         if wait is True and not text and self.the_redis and self.the_redis.process and \
@@ -427,9 +446,10 @@ class Rig:
         return weir
 
     def command(self, *arguments, **more):
-        """weir run to its end with these arguments: a CompletedProcess with text."""
+        """Runs weir with these arguments until it exits. Returns a CompletedProcess with text
+        output."""
         return subprocess.run([weir_program, *arguments], cwd=self.directory, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=30 * patience, **more)
+                              capture_output=True, text=True, timeout=30 * time_scale, **more)
 
     def write(self, name, text):
         path = os.path.join(self.directory, name)
@@ -437,24 +457,24 @@ class Rig:
             out.write(text)
         return path
 
-    def close_with(self, closer):
-        """`closer()` runs at the end, before the processes are ended."""
-        self.closers.append(closer)
+    def add_cleanup(self, closer):
+        """Calls `closer()` at the end of the test, before the programs are stopped."""
+        self.cleanups.append(closer)
 
     def finish(self):
-        """Ends weir first, while its servers are there; every complaint is collected."""
-        complaints = []
-        for closer in self.closers:
+        """Stops weir first, while its servers still run. Returns all failures."""
+        problems = []
+        for closer in self.cleanups:
             closer()
         for process in sorted(self.processes, key=lambda p: not isinstance(p, Weir)):
             try:
                 process.finish()
             except AssertionError as complaint:
-                complaints.append(f"{process.name}: {complaint}")
+                problems.append(f"{process.name}: {complaint}")
         left = children()
         if left:
-            complaints.append(f"left behind: {left}")
-        return complaints
+            problems.append(f"processes left running: {left}")
+        return problems
 
     def show_logs(self):
         for process in self.processes:
@@ -465,13 +485,13 @@ class Rig:
 
 
 def children_of(pid, command=""):
-    """The pids of a process' children; of those alone whose command name is `command`, if one is given."""
+    """The pids of the child processes of `pid`, optionally only those with this command name."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
                 name, _, fields = stat.read().partition("(")[2].rpartition(")")
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has exited
             continue
         if int(fields.split()[1]) == pid and command in ("", name):
             found.append(int(entry))
@@ -479,7 +499,8 @@ def children_of(pid, command=""):
 
 
 def children():
-    """Processes below this one that still run, as [(pid, command)]; they are killed. Orphans of our servers come to us."""
+    """Kills the processes that the test left running. Returns them as [(pid, command)]. This
+    process is a subreaper, so orphaned grandchildren become its children."""
     found = []
     with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listing:
         for pid in map(int, listing.read().split()):
@@ -499,7 +520,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def run(name, function):
-    """Runs one test in this process. Raises when it fails or leaves something behind."""
+    """Runs one test in this process. Raises an exception if it fails or leaves processes behind."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     rig = Rig(name)
     failure = None
@@ -507,12 +528,12 @@ def run(name, function):
         function(rig)
     except BaseException as error:
         failure = error
-    complaints = rig.finish()
-    if failure or complaints:
+    problems = rig.finish()
+    if failure or problems:
         rig.show_logs()
     shutil.rmtree(rig.directory, ignore_errors=True)
-    for complaint in complaints:
+    for complaint in problems:
         print(complaint)
     if failure:
         raise failure
-    assert not complaints, complaints[0]
+    assert not problems, problems[0]

@@ -1,10 +1,10 @@
-"""Which rule weir chose for a request."""
+"""Checks which rule weir selects for a request."""
 
 from scripted import Scripted
 
 
-def echoing(rig):
-    """An upstream that answers with the request line it got."""
+def echo_server(rig):
+    """An upstream that returns the request line."""
     def script(peer, _number):
         while (request := peer.read_request()) is not None:
             line = request[0].split(b"\r\n")[0]
@@ -14,5 +14,5 @@ def echoing(rig):
 
 def weir_with(rig, *rules):
     names = sorted({name for rule in rules for name in rule["limits"]})
-    return rig.weir(upstreams={"api": {"servers": [echoing(rig).text]}}, rules=list(rules),
+    return rig.weir(upstreams={"api": {"servers": [echo_server(rig).text]}}, rules=list(rules),
                     limits={name: dict(script="gcra", limit=1000, period="1d") for name in names})

@@ -1,4 +1,4 @@
-"""Servers that do as they are told: an upstream or a Redis in which a test decides every byte."""
+"""Scripted servers: an upstream or a Redis that sends exactly the bytes of the test."""
 
 import socket
 import threading
@@ -14,7 +14,7 @@ class Peer(Connection):
         accepted.settimeout(20)
 
     def read_request(self):
-        """The next request's head and content, as bytes; None where the client has gone."""
+        """The head and content of the next request, as bytes. None if the client has closed."""
         try:
             head = self.read_until(b"\r\n\r\n", "a request")
         except Exception:
@@ -26,13 +26,14 @@ class Peer(Connection):
         return head, self.read_exactly(int(length[0]), "a request's content") if length else b""
 
     def reset(self):
-        """Closes with a RST."""
+        """Closes the connection with RST."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         self.socket.close()
 
 
 class Scripted:
-    """Listens on a free port and runs `script(peer, number)` in a thread for each connection; number counts from 0."""
+    """Listens on a free port and runs `script(peer, number)` in a thread for each connection,
+    numbered from 0."""
 
     def __init__(self, rig, script, address=None):
         self.script, self.accepted, self.failures = script, 0, []
@@ -49,7 +50,7 @@ class Scripted:
         self.text = "unix:" + address if isinstance(address, str) else "%s:%d" % self.address
         self.peers = []
         threading.Thread(target=self.accept, daemon=True).start()
-        rig.close_with(self.close)
+        rig.add_cleanup(self.close)
 
     def accept(self):
         while True:
@@ -80,8 +81,9 @@ class Scripted:
             peer.close()
 
 
-def answering(*answers):
-    """A script that answers the requests of a connection with these bytes in turn, and closes after the last."""
+def respond_with(*answers):
+    """A script that responds to the requests of a connection with these bytes in turn, and then
+    closes."""
     def script(peer, _number):
         for answer in answers:
             if peer.read_request() is None:
@@ -93,8 +95,8 @@ def answering(*answers):
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def keeping(answer=OK):
-    """A script that gives every request the same answer and keeps the connection."""
+def respond_to_all(answer=OK):
+    """A script that sends the same response to every request and keeps the connection open."""
     def script(peer, _number):
         while peer.read_request() is not None:
             peer.send(answer)
@@ -102,7 +104,7 @@ def keeping(answer=OK):
 
 
 def redis_commands(peer):
-    """The commands that weir sends over a connection that it takes for Redis, each as a list of words."""
+    """The commands that weir sends to a scripted Redis, each as a list of words."""
     while True:
         line = peer.read_until(b"\r\n", "a command")
         words = []

@@ -1,4 +1,4 @@
-"""The shipped limiters by what they do when their options change."""
+"""Groups of the shipped limiters, by their behaviour when options change."""
 
 
 

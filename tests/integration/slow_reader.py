@@ -1,4 +1,4 @@
-"""A client that reads slowly."""
+"""Reads slowly, as a slow client does."""
 
 import hashlib
 import socket
@@ -6,7 +6,7 @@ import threading
 
 
 def read_slowly(connection, size, look=lambda: None):
-    """Reads `size` bytes, stopping for a moment again and again, and returns their digest."""
+    """Reads `size` bytes with short pauses. Returns their MD5 digest."""
     pause, digest = threading.Event(), hashlib.md5()
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     digest.update(connection.buffer)

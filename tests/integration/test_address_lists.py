@@ -45,7 +45,7 @@ def test_who_is_listed_is_never_limited_or_turned_away(rig):
     for name, words in ("ip:203.0.113.9", "blocked (addresses.block)"), ("ip:192.0.2.7", "never limited (addresses.allow)"):
         assert words in rig.command("inspect", "-c", weir.policy_file, name).stdout
     # Nothing of it was asked of Redis.
-    assert rig.redis().ask("KEYS", "weir:*") == ["weir:{ip:192.0.2.8}:l:day"]
+    assert rig.redis().command("KEYS", "weir:*") == ["weir:{ip:192.0.2.8}:l:day"]
 
 
 def test_nobody_but_a_trusted_proxy_says_whose_address_it_is(rig):
@@ -64,7 +64,7 @@ def test_lists_are_read_again_on_reload_and_mistakes_keep_the_policy(rig):
     path = rig.write("block.txt", "203.0.113.10\n\n  nonsense # here\n203.0.113.11/24\n")
     weir.expect_errors("block.txt", "has errors")
     weir.signal(1)
-    weir.announced("the current policy stays in effect")
+    weir.wait_for_output("the current policy stays in effect")
     assert f'{path}:3:3: "nonsense": ' in weir.output() and f"{path}:4:1: " in weir.output(), weir.output()
     assert ask(weir, "203.0.113.9") == [403] and ask(weir, "203.0.113.10") == [200]
     rig.write("block.txt", "203.0.113.10\n")

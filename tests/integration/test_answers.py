@@ -66,8 +66,8 @@ def test_who_waits_as_told_is_admitted(rig):
 
 
 def test_the_upstreams_own_fields_are_replaced(rig):
-    from scripted import Scripted, keeping
-    api = Scripted(rig, keeping(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-RateLimit-Limit: 77\r\n"
+    from scripted import Scripted, respond_to_all
+    api = Scripted(rig, respond_to_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-RateLimit-Limit: 77\r\n"
                                 b"RateLimit: \"own\";r=1\r\nX-Rate-Limit-Used: 5\r\nRetry-After: 9\r\n\r\nok"))
     weir = rig.weir(upstreams={"api": {"servers": [api.text]}}, limits=LIMITS,
                     rules=[{"match": {"path": "/free"}, "limits": []}, {"limits": ["per-client"]}])
@@ -88,7 +88,7 @@ def test_families_can_be_chosen(rig):
 def test_reset_as_epoch(rig):
     weir = rig.weir(limits=LIMITS, headers=["x-ratelimit", "x-ratelimit-epoch"])
     reset = get(weir.address).number("X-RateLimit-Reset")
-    now = int(rig.redis().ask("TIME")[0])
+    now = int(rig.redis().command("TIME")[0])
     assert now < reset <= now + 62
 
 
@@ -139,16 +139,16 @@ def test_each_rejection_is_its_own_though_the_last_one_of_the_rule_is_reused(rig
                     identity={"from": ["header:X-Client-Id"], "trusted_proxies": ["127.0.0.0/8"]},
                     rules=[{"limits": ["units", "pace"], "cost": {"request_header": "X-Cost", "max": 20000}}])
 
-    def ask(client, cost, identifier=None, **how):
+    def fetch(client, cost, identifier=None, **how):
         headers = [("X-Client-Id", client), ("X-Cost", str(cost))] + ([("X-Request-Id", identifier)] if identifier else [])
         return get(weir.address, headers=headers, **how)
-    assert ask("big", 995).status == 200 and ask("small", 95).status == 200
+    assert fetch("big", 995).status == 200 and fetch("small", 95).status == 200
     ids = set()
     for n in range(60):
         client, limit = (("big", 12000), ("small", 100))[n % 2]
         cost = (7, 12, 60, 999, 15)[n % 5] if client == "big" else (6, 80, 7)[n % 3]
         identifier = (None, "a", "0123456789abcdef0123456789abcdef")[n % 3]
-        answer = ask(client, cost, identifier, method="HEAD" if n % 7 == 6 else "GET")
+        answer = fetch(client, cost, identifier, method="HEAD" if n % 7 == 6 else "GET")
         assert answer.status == 429, n
         assert answer["X-Rate-Limit-Quota"] == str(limit if client == "small" else 1000), answer.fields
         assert identifier is None or answer["X-Request-Id"] == identifier

@@ -37,7 +37,7 @@ def test_inspect_shows_every_limit_and_charges_none(rig):
                     clients={"small": {"quota": 3}})
     ask(weir, "a", 2)
     ask(weir, "small", 2)
-    before = rig.redis().ask("MGET", "weir:{id:a}:l:day", "weir:{id:a}:l:bucket", "weir:{id:a}:l:log")
+    before = rig.redis().command("MGET", "weir:{id:a}:l:day", "weir:{id:a}:l:bucket", "weir:{id:a}:l:log")
     for _ in range(3):
         text = weir_command(rig, weir, "inspect", "a")
         rows = table(text)
@@ -46,7 +46,7 @@ def test_inspect_shows_every_limit_and_charges_none(rig):
         assert rows["log", "client"][:2] == ["4 in 1h", "2 of 4"], text
         assert re.fullmatch(r"\d+h \d\dm", rows["day", "client"][2]), text
         assert text.startswith("client  id:a\nterms   default\n")
-    assert rig.redis().ask("MGET", "weir:{id:a}:l:day", "weir:{id:a}:l:bucket", "weir:{id:a}:l:log") == before
+    assert rig.redis().command("MGET", "weir:{id:a}:l:day", "weir:{id:a}:l:bucket", "weir:{id:a}:l:log") == before
     text = weir_command(rig, weir, "inspect", "id:small")
     assert "terms   quota (clients: small)" in text
     assert table(text)["day", "client"][:2] == ["3 in 1d", "1 of 3"]
@@ -62,7 +62,7 @@ def test_inspect_finds_the_keys_of_lists(rig):
     ask(weir, odd, 3, target="/two")
     ask(weir, "a", 1, target="/one")
     for other in "each:{route:/two}:d:repeat", "by-method:d:repeat", "each:d:{}", "none:{route:x}":
-        rig.redis().ask("SET", "weir:{id:[a-z]*?%7B%25%7D\\}:l:" + other, "x")
+        rig.redis().command("SET", "weir:{id:[a-z]*?%7B%25%7D\\}:l:" + other, "x")
     rows = table(weir_command(rig, weir, "inspect", odd))
     assert {key: row[1] for key, row in rows.items()} == {
         ("each", "client, route:*one?"): "7 of 9", ("each", "client, route:/two"): "6 of 9",
@@ -72,12 +72,12 @@ def test_inspect_finds_the_keys_of_lists(rig):
 def test_inspect_goes_through_a_large_redis(rig):
     weir = rig.weir(limits={"each": daily(9, per=["client", "route"])}, rules=[{"name": "all", "limits": ["each"]}])
     ask(weir, "a")
-    rig.redis().ask("EVAL", "for i = 1, 20000 do redis.call('SET', 'other:' .. i, 'x') end", 0)
+    rig.redis().command("EVAL", "for i = 1, 20000 do redis.call('SET', 'other:' .. i, 'x') end", 0)
     for i in range(300):
-        rig.redis().ask("SET", f"weir:{{id:many}}:l:each:{{route:{i}}}", "x", "PX", 1000000)
+        rig.redis().command("SET", f"weir:{{id:many}}:l:each:{{route:{i}}}", "x", "PX", 1000000)
     assert table(weir_command(rig, weir, "inspect", "a"))["each", "client, route:all"][1] == "8 of 9"
     assert weir_command(rig, weir, "reset", "many") == "id:many: 300 keys removed\n"
-    assert rig.redis().ask("DBSIZE") == 20001
+    assert rig.redis().command("DBSIZE") == 20001
 
 
 def test_inspect_says_who_is_prohibited_or_unlimited(rig):
@@ -145,11 +145,11 @@ def test_inspect_says_where_somebody_else_may_be_meant(rig):
 def test_reset_removes_the_client_and_nobody_else(rig):
     weir = rig.weir(limits={"day": daily(2), "each": daily(9, per=["client", "route"]), "everyone": daily(100, per="all")})
     assert ask(weir, "a", 2) + ask(weir, "ab", 2) + ask(weir, "*", 1) == [200] * 5
-    rig.redis().ask("SET", "weir:{id:a}:l:removed-from-the-policy", "x")
+    rig.redis().command("SET", "weir:{id:a}:l:removed-from-the-policy", "x")
     assert weir_command(rig, weir, "reset", "a") == "id:a: 3 keys removed\n"
     assert weir_command(rig, weir, "reset", "a") == "id:a: 0 keys removed\n"
     assert weir_command(rig, weir, "reset", "*") == "id:*: 2 keys removed\n"
-    assert sorted(rig.redis().ask("KEYS", "*")) == [
+    assert sorted(rig.redis().command("KEYS", "*")) == [
         "weir:{all}:l:everyone", "weir:{id:ab}:l:day", "weir:{id:ab}:l:each:{route:*}"]
     assert ask(weir, "a", 3) == [200, 200, 429]
 
@@ -290,7 +290,7 @@ def test_a_reload_gives_the_api_the_new_policy(rig):
     with open(weir.policy_file, "w", encoding="utf-8") as file:
         json.dump(policy, file)
     weir.signal(1)
-    weir.announced("is in effect")
+    weir.wait_for_output("is in effect")
     assert look(weir, "a")["limits"][0]["remaining"] == 6
     assert b"limit: 7" in get(weir.admin, "/api/v1/policy").body
 
@@ -364,7 +364,7 @@ DENIAL_SECONDS = 1  # how long a weir believes a denial without asking again
 def two_that_share(rig, **more):
     """Two weirs of one worker each, and a connection to each."""
     weirs = [rig.weir(workers=1, limits={"day": daily(2)}, **more) for _ in range(2)]
-    eventually(lambda: rig.redis().ask("PUBSUB", "NUMSUB", "weir:resets") == ["weir:resets", 2], what="both subscriptions")
+    eventually(lambda: rig.redis().command("PUBSUB", "NUMSUB", "weir:resets") == ["weir:resets", 2], what="both subscriptions")
     return weirs, [Connection(weir.address) for weir in weirs]
 
 
@@ -411,7 +411,7 @@ def test_a_reload_listens_where_the_new_policy_says(rig):
         with open(weir.policy_file, "w", encoding="utf-8") as file:
             json.dump(policy, file)
         weir.signal(1)
-    eventually(lambda: rig.redis().ask("PUBSUB", "NUMSUB", "weir:resets", "other:resets") ==
+    eventually(lambda: rig.redis().command("PUBSUB", "NUMSUB", "weir:resets", "other:resets") ==
                ["weir:resets", 0, "other:resets", 2], what="the other subscriptions")
 
 
@@ -421,16 +421,16 @@ def test_resets_are_heard_again_after_redis_was_away(rig):
         weir.expect_errors("redis")
     rig.redis().kill()
     rig.redis().start()
-    eventually(lambda: rig.redis().ask("PUBSUB", "NUMSUB", "weir:resets") == ["weir:resets", 2], 20, "both subscriptions")
+    eventually(lambda: rig.redis().command("PUBSUB", "NUMSUB", "weir:resets") == ["weir:resets", 2], 20, "both subscriptions")
     for weir in weirs:
         weir.wait_for_redis()
     heard_at_once(connections, lambda client: weir_command(rig, weirs[0], "reset", client))
 
 
 def test_a_user_who_may_not_subscribe_is_told_once(rig):
-    rig.redis().ask("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-subscribe", "-publish")
+    rig.redis().command("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-subscribe", "-publish")
     weir = rig.weir(limits={"day": daily(2)}, redis={"username": "weir", "password": "secret"})
-    weir.announced("allow this user to SUBSCRIBE to weir:resets")
+    weir.wait_for_output("allow this user to SUBSCRIBE to weir:resets")
     assert ask(weir, "a", 3) == [200, 200, 429]
     done = rig.command("reset", "-c", weir.policy_file, "a")
     assert (done.returncode, done.stdout) == (0, "id:a: 1 key removed\n") and "PUBLISH" in done.stderr
@@ -443,7 +443,7 @@ def test_a_server_that_talks_nonsense_to_subscribers_does_no_harm(rig):
                 b"$400000\r\n" + b"x" * 200000,
                 b"*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$0\r\n\r\n"]
     server = socket.create_server(("127.0.0.1", 0))
-    rig.close_with(server.close)
+    rig.add_cleanup(server.close)
     address = "127.0.0.1:%d" % server.getsockname()[1]
     policy = rig.policy(limits={"day": daily(2)}, redis={"address": address, "on_failure": "allow"})
     weir = rig.weir(text=json.dumps(policy), wait="listening")

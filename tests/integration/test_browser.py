@@ -35,7 +35,7 @@ class Origin:
         self.seen = None
 
         class Handler(BaseHTTPRequestHandler):
-            def answer(self, body):
+            def respond(self, body):
                 self.send_response(200)
                 self.send_header("Content-Type", "text/html")
                 self.send_header("Content-Length", str(len(body)))
@@ -43,18 +43,18 @@ class Origin:
                 self.wfile.write(body)
 
             def do_GET(self):
-                self.answer(PAGE.replace(b"WEIR", weir.encode()) if self.path == "/" else b"")
+                self.respond(PAGE.replace(b"WEIR", weir.encode()) if self.path == "/" else b"")
 
             def do_POST(self):
                 origin.seen = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                self.answer(b"")
+                self.respond(b"")
 
             def log_message(self, *_):
                 pass
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        rig.close_with(self.server.shutdown)
+        rig.add_cleanup(self.server.shutdown)
 
 
 def api(rig):

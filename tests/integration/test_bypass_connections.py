@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 
-from rig import eventually, patience
+from rig import eventually, time_scale
 from wire import Connection, request_bytes
 
 PLACES = 16
@@ -18,8 +18,8 @@ def connected(weir, count, data=b"", source=THE_ADDRESS):
 def served(weir, source=ANOTHER):
     """Is a client from there answered at once? The places are taken for ten seconds."""
     start = time.monotonic()
-    with Connection(weir.address, source=source, timeout=5 * patience) as connection:
-        return connection.request().status == 200 and time.monotonic() - start < 3 * patience
+    with Connection(weir.address, source=source, timeout=5 * time_scale) as connection:
+        return connection.request().status == 200 and time.monotonic() - start < 3 * time_scale
 
 
 def v1(source):

@@ -16,7 +16,7 @@ def limited(rig, **more):
 
 def test_one_key_does_not_make_other_requests_free(rig):
     for dedup in "Idempotency-Key", {"header": "Idempotency-Key"}, {"header": "Idempotency-Key", "repeats": 1000}:
-        rig.redis().ask("FLUSHALL")
+        rig.redis().command("FLUSHALL")
         weir = limited(rig, dedup=dedup)
         with Connection(weir.address) as connection:
             statuses = [post(connection, f"/orders/{number}").status for number in range(40)]
@@ -43,7 +43,7 @@ def test_clients_and_hosts_that_share_a_limit_do_not_share_repeats(rig):
 
 def test_repeats_are_bounded(rig):
     for dedup, repeats in ("Idempotency-Key", 10), ({"header": "Idempotency-Key"}, 10), ({"header": "Idempotency-Key", "repeats": 2}, 2):
-        rig.redis().ask("FLUSHALL")
+        rig.redis().command("FLUSHALL")
         weir = limited(rig, dedup=dedup)
         with Connection(weir.address) as connection:
             statuses = [post(connection, "/orders").status for _ in range(5 * (repeats + 1) + 5)]
@@ -58,5 +58,5 @@ def test_a_repeat_tells_the_reset_from_now_on(rig):
     resets = []
     while (answer := get(weir.address, headers={**key, "X-Filler": "y"})).status == 200 and answer.number("X-RateLimit-Reset") > 1:
         resets.append(answer.number("X-RateLimit-Reset"))
-        rig.redis().ask("BLPOP", "nothing", "0.4")
+        rig.redis().command("BLPOP", "nothing", "0.4")
     assert 2 in resets and resets == sorted(resets, reverse=True), resets

@@ -38,7 +38,7 @@ def wsgi(rig):
     def close():
         server.shutdown()
         server.server_close()
-    rig.close_with(close)
+    rig.add_cleanup(close)
     return "127.0.0.1:%d" % server.server_address[1]
 
 

@@ -131,7 +131,7 @@ def test_a_limit_per_address_bounds_made_up_ids_and_their_keys(rig):
     weir = behind(rig, [], limits, identity={"headers_from": "anyone"})
     statuses = [get(weir.address, headers={"X-Client-Id": f"made-up-{n}"}).status for n in range(40)]
     assert statuses == [200] * 10 + [429] * 30
-    assert len([key for key in rig.redis().ask("KEYS", "*:l:*")]) == 11, rig.redis().ask("KEYS", "*")
+    assert len([key for key in rig.redis().command("KEYS", "*:l:*")]) == 11, rig.redis().command("KEYS", "*")
 
 
 def test_an_address_among_the_clients_is_not_met_with_an_id(rig):

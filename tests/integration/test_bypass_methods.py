@@ -1,29 +1,29 @@
 """Methods that are not what they seem: in another case, TRACE; before a real Flask application."""
 
-from flask_api import FlaskApi, ask, before_flask
-from scripted import Scripted, keeping
+from flask_api import FlaskApi, fetch, weir_before_flask
+from scripted import Scripted, respond_to_all
 from wire import get
 
 
 def test_werkzeug_takes_methods_in_any_case(rig):
     """Why the case of methods matters."""
     api = FlaskApi(rig)
-    assert ask(api.address, "/login", "post") == (401, {"handler": "login", "method": "POST", "path": "/login", "target": "/login"})
+    assert fetch(api.address, "/login", "post") == (401, {"handler": "login", "method": "POST", "path": "/login", "target": "/login"})
 
 
 def test_the_case_of_a_method_does_not_get_past_its_rule(rig):
-    weir = before_flask(rig, {"match": {"path": "/login", "methods": ["POST"]}, "limits": ["logins"]}, {"name": "rest"})
+    weir = weir_before_flask(rig, {"match": {"path": "/login", "methods": ["POST"]}, "limits": ["logins"]}, {"name": "rest"})
     for _ in range(3):
         for method in "post", "Post", "pOST":
-            status, seen = ask(weir.address, "/login", method)
+            status, seen = fetch(weir.address, "/login", method)
             assert (status, seen) == (400, None), method
-    assert ask(weir.address, "/login", "POST")[0] == 401
-    assert ask(weir.address, "/login", "POST")[0] == 429
-    assert ask(weir.address, "/login", "GET")[0] == 401, "another method has another rule"
+    assert fetch(weir.address, "/login", "POST")[0] == 401
+    assert fetch(weir.address, "/login", "POST")[0] == 429
+    assert fetch(weir.address, "/login", "GET")[0] == 401, "another method has another rule"
 
 
 def test_methods_in_another_case_reach_no_server(rig):
-    api = Scripted(rig, keeping())
+    api = Scripted(rig, respond_to_all())
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, rules=[{"match": {"methods": ["PURGE"]}}])
     for method in "get", "Get", "options", "trace", "Purge", "propFind", "query":
         response = get(weir.address, method=method)
@@ -35,7 +35,7 @@ def test_methods_in_another_case_reach_no_server(rig):
 
 
 def test_trace_is_refused(rig):
-    api = Scripted(rig, keeping())
+    api = Scripted(rig, respond_to_all())
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, rules=[{"match": {"methods": ["TRACE"]}}])
     secret = {"Cookie": "a-secret", "Authorization": "a-secret"}
     for more in {}, {"Max-Forwards": "0"}, {"Max-Forwards": "7"}, {"Max-Forwards": "x"}:

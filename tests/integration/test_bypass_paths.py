@@ -5,9 +5,9 @@ import json
 import os
 from random import Random
 
-from flask_api import FlaskApi, ask, before_flask
+from flask_api import FlaskApi, fetch, weir_before_flask
 from rig import eventually
-from rule_choice import echoing, weir_with
+from rule_choice import echo_server, weir_with
 from wire import Connection, get, request_bytes
 
 LOGIN = {"match": {"path": "/login"}, "limits": ["logins"]}
@@ -21,7 +21,7 @@ def test_flask_reads_paths_further(rig):
     api = FlaskApi(rig)
 
     def handler(target):
-        return (ask(api.address, target)[1] or {}).get("handler")
+        return (fetch(api.address, target)[1] or {}).get("handler")
     assert handler("/v1/a/..%2f..%2fhealthz") == "v1"
     assert handler("/v1/a/../../healthz") == "v1"
     assert handler("/%76%31/a") == "v1"
@@ -31,11 +31,11 @@ def test_flask_reads_paths_further(rig):
 
 def test_no_request_is_served_under_another_rule_than_the_one_it_was_charged_by(rig):
     """What Flask sends to a limited handler was charged by the handler's rule, or was refused."""
-    weir = before_flask(rig, FREE, LOGIN, V1, REST)
-    assert ask(weir.address, "/login")[0] == 401
-    assert ask(weir.address, "/v1/a")[0] == 200
+    weir = weir_before_flask(rig, FREE, LOGIN, V1, REST)
+    assert fetch(weir.address, "/login")[0] == 401
+    assert fetch(weir.address, "/v1/a")[0] == 200
     for target in ("/login", "/login/", "/%6cogin", "/login?x=/healthz", "/v1/a", "/%761/a", "/v1/group%2Fproject"):
-        assert ask(weir.address, target) == (429, None), target
+        assert fetch(weir.address, target) == (429, None), target
     attacks = (
         "/v1/a/..%2f..%2fhealthz", "/v1/a/../../healthz", "/v1/a/%2e%2e/%2E%2e/healthz", "/v1%2fa", "/v1%2Fa",
         "/healthz/..%2fv1%2fa", "/healthz/../v1/a", "/healthz/..;/v1/a", "/x/..\\v1\\a", "/x/..%5cv1/a", "/%2576%2531/a",
@@ -45,38 +45,38 @@ def test_no_request_is_served_under_another_rule_than_the_one_it_was_charged_by(
         "/v1%c0%afa", "/v1%e0%80%afa", "/v1%ef%bc%8fa", "/%ef%bd%8cogin",
     )
     for target in attacks:
-        status, seen = ask(weir.address, target)
+        status, seen = fetch(weir.address, target)
         assert (status, seen) == (400, None), (target, status, seen)
     for target in "/Login", "/LOGIN", "/logi", "/login2", "/login/x", "/x/login", "/v2/%2e%2e%2e/x", "/x%2Fy", "/a+b", "/a;b//c":
-        status, seen = ask(weir.address, target)
+        status, seen = fetch(weir.address, target)
         assert status == 200 and seen["handler"] == "other" and seen["target"] == target, (target, status, seen)
 
 
 def test_what_passes_is_forwarded_as_it_came(rig):
-    weir = before_flask(rig, LOGIN, {**V1, "limits": []}, REST)
+    weir = weir_before_flask(rig, LOGIN, {**V1, "limits": []}, REST)
     for target, path in (("/v1/group%2Fproject", "/v1/group/project"), ("/v1/group%2fproject?a=%2e%2E/..#".rstrip("#"), "/v1/group/project"),
                          ("/v1/%61;b=c//d", "/v1/a;b=c//d"), ("/v1/[a]|b^{c}\"<d>`\\e", "/v1/[a]|b^{c}\"<d>`\\e"),
                          ("/v1/%253a", "/v1/%3a"), ("/v1/a+b%20c", "/v1/a+b c")):
-        status, seen = ask(weir.address, target)
+        status, seen = fetch(weir.address, target)
         assert (status, seen and seen["target"], seen and seen["path"]) == (200, target, path), (target, status, seen)
 
 
 def test_non_ascii_paths_have_rules(rig):
-    weir = before_flask(rig, {"match": {"path": "/caf\u00e9"}, "limits": ["cafe"]}, REST)
-    assert ask(weir.address, "/caf%C3%A9")[1]["handler"] == "caf\u00e9"
+    weir = weir_before_flask(rig, {"match": {"path": "/caf\u00e9"}, "limits": ["cafe"]}, REST)
+    assert fetch(weir.address, "/caf%C3%A9")[1]["handler"] == "caf\u00e9"
     for target in "/caf%c3%a9", "/%63af%C3%A9", "/caf%c3%a9/":
-        assert ask(weir.address, target)[0] == 429, target
-    assert ask(weir.address, "/cafe")[1]["handler"] == "other"
+        assert fetch(weir.address, target)[0] == 429, target
+    assert fetch(weir.address, "/cafe")[1]["handler"] == "other"
 
 
 def test_dot_segments_may_be_removed(rig):
-    weir = before_flask(rig, {"match": {"path": "/v1/**"}, "limits": ["v1"]}, {"name": "rest"}, paths={"dot_segments": "normalize"})
-    status, seen = ask(weir.address, "/v1/a/../../healthz?x=..")
+    weir = weir_before_flask(rig, {"match": {"path": "/v1/**"}, "limits": ["v1"]}, {"name": "rest"}, paths={"dot_segments": "normalize"})
+    status, seen = fetch(weir.address, "/v1/a/../../healthz?x=..")
     assert status == 200 and seen["handler"] == "healthz" and seen["target"] == "/healthz?x=.."
-    status, seen = ask(weir.address, "/x/%2e%2E/v1/./%61%2Fb|c/.")
+    status, seen = fetch(weir.address, "/x/%2e%2E/v1/./%61%2Fb|c/.")
     assert status == 200 and seen["handler"] == "v1" and seen["target"] == "/v1/%61%2Fb|c/"
-    assert ask(weir.address, "/x/../v1/a")[0] == 429, "under the rule of what is forwarded"
-    assert ask(weir.address, "/x/../v1/a%2f..%2f..%2fhealthz")[0] == 400
+    assert fetch(weir.address, "/x/../v1/a")[0] == 429, "under the rule of what is forwarded"
+    assert fetch(weir.address, "/x/../v1/a%2f..%2f..%2fhealthz")[0] == 400
 
 
 def test_the_options_of_matching(rig):
@@ -134,7 +134,7 @@ def test_a_host_is_one_name(rig):
 
 
 def test_a_request_without_host_meets_the_rule_of_the_host_it_gets(rig):
-    api = echoing(rig)
+    api = echo_server(rig)
     weir = rig.weir(upstreams={"api": {"servers": [api.text]}}, limits={"few": {"script": "gcra", "limit": 1, "period": "1d"}},
                     rules=[{"match": {"host": "127.0.0.1"}, "limits": ["few"]}])
     assert get(weir.address, host=None, version="HTTP/1.0").status == 400
@@ -163,7 +163,7 @@ def refuse_all(weir):
 
 
 def test_refused_requests_are_logged_with_method_and_target(rig):
-    weir = rig.weir(workers=1, upstreams={"api": {"servers": [echoing(rig).text]}}, log={"access": "json"})
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [echo_server(rig).text]}}, log={"access": "json"})
     refuse_all(weir)
     entries = [json.loads(line) for line in access_lines(weir, len(REFUSED), '"status":')]
     assert [(e.get("method"), e.get("target")) for e in entries] == [
@@ -173,7 +173,7 @@ def test_refused_requests_are_logged_with_method_and_target(rig):
 
 
 def test_refused_requests_are_logged_in_the_combined_format(rig):
-    weir = rig.weir(workers=1, upstreams={"api": {"servers": [echoing(rig).text]}}, log={"access": "combined"})
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [echo_server(rig).text]}}, log={"access": "combined"})
     refuse_all(weir)
     lines = access_lines(weir, len(REFUSED), "+0000]")
     assert [line.split("] ")[1].split(" 400 ")[0].split(" 505 ")[0] for line in lines] == [
@@ -183,7 +183,7 @@ def test_refused_requests_are_logged_in_the_combined_format(rig):
 
 def test_a_refused_line_of_any_length_is_logged(rig):
     """Too long for size_limits.request_header: the method and the start of the target."""
-    weir = rig.weir(workers=1, upstreams={"api": {"servers": [echoing(rig).text]}}, log={"access": "json"},
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [echo_server(rig).text]}}, log={"access": "json"},
                     size_limits={"request_header": "4k"}, timeouts={"request_header": "300ms"})
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/long/" + "a" * 8000))

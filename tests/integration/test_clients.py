@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 
-from rig import eventually, patience
+from rig import eventually, time_scale
 from scripted import OK, Scripted
 from wire import Connection, request_bytes
 
@@ -86,7 +86,7 @@ def test_who_is_turned_away_takes_nobodys_place(rig):
 
 def test_what_came_in_time_is_served_however_late_weir_runs(rig):
     """More requests wait in the kernel than one turn of the loop is told of, and the deadline has passed meanwhile."""
-    weir = rig.weir(workers=1, timeouts={"keepalive": f"{patience * 1500}ms", "request_body": f"{patience * 1500}ms"})
+    weir = rig.weir(workers=1, timeouts={"keepalive": f"{time_scale * 1500}ms", "request_body": f"{time_scale * 1500}ms"})
     clients = [Connection(weir.address) for _ in range(400)]
     for connection in clients:
         connection.send(request_bytes())
@@ -96,7 +96,7 @@ def test_what_came_in_time_is_served_however_late_weir_runs(rig):
     weir.signal(signal.SIGSTOP)
     for n, connection in enumerate(clients):
         connection.send(b"2345" if n < 200 else request_bytes())
-    threading.Event().wait(2 * patience)
+    threading.Event().wait(2 * time_scale)
     weir.signal(signal.SIGCONT)
     for connection in clients:
         assert connection.response().status == 200
@@ -192,7 +192,7 @@ def test_the_servers_delay_before_100_is_not_the_clients(rig):
     _, weir = scripted_weir(rig, script, timeouts={"request_body": "300ms"})
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/", method="POST", headers={"Expect": "100-continue", "Content-Length": "10"}))
-        connection.socket.settimeout(1 * patience)
+        connection.socket.settimeout(1 * time_scale)
         try:
             early = connection.socket.recv(1)
         except socket.timeout:
@@ -250,7 +250,7 @@ def test_a_successors_socket_file_is_left_alone(rig):
         connection.send(request_bytes("/"))
         eventually(lambda: first.metric("weir_requests_active") == 1)
         first.signal(signal.SIGTERM)
-        first.announced("finishing requests in progress")
+        first.wait_for_output("finishing requests in progress")
         eventually(lambda: not os.path.exists(path), what="the first weir to give up its path")
         second = rig.weir(workers=1, listen=["unix:" + path], upstreams=upstreams)
         gate.set()
@@ -268,7 +268,7 @@ def test_a_reload_to_no_limit_per_address_means_no_limit(rig):
     with Connection(weir.address) as third:
         assert third.is_closed()
     weir.reload(size_limits={"connections_per_ip": 0})
-    deadline = time.monotonic() + 10 * patience
+    deadline = time.monotonic() + 10 * time_scale
     served = []
     while len(served) < 5 and time.monotonic() < deadline:
         connection = Connection(weir.address)

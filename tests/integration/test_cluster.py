@@ -3,9 +3,9 @@
 import threading
 import time
 
-from gate import Gate, ask
+from gate import Gate, send_request
 from queues import reset
-from rig import eventually, free_port, patience, timeout
+from rig import eventually, free_port, time_scale, timeout
 from topology import Cluster, Load, charged_twice, slot_of, slot_of_client
 from wire import count, flood, get
 
@@ -109,15 +109,15 @@ def test_a_slot_moves_under_load(rig):
     source = cluster.owner(slot)
     to = next(m for m in cluster.masters if m is not source)
     load = Load([weir.address for weir in weirs], headers=client(name))
-    eventually(lambda: len(load.answers) > 300)
+    eventually(lambda: len(load.responses) > 300)
     cluster.begin_move(slot, to)
-    eventually(lambda: len(load.answers) > 600)
+    eventually(lambda: len(load.responses) > 600)
     cluster.move_keys(source, to, slot)
-    asked = len(load.answers)
-    eventually(lambda: len(load.answers) > asked + 300)
+    asked = len(load.responses)
+    eventually(lambda: len(load.responses) > asked + 300)
     cluster.end_move(source, to, slot)
-    moved = len(load.answers)
-    eventually(lambda: len(load.answers) > moved + 300)
+    moved = len(load.responses)
+    eventually(lambda: len(load.responses) > moved + 300)
     eventually(lambda: load.since(0, 429), 30)
     answers = load.stop()
     statuses = [status for _, status, _ in answers]
@@ -140,7 +140,7 @@ def test_fresh_clients_and_several_limits_while_their_slot_moves(rig):
     cluster.end_move(source, to, slot)
     assert get(addresses[0], headers=client("new")).status == 429
     for master in cluster.masters:
-        master.ask("SCRIPT", "FLUSH")
+        master.command("SCRIPT", "FLUSH")
     slot = slot_of_client("newer")
     to = next(m for m in cluster.masters if m is not cluster.owner(slot))
     source = cluster.begin_move(slot, to)
@@ -161,8 +161,8 @@ def test_the_part_of_a_request_that_moves_is_asked_for_key_by_key(rig):
         to = next(m for m in cluster.masters if m is not cluster.owner(slot))
         get(weir.address, path, headers=client(name))
         source = cluster.begin_move(slot, to)
-        key = next(key for key in source.ask("CLUSTER", "GETKEYSINSLOT", slot, 10) if key.endswith(":l:one"))
-        source.ask("MIGRATE", *to.address, key, 0, 5000)
+        key = next(key for key in source.command("CLUSTER", "GETKEYSINSLOT", slot, 10) if key.endswith(":l:one"))
+        source.command("MIGRATE", *to.address, key, 0, 5000)
         answers = flood([weir.address], 40, connections=8, headers=client(name), target=path)
         assert count(answers) == {200: 8, 429: 32}, "one of its keys is here and one there"
         cluster.end_move(source, to, slot)
@@ -181,18 +181,18 @@ def test_a_master_is_killed_and_its_replica_promoted(rig):
     addresses = [weir.address for weir in weirs]
     load = Load(addresses, headers=client("one"))
     beside = Load(addresses, connections=2, headers=client(other))
-    eventually(lambda: len(load.answers) > 500)
+    eventually(lambda: len(load.responses) > 500)
     victim.kill()
     killed = time.monotonic()
     alive = [n for n in cluster.nodes if n is not victim]
-    eventually(lambda: all("cluster_state:ok" in n.ask("CLUSTER", "INFO") and cluster.owner(slot_of_client("one")) is not victim
+    eventually(lambda: all("cluster_state:ok" in n.command("CLUSTER", "INFO") and cluster.owner(slot_of_client("one")) is not victim
                            for n in alive), 20, "a promoted replica")
     promoted = time.monotonic()
     eventually(lambda: load.since(promoted), 5, "decisions by the promoted one")
     took = load.since(promoted) - promoted
-    assert took < 1.0 * patience, f"{took:.2f} s after it was promoted"
-    soon = promoted + 1.0 * patience
-    eventually(lambda: sum(t > soon for t, *_ in list(load.answers)) > 100)
+    assert took < 1.0 * time_scale, f"{took:.2f} s after it was promoted"
+    soon = promoted + 1.0 * time_scale
+    eventually(lambda: sum(t > soon for t, *_ in list(load.responses)) > 100)
     answers, others = load.stop(), beside.stop()
     assert {s for _, s, _ in answers} <= {200, 503}
     assert {s for t, s, _ in answers if t > soon} == {200}, "every worker of every weir"
@@ -205,7 +205,7 @@ def test_a_master_is_killed_and_its_replica_promoted(rig):
 def test_who_says_that_the_cluster_is_down_is_not_believed_for_long(rig):
     cluster = Cluster(rig, replicas=False)
     for master in cluster.masters:
-        master.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        master.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
     limits = {"each": dict(script="gcra", limit=3, period="10d", on_failure="deny")}
     weir, = weirs_with(rig, cluster.policy(), limits=limits)
     weir.expect_errors("the cluster does not serve the key")
@@ -214,15 +214,15 @@ def test_who_says_that_the_cluster_is_down_is_not_believed_for_long(rig):
     to = next(m for m in cluster.masters if m is not cluster.owner(slot))
 
     def is_unassigned():  # a message of the owner from before may assign the slot again
-        having = [m for m in cluster.masters if "cluster_slots_assigned:16384" in m.ask("CLUSTER", "INFO")]
+        having = [m for m in cluster.masters if "cluster_slots_assigned:16384" in m.command("CLUSTER", "INFO")]
         for master in having:
-            master.ask("CLUSTER", "DELSLOTS", slot)
+            master.command("CLUSTER", "DELSLOTS", slot)
         return not having
     eventually(is_unassigned)
     eventually(lambda: get(weir.address, headers=client("a")).status == 503)
     eventually(lambda: is_unassigned() and get(weir.address, headers=client("a")).status == 503 and
                weir.metric("weir_redis_cluster_slots") == 16383, 5, "the map is read for it, not half a minute later")
-    to.ask("CLUSTER", "ADDSLOTS", slot)
+    to.command("CLUSTER", "ADDSLOTS", slot)
     eventually(lambda: get(weir.address, headers=client("a")).status == 200, 5)
 
 
@@ -253,7 +253,7 @@ def test_resets_are_heard_though_the_only_node_of_the_policy_is_away(rig):
     weir.expect_errors("redis ")
 
     def heard_by(node):
-        return node.ask("PUBSUB", "NUMSUB", "weir:resets")[1]
+        return node.command("PUBSUB", "NUMSUB", "weir:resets")[1]
     eventually(lambda: heard_by(named) == 1, what="a subscription")
     named.kill()
     eventually(lambda: sum(heard_by(node) for node in others) == 1, 15, "a subscription at another node")
@@ -293,7 +293,7 @@ def test_grants_reach_every_weir(rig):
 def test_an_acl_user(rig):
     cluster = Cluster(rig, replicas=False)
     for node in cluster.nodes:
-        node.ask("ACL", "SETUSER", "weir", "on", ">sesame", "~weir:*", "&weir:*", "+@connection", "+@scripting", "+role",
+        node.command("ACL", "SETUSER", "weir", "on", ">sesame", "~weir:*", "&weir:*", "+@connection", "+@scripting", "+role",
                  "+time", "+get", "+mget", "+set", "+setrange", "+incrby", "+del", "+scan", "+publish", "+subscribe", "+cluster|slots", "+asking")
     policy = cluster.policy(cluster.masters[0], username="weir", password="sesame")
     weir, = weirs_with(rig, policy, limits={"each": dict(script="gcra", limit=3, period="10d")})
@@ -310,7 +310,7 @@ def test_what_is_no_cluster_is_told(rig):
     weir = rig.weir(redis={"cluster": [redis.text], "on_failure": "deny"}, wait="listening",
                     limits={"each": dict(script="gcra", limit=3, period="10d")})
     weir.expect_errors("it is not a cluster node; use redis.address")
-    weir.announced("it is not a cluster node")
+    weir.wait_for_output("it is not a cluster node")
     assert get(weir.address).status == 503
     cluster = Cluster(rig, replicas=False)
     weir = rig.weir(redis={"address": cluster.masters[0].text, "on_failure": "deny"}, wait="listening",
@@ -318,13 +318,13 @@ def test_what_is_no_cluster_is_told(rig):
     weir.expect_errors("the cluster does not serve the key.*redis.cluster")
     name = next(f"c{i}" for i in range(100) if cluster.owner(slot_of_client(f"c{i}")) is not cluster.masters[0])
     eventually(lambda: get(weir.address, headers=client(name)).status == 503)
-    weir.announced("the cluster does not serve the key")
+    weir.wait_for_output("the cluster does not serve the key")
 
 
 def test_a_part_that_is_away_concerns_its_keys_alone(rig):
     cluster = Cluster(rig, replicas=False)
     for master in cluster.masters:
-        master.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        master.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
     weir, = weirs_with(rig, cluster.policy(), limits={"each": dict(script="gcra", limit=100, period="10d")})
     weir.expect_errors("[Rr]edis")
     victim = cluster.masters[1]
@@ -342,7 +342,7 @@ def test_a_part_that_is_away_concerns_its_keys_alone(rig):
 def test_a_leg_that_fails_follows_its_own_on_failure(rig):
     cluster = Cluster(rig, replicas=False)
     for master in cluster.masters:
-        master.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        master.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
     victim = cluster.owner(slot_of("{all}"))
     name = next(f"c{i}" for i in range(100) if cluster.owner(slot_of_client(f"c{i}")) is not victim)
     limits = {"each": dict(script="fixed_window", limit=20, period="10d"),
@@ -362,7 +362,7 @@ def test_a_leg_that_fails_follows_its_own_on_failure(rig):
     victim.freeze()
     begun = time.monotonic()
     assert ask_for("/shut").status == 503
-    assert time.monotonic() - begun < 0.2 + 0.3 * patience, "the deadline is that of the whole decision"
+    assert time.monotonic() - begun < 0.2 + 0.3 * time_scale, "the deadline is that of the whole decision"
     eventually(lambda: left() >= 10 and ask_for("/shut").status == 503)
     before = left()
     assert ask_for("/open").status == 200
@@ -380,7 +380,7 @@ def test_a_leg_that_fails_follows_its_own_on_failure(rig):
 def test_who_leaves_between_two_slots_leaves_the_queue_of_the_first(rig):
     cluster = Cluster(rig, replicas=False)
     for master in cluster.masters:
-        master.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        master.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
     victim = cluster.owner(slot_of("{all}"))
     name = next(f"c{i}" for i in range(100) if cluster.owner(slot_of_client(f"c{i}")) is not victim)
     there = cluster.owner(slot_of_client(name))
@@ -389,12 +389,12 @@ def test_who_leaves_between_two_slots_leaves_the_queue_of_the_first(rig):
     weir, = weirs_with(rig, cluster.policy(timeout="10s"), workers=1, limits=limits)
     assert get(weir.address, headers=client(name)).status == 200
     victim.freeze()
-    key = next(key for key in there.ask("KEYS", "*") if key.endswith(":l:queue"))
-    before = there.ask("PTTL", key)
-    gone = ask(weir, "/", client(name))
-    eventually(lambda: there.ask("PTTL", key) > before + 30000, what="a place in the queue")
+    key = next(key for key in there.command("KEYS", "*") if key.endswith(":l:queue"))
+    before = there.command("PTTL", key)
+    gone = send_request(weir, "/", client(name))
+    eventually(lambda: there.command("PTTL", key) > before + 30000, what="a place in the queue")
     reset(gone)
-    eventually(lambda: there.ask("PTTL", key) <= before, 2, "its place is free")
+    eventually(lambda: there.command("PTTL", key) <= before, 2, "its place is free")
     victim.thaw()
 
 
@@ -404,7 +404,7 @@ def test_requests_in_flight_and_repeats_in_several_slots(rig):
     limits = {"flight": dict(script="concurrency", limit=2, lease="10s", per="all"),
               "each": dict(script="fixed_window", limit=5, period="10d", dedup="Idempotency-Key")}
     weir, = weirs_with(rig, cluster.policy(), limits=limits, upstreams=gate.upstreams)
-    first, second = (ask(weir, headers=client("a")) for _ in range(2))
+    first, second = (send_request(weir, headers=client("a")) for _ in range(2))
     eventually(lambda: gate.total == 2)
     rejected = get(weir.address, headers={**client("b"), "Idempotency-Key": "x"})
     assert rejected.status == 429 and rejected["X-Rate-Limit-Policy"] == "flight"

@@ -10,7 +10,7 @@ import threading
 import time
 from random import Random
 
-from gate import Gate, ask, flight
+from gate import Gate, send_request, concurrency
 from rig import eventually, free_port, timeout
 from scripted import Scripted
 from tunnels import ASKED, SWITCH, echo_after
@@ -19,7 +19,7 @@ from wire import Connection, count, flood, get, request_bytes
 
 def admitted(weir, gate):
     """A new request that waits at the gate, or None: a rejected one was answered."""
-    before, c = gate.total, ask(weir)
+    before, c = gate.total, send_request(weir)
     eventually(lambda: gate.total > before or select.select([c.socket], [], [], 0)[0])
     return c if gate.total > before else None
 
@@ -31,7 +31,7 @@ def free(weir, client="ip:127.0.0.1", limit="c"):
 
 def test_exact_under_load_over_weirs_and_workers(rig):
     gate = Gate(rig)
-    limits = {"c": flight(5, per="all")}
+    limits = {"c": concurrency(5, per="all")}
     weirs = [rig.weir(workers=2, limits=limits, upstreams=gate.upstreams) for _ in range(2)]
     responses = []
     clients = threading.Thread(target=lambda: responses.extend(flood([w.address for w in weirs], 800, connections=24)))
@@ -45,12 +45,12 @@ def test_exact_under_load_over_weirs_and_workers(rig):
     assert gate.total == counts[200], (gate.total, counts)
     rejected = next(r for r in responses if r.status == 429)
     assert rejected["Retry-After"] == "1"
-    eventually(lambda: rig.redis().ask("EXISTS", "weir:{all}:l:c") == 0, what="no request in flight")
+    eventually(lambda: rig.redis().command("EXISTS", "weir:{all}:l:c") == 0, what="no request in flight")
 
 
 def test_places_are_given_back_however_a_request_ends(rig):
     gate = Gate(rig)
-    weir = rig.weir(workers=1, limits={"c": flight(3)},
+    weir = rig.weir(workers=1, limits={"c": concurrency(3)},
                     upstreams={**gate.upstreams, "away": {"servers": [f"127.0.0.1:{free_port()}"]},
                                "closing": {"servers": [Scripted(rig, lambda peer, _: peer.read_request()).text]}},
                     rules=[{"match": {"path": f"/{name}"}, "limits": ["c"], "upstream": name} for name in ("away", "closing")] +
@@ -59,7 +59,7 @@ def test_places_are_given_back_however_a_request_ends(rig):
     assert [get(weir.address, "/away").status for _ in range(6)] == [502] * 6
     assert [get(weir.address, "/closing").status for _ in range(6)] == [502] * 6
     for _ in range(3):
-        waiting = [ask(weir) for _ in range(3)]
+        waiting = [send_request(weir) for _ in range(3)]
         eventually(lambda: gate.now == 3)
         assert get(weir.address).status == 429
         for c in waiting:
@@ -79,8 +79,8 @@ def test_places_are_given_back_however_a_request_ends(rig):
 
 def test_a_denial_is_not_remembered(rig):
     gate = Gate(rig)
-    weir = rig.weir(workers=1, limits={"c": flight(1)}, upstreams=gate.upstreams)
-    waiting = ask(weir)
+    weir = rig.weir(workers=1, limits={"c": concurrency(1)}, upstreams=gate.upstreams)
+    waiting = send_request(weir)
     eventually(lambda: gate.now == 1)
     with Connection(weir.address) as c:
         assert c.request().status == 429
@@ -93,11 +93,11 @@ def test_a_denial_is_not_remembered(rig):
 @timeout(90)
 def test_the_places_of_a_killed_weir_come_back_after_its_lease(rig):
     gate = Gate(rig)
-    limits = {"c": flight(4, lease="2s", per="all")}
+    limits = {"c": concurrency(4, lease="2s", per="all")}
     dying, other = (rig.weir(workers=2, limits=limits, upstreams=gate.upstreams) for _ in range(2))
-    waiting = [ask(dying) for _ in range(3)]
+    waiting = [send_request(dying) for _ in range(3)]
     eventually(lambda: gate.now == 3)
-    kept = ask(other)
+    kept = send_request(other)
     eventually(lambda: gate.now == 4)
     assert get(other.address).status == 429
     dying.expected_exit = None
@@ -117,9 +117,9 @@ def test_the_places_of_a_killed_weir_come_back_after_its_lease(rig):
 def test_long_requests_and_tunnels_count_beyond_a_lease(rig):
     gate = Gate(rig)
     tunnels = Scripted(rig, echo_after(SWITCH))
-    weir = rig.weir(workers=1, limits={"c": flight(2, lease="1s")}, upstreams={**gate.upstreams, "t": {"servers": [tunnels.text]}},
+    weir = rig.weir(workers=1, limits={"c": concurrency(2, lease="1s")}, upstreams={**gate.upstreams, "t": {"servers": [tunnels.text]}},
                     rules=[{"match": {"path": "/tunnel"}, "limits": ["c"], "upstream": "t"}, {"limits": ["c"]}])
-    waiting = ask(weir)
+    waiting = send_request(weir)
     eventually(lambda: gate.now == 1)
     with Connection(weir.address) as tunnel:
         tunnel.send(request_bytes("/tunnel", headers=ASKED))
@@ -140,12 +140,12 @@ def test_long_requests_and_tunnels_count_beyond_a_lease(rig):
 @timeout(90)
 def test_what_ends_while_redis_is_away_is_given_back_when_it_is_there_again(rig):
     gate = Gate(rig)
-    weir = rig.weir(workers=1, limits={"c": flight(2, lease="60s", on_failure="deny")}, upstreams=gate.upstreams)
+    weir = rig.weir(workers=1, limits={"c": concurrency(2, lease="60s", on_failure="deny")}, upstreams=gate.upstreams)
     weir.expect_errors("[Rr]edis")
-    waiting = [ask(weir), ask(weir)]
+    waiting = [send_request(weir), send_request(weir)]
     eventually(lambda: gate.now == 2)
     redis = rig.redis()
-    redis.ask("CLIENT", "KILL", "TYPE", "normal")
+    redis.command("CLIENT", "KILL", "TYPE", "normal")
     redis.freeze()
     gate.open.set()
     assert [c.response().status for c in waiting] == [200, 200]
@@ -156,19 +156,19 @@ def test_what_ends_while_redis_is_away_is_given_back_when_it_is_there_again(rig)
 
 def test_a_redis_that_takes_nothing_is_not_flooded_with_what_is_given_back(rig):
     gate, longer = Gate(rig), Gate(rig)
-    weir = rig.weir(workers=1, limits={"c": flight(2, lease="60s")}, upstreams={**gate.upstreams, "longer": longer.upstreams["api"]},
+    weir = rig.weir(workers=1, limits={"c": concurrency(2, lease="60s")}, upstreams={**gate.upstreams, "longer": longer.upstreams["api"]},
                     rules=[{"match": {"path": "/longer"}, "limits": ["c"], "upstream": "longer"}, {"limits": ["c"]}])
     weir.expect_errors("[Rr]edis")
-    waiting = [ask(weir), ask(weir, "/longer")]
+    waiting = [send_request(weir), send_request(weir, "/longer")]
     eventually(lambda: gate.now + longer.now == 2)
-    rig.redis().ask("CONFIG", "SET", "maxmemory", "1")
+    rig.redis().command("CONFIG", "SET", "maxmemory", "1")
     gate.open.set()
     assert waiting[0].response().status == 200
     eventually(lambda: weir.metric("weir_redis_calls_total") >= 4, what="a second try")
     start, before = time.monotonic(), weir.metric("weir_redis_calls_total")
     eventually(lambda: weir.metric("weir_redis_calls_total") >= before + 3)
     assert time.monotonic() - start > 0.15
-    rig.redis().ask("CONFIG", "SET", "maxmemory", "0")
+    rig.redis().command("CONFIG", "SET", "maxmemory", "0")
     eventually(lambda: free(weir) == 1, 20)
     longer.open.set()
     assert waiting[1].response().status == 200
@@ -178,10 +178,10 @@ def test_a_redis_that_takes_nothing_is_not_flooded_with_what_is_given_back(rig):
 @timeout(90)
 def test_a_redis_that_forgot_everything_is_told_again(rig):
     gate = Gate(rig)
-    weir = rig.weir(workers=2, limits={"c": flight(3, lease="1500ms")}, upstreams=gate.upstreams)
-    waiting = [ask(weir) for _ in range(3)]
+    weir = rig.weir(workers=2, limits={"c": concurrency(3, lease="1500ms")}, upstreams=gate.upstreams)
+    waiting = [send_request(weir) for _ in range(3)]
     eventually(lambda: gate.now == 3)
-    rig.redis().ask("FLUSHALL")
+    rig.redis().command("FLUSHALL")
     eventually(lambda: free(weir) == 0, 10, "three in flight again")
     row = json.loads(get(weir.admin, "/api/v1/clients/ip:127.0.0.1").body)["limits"][0]
     assert row["period_seconds"] is None and row["resets_in_seconds"] is None, row
@@ -195,13 +195,13 @@ def test_a_redis_that_forgot_everything_is_told_again(rig):
 
 def test_without_redis_requests_are_counted_in_this_process(rig):
     gate = Gate(rig)
-    weir = rig.weir(workers=2, redis={"on_failure": "local", "timeout": "50ms"}, limits={"c": flight(3)}, upstreams=gate.upstreams)
+    weir = rig.weir(workers=2, redis={"on_failure": "local", "timeout": "50ms"}, limits={"c": concurrency(3)}, upstreams=gate.upstreams)
     weir.expect_errors("[Rr]edis")
-    before = [ask(weir), ask(weir)]  # admitted by Redis: they are in flight all the same
+    before = [send_request(weir), send_request(weir)]  # admitted by Redis: they are in flight all the same
     eventually(lambda: gate.now == 2)
     rig.redis().kill()
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
-    third = ask(weir)
+    third = send_request(weir)
     eventually(lambda: gate.now == 3)
     assert get(weir.address).status == 429
     gate.open.set()
@@ -212,8 +212,8 @@ def test_without_redis_requests_are_counted_in_this_process(rig):
 
 def test_all_or_nothing_with_other_limits(rig):
     gate = Gate(rig)
-    weir = rig.weir(workers=1, limits={"c": flight(2), "w": dict(script="fixed_window", limit=3, period="1d")}, upstreams=gate.upstreams)
-    waiting = [ask(weir), ask(weir)]
+    weir = rig.weir(workers=1, limits={"c": concurrency(2), "w": dict(script="fixed_window", limit=3, period="1d")}, upstreams=gate.upstreams)
+    waiting = [send_request(weir), send_request(weir)]
     eventually(lambda: gate.now == 2)
     assert get(weir.address).status == 429
     assert free(weir, limit="w") == 1, "a request that found no place was charged"
@@ -227,10 +227,10 @@ def test_all_or_nothing_with_other_limits(rig):
 
 def test_a_reload_keeps_what_is_in_flight(rig):
     gate = Gate(rig)
-    weir = rig.weir(workers=1, limits={"c": flight(2)}, upstreams=gate.upstreams)
-    waiting = [ask(weir), ask(weir)]
+    weir = rig.weir(workers=1, limits={"c": concurrency(2)}, upstreams=gate.upstreams)
+    waiting = [send_request(weir), send_request(weir)]
     eventually(lambda: gate.now == 2)
-    weir.reload(limits={"c": flight(3)})
+    weir.reload(limits={"c": concurrency(3)})
     third = eventually(lambda: admitted(weir, gate), what="the new policy in the worker")
     assert get(weir.address).status == 429
     gate.open.set()
@@ -240,21 +240,21 @@ def test_a_reload_keeps_what_is_in_flight(rig):
 
 def test_a_stopped_weir_leaves_nothing_behind(rig):
     gate = Gate(rig)
-    weir = rig.weir(workers=2, limits={"c": flight(5, lease="1h", per="all")}, upstreams=gate.upstreams)
-    waiting = [ask(weir) for _ in range(5)]
+    weir = rig.weir(workers=2, limits={"c": concurrency(5, lease="1h", per="all")}, upstreams=gate.upstreams)
+    waiting = [send_request(weir) for _ in range(5)]
     eventually(lambda: gate.now == 5)
     weir.signal(signal.SIGTERM)
     gate.open.set()
     assert [c.response().status for c in waiting] == [200] * 5
     assert weir.wait(10) == 0
-    assert rig.redis().ask("EXISTS", "weir:{all}:l:c") == 0
+    assert rig.redis().command("EXISTS", "weir:{all}:l:c") == 0
 
 
 @timeout(90)
 def test_clients_that_come_and_go_in_every_phase_leave_nothing_behind(rig):
     gate = Gate(rig)
     gate.pause = 0.002
-    limits = {"c": flight(4, per="all"), "q": dict(script="leaky_bucket", limit=400, period="1s", burst=1000, max_delay="10s", per="all")}
+    limits = {"c": concurrency(4, per="all"), "q": dict(script="leaky_bucket", limit=400, period="1s", burst=1000, max_delay="10s", per="all")}
     weirs = [rig.weir(workers=2, limits=limits, upstreams=gate.upstreams) for _ in range(2)]
     until, failures = time.monotonic() + 30, []
 
@@ -262,7 +262,7 @@ def test_clients_that_come_and_go_in_every_phase_leave_nothing_behind(rig):
         random = Random(number)
         try:
             while gate.total < 400 and time.monotonic() < until:
-                c = ask(weirs[number % 2])
+                c = send_request(weirs[number % 2])
                 if random.random() < 0.5:
                     time.sleep(random.random() * 0.006)
                     c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -281,6 +281,6 @@ def test_clients_that_come_and_go_in_every_phase_leave_nothing_behind(rig):
         w.counts(0, "weir_requests_held")
     assert gate.total > 100
     for w in weirs:  # the permits of a response are returned after it
-        eventually(lambda: rig.redis().ask("EXISTS", "weir:{all}:l:c") == 0, what="no request in flight")
-        waiting = [ask(w) for _ in range(4)]
+        eventually(lambda: rig.redis().command("EXISTS", "weir:{all}:l:c") == 0, what="no request in flight")
+        waiting = [send_request(w) for _ in range(4)]
         assert [c.response().status for c in waiting] == [200] * 4

@@ -38,7 +38,7 @@ def test_what_the_upstream_received_stays_charged(rig):
     assert [s["a"] for s in seen] == [9, 8, 7], seen
 
 
-def answering(rig, fields=lambda target: b"", status=lambda target: b"200 OK"):
+def respond_with(rig, fields=lambda target: b"", status=lambda target: b"200 OK"):
     """An upstream whose answers depend on the target."""
     def script(peer, _number):
         while (request := peer.read_request()) is not None:
@@ -51,16 +51,16 @@ def test_a_cost_in_the_request_is_believed_from_trusted_proxies_alone(rig):
     rules = [{"limits": ["a"], "cost": {"request_header": "X-Cost", "max": 5}}]
     weir = rig.weir(limits={"a": DAY["a"]}, rules=rules, identity={"from": ["header:X-Client-Id"], "trusted_proxies": ["127.0.0.1"]})
 
-    def ask(client, *costs):
+    def fetch(client, *costs):
         answer = get(weir.address, headers=[("X-Client-Id", client)] + [("X-Cost", cost) for cost in costs])
         return answer.status == 400 or left(answer)["a"]
-    assert ask("one", "3") == 7
-    assert ask("none") == 9
-    assert ask("much", "1000000") == 5, "max is the most"
-    assert ask("more", "9" * 18) == 5
+    assert fetch("one", "3") == 7
+    assert fetch("none") == 9
+    assert fetch("much", "1000000") == 5, "max is the most"
+    assert fetch("more", "9" * 18) == 5
     for bad in ["0"], ["-1"], ["1.5"], ["x"], [""], ["1", "2"], ["9" * 30]:
-        assert ask("bad", *bad) is True, bad
-    assert ask("bad") == 9, "what is refused costs nothing"
+        assert fetch("bad", *bad) is True, bad
+    assert fetch("bad") == 9, "what is refused costs nothing"
     weir = rig.weir(limits={"c": DAY["a"]}, rules=[{**rules[0], "limits": ["c"]}], identity={"from": ["header:X-Client-Id"]})
     answer = get(weir.address, headers={"X-Client-Id": "two", "X-Cost": "4"})
     assert left(answer)["c"] == 9, "anybody could say anything"
@@ -70,21 +70,21 @@ def test_a_cost_in_the_answer_is_charged_into_debt_or_given_back(rig):
     def used(target):
         return b"X-Tokens-Used: %s\r\n" % target[1:].encode() if target != "/" else b""
     limits = {"a": dict(script="fixed_window", limit=10, period="1d"), "b": dict(script="token_bucket", limit=100, period="1d")}
-    weir = rig.weir(workers=1, limits=limits, upstreams=answering(rig, used),
+    weir = rig.weir(workers=1, limits=limits, upstreams=respond_with(rig, used),
                     rules=[{"limits": ["a", "b"], "cost": {"reserve": 2, "response_header": "X-Tokens-Used"}}])
 
-    def ask(target, client):
+    def fetch(target, client):
         answer = get(weir.address, target, headers={"X-Client-Id": client})
         return answer.status, left(answer)["a"], left(answer)["b"]
-    assert ask("/5", "c") == (200, 8, 98), "the fields tell of the reserve"
-    assert ask("/0", "c") == (200, 3, 93)
-    assert ask("/2", "c") == (200, 3, 93), "the whole reserve was given back"
-    assert ask("/", "c") == (200, 1, 91)
-    assert ask("/x", "c")[0] == 429, "an answer that does not say costs the reserve"
-    assert ask("/30", "d") == (200, 8, 98)
-    assert ask("/1", "d") == (429, 0, 70), "a debt"
-    assert ask("/99999999999", "e") == (200, 8, 98)
-    assert ask("/1", "e")[0] == 429
+    assert fetch("/5", "c") == (200, 8, 98), "the fields tell of the reserve"
+    assert fetch("/0", "c") == (200, 3, 93)
+    assert fetch("/2", "c") == (200, 3, 93), "the whole reserve was given back"
+    assert fetch("/", "c") == (200, 1, 91)
+    assert fetch("/x", "c")[0] == 429, "an answer that does not say costs the reserve"
+    assert fetch("/30", "d") == (200, 8, 98)
+    assert fetch("/1", "d") == (429, 0, 70), "a debt"
+    assert fetch("/99999999999", "e") == (200, 8, 98)
+    assert fetch("/1", "e")[0] == 429
 
 
 def test_only_answers_with_these_statuses_are_charged(rig):
@@ -92,24 +92,24 @@ def test_only_answers_with_these_statuses_are_charged(rig):
     limits = {"failures": dict(script="sliding_window_log", limit=3, period="1d", count=[401, "5xx"]),
               "all": dict(script="fixed_window", limit=100, period="1d")}
     weir = rig.weir(workers=1, limits=limits,
-                    upstreams=answering(rig, status=lambda target: target[1:].encode() + b" Some Words"))
+                    upstreams=respond_with(rig, status=lambda target: target[1:].encode() + b" Some Words"))
 
-    def ask(status, client="c"):
+    def fetch(status, client="c"):
         answer = get(weir.address, f"/{status}", headers={"X-Client-Id": client})
         return answer.status, left(answer)["failures"], left(answer)["all"]
-    assert [ask(200) for _ in range(3)] == [(200, 3, 99), (200, 3, 98), (200, 3, 97)]
-    assert ask(401) == (401, 3, 96), "charged after the answer"
-    assert ask(403) == (403, 2, 95)
-    assert ask(503) == (503, 2, 94)
-    assert ask(401) == (401, 1, 93)
-    assert ask(200) == (429, 0, 93), "rejected before, and nothing is charged for it"
-    assert ask(200) == (429, 0, 93)
-    assert ask(401, "d") == (401, 3, 99)
+    assert [fetch(200) for _ in range(3)] == [(200, 3, 99), (200, 3, 98), (200, 3, 97)]
+    assert fetch(401) == (401, 3, 96), "charged after the answer"
+    assert fetch(403) == (403, 2, 95)
+    assert fetch(503) == (503, 2, 94)
+    assert fetch(401) == (401, 1, 93)
+    assert fetch(200) == (429, 0, 93), "rejected before, and nothing is charged for it"
+    assert fetch(200) == (429, 0, 93)
+    assert fetch(401, "d") == (401, 3, 99)
 
 
 def test_concurrent_failures_are_all_counted(rig):
     limits = {"failures": dict(script="token_bucket", limit=10, period="10h", count=[401])}
-    weir = rig.weir(limits=limits, upstreams=answering(rig, status=lambda _: b"401 No"))
+    weir = rig.weir(limits=limits, upstreams=respond_with(rig, status=lambda _: b"401 No"))
     connections = [Connection(weir.address) for _ in range(20)]
     for connection in connections:
         connection.send(request_bytes("/", headers={"X-Client-Id": "c"}))
@@ -130,20 +130,20 @@ def test_a_repeat_with_the_same_key_is_free_and_gets_the_first_numbers(rig):
               "b": dict(script="token_bucket", limit=20, period="1d")}
     weir, other = rig.weir(limits=limits), rig.weir(limits=limits)
 
-    def ask(key, client="c", weir=weir):
+    def fetch(key, client="c", weir=weir):
         answer = get(weir.address, headers=[("X-Client-Id", client)] + [("Idempotency-Key", k) for k in key])
         return answer.status, left(answer)["a"], left(answer)["b"]
-    assert ask(["one"]) == (200, 2, 19)
-    assert ask(["two"]) == (200, 1, 18)
-    assert ask(["one"]) == (200, 2, 17), "b knows no repeats"
-    assert ask(["one"], weir=other) == (200, 2, 16)
-    assert ask([]) == (200, 0, 15)
-    assert ask(["three"]) == (429, 0, 15)
-    assert ask(["three"]) == (429, 0, 15), "a rejection is not remembered"
-    assert ask(["two"]) == (200, 1, 14), "free for a client that has nothing left"
-    assert ask(["one"], "d") == (200, 2, 19), "each client has its own"
-    assert [ask(key, "e")[1] for key in (["{x}%"], ["{x}%"], ["%7Bx%7D%25"], ["x", "x"])] == [2, 2, 1, 0]
-    assert ask(["y" * 257], "e")[0] == 429, "too long to be known again"
+    assert fetch(["one"]) == (200, 2, 19)
+    assert fetch(["two"]) == (200, 1, 18)
+    assert fetch(["one"]) == (200, 2, 17), "b knows no repeats"
+    assert fetch(["one"], weir=other) == (200, 2, 16)
+    assert fetch([]) == (200, 0, 15)
+    assert fetch(["three"]) == (429, 0, 15)
+    assert fetch(["three"]) == (429, 0, 15), "a rejection is not remembered"
+    assert fetch(["two"]) == (200, 1, 14), "free for a client that has nothing left"
+    assert fetch(["one"], "d") == (200, 2, 19), "each client has its own"
+    assert [fetch(key, "e")[1] for key in (["{x}%"], ["{x}%"], ["%7Bx%7D%25"], ["x", "x"])] == [2, 2, 1, 0]
+    assert fetch(["y" * 257], "e")[0] == 429, "too long to be known again"
 
 
 def test_a_failed_try_is_paid_once_with_its_repeats(rig):

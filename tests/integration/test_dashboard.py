@@ -101,7 +101,7 @@ def test_live(rig):
                        t.parentElement.getBoundingClientRect().right - 8).map((t) => t.id)""")
     assert wide == [], wide
     looks(page, None)
-    assert page.complaints() == []
+    assert page.console_errors() == []
 
 
 def open_dialog(page, button):
@@ -157,7 +157,7 @@ def test_a_client_is_inspected_granted_and_reset_by_keyboard(rig):
     page.run("document.getElementById('client').value = 'ip:nonsense'; document.getElementById('search').requestSubmit()")
     page.wait_for("document.querySelector('#found .bad')?.textContent.length > 10", what="why that is no client")
     looks(page, None)
-    assert all("400 (Bad Request)" in message for message in page.complaints()), "of the nonsense alone"
+    assert all("400 (Bad Request)" in message for message in page.console_errors()), "of the nonsense alone"
 
 
 @timeout(90)
@@ -181,7 +181,7 @@ def test_ten_thousand_clients_then_redis_is_down(rig):
     page.run("document.getElementById('client').value = 'busy'; document.getElementById('search').requestSubmit()")
     text_of(page, "#found", "Redis")
     looks(page, None)
-    assert all("503 (Service Unavailable)" in message for message in page.complaints())
+    assert all("503 (Service Unavailable)" in message for message in page.console_errors())
 
 
 @timeout(90)
@@ -200,4 +200,4 @@ def test_a_token_is_asked_for(rig):
     text_of(page, "#now-redis", "not needed")
     page.run("location.reload()")
     text_of(page, "#connection", "live")
-    assert all("401 (Unauthorized)" in message for message in page.complaints())
+    assert all("401 (Unauthorized)" in message for message in page.console_errors())

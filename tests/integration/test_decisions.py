@@ -4,7 +4,7 @@ import json
 import shutil
 import socket
 
-from recipe_book import blocks, cook, recipes
+from recipe_book import blocks, weir_with_recipe, recipes
 from rig import Process, address_of, eventually, free_port
 from wire import Connection, get
 
@@ -16,7 +16,7 @@ def asked(rig, **more):
     """weir with a decision listener, and that listener's address."""
     decisions = {"listen": "127.0.0.1:0", **more.pop("decisions", {})}
     weir = rig.weir(limits=LIMITS, rules=more.pop("rules", RULES), decisions=decisions, **more)
-    return weir, address_of(weir.announced(r"listening on (\S+) \(decisions\)$")[0])
+    return weir, address_of(weir.wait_for_output(r"listening on (\S+) \(decisions\)$")[0])
 
 
 def forwarded(method="POST", uri="/v1/x", host="a.test", client="203.0.113.7", **more):
@@ -124,8 +124,8 @@ def check_proxy(port):
 
 
 def weir_for(rig, heading):
-    weir = cook(rig, heading, replace=(("127.0.0.1:9190", "127.0.0.1:0"),))
-    return weir.announced(r"listening on (\S+) \(decisions\)$")[0], blocks(recipes()[1][heading], "(?:nginx|caddy|lua|haproxy)")
+    weir = weir_with_recipe(rig, heading, replace=(("127.0.0.1:9190", "127.0.0.1:0"),))
+    return weir.wait_for_output(r"listening on (\S+) \(decisions\)$")[0], blocks(recipes()[1][heading], "(?:nginx|caddy|lua|haproxy)")
 
 
 def test_behind_nginx(rig):

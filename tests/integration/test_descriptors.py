@@ -61,7 +61,7 @@ def test_it_is_one_line_whatever_it_costs_and_one_when_it_is_over(rig):
     assert "memory" not in weir.output()
     for connection in held + served:
         connection.close()
-    took = float(weir.announced(r"descriptors: some are free again after ([\d.]+) s")[0])
+    took = float(weir.wait_for_output(r"descriptors: some are free again after ([\d.]+) s")[0])
     assert took < 60, took
     assert get(weir.address).status == 200
     assert len(lines(weir, GONE)) == 1
@@ -72,11 +72,11 @@ def test_no_more_clients_than_each_can_have_a_server(rig):
     limit = 200
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # of this test's own process, and of those it starts
     weir = rig.weir(workers=1, size_limits={"connections": 10000, "connections_per_ip": 0}, wait=False)
-    most = int(weir.announced(r"at most (\d+) clients are accepted at a time; raise LimitNOFILE")[0])
+    most = int(weir.wait_for_output(r"at most (\d+) clients are accepted at a time; raise LimitNOFILE")[0])
     assert 2 * most < limit - RESERVED, most
     from rig import address_of
-    weir.address = address_of(weir.announced(r"listening on (\S+)$")[0])
-    weir.admin = address_of(weir.announced(r"admin on (\S+)$")[0])
+    weir.address = address_of(weir.wait_for_output(r"listening on (\S+)$")[0])
+    weir.admin = address_of(weir.wait_for_output(r"admin on (\S+)$")[0])
     clients = [Connection(weir.address) for _ in range(most + 20)]
     for client in clients:
         client.send(request_bytes())
@@ -91,9 +91,9 @@ def test_health_checks_do_not_take_it_for_the_servers_fault(rig):
     limit = 3
     weir.expect_errors(GONE)
     resource.prlimit(weir.pid, resource.RLIMIT_NOFILE, (limit, 20000))  # even the reserve is above it
-    weir.announced(GONE)
-    weir.announced(r"debug upstream api: server \S+: health check: no descriptor", count=3)  # they go on meanwhile
+    weir.wait_for_output(GONE)
+    weir.wait_for_output(r"debug upstream api: server \S+: health check: no descriptor", count=3)  # they go on meanwhile
     resource.prlimit(weir.pid, resource.RLIMIT_NOFILE, (20000, 20000))
-    weir.announced(r"descriptors: some are free again")
+    weir.wait_for_output(r"descriptors: some are free again")
     assert "receives no requests" not in weir.output() and "ejected" not in weir.output()
     assert get(weir.address).status == 200

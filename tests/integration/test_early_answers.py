@@ -6,7 +6,7 @@ import threading
 
 from scripted import Scripted
 from tls_server import CA, TlsServer, context
-from wire import Connection, Cut, request_bytes
+from wire import Connection, IncompleteResponse, request_bytes
 
 UPLOAD = 20_000_000
 UPLOADS = 25
@@ -108,6 +108,6 @@ def test_a_reset_is_no_end_of_an_answer_that_ends_with_its_connection(rig):
     for _ in range(UPLOADS):
         try:
             response = upload(weir)
-        except (Cut, OSError):
+        except (IncompleteResponse, OSError):
             continue
         assert response.status == 502, response

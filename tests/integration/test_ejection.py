@@ -4,7 +4,7 @@ import re
 import threading
 
 from rig import eventually, free_port
-from scripted import OK, Scripted, keeping
+from scripted import OK, Scripted, respond_to_all
 from wire import Connection, get
 
 NO_RETRY = {"on": ["connect"]}
@@ -14,13 +14,13 @@ class Failing:
     """Closes without an answer as `fails(number of the request)` says; else answers 200."""
 
     def __init__(self, rig, fails, bad=None):
-        self.asked, self.lock = 0, threading.Lock()
+        self.requests, self.lock = 0, threading.Lock()
 
         def serve(peer, _number):
             while peer.read_request() is not None:
                 with self.lock:
-                    self.asked += 1
-                    failing = fails(self.asked)
+                    self.requests += 1
+                    failing = fails(self.requests)
                 if failing and bad is None:
                     return
                 peer.send(bad if failing else OK)
@@ -62,7 +62,7 @@ def test_a_server_that_fails_one_request_in_three_is_ejected(rig):
     weir = weir_before(rig, [bad, fine])
     result = statuses(weir, 100)
     assert 6 <= result.count(502) <= 8 and result[-50:] == [200] * 50
-    assert 20 <= bad.asked <= 24
+    assert 20 <= bad.requests <= 24
     weir.counts(1, "weir_upstream_ejections_total", reason="failure_rate")
     weir.counts(0, "weir_upstream_ejections_total", reason="failures")
     weir.counts(0, "weir_upstream_server_up", server=bad.text)
@@ -96,7 +96,7 @@ def test_failures_are_forgotten(rig):
     bad, fine = Failing(rig, lambda number: number <= 9 and one_in_three(number)), Failing(rig, never)
     weir = weir_before(rig, [bad, fine], {"requests": 10, "window": "100ms"})
     assert statuses(weir, 18).count(502) == 3
-    eventually(lambda: get(weir.address).status == 200 and bad.asked > 200, 20, "further requests")
+    eventually(lambda: get(weir.address).status == 200 and bad.requests > 200, 20, "further requests")
     assert weir.metric("weir_upstream_ejections_total") == 0
 
 
@@ -118,7 +118,7 @@ def test_answers_that_break_off_are_failures(rig):
             get(weir.address)
         except Exception:
             cut += 1
-    assert 19 <= cut <= 21 and bad.asked == 0
+    assert 19 <= cut <= 21 and bad.requests == 0
     weir.counts(1, "weir_upstream_ejections_total", reason="failure_rate")
 
 
@@ -128,12 +128,12 @@ def test_it_returns_after_its_time_and_relapses_for_longer(rig):
     bad, fine = Failing(rig, lambda _: failing.is_set()), Failing(rig, never)
     weir = weir_before(rig, [bad, fine], {"time": "1s"})
     for seconds in 1, 2:
-        before = bad.asked
+        before = bad.requests
         eventually(lambda: get(weir.address) and lines(weir, f"ejected for {seconds} s"), 20, "its ejection")
-        assert bad.asked - before == 5, "five requests find it out"
+        assert bad.requests - before == 5, "five requests find it out"
     failing.clear()
-    before = bad.asked
-    eventually(lambda: get(weir.address).status == 200 and bad.asked > before, 20, "requests go there again")
+    before = bad.requests
+    eventually(lambda: get(weir.address).status == 200 and bad.requests > before, 20, "requests go there again")
     assert statuses(weir, 20) == [200] * 20
     assert len(lines(weir, f"{bad.text} gets requests again")) == 2
     weir.counts(2, "weir_upstream_ejections_total")
@@ -142,7 +142,7 @@ def test_it_returns_after_its_time_and_relapses_for_longer(rig):
 
 def test_an_answer_under_way_does_not_bring_it_back(rig):
     gate = threading.Event()
-    rig.close_with(gate.set)
+    rig.add_cleanup(gate.set)
     asked = []
 
     def serve(bad, asked):
@@ -172,7 +172,7 @@ def test_an_answer_under_way_does_not_bring_it_back(rig):
 def test_the_last_server_is_never_ejected_for_failures(rig):
     alone = Failing(rig, always)
     weir = weir_before(rig, [alone])
-    assert statuses(weir, 30) == [502] * 30 and alone.asked == 30
+    assert statuses(weir, 30) == [502] * 30 and alone.requests == 30
     assert weir.metric("weir_upstream_ejections_total") == 0
     assert get(weir.admin, "/readyz").status == 200
     down = f"127.0.0.1:{free_port()}"
@@ -196,14 +196,14 @@ def test_servers_that_answer_sometimes_come_before_those_that_do_not_accept(rig)
     failing = threading.Event()
     failing.set()
     bad, port = Failing(rig, lambda _: failing.is_set()), free_port()
-    other = Scripted(rig, keeping(), ("127.0.0.1", port))
+    other = Scripted(rig, respond_to_all(), ("127.0.0.1", port))
     weir = weir_before(rig, [bad, other])
     eventually(lambda: get(weir.address) and lines(weir, "ejected for 10 s"), what="its ejection")
     failing.clear()
     other.close()
     eventually(lambda: "Connection refused" in weir.output() or not get(weir.address), what="the other one is down")
-    before = bad.asked
-    assert statuses(weir, 10) == [200] * 10 and bad.asked == before + 10
+    before = bad.requests
+    assert statuses(weir, 10) == [200] * 10 and bad.requests == before + 10
 
 
 def test_switched_off(rig):
@@ -235,7 +235,7 @@ def test_many_workers_say_it_once(rig):
 def test_a_server_that_answers_and_then_reads_no_more_has_not_failed(rig):
     """It has answered: what the client still sends is of no use to it."""
     gate = threading.Event()
-    rig.close_with(gate.set)
+    rig.add_cleanup(gate.set)
 
     def early(peer, _number):
         peer.read_until(b"\r\n\r\n", "a head")
@@ -260,7 +260,7 @@ def test_a_server_that_answers_and_then_reads_no_more_has_not_failed(rig):
 def test_readyz_while_a_server_fails_sometimes(rig):
     """It is ejected, and gets the requests all the same while the other one is down."""
     bad, port = Failing(rig, one_in_three), free_port()
-    other = Scripted(rig, keeping(), ("127.0.0.1", port))
+    other = Scripted(rig, respond_to_all(), ("127.0.0.1", port))
     weir = weir_before(rig, [bad, other])
     eventually(lambda: statuses(weir, 10) and lines(weir, "ejected for 10 s"), what="its ejection")
     assert get(weir.admin, "/readyz").status == 200

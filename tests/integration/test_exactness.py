@@ -8,9 +8,9 @@ import itertools
 import signal
 import threading
 
-from leasing import ONE, admitted, nothing_is_held, pour, take_the_rest, units
+from leasing import ONE, admitted, no_units_are_held, send_pipelined, use_the_rest, units
 from rig import eventually, timeout
-from wire import Cut, connect, count, flood, get, request_bytes
+from wire import IncompleteResponse, connect, count, flood, get, request_bytes
 
 SCRIPTS = ("token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log",
            "sliding_window_counter", "gcra")
@@ -40,10 +40,10 @@ def exactly_the_limit_with_leases(script, lease, limit, most):
         weirs = [rig.weir(workers=3, limits=limits) for _ in range(2)]
         passed = admitted(flood([weir.address for weir in weirs], limit // 4, connections=64, headers=ONE))
         assert passed == limit // 4, passed
-        passed += admitted(pour(weirs, limit, connections=12))
+        passed += admitted(send_pipelined(weirs, limit, connections=12))
         assert limit - 6 * most <= passed <= limit, passed
-        take_the_rest(weirs, passed, limit)
-        nothing_is_held(weirs)
+        use_the_rest(weirs, passed, limit)
+        no_units_are_held(weirs)
         assert units(weirs, "lost") == 0
     return test
 
@@ -59,13 +59,13 @@ def with_leases_used(script, lease, limit, most):
         def used():
             nonlocal passed
             assert passed < limit, "all were admitted, and none by a lease"
-            passed += admitted(pour(weirs, limit // 5, connections=4, depth=limit // 40))
+            passed += admitted(send_pipelined(weirs, limit // 5, connections=4, depth=limit // 40))
             return units(weirs, "used")
         eventually(used, 60, "leases are used")
-        passed += admitted(pour(weirs, limit, connections=4))
+        passed += admitted(send_pipelined(weirs, limit, connections=4))
         assert limit - 2 * most <= passed <= limit, passed
-        take_the_rest(weirs, passed, limit)
-        nothing_is_held(weirs)
+        use_the_rest(weirs, passed, limit)
+        no_units_are_held(weirs)
         assert units(weirs, "lost") == 0
     return test
 
@@ -91,8 +91,8 @@ def test_leases_of_weirs_that_are_killed_and_started_under_load(rig):
     def load(number):
         while not over.is_set():
             try:
-                pour([weirs[number % 3]], 25, connections=1)
-            except (Cut, OSError):  # killed; another comes in its place
+                send_pipelined([weirs[number % 3]], 25, connections=1)
+            except (IncompleteResponse, OSError):  # killed; another comes in its place
                 pass
     threads = [threading.Thread(target=load, args=(i,)) for i in range(6)]
     for thread in threads:
@@ -111,11 +111,11 @@ def test_leases_of_weirs_that_are_killed_and_started_under_load(rig):
     assert used > 0, "none of them had leases"
 
     def all_but_what_they_held():
-        pour(weirs, 100, connections=3, depth=10)
+        send_pipelined(weirs, 100, connections=3, depth=10)
         return arrived() >= least
     eventually(all_but_what_they_held, 30, "the rest")
-    nothing_is_held(weirs)
-    pour(weirs, 300, connections=3)
+    no_units_are_held(weirs)
+    send_pipelined(weirs, 300, connections=3)
     there = arrived()
     assert least <= there <= 4000, there
 
@@ -141,14 +141,14 @@ def test_several_limits_are_charged_all_or_none(rig):
 
 def test_several_limits_are_charged_all_or_none_beside_leases_of_one(rig):
     weir = all_or_none(rig, lease=5)
-    passed = admitted(pour([weir], 25, connections=1, target="/wide"))
+    passed = admitted(send_pipelined([weir], 25, connections=1, target="/wide"))
     assert passed == 25 and units([weir], "used") > 0, "one limit alone is leased"
-    nothing_is_held([weir])
+    no_units_are_held([weir])
     eventually(lambda: get(weir.admin, "/api/v1/clients/id:one").body.count(b'"remaining":25'), what="what was held is given back")
     used = units([weir], "used")
-    assert admitted(pour([weir], 100)) == 25
+    assert admitted(send_pipelined([weir], 100)) == 25
     assert units([weir], "used") == used, "two limits were leased"
-    assert admitted(pour([weir], 25, target="/wide")) == 0
+    assert admitted(send_pipelined([weir], 25, target="/wide")) == 0
 
 
 def test_a_limit_of_everybody_is_one_for_all_clients(rig):

@@ -6,7 +6,7 @@ import threading
 from echoes import echo, fields_of
 from rig import eventually
 from scripted import OK, Scripted
-from wire import Connection, Cut, get, request_bytes
+from wire import Connection, IncompleteResponse, get, request_bytes
 
 
 def before(rig, script, **more):
@@ -21,7 +21,7 @@ def before(rig, script, **more):
 def test_an_answer_that_drips_is_cut_at_the_end_of_its_time(rig):
     """Each pause is short, and the whole is not."""
     over = threading.Event()
-    rig.close_with(over.set)
+    rig.add_cleanup(over.set)
 
     def drip(peer, _number):
         peer.read_request()
@@ -34,7 +34,7 @@ def test_an_answer_that_drips_is_cut_at_the_end_of_its_time(rig):
         try:
             connection.request()
             raise AssertionError("the answer ended")
-        except Cut as cut:
+        except IncompleteResponse as cut:
             assert b"x" in cut.received
     eventually(lambda: weir.metric("weir_errors_total", cause="exchange_timeout") == 1)
 

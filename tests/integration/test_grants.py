@@ -37,7 +37,7 @@ def grant(rig, weir, *arguments, status=0):
 
 def two_that_share(rig, **more):
     weirs = [rig.weir(workers=2, limits={"day": daily(2), "everyone": daily(1000, per="all")}, **more) for _ in range(2)]
-    eventually(lambda: rig.redis().ask("PUBSUB", "NUMSUB", "weir:resets") == ["weir:resets", 2], what="both subscriptions")
+    eventually(lambda: rig.redis().command("PUBSUB", "NUMSUB", "weir:resets") == ["weir:resets", 2], what="both subscriptions")
     return weirs
 
 
@@ -124,7 +124,7 @@ def test_the_command_line_grants_and_takes_back(rig):
         assert grant(rig, weir, *bad, status=1).startswith("weir: "), bad
     assert "a range is not a client" in grant(rig, weir, "ip:10.0.0.0/8", "3", "1h", status=1)
     assert rig.command("grant", "-c", weir.policy_file, "a").returncode == 2
-    assert rig.redis().ask("HKEYS", "weir:grants") == ["version"]
+    assert rig.redis().command("HKEYS", "weir:grants") == ["version"]
 
 
 def test_clients_of_every_kind(rig):
@@ -163,7 +163,7 @@ def test_bad_bodies_are_told_what_is_wrong(rig):
         assert words in detail, (body, detail)
     put(weir, "a", {"quota": 1, "for": "1h"}, status=403, headers={"Origin": "http://evil.example"})
     assert get(weir.admin, "/api/v1/clients/a", method="POST", body=b"{}")["Allow"] == "GET, HEAD, PUT, DELETE"
-    assert rig.redis().ask("EXISTS", "weir:grants") == 0
+    assert rig.redis().command("EXISTS", "weir:grants") == 0
 
 
 def test_a_weir_that_starts_later_or_missed_the_message_knows(rig):
@@ -175,12 +175,12 @@ def test_a_weir_that_starts_later_or_missed_the_message_knows(rig):
     second.reload(limits={"day": daily(2)})
     is_known(second)
     # Without a message, from another program, at the next reading.
-    rig.redis().ask("HSET", "weir:grants", "id:b", "2:9007199254740000", "version", "other")
+    rig.redis().command("HSET", "weir:grants", "id:b", "2:9007199254740000", "version", "other")
     for nonsense in "", "1", "1:", "x:1", "-3:9007199254740000", "1:9007199254740000 ", "1:" + "9" * 50:
-        rig.redis().ask("HSET", "weir:grants", "id:nonsense" + nonsense, nonsense)
+        rig.redis().command("HSET", "weir:grants", "id:nonsense" + nonsense, nonsense)
     eventually(lambda: second.metric("weir_grants") == 2, 15, "the grant that no message told of")
-    rig.redis().ask("DEL", "weir:grants")
-    rig.redis().ask("PUBLISH", "weir:resets", "grant id:a")
+    rig.redis().command("DEL", "weir:grants")
+    rig.redis().command("PUBLISH", "weir:resets", "grant id:a")
     is_known(second, 0)
 
 
@@ -198,21 +198,21 @@ def test_grants_outlast_redis(rig):
 
 
 def test_a_user_who_may_not_read_grants_is_told_once(rig):
-    rig.redis().ask("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-hget", "-hgetall")
+    rig.redis().command("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-hget", "-hgetall")
     weir = rig.weir(limits={"day": daily(2)}, redis={"username": "weir", "password": "secret"})
-    weir.announced("the grants in weir:grants cannot be read")
+    weir.wait_for_output("the grants in weir:grants cannot be read")
     assert ask(weir, "a", 3) == [200, 200, 429] and look(weir, "a")["limits"][0]["remaining"] == 0
-    rig.redis().ask("ACL", "SETUSER", "weir", "+hget", "+hgetall")
-    weir.announced("the grants in weir:grants can be read again")
+    rig.redis().command("ACL", "SETUSER", "weir", "+hget", "+hgetall")
+    weir.wait_for_output("the grants in weir:grants can be read again")
     assert len(re.findall("cannot be read", weir.output())) == 1
 
 
 def test_there_is_a_bound(rig):
     weir = rig.weir(limits={"day": daily(1)})
-    rig.redis().ask("EVAL", "for i = 1, 2047 do redis.call('HSET', 'weir:grants', 'id:' .. i, '7:9007199254740000') end", 0)
-    rig.redis().ask("HSET", "weir:grants", "id:over", "7:1000")
+    rig.redis().command("EVAL", "for i = 1, 2047 do redis.call('HSET', 'weir:grants', 'id:' .. i, '7:9007199254740000') end", 0)
+    rig.redis().command("HSET", "weir:grants", "id:over", "7:1000")
     put(weir, "last", {"quota": 1, "for": "1h"})
-    assert rig.redis().ask("HEXISTS", "weir:grants", "id:over") == 0  # what is over makes room
+    assert rig.redis().command("HEXISTS", "weir:grants", "id:over") == 0  # what is over makes room
     assert "maximum number of grants" in put(weir, "more", {"quota": 1, "for": "1h"}, status=503)["detail"]
     assert "2048 grants" in grant(rig, weir, "more", "1", "1h", status=1)
     is_known(weir, 2048)

@@ -12,7 +12,7 @@ import zlib
 from gate import Gate
 from http2_wire import (CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, NO_ERROR,
                         PROTOCOL_ERROR, RST_STREAM, WINDOW_UPDATE, Http2, Stream)
-from rig import eventually, patience, top
+from rig import eventually, time_scale, top
 from scripted import Scripted
 from wire import Connection, get
 
@@ -75,7 +75,7 @@ def test_bodies_of_requests(rig):
         for fields in [("content-length", "60000")], []:
             stream = client.start("/echo", method="POST", fields=fields, end=False)
             client.send_body(stream, body[:30000], end=False)
-            assert client.settled()
+            assert client.responds_to_ping()
             client.send_body(stream, body[30000:])
             seen = json.loads(client.response(stream).body)
             assert (seen["content_length"], seen["content_crc32"]) == (60000, zlib.crc32(body)), seen
@@ -114,7 +114,7 @@ def test_concurrency_counts_streams(rig):
         eventually(lambda: gate.now == 3)
         assert client.get().status == 429
         client.send(RST_STREAM, 0, first[0], CANCEL.to_bytes(4, "big"))  # a cancelled stream returns its permit
-        assert client.settled()
+        assert client.responds_to_ping()
         eventually(lambda: weir.metric("weir_requests_active") == 2)
         last = client.start()
         eventually(lambda: gate.total == 4)
@@ -221,7 +221,7 @@ def test_a_response_that_breaks_off_is_not_complete(rig):
             stream = client.start(path)
             client.read_until(client.streams[stream].over)
             assert client.streams[stream].reset is not None and not client.streams[stream].ended
-        assert client.settled()
+        assert client.responds_to_ping()
 
 
 def test_a_reset_reaches_the_server(rig):
@@ -237,7 +237,7 @@ def test_a_reset_reaches_the_server(rig):
         stream = client.start()
         eventually(lambda: api.accepted == 1)
         client.send(RST_STREAM, 0, stream, CANCEL.to_bytes(4, "big"))
-        assert left.wait(10 * patience)
+        assert left.wait(10 * time_scale)
         weir.counts(1, "weir_errors_total", cause="client_gone")
 
 
@@ -276,7 +276,7 @@ def test_flow_control_to_a_slow_client(rig):
         client.flush()
         client.read_until(lambda: all(client.streams[s].status for s in streams))
         before = weir.resident_kib()
-        assert client.settled() and get(weir.address, "/bytes/1000").status == 200
+        assert client.responds_to_ping() and get(weir.address, "/bytes/1000").status == 200
         client.hold = False
         client.put(WINDOW_UPDATE, 0, streams[0], (2000000).to_bytes(4, "big"))
         client.flush()
@@ -298,7 +298,7 @@ def test_flow_control_to_a_slow_server(rig):
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%d" % (len(str(len(received))), len(received)))
     api = Scripted(rig, script)
     api.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    rig.close_with(gate.set)
+    rig.add_cleanup(gate.set)
     weir = rig.weir(upstreams={"api": {"servers": [api.text]}}, workers=1)
     with Http2(weir.address) as client:
         stalled = client.start("/stalled", method="POST", end=False)
@@ -311,7 +311,7 @@ def test_flow_control_to_a_slow_server(rig):
                 sent += n
             else:
                 before = sent
-                assert client.settled()
+                assert client.responds_to_ping()
                 if granted["bytes"] == before and not gate.is_set():
                     assert client.get("/other").status == 200  # other streams go on
                     gate.set()  # the window is used up: the server reads on
@@ -335,7 +335,7 @@ def test_a_stop_loses_no_stream(rig):
     weir = rig.weir(upstreams=gate.upstreams, timeouts={"shutdown": "20s"}, workers=1)
     with Http2(weir.address) as busy, Http2(weir.address) as idle:
         first = busy.start()
-        assert idle.settled()
+        assert idle.responds_to_ping()
         eventually(lambda: gate.now == 1)
         weir.signal(signal.SIGTERM)
         busy.read_until(lambda: busy.goaways)
@@ -382,7 +382,7 @@ def test_timeouts(rig):
         assert client.get().status == 200
         assert client.read_to_end() == [(0x7fffffff, NO_ERROR), (1, NO_ERROR)]  # idle
     with Http2(weir.address) as client:
-        assert client.settled()
+        assert client.responds_to_ping()
         client.send(HEADERS, END_STREAM, 1, client.encoder.encode([(":method", "GET")]))
         client.read_to_end()  # the rest of the head does not come
         assert not client.streams.get(1) or client.streams[1].status is None

@@ -13,7 +13,7 @@ def attack(rig, cause, each, repeats=3000, **keys):
     """Sends `each(client, i)` until weir ends the connection. Another connection is served meanwhile."""
     weir = rig.weir(workers=1, **keys)
     with Http2(weir.address) as other, Http2(weir.address) as client:
-        assert other.get().status == 200 and client.settled()
+        assert other.get().status == 200 and client.responds_to_ping()
         before = weir.resident_kib()
         name = "%s:%d" % client.socket.getsockname()
         try:
@@ -45,14 +45,14 @@ def test_provoked_resets(rig):  # CVE-2025-8671
     def each(client, i):
         client.put(WINDOW_UPDATE, 0, client.put_request(method="POST", end=False), b"\x7f\xff\xff\xff")
         if i % 10 == 9:
-            client.settled()
+            client.responds_to_ping()
     attack(rig, "resets", each)
 
 
 def test_resets_per_second_is_configurable(rig):
     weir = rig.weir(workers=1, http2={"resets_per_second": 2})
     with Http2(weir.address) as client:
-        assert client.settled()
+        assert client.responds_to_ping()
         for i in range(5):
             client.put(RST_STREAM, 0, client.put_request("/slow?ms=60000"), CANCEL.to_bytes(4, "big"))
         client.flush()
@@ -111,9 +111,9 @@ def test_windows_of_one_byte(rig):  # CVE-2019-9511
             client.put(SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2, "big") + (1).to_bytes(4, "big"))
             client.put_request("/bytes/100000")
             client.flush()
-            client.settled()
+            client.responds_to_ping()
         client.put(WINDOW_UPDATE, 0, 1, b"\0\0\0\1")
-        client.settled() if i % 20 == 0 and i < 60 else client.flush()
+        client.responds_to_ping() if i % 20 == 0 and i < 60 else client.flush()
         client.read_until(lambda: client.closed or len(client.streams[1].body) > i)
     attack(rig, "small_windows", each)
 

@@ -12,7 +12,7 @@ from ports import accepts
 from rig import Process, eventually, free_port
 from tls_server import CA
 from tls_server import file as tls_file
-from wire import get, together
+from wire import get, run_in_threads
 
 PATH = "/usr/sbin:/usr/bin:/bin"
 SIZE = 1000000
@@ -161,7 +161,7 @@ class Load:
 
     def run(self, clients):
         try:
-            together(self.client, clients)
+            run_in_threads(self.client, clients)
         except Exception as failure:
             self.failure = failure
 

@@ -7,13 +7,13 @@ import socket
 import struct
 import threading
 
-from http2_server import Http2Peer, Http2Server, answering_all
+from http2_server import Http2Peer, Http2Server, respond_to_requests
 from http2_wire import (CANCEL, DATA, HEADERS, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, PING, PUSH_PROMISE,
                         REFUSED_STREAM, SETTINGS, Http2)
 from rig import Process, eventually, free_port
-from scripted import Scripted, keeping
+from scripted import Scripted, respond_to_all
 from tls_server import CA, TlsServer, context
-from wire import Connection, Cut, chunked, connect, get, request_bytes, together
+from wire import Connection, IncompleteResponse, chunked, connect, get, request_bytes, run_in_threads
 
 NEVER_EJECT = {"failures": 0, "failure_rate": "0%"}
 
@@ -31,7 +31,7 @@ def gather(client, count):
 
     def keep(number):
         results[number] = client(number)
-    together(keep, count)
+    run_in_threads(keep, count)
     return results
 
 
@@ -53,16 +53,16 @@ def assert_problem(weir, status, cause, **more):
 def test_a_request_becomes_a_stream(rig):
     def script(connection, _number):
         while (request := connection.next_request()) is not None:
-            server.show(request)
+            server.record(request)
             request.read_all()
-            request.answer(b"body", 201, [("x-one", "1"), ("set-cookie", "a=1"), ("set-cookie", "b=2")])
+            request.respond(b"body", 201, [("x-one", "1"), ("set-cookie", "a=1"), ("set-cookie", "b=2")])
     server = Http2Server(rig, script)
     weir = weir_before(rig, server)
     response = get(weir.address, "/a?b=c", method="POST", body=b"content",
                    headers=[("X-Upper", "Value"), ("Connection", "close, X-Mine"), ("X-Mine", "1"), ("TE", "gzip"), ("Cookie", "a=1")])
     assert (response.status, response.reason, response.body, response["x-one"]) == (201, "Created", b"body", "1")
     assert response.all("set-cookie") == ["a=1", "b=2"] and response["via"] == "2 weir"
-    request = server.shown_next()
+    request = server.next_recorded()
     assert request.fields[:4] == [(":method", "POST"), (":scheme", "http"), (":authority", "api.test"), (":path", "/a?b=c")]
     names = [name for name, _ in request.fields]
     assert request.body == b"content" and request["content-length"] == "7" and request["x-upper"] == "Value"
@@ -73,7 +73,7 @@ def test_a_request_becomes_a_stream(rig):
         client.send_body(stream, b"some content")
         response = client.response(stream)
         assert (response.status, response.body) == (201, b"body")
-    assert server.shown_next().body == b"some content"
+    assert server.next_recorded().body == b"some content"
     assert server.accepted == 1 and weir.metric("weir_upstream_reused_total") == 1
 
 
@@ -97,7 +97,7 @@ def test_interim_responses_pass(rig):
         request.head(103, [("link", "</a.css>")])
         request.head(100)
         request.read_all()
-        request.answer(request.body)
+        request.respond(request.body)
     weir = weir_before(rig, Http2Server(rig, script))
     with Http2(weir.address) as client:
         stream = client.start("/", method="POST", fields=[("expect", "100-continue")], end=False)
@@ -110,8 +110,8 @@ def test_trailers_pass_in_both_directions(rig):
     def script(connection, _number):
         while (request := connection.next_request()) is not None:
             request.read_all()
-            server.show(request)
-            request.answer(b"body", end=False)
+            server.record(request)
+            request.respond(b"body", end=False)
             request.raw_head([("grpc-status", "0"), ("cache-control", "no-store")], end=True)
     server = Http2Server(rig, script, settings=[(INITIAL_WINDOW_SIZE, 2)])
     weir = weir_before(rig, server)
@@ -122,20 +122,20 @@ def test_trailers_pass_in_both_directions(rig):
         client.flush()
         response = client.response(stream)
         assert response.body == b"body" and response.trailers == [("grpc-status", "0")]
-    request = server.shown_next()
+    request = server.next_recorded()
     assert request.body == b"content" and request.trailers == [("x-sum", "7")] and request["te"] == "trailers"
 
 
 def test_an_upgrade_is_not_forwarded(rig):
     def script(connection, _number):
         request = connection.next_request()
-        server.show(request)
-        request.answer(b"", 426)
+        server.record(request)
+        request.respond(b"", 426)
     server = Http2Server(rig, script)
     weir = weir_before(rig, server)
     response = get(weir.address, headers=[("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")])
     assert response.status == 426
-    assert server.shown_next()["upgrade"] is None
+    assert server.next_recorded()["upgrade"] is None
 
 
 def test_large_content_in_both_directions(rig):
@@ -167,7 +167,7 @@ def test_requests_share_a_connection(rig):
     def script(connection, _number):
         requests = [connection.next_request() for _ in range(20)]
         for request in reversed(requests):
-            request.answer(request[":path"].encode())
+            request.respond(request[":path"].encode())
         connection.next_request()
     server = Http2Server(rig, script)
     weir = weir_before(rig, server)
@@ -186,7 +186,7 @@ def test_full_connections_get_company(rig):
 
     def late(request):
         together_at.wait(20)
-        request.answer()
+        request.respond()
     server = Http2Server(rig, script, settings=[(MAX_CONCURRENT_STREAMS, 2)])
     weir = weir_before(rig, server)
     assert [r.status for r in gather(lambda n: get(weir.address), 5)] == [200] * 5
@@ -198,29 +198,29 @@ def test_a_lower_limit_of_streams_is_obeyed(rig):
         request = connection.next_request()
         if number == 0:
             connection.put(SETTINGS, payload=struct.pack(">HI", MAX_CONCURRENT_STREAMS, 0))
-        request.answer()
+        request.respond()
         while (request := connection.next_request()) is not None:
-            server.show(number)
-            request.answer()
+            server.record(number)
+            request.respond()
     server = Http2Server(rig, script)
     weir = weir_before(rig, server)
     assert [get(weir.address).status for _ in range(3)] == [200] * 3
-    assert server.shown_next() == 1 and server.accepted == 2
+    assert server.next_recorded() == 1 and server.accepted == 2
 
 
 def test_a_client_that_leaves_resets_its_stream(rig):
     def script(connection, _number):
         request = connection.next_request()
-        server.show(request)
+        server.record(request)
         connection.read_until(lambda: request.reset is not None)
-        server.show(request.reset)
-        answering_all(connection, 0)
+        server.record(request.reset)
+        respond_to_requests(connection, 0)
     server = Http2Server(rig, script)
     weir = weir_before(rig, server)
     with Connection(weir.address) as client:
         client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        server.shown_next()
-    assert server.shown_next() == CANCEL
+        server.next_recorded()
+    assert server.next_recorded() == CANCEL
     assert get(weir.address).status == 200 and server.accepted == 1
 
 
@@ -231,7 +231,7 @@ def test_a_client_that_does_not_read_stalls_only_its_own_stream(rig):
     def script(connection, _number):
         while (request := connection.next_request()) is not None:
             if request[":path"] != "/large":
-                request.answer()
+                request.respond()
                 continue
             request.head()
             while connection.window and (connection.windows[request.stream] or
@@ -255,7 +255,7 @@ def test_a_client_that_does_not_read_stalls_only_its_own_stream(rig):
 
 
 def test_a_window_of_one_byte(rig):
-    server = Http2Server(rig, answering_all, settings=[(INITIAL_WINDOW_SIZE, 1)])
+    server = Http2Server(rig, respond_to_requests, settings=[(INITIAL_WINDOW_SIZE, 1)])
     weir = weir_before(rig, server)
     assert get(weir.address, method="POST", body=b"0123456789").status == 200
 
@@ -265,9 +265,9 @@ def test_a_server_that_reads_no_content_stops_the_client(rig):
     def script(connection, _number):
         request = connection.next_request()
         connection.read_until(lambda: len(request.body) == 65535)
-        server.show(request)
+        server.record(request)
         assert answer_now.wait(20)
-        request.answer(b"early")
+        request.respond(b"early")
         connection.next_request()
     answer_now = threading.Event()
     server = Http2Server(rig, script, hold=True)
@@ -275,7 +275,7 @@ def test_a_server_that_reads_no_content_stops_the_client(rig):
     with Http2(weir.address) as client:
         stream = client.start("/", method="POST", end=False)
         client.send_body(stream, b"x" * 65535, end=False)
-        server.shown_next()
+        server.next_recorded()
         answer_now.set()
         response = client.streams[stream]
         client.read_until(lambda: response.ended or response.reset is not None)
@@ -288,20 +288,20 @@ def test_goaway_loses_no_request(rig):
     """Those after the last stream were not processed and go to another connection, whatever their method."""
     def script(connection, number):
         if number:
-            answering_all(connection, number)
+            respond_to_requests(connection, number)
             return
         requests = [connection.next_request() for _ in range(6)]
         connection.go_away(requests[2].stream)
         for request in requests[:3]:
-            request.answer(b"old")
+            request.respond(b"old")
         while connection.read_frame():
             pass
-        server.show(connection)
+        server.record(connection)
     server = Http2Server(rig, script)
     weir = weir_before(rig, server)
     responses = gather(lambda n: get(weir.address, f"/{n}", method="POST" if n % 2 else "GET"), 6)
     assert sorted(r.body for r in responses) == [b"ok"] * 3 + [b"old"] * 3
-    server.shown_next()  # weir has closed the old connection
+    server.next_recorded()  # weir has closed the old connection
     assert server.accepted == 2
     weir.counts(3, "weir_upstream_retries_total", cause="going_away")
 
@@ -315,7 +315,7 @@ def test_goaway_under_load(rig):
                 return
             if n == 9:
                 connection.go_away(request.stream)
-            request.answer(request.read_all())
+            request.respond(request.read_all())
         while connection.read_frame():
             pass
     weir = weir_before(rig, Http2Server(rig, script), upstream={"retry": {"tries": 5}})
@@ -336,7 +336,7 @@ def test_a_refused_stream_is_sent_again(rig):
                 refused += 1
                 request.rst(REFUSED_STREAM)
             else:
-                request.answer()
+                request.respond()
     server = Http2Server(rig, script)
     weir = weir_before(rig, server, upstream={"retry": {"tries": 3}})
     assert get(weir.address, method="POST").status == 200
@@ -353,7 +353,7 @@ def refusing_once(refuse):
         while (request := connection.next_request()) is not None:
             request.read_all()
             if request[":path"] in refused:
-                request.answer(request.body)
+                request.respond(request.body)
             else:
                 refused.add(request[":path"])
                 refuse(connection, request)
@@ -417,13 +417,13 @@ def test_content_goes_on_after_a_refusal(rig):
             if refuse:
                 request.rst(REFUSED_STREAM)
             else:
-                server.show("retry")
-                request.answer(hashlib.sha256(request.read_all()).digest())
+                server.record("retry")
+                request.respond(hashlib.sha256(request.read_all()).digest())
     server = Http2Server(rig, script)
     weir = weir_before(rig, server)
     with Connection(weir.address) as client:
         client.send(request_bytes("/", "POST", {"Content-Length": len(first + second)}) + first)
-        assert server.shown_next() == "retry"
+        assert server.next_recorded() == "retry"
         client.send(second)
         assert client.response("POST").body == hashlib.sha256(first + second).digest()
 
@@ -435,13 +435,13 @@ def test_content_after_a_refusal_has_a_limit(rig):
         request.rst(REFUSED_STREAM)
         request = connection.next_request()
         connection.read_until(lambda: request.body == b"x" * 60)
-        server.show("retry")
+        server.record("retry")
         request.read_all()
     server = Http2Server(rig, script)
     weir = weir_before(rig, server, size_limits={"request_body": 100})
     with Connection(weir.address) as client:
         client.send(request_bytes("/", "POST", {"Transfer-Encoding": "chunked"}) + b"3c\r\n" + b"x" * 60 + b"\r\n")
-        assert server.shown_next() == "retry"
+        assert server.next_recorded() == "retry"
         client.send(b"3c\r\n" + b"x" * 60 + b"\r\n")
         assert client.response("POST").status == 413
 
@@ -480,7 +480,7 @@ def test_a_connection_that_breaks(rig):
     def script(connection, _number):
         connection.next_request()
     broken = Http2Server(rig, script)
-    fine = Http2Server(rig, answering_all)
+    fine = Http2Server(rig, respond_to_requests)
     weir = weir_before(rig, broken, fine)
     assert [get(weir.address).status for _ in range(4)] == [200] * 4
     weir.counts(broken.accepted, "weir_upstream_retries_total", cause="reset")
@@ -492,10 +492,10 @@ def test_a_server_that_disappears(rig):
     over = threading.Event()
 
     def script(connection, _number):
-        connection.next_request().answer()
+        connection.next_request().respond()
         connection.next_request()
         over.wait(20)
-    gone, fine = Http2Server(rig, script), Http2Server(rig, answering_all)
+    gone, fine = Http2Server(rig, script), Http2Server(rig, respond_to_requests)
     weir = weir_before(rig, gone, fine, upstream={"response_timeout": "3s", "retry": {"tries": 2, "budget_min": 100}})
     assert [get(weir.address).status for _ in range(6)] == [200] * 6
     weir.counts(1, "weir_upstream_http2_errors_total", cause="no_ping_response")
@@ -520,14 +520,14 @@ def test_a_slow_server_responds_to_pings(rig):
 def test_a_reset_in_the_middle_cuts_the_response(rig):
     def script(connection, _number):
         while (request := connection.next_request()) is not None:
-            request.answer(b"part", end=False)
+            request.respond(b"part", end=False)
             request.rst(INTERNAL_ERROR)
     server = Http2Server(rig, script)
     weir = weir_before(rig, server)
     try:
         get(weir.address)
         raise AssertionError("a response that was cut looks complete")
-    except Cut:
+    except IncompleteResponse:
         pass
     with Http2(weir.address) as client:
         stream = client.start()
@@ -541,14 +541,14 @@ def test_a_stream_without_response_times_out_alone(rig):
     def script(connection, _number):
         while (request := connection.next_request()) is not None:
             if request[":path"] == "/silent":
-                server.show(request)
+                server.record(request)
             else:
-                request.answer()
+                request.respond()
     server = Http2Server(rig, script)
     weir = weir_before(rig, server, upstream={"response_timeout": "300ms"})
     with Http2(weir.address) as client:
         silent = client.start("/silent")
-        request = server.shown_next()
+        request = server.next_recorded()
         assert client.get("/").status == 200
         assert client.response(silent).status == 504
         assert client.get("/").status == 200
@@ -559,7 +559,7 @@ def test_a_stream_without_response_times_out_alone(rig):
 def test_a_server_that_is_silent_gets_a_new_connection(rig):
     def script(connection, number):
         if number:
-            answering_all(connection, number)
+            respond_to_requests(connection, number)
         while connection.read_frame():
             pass
     server = Http2Server(rig, script)
@@ -593,11 +593,11 @@ def test_malformed_responses(rig):
             if name in MALFORMED:
                 request.raw_head(MALFORMED[name], end=True)
             elif name == "less than its length":
-                request.answer(b"less", fields=[("content-length", "5")])
+                request.respond(b"less", fields=[("content-length", "5")])
             elif name == "more than its length":
-                request.answer(b"more and more", fields=[("content-length", "5")])
+                request.respond(b"more and more", fields=[("content-length", "5")])
             else:
-                request.answer()
+                request.respond()
     server = Http2Server(rig, script)
     weir = weir_before(rig, server, http2={"resets_per_second": 1000})
     for name in MALFORMED:
@@ -607,7 +607,7 @@ def test_malformed_responses(rig):
     for name in ("less than its length", "more than its length"):
         try:
             assert get(weir.address, "/" + name.replace(" ", "%20")).status == 502, name
-        except Cut:
+        except IncompleteResponse:
             pass
         assert get(weir.address).status == 200, name
     assert server.accepted == 1
@@ -620,7 +620,7 @@ def broken(rig, cause, send):
     def script(connection, number):
         request = connection.next_request()
         if number:
-            request.answer()
+            request.respond()
         else:
             send(connection, request)
         while connection.read_frame():
@@ -630,7 +630,7 @@ def broken(rig, cause, send):
     assert_problem(weir, 502, "upstream_bad_response")
     assert get(weir.address).status == 200
     weir.counts(1, "weir_upstream_http2_errors_total", cause=cause)
-    weir.announced(f"server {server.text}: HTTP/2 connection closed")
+    weir.wait_for_output(f"server {server.text}: HTTP/2 connection closed")
 
 
 def test_malformed_frames(rig):
@@ -672,8 +672,8 @@ def test_a_flood_of_settings(rig):
 
 def test_a_server_of_http1(rig):
     """It does not send SETTINGS: no request was sent, and the server is ejected as one that refuses connections."""
-    fine = Http2Server(rig, answering_all)
-    weir = weir_before(rig, Scripted(rig, keeping(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")), fine)
+    fine = Http2Server(rig, respond_to_requests)
+    weir = weir_before(rig, Scripted(rig, respond_to_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")), fine)
     assert [get(weir.address, method="POST", body=b"x").status for _ in range(4)] == [200] * 4
     weir.counts(1, "weir_upstream_ejections_total", reason="connect")
 
@@ -691,9 +691,9 @@ class SecureHttp2(TlsServer):
 
         def script(peer, number):
             if peer.socket.selected_alpn_protocol() == "h2":
-                answering_all(Http2Peer(peer), number)
+                respond_to_requests(Http2Peer(peer), number)
             else:
-                keeping()(peer, number)
+                respond_to_all()(peer, number)
         super().__init__(rig, script, chosen)
 
 
@@ -713,7 +713,7 @@ def test_auto_is_what_the_server_chooses(rig):
 def test_http2_requires_that_the_server_chooses_it(rig):
     weir = weir_before(rig, SecureHttp2(rig, ["http/1.1"]), upstream={"tls": {"ca": CA}})
     assert_problem(weir, 502, "upstream_tls")
-    weir.announced(r"the server does not offer HTTP/2 \(ALPN h2\)")
+    weir.wait_for_output(r"the server does not offer HTTP/2 \(ALPN h2\)")
 
 
 def test_health_checks_use_http2(rig):
@@ -721,19 +721,19 @@ def test_health_checks_use_http2(rig):
     def script(connection, _number):
         while (request := connection.next_request()) is not None:
             if request[":path"] == "/healthz":
-                server.show(request[":authority"])
-                request.answer(status=503 if ill.is_set() else 200)
+                server.record(request[":authority"])
+                request.respond(status=503 if ill.is_set() else 200)
             else:
-                request.answer()
+                request.respond()
     ill = threading.Event()
     server = Http2Server(rig, script)
     health = {"path": "/healthz", "interval": "20ms", "unhealthy": 1, "healthy": 1, "host": "health.test"}
     weir = weir_before(rig, server, upstream={"health": health})
-    assert server.shown_next() == "health.test"
+    assert server.next_recorded() == "health.test"
     assert get(weir.address).status == 200
     ill.set()
     eventually(lambda: get(weir.address).status == 503)
-    weir.announced("health check: status 503")
+    weir.wait_for_output("health check: status 503")
     ill.clear()
     eventually(lambda: get(weir.address).status == 200)
     http1 = SecureHttp2(rig, ["http/1.1"])

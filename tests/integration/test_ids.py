@@ -19,7 +19,7 @@ def test_ids_of_every_shape_are_counted_apart(rig):
         for client in ids:
             answer = get(weir.address, headers=[("X-Client-Id", client.encode().decode("latin-1"))])
             assert answer.status == 200 and answer.number("X-RateLimit-Remaining") == count, (client, answer)
-    keys = rig.redis().ask("KEYS", "weir:*")
+    keys = rig.redis().command("KEYS", "weir:*")
     assert len(keys) == len(set(keys)) == 3 * len(ids), len(keys)
     for client in ids:
         answer = get(weir.address, headers=[("X-Client-Id", client.encode().decode("latin-1"))])

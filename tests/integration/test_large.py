@@ -14,7 +14,7 @@ import zlib
 
 from rig import eventually, sanitized
 from scripted import Scripted
-from wire import Connection, Cut, get, request_bytes
+from wire import Connection, IncompleteResponse, get, request_bytes
 
 MIB = 1024 * 1024
 BIG = (16 if sanitized else 64) * MIB
@@ -124,7 +124,7 @@ def test_an_upstream_that_cuts_large_content_is_told_to_the_client(rig):
     try:
         get(weir.address)
         raise AssertionError("a cut message looked whole")
-    except Cut as cut:
+    except IncompleteResponse as cut:
         assert cut.received == block(3000000)[:len(cut.received)]
     assert weir.alive()
 

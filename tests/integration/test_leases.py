@@ -4,7 +4,7 @@ limit is in test_exactness.py as well."""
 import json
 import time
 
-from leasing import ONE, admitted, nothing_is_held, pour, take_the_rest, units
+from leasing import ONE, admitted, no_units_are_held, send_pipelined, use_the_rest, units
 from rig import eventually, timeout
 from topology import Cluster
 from wire import Connection, flood, get
@@ -18,7 +18,7 @@ def make_busy(weirs, total, **more):
 
     def used():
         nonlocal passed
-        passed += admitted(pour(weirs, total, **more))
+        passed += admitted(send_pipelined(weirs, total, **more))
         return all(units([weir], "used") for weir in weirs)
     eventually(used, 60, "leases are used")
     return passed
@@ -37,7 +37,7 @@ def test_a_refilling_bucket_admits_no_more_than_burst_and_rate(rig):
     start = time.monotonic()
     passed = 0
     while time.monotonic() < start + 2:
-        passed += admitted(pour(weirs, 400, connections=8))
+        passed += admitted(send_pipelined(weirs, 400, connections=8))
     took = time.monotonic() - start
     assert passed <= 300 + took * 2000 + 1, (passed, took)
 
@@ -49,9 +49,9 @@ def test_a_lease_does_not_outlive_its_window(rig):
     redis, start, seen = rig.redis(), time.monotonic(), {}
     with Connection(weir.address) as connection:
         while time.monotonic() < start + 2.5 or (not units([weir], "used") and time.monotonic() < start + 30):
-            before = redis.ask("TIME")
+            before = redis.command("TIME")
             status = connection.request().status
-            after = redis.ask("TIME")
+            after = redis.command("TIME")
             window, same = ((int(t[0]) * 1000000 + int(t[1])) // 300000 for t in (before, after))
             if status == 200 and window == same:
                 seen[window] = seen.get(window, 0) + 1
@@ -68,7 +68,7 @@ def test_a_killed_weir_takes_what_it_holds_along_and_no_more(rig):
 
     def all_but_what_it_held():
         nonlocal passed
-        passed += admitted(pour([other], 100))
+        passed += admitted(send_pipelined([other], 100))
         assert passed <= 1000, passed
         return passed >= 1000 - 2 * 50
     eventually(all_but_what_it_held, what="the rest")
@@ -84,7 +84,7 @@ def test_a_reset_ends_the_leases_of_that_client_at_every_weir(rig):
         make_busy([weir, other], 100)
         assert get(weir.admin, "/api/v1/clients/id:one", method="DELETE").status == 200
         assert get(weir.address, headers=ONE).number("X-RateLimit-Remaining") == 999, "weir used what it held"
-        nothing_is_held([other])
+        no_units_are_held([other])
         return units([other], "lost")
     eventually(ended_elsewhere, 30, "the other weir hears of it while it holds a lease")
 
@@ -96,7 +96,7 @@ def test_a_reset_leaves_other_clients_theirs(rig):
     for _ in range(5):
         passed += make_busy([weir], 100)
         assert get(weir.admin, "/api/v1/clients/id:two", method="DELETE").status == 200
-    nothing_is_held([weir])
+    no_units_are_held([weir])
     assert units([weir], "lost") == 0
     eventually(lambda: stands_at(weir) == 5000 - passed, what="all that was not used is there again")
 
@@ -118,7 +118,7 @@ def test_a_reload_gives_back(rig):
     for _ in range(3):
         passed += make_busy([weir], 200)
         weir.reload(limits=limits)
-    nothing_is_held([weir])
+    no_units_are_held([weir])
     assert units([weir], "lost") == 0
     eventually(lambda: stands_at(weir) == 5000 - passed, what="all that was not used is there again")
 
@@ -134,7 +134,7 @@ def test_without_redis_a_lease_is_used_up_before_on_failure(rig):
         make_busy([weir], 200)
         rig.redis().freeze()
         before = weir.metric("weir_redis_decisions_total"), units([weir], "used")
-        statuses = [response.status for response in pour([weir], 100, connections=1)]
+        statuses = [response.status for response in send_pipelined([weir], 100, connections=1)]
         rig.redis().thaw()
         assert set(statuses) <= {200, 503}, statuses
         eventually(lambda: get(weir.address, headers=TWO).status == 200, what="Redis answers again")
@@ -147,10 +147,10 @@ def test_by_default_from_a_limit_of_1000_on(rig):
     weir = rig.weir(workers=1, limits={"w": dict(script="token_bucket", limit=10000, period="20d")})
     make_busy([weir], 2000, connections=4, depth=250)
     small = rig.weir(workers=1, limits={"s": dict(script="token_bucket", limit=999, period="20d")})
-    pour([small], 1000, connections=4, depth=250)
+    send_pipelined([small], 1000, connections=4, depth=250)
     assert units([small], "used") == 0
     off = rig.weir(workers=1, limits={"o": dict(script="token_bucket", limit=100000, period="20d", lease="off")})
-    pour([off], 4000, connections=4, depth=250)
+    send_pipelined([off], 4000, connections=4, depth=250)
     assert units([off], "used") == 0
 
 
@@ -165,9 +165,9 @@ def test_an_ordinary_client_is_counted_one_by_one(rig):
 @timeout(60)
 def test_a_small_quota_within_a_large_limit_is_counted_one_by_one(rig):
     weir = rig.weir(workers=1, limits={"w": dict(script="token_bucket", limit=50000, period="20d")}, clients={"one": {"quota": 300}})
-    left = sorted(r.number("X-RateLimit-Remaining") for r in pour([weir], 300, connections=4, depth=75))
+    left = sorted(r.number("X-RateLimit-Remaining") for r in send_pipelined([weir], 300, connections=4, depth=75))
     assert left == list(range(300)), left
-    assert admitted(pour([weir], 1000, connections=4, depth=250)) == 0
+    assert admitted(send_pipelined([weir], 1000, connections=4, depth=250)) == 0
     assert units([weir], "used") == 0
 
 
@@ -181,7 +181,7 @@ def test_what_is_not_one_unit_of_one_limit_is_asked_for_by_itself(rig):
               {"match": {"path": "/learnt"}, "limits": ["one"], "cost": {"reserve": 1, "response_header": "X-Cost"}}]
     weir = rig.weir(workers=1, limits=limits, rules=rules)
     for path in ("best", "tried", "share", "counted", "dear", "both", "rule", "learnt"):
-        assert admitted(pour([weir], 100, connections=1, depth=50, target="/" + path)) == 100, path
+        assert admitted(send_pipelined([weir], 100, connections=1, depth=50, target="/" + path)) == 100, path
         assert units([weir], "used") == 0, path
     make_busy([weir], 250, target="/one")
 
@@ -190,7 +190,7 @@ def test_what_is_not_one_unit_of_one_limit_is_asked_for_by_itself(rig):
 def test_remaining_on_one_worker_is_as_without_leases(rig):
     """Units that its lease holds are there for it: every request is told one less than the one before."""
     weir = rig.weir(workers=1, limits={"w": dict(script="fixed_window", limit=5000, period="20d", lease=50)})
-    left = [r.number("X-RateLimit-Remaining") for _ in range(4) for r in pour([weir], 250, connections=1, depth=250)]
+    left = [r.number("X-RateLimit-Remaining") for _ in range(4) for r in send_pipelined([weir], 250, connections=1, depth=250)]
     assert units([weir], "used") > 0
     assert left == list(range(4999, 3999, -1)), left
 
@@ -202,10 +202,10 @@ def test_what_could_not_be_forwarded_is_given_back(rig):
                     upstreams={"api": {"servers": ["unix:" + rig.directory + "/nobody.sock"]}})
 
     def used():
-        assert {response.status for response in pour([weir], 200, connections=2)} <= {502, 503}
+        assert {response.status for response in send_pipelined([weir], 200, connections=2)} <= {502, 503}
         return units([weir], "used")
     eventually(used, 60, "leases are used")
-    nothing_is_held([weir])
+    no_units_are_held([weir])
     eventually(lambda: stands_at(weir) == 5000, what="all of it is there again")
 
 
@@ -217,6 +217,6 @@ def test_in_a_cluster(rig):
     for weir in weirs:
         weir.wait_for_redis()
     passed = make_busy(weirs, 100, connections=4)
-    passed += admitted(pour(weirs, 1000, connections=4))
+    passed += admitted(send_pipelined(weirs, 1000, connections=4))
     assert 1000 - 4 * 20 <= passed <= 1000, passed
-    take_the_rest(weirs, passed, 1000)
+    use_the_rest(weirs, passed, 1000)

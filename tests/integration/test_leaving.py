@@ -3,7 +3,7 @@
 import socket
 import threading
 
-from gate import Gate, flight
+from gate import Gate, concurrency
 from queues import queue
 from rig import eventually
 from scripted import OK, Scripted
@@ -34,7 +34,7 @@ class Waiting:
     def __init__(self, rig):
         self.go, self.left, self.seen = threading.Event(), threading.Event(), []
         self.api = Scripted(rig, self.serve)
-        rig.close_with(self.go.set)
+        rig.add_cleanup(self.go.set)
         self.upstreams = {"api": {"servers": [self.api.text]}}
 
     def serve(self, peer, _number):
@@ -56,7 +56,7 @@ class Waiting:
 
 def test_a_client_that_timed_out_does_not_stand_in_its_own_way(rig):
     gate = Gate(rig)
-    weir = rig.weir(upstreams=gate.upstreams, limits={"c": flight(1)})
+    weir = rig.weir(upstreams=gate.upstreams, limits={"c": concurrency(1)})
     for _ in range(3):
         before, client = gate.total, asked(weir)
         eventually(lambda n=before: gate.total > n, what="the request at the server")
@@ -191,7 +191,7 @@ def test_a_fin_behind_content_that_is_not_read_yet_ends_the_request(rig):
 
 def test_a_reset_behind_content_that_the_server_does_not_take_ends_the_request(rig):
     over = threading.Event()
-    rig.close_with(over.set)
+    rig.add_cleanup(over.set)
     api = Scripted(rig, lambda peer, _number: over.wait(60))
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
     client = asked(weir, request_bytes(method="POST", headers={"Content-Length": "100000000"}))

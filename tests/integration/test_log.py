@@ -91,9 +91,9 @@ def test_every_line_of_a_json_log_is_json(rig):
         rig.write(os.path.basename(weir.policy_file), text)
         weir.signal(signal.SIGHUP)
     reload("limits: [ 1 ]\n")
-    weir.announced("the current policy stays in effect")
+    weir.wait_for_output("the current policy stays in effect")
     reload(json.dumps({**policy, "rules": [{"limits": ["few"]}]}))
-    weir.announced("is in effect")
+    weir.wait_for_output("is in effect")
     weir.signal(signal.SIGTERM)
     assert weir.wait() == 0
     entries = [json.loads(line) for line in weir.output().splitlines()]

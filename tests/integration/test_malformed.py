@@ -1,8 +1,8 @@
 """Requests that a strict proxy refuses: each is answered with its status and the connection is closed, and the upstream hears
 nothing. Most of these have smuggled requests past some proxy."""
 
-from scripted import Scripted, keeping
-from wire import Connection, Cut, get, request_bytes
+from scripted import Scripted, respond_to_all
+from wire import Connection, IncompleteResponse, get, request_bytes
 
 H = b"Host: a\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -69,7 +69,7 @@ REFUSED = {
 
 
 def test_refused_and_closed(rig):
-    api = Scripted(rig, keeping())
+    api = Scripted(rig, respond_to_all())
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, timeouts={"request_header": "2s"})
     wrong = []
     for name, request in REFUSED.items():
@@ -82,7 +82,7 @@ def test_refused_and_closed(rig):
                     wrong.append(f"{name}: {response.status}")
                 elif not connection.is_closed():
                     wrong.append(f"{name}: {response.status}, but the connection goes on: {connection.buffer[:60]!r}")
-            except (Cut, TimeoutError) as error:
+            except (IncompleteResponse, TimeoutError) as error:
                 wrong.append(f"{name}: {error}")
     assert not wrong, "\n".join(wrong)
     whole = [peer for peer in api.peers if b"smuggled" in peer.buffer]
@@ -166,7 +166,7 @@ def test_a_slow_drip_of_a_body_ends(rig):
 
 def test_what_follows_a_rejection_is_not_taken_for_a_request(rig):
     """The body of a request answered with 429 is drained, or the connection is closed: it is never parsed as a request."""
-    api = Scripted(rig, keeping())
+    api = Scripted(rig, respond_to_all())
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}},
                     limits={"one": dict(script="gcra", limit=1, period="1h")})
     assert get(weir.address).status == 200
@@ -180,7 +180,7 @@ def test_what_follows_a_rejection_is_not_taken_for_a_request(rig):
             assert connection.response().status == 429
             try:
                 assert connection.response().status == 429, "the next answer belongs to the next request"
-            except Cut:
+            except IncompleteResponse:
                 pass
     assert api.accepted == 1
 

@@ -1,6 +1,6 @@
 """Rules that match on headers, query parameters, clients, addresses and the scheme."""
 
-from flask_api import ask, before_flask
+from flask_api import fetch, weir_before_flask
 from rule_choice import weir_with
 from wire import get
 
@@ -57,27 +57,27 @@ def test_no_repetition_or_encoding_selects_another_rule_than_the_server_reads(ri
         "x=1;format=csv", "format=json;format=csv", "format=csv;x=1", "format=%2563sv", "%66ormat=csv", "%2566ormat=csv", "+format=csv",
         "format%00=csv", "format=%63%73%76", "format=csv%00", "format.=csv", "format=json&FORMAT=csv", "format=csv&x=%", "&format=csv&",
         "format=json&%66ormat=csv", "format", "format=")]
-    weir = before_flask(rig, csv, {"name": "rest"})
-    assert ask(weir.address, "/?format=csv")[0] == 200
+    weir = weir_before_flask(rig, csv, {"name": "rest"})
+    assert fetch(weir.address, "/?format=csv")[0] == 200
     refused = set()
     for target in targets:
-        status, seen = ask(weir.address, target)
+        status, seen = fetch(weir.address, target)
         assert status in (400, 429) or (status == 200 and seen.get("format") != "csv"), (target, status, seen)
         refused |= {target} if status == 400 else set()
     assert "/?format=json" not in refused and "/?format=csv" not in refused and "/?%66ormat=csv" not in refused
-    weir = before_flask(rig, {"match": {"query": {"format": "json"}}, "name": "lax"}, {"limits": ["strict"]})
-    assert ask(weir.address, "/?format=csv")[0] == 200
+    weir = weir_before_flask(rig, {"match": {"query": {"format": "json"}}, "name": "lax"}, {"limits": ["strict"]})
+    assert fetch(weir.address, "/?format=csv")[0] == 200
     for target in targets:
-        status, seen = ask(weir.address, target)
+        status, seen = fetch(weir.address, target)
         assert status in (400, 429) or (status == 200 and seen.get("format") == "json"), (target, status, seen)
     weir.reload(paths={"ambiguous": "allow"})
-    assert ask(weir.address, "/?format=csv&format=json")[0] == 200, "any of the values"
+    assert fetch(weir.address, "/?format=csv&format=json")[0] == 200, "any of the values"
 
 
 def test_repeated_headers_are_refused_if_the_rule_depends_on_them(rig):
-    weir = before_flask(rig, {"match": {"header": {"X-Plan": "gold"}}, "name": "lax"}, {"limits": ["strict"]})
-    assert ask(weir.address, "/", headers=[("X-Plan", "free")])[0] == 200
+    weir = weir_before_flask(rig, {"match": {"header": {"X-Plan": "gold"}}, "name": "lax"}, {"limits": ["strict"]})
+    assert fetch(weir.address, "/", headers=[("X-Plan", "free")])[0] == 200
     for values in (("gold", "free"), ("free", "gold"), ("gold", "gold")):
-        assert ask(weir.address, "/", headers=[("X-Plan", value) for value in values])[0] == 400, values
-    assert ask(weir.address, "/", headers=[("X-Plan", "free"), ("X-Plan", "silver")])[0] == 429
-    assert ask(weir.address, "/", headers=[("X-Other", "a"), ("X-Other", "b"), ("X-Plan", "gold")])[0] == 200
+        assert fetch(weir.address, "/", headers=[("X-Plan", value) for value in values])[0] == 400, values
+    assert fetch(weir.address, "/", headers=[("X-Plan", "free"), ("X-Plan", "silver")])[0] == 429
+    assert fetch(weir.address, "/", headers=[("X-Other", "a"), ("X-Other", "b"), ("X-Plan", "gold")])[0] == 200

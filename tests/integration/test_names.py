@@ -5,15 +5,15 @@ import socket
 import threading
 
 from nameserver import Nameserver
-from rig import eventually, patience
-from scripted import Scripted, keeping
+from rig import eventually, time_scale
+from scripted import Scripted, respond_to_all
 from wire import Connection, get
 
 SOON = {"min_ttl": "30ms", "timeout": "3s"}
 
 
 def saying(word):
-    return keeping(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(word), word))
+    return respond_to_all(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(word), word))
 
 
 def two_servers(rig, first=saying(b"one"), second=saying(b"two")):
@@ -91,7 +91,7 @@ def test_both_families(rig):
         return  # this machine has no IPv6
     one = Scripted(rig, saying(b"one"))
     listener = socket.create_server(("::1", one.address[1]), family=socket.AF_INET6)
-    rig.close_with(listener.close)
+    rig.add_cleanup(listener.close)
     dns = Nameserver(rig, ttl=60, **{"api.test": ["127.0.0.1", "::1"]})
     assert len(servers_of(weir_asking(rig, dns, one.address[1]))) == 2
     assert len(servers_of(weir_asking(rig, dns, one.address[1], resolver={"ipv6": False}))) == 1
@@ -103,25 +103,25 @@ def test_an_answer_is_believed_for_as_long_as_it_says(rig):
     weir = rig.weir(upstreams={"api": {"servers": [f"api.test:{port}"]}}, workers=2, resolver={"nameservers": [dns.text], "min_ttl": "10ms"})
     for _ in range(20):
         get(weir.address)
-    assert sorted(dns.asked) == [("api.test", 1), ("api.test", 28)], "once for all workers"
+    assert sorted(dns.queries) == [("api.test", 1), ("api.test", 28)], "once for all workers"
     weir.reload(resolver={"nameservers": [dns.text], "min_ttl": "10ms", "max_ttl": "50ms"})
-    eventually(lambda: len(dns.asked) >= 10, what="max_ttl")
+    eventually(lambda: len(dns.queries) >= 10, what="max_ttl")
 
 
 def test_the_shorter_time_of_both_families_counts(rig):
     one, _, port = two_servers(rig)
     dns = Nameserver(rig, ttl={1: 0, 28: 3600}, **{"api.test": ["127.0.0.1", "::1"]})
     weir_asking(rig, dns, port)
-    eventually(lambda: len(dns.asked) >= 6, what="it is asked again")
+    eventually(lambda: len(dns.queries) >= 6, what="it is asked again")
     other = Nameserver(rig, ttl={1: 3600, 28: 0}, **{"api.test": ["127.0.0.1", "::1"]})
     weir_asking(rig, other, port)
-    eventually(lambda: len(other.asked) >= 6, what="it is asked again")
+    eventually(lambda: len(other.queries) >= 6, what="it is asked again")
 
 
 def test_the_last_answer_stays_while_nobody_answers(rig):
     one, _, port = two_servers(rig)
     dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
-    weir = weir_asking(rig, dns, port, resolver={"timeout": f"{patience * 300}ms", "max_ttl": "50ms"})
+    weir = weir_asking(rig, dns, port, resolver={"timeout": f"{time_scale * 300}ms", "max_ttl": "50ms"})
     eventually(lambda: get(weir.address).body == b"one")
     for trouble, words in (("silent", "no response from the name servers"), ("code", "no response from the name servers"),
                            ("truncated", "the response does not fit a datagram"), ("gone", "the name does not exist")):
@@ -133,8 +133,8 @@ def test_the_last_answer_stays_while_nobody_answers(rig):
         else:
             setattr(dns, trouble, True)
         eventually(lambda: said(weir, words + "; its last addresses stay in use") == before + 1, what=trouble)
-        seen = len(dns.asked)
-        eventually(lambda: len(dns.asked) >= seen + 4, what="it is asked again")
+        seen = len(dns.queries)
+        eventually(lambda: len(dns.queries) >= seen + 4, what="it is asked again")
         assert get(weir.address).body == b"one"
         assert said(weir, words + "; its last addresses stay in use") == before + 1, "said once"
         again = said(weir, "is resolved again")
@@ -166,7 +166,7 @@ def test_the_hosts_file_comes_first(rig):
     one, _, port = two_servers(rig)
     dns = Nameserver(rig, **{"localhost": ["127.0.0.2"]})
     weir = weir_asking(rig, dns, port, "localhost")
-    assert get(weir.address).body == b"one" and dns.asked == []
+    assert get(weir.address).body == b"one" and dns.queries == []
 
 
 def test_a_reload_keeps_what_is_known(rig):

@@ -36,8 +36,8 @@ def test_promtool_accepts_the_metrics(rig):
     weir = rig.weir(limits={"each": HOUR}, listen=["127.0.0.1:0", {"address": "127.0.0.1:0", "tls": pair("one")}])
     flood(weir.address, 20)
     eventually(lambda: 'weir_rule_duration_seconds_count{rule="*"} 20' in metrics(weir))
-    complaints = promtool("check", "metrics", input=metrics(weir)).stderr
-    assert not complaints, complaints
+    problems = promtool("check", "metrics", input=metrics(weir)).stderr
+    assert not problems, problems
 
 
 def test_the_alert_rules_fire_when_they_should(rig):
@@ -89,7 +89,7 @@ def test_the_trace_id_is_in_access_lines(rig):
     get(weir.address, "/good", headers={"Traceparent": f"00-{good}-00f067aa0ba902b7-01"})
     get(weir.address, "/bad", headers={"Traceparent": f"00-{bad}-00f067aa0ba902b7-01"})
     get(weir.address, "/none")
-    weir.announced('"target":"(/good|/bad|/none)"', count=3)
+    weir.wait_for_output('"target":"(/good|/bad|/none)"', count=3)
     lines = {line["target"]: line for line in map(json.loads, re.findall(r"^\{.*\}$", weir.output(), re.M)) if "target" in line}
     assert lines["/good"]["trace_id"] == good
     assert "trace_id" not in lines["/bad"] and "trace_id" not in lines["/none"]

@@ -3,8 +3,8 @@
 import threading
 import time
 
-from rig import eventually, patience, sanitized, timeout
-from wire import Connection, Cut, get, request_bytes
+from rig import eventually, time_scale, sanitized, timeout
+from wire import Connection, IncompleteResponse, get, request_bytes
 
 PLACES, CLIENTS, SECONDS = 8, 40, 4
 IDLE_S = 0.2  # idle for so long, a connection that was served may be closed for a newcomer
@@ -16,7 +16,7 @@ class Asker(Connection):
 
     began = None
 
-    def ask(self, path="/"):
+    def request(self, path="/"):
         last, self.began = self.began, time.monotonic()
         try:
             try:
@@ -24,7 +24,7 @@ class Asker(Connection):
             finally:
                 sent = time.monotonic()
             return self.response()
-        except (Cut, ConnectionError) as cut:
+        except (IncompleteResponse, ConnectionError) as cut:
             if last and sent - last >= IDLE_S and not getattr(cut, "received", b""):
                 return None
             raise
@@ -35,23 +35,23 @@ class Crowd:
 
     def __init__(self, weir, path="/"):
         self.weir, self.path, self.over = weir, path, threading.Event()
-        self.answers, self.failures = [0] * CLIENTS, []
+        self.responses, self.failures = [0] * CLIENTS, []
         self.threads = [threading.Thread(target=self.client, args=(n,)) for n in range(CLIENTS)]
 
     def client(self, n):
         while not self.over.is_set():
             try:
-                with Asker(self.weir.address, timeout=20 * patience) as connection:
+                with Asker(self.weir.address, timeout=20 * time_scale) as connection:
                     while not self.over.is_set():
-                        response = connection.ask(self.path)
+                        response = connection.request(self.path)
                         if not response:
                             break
                         assert response.status in (200, 429)
-                        self.answers[n] += 1
+                        self.responses[n] += 1
                         if response["Connection"] == "close":
                             break
             except Exception as failure:
-                self.failures.append(f"after {self.answers[n]} answers: {failure!r}")
+                self.failures.append(f"after {self.responses[n]} answers: {failure!r}")
 
     def __enter__(self):
         for thread in self.threads:
@@ -89,10 +89,10 @@ def test_more_clients_than_places(rig):
     with Crowd(weir) as crowd:
         slowest, before, most_kib, most = watch(weir, SECONDS)
         # A place is had for a second while others wait: forty have had theirs after some five.
-        eventually(lambda: crowd.failures or all(crowd.answers), 30, "an answer for everybody, if late")
+        eventually(lambda: crowd.failures or all(crowd.responses), 30, "an answer for everybody, if late")
     assert not crowd.failures, crowd.failures[:3]
     assert most <= PLACES
-    assert slowest < 2 * patience, f"/healthz took {slowest:.2f} s"
+    assert slowest < 2 * time_scale, f"/healthz took {slowest:.2f} s"
     # Address sanitizer keeps what was freed.
     assert sanitized or most_kib < before + 4096, f"{before} to {most_kib} KiB"
 
@@ -109,7 +109,7 @@ def test_a_place_is_given_up_with_an_answer_and_no_sooner_than_after_a_second(ri
         late, said = None, 0
         while late is None or not said and keepers:
             for keeper in list(keepers):
-                response = keeper.ask()
+                response = keeper.request()
                 if response:
                     assert response.status == 200
                 if response and response["Connection"] == "close":
@@ -121,9 +121,9 @@ def test_a_place_is_given_up_with_an_answer_and_no_sooner_than_after_a_second(ri
                     keeper.close()
             if late is None:
                 late = Connection(weir.address).send(request_bytes())
-            assert time.monotonic() - opened < 20 * patience
+            assert time.monotonic() - opened < 20 * time_scale
         assert late.response().status == 200
-        evicted += sum(keeper.ask() is None for keeper in keepers)
+        evicted += sum(keeper.request() is None for keeper in keepers)
         for connection in [*keepers, late]:
             connection.close()
         return said

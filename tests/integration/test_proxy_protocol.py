@@ -131,7 +131,7 @@ def test_other_listeners_go_without_and_reloads_keep_it(rig):
             connection.send(V1 + request_bytes("/"))
             assert connection.response().status == 400
         weir.signal(1)
-        weir.announced(r"info +(reload: .* is in effect)")
+        weir.wait_for_output(r"info +(reload: .* is in effect)")
 
 
 def test_on_a_unix_socket(rig):
@@ -146,4 +146,4 @@ def test_the_log_names_the_client(rig):
     weir = behind_proxy(rig, log={"access": "json"})
     with Connection(weir.address) as connection:
         connection.send(V1).request("/")
-    weir.announced(r'"peer":"(203\.0\.113\.7)')
+    weir.wait_for_output(r'"peer":"(203\.0\.113\.7)')

@@ -8,7 +8,7 @@ import zlib
 
 from echoes import echo, fields_of
 from rig import eventually, sanitized, timeout
-from scripted import OK, Scripted, answering, keeping
+from scripted import OK, Scripted, respond_with, respond_to_all
 from slow_reader import read_slowly
 from wire import Connection, chunked, get, request_bytes
 
@@ -99,7 +99,7 @@ def test_a_http_1_0_client(rig):
 
 
 def test_a_http_1_0_upstream_that_ends_by_closing(rig):
-    weir, _ = before(rig, answering(b"HTTP/1.0 200 OK\r\nServer: old\r\n\r\n" + b"z" * 100000))
+    weir, _ = before(rig, respond_with(b"HTTP/1.0 200 OK\r\nServer: old\r\n\r\n" + b"z" * 100000))
     with Connection(weir.address) as connection:
         for _ in range(2):
             response = connection.request()
@@ -221,7 +221,7 @@ def test_no_content_after_head_204_and_304(rig):
 
 def test_interim_answers_go_to_http_1_1_clients_alone(rig):
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"
-    weir, _ = before(rig, keeping(early + OK))
+    weir, _ = before(rig, respond_to_all(early + OK))
     with Connection(weir.address) as connection:
         connection.send(request_bytes())
         head = connection.read_head()
@@ -287,7 +287,7 @@ def test_hop_by_hop_fields_end_here(rig):
 
 
 def test_hop_by_hop_fields_of_the_upstream_end_here(rig):
-    weir, _ = before(rig, keeping(b"HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Secret\r\nX-Secret: 1\r\n"
+    weir, _ = before(rig, respond_to_all(b"HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Secret\r\nX-Secret: 1\r\n"
                                   b"Keep-Alive: timeout=5\r\nX-Public: 2\r\nContent-Length: 2\r\n\r\nok"))
     response = get(weir.address)
     assert "x-secret" not in response.names() and response["X-Public"] == "2"

@@ -72,7 +72,7 @@ def test_S3_a_request_with_a_cost_and_the_delay_until_the_window_ends(rig):
     weir = rig.weir(limits={"window": dict(script="fixed_window", limit=7, period="1h", align="clock", cost=3)})
     assert [get(weir.address).number("X-RateLimit-Remaining") for _ in range(2)] == [4, 1]
     rejected = get(weir.address)
-    seconds, microseconds = map(int, rig.redis().ask("TIME"))
+    seconds, microseconds = map(int, rig.redis().command("TIME"))
     left = 3600 - (seconds % 3600 + microseconds / 1e6)
     assert rejected.status == 429
     assert abs(rejected.number("Retry-After") - left) <= 2, (rejected, left)
@@ -102,12 +102,12 @@ def test_S4_a_repeat_under_its_deduplication_id_is_free_and_gets_the_first_answe
     limits = {"quota": dict(script="fixed_window", limit=3, period="1d", dedup="Idempotency-Key")}
     weir, other = rig.weir(limits=limits), rig.weir(limits=limits)
 
-    def ask(at, key):
+    def fetch(at, key):
         answer = get(at.address, headers={"Idempotency-Key": key})
         return answer.status, answer.number("X-RateLimit-Remaining")
-    assert [ask(weir, key) for key in "abab"] == [(200, 2), (200, 1), (200, 2), (200, 1)]
-    assert ask(other, "a") == (200, 2), "at another weir as well"
-    assert [ask(weir, key) for key in "cdab"] == [(200, 0), (429, 0), (200, 2), (200, 1)], "also when nothing is left"
+    assert [fetch(weir, key) for key in "abab"] == [(200, 2), (200, 1), (200, 2), (200, 1)]
+    assert fetch(other, "a") == (200, 2), "at another weir as well"
+    assert [fetch(weir, key) for key in "cdab"] == [(200, 0), (429, 0), (200, 2), (200, 1)], "also when nothing is left"
 
 
 def test_S5_a_rolling_window_of_buckets_never_has_more_than_its_limit_in_any_period(rig):
@@ -118,11 +118,11 @@ def test_S5_a_rolling_window_of_buckets_never_has_more_than_its_limit_in_any_per
 
 def test_S6_windows_aligned_to_the_clock_of_redis_with_an_offset(rig):
     """A day that starts at an hour of one's own, here some hours from now; two weirs agree, as Redis looks at the clock."""
-    start = (int(rig.redis().ask("TIME")[0]) // 3600 + 5) % 24
+    start = (int(rig.redis().command("TIME")[0]) // 3600 + 5) % 24
     limits = {"daily": dict(script="fixed_window", limit=5, period="1d", align="clock", offset=f"{start}h")}
     first, second = rig.weir(limits=limits), rig.weir(limits=limits)
     answers = [get((first, second)[i % 2].address) for i in range(7)]
-    seconds = int(rig.redis().ask("TIME")[0])
+    seconds = int(rig.redis().command("TIME")[0])
     assert [a.status for a in answers] == [200] * 5 + [429] * 2
     left = 86400 - (seconds - start * 3600) % 86400
     assert abs(answers[-1].number("X-RateLimit-Reset") - left) <= 2, (answers[-1], left)

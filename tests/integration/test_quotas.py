@@ -72,7 +72,7 @@ def test_a_hundred_first_requests_ask_once(rig):
     responses = flood([weir.address for weir in weirs], 100, connections=100, headers={"X-Client-Id": "client-2"})
     statuses = sorted(response.status for response in responses)
     assert statuses == [200] * 3 + [429] * 97, statuses
-    assert database.asked("client-2") == 1
+    assert database.query_count("client-2") == 1
 
 
 def test_what_a_row_means(rig):
@@ -89,8 +89,8 @@ def test_what_a_row_means(rig):
                 "empty": 60, "gold": 500, "both": 9, "lead": 60, "spaces": 8, "several": 4, "unlimited": -1, "absent": 60,
                 "named": 2}
     assert {name: limit_of(weir, name) for name in expected} == expected
-    weir.announced(r'warn .*says "-2" in its column a; expected (-1)')
-    weir.announced(r'warn .*plan "(lead)", which is not in plans')
+    weir.wait_for_output(r'warn .*says "-2" in its column a; expected (-1)')
+    weir.wait_for_output(r'warn .*plan "(lead)", which is not in plans')
 
 
 def test_columns_by_name(rig):
@@ -115,7 +115,7 @@ def test_an_id_that_the_query_cannot_take_has_no_row(rig):
 def test_the_policy_counts_before_the_database(rig):
     database = Postgres(rig)
     weir = weir_of(rig, database, clients={"client-2": {"quota": 5}})
-    assert limit_of(weir, "client-2") == 5 and database.asked() == 0
+    assert limit_of(weir, "client-2") == 5 and database.query_count() == 0
 
 
 def test_addresses_and_requests_without_limits_are_not_looked_up(rig):
@@ -124,7 +124,7 @@ def test_addresses_and_requests_without_limits_are_not_looked_up(rig):
                    settings={"unknown_client": "deny"})
     assert get(weir.address).status == 200
     assert get(weir.address, "/free", headers={"X-Client-Id": "stranger"}).status == 200
-    assert database.asked() == 0
+    assert database.query_count() == 0
     assert ask(weir, "stranger").status == 403
 
 
@@ -169,7 +169,7 @@ def test_known_clients_only(rig):
         assert who(**{"X-First": "stranger", "X-Second": "client-1"}) == "id:client-1"
         assert who(**{"X-First": "stranger", "X-Second": "another"}) == "ip:127.0.0.1"
         assert who(**{"X-First": "a much longer id than any address has: " + "x" * 200}) == "ip:127.0.0.1"
-    assert database.asked("stranger") == 1
+    assert database.query_count("stranger") == 1
     assert get(weir.address, headers=[("X-First", "stranger"), ("X-Second", "a"), ("X-Second", "b")]).status == 400
     weir.reload(clients={"ip:127.0.0.1": {"blocked": True}}, rules=[{"match": {"path": "/free"}, "limits": "none"}, {"limits": ["quota"]}])
     for target in "/", "/free":
@@ -217,7 +217,7 @@ def test_the_cache_ends(rig):
     assert limit_of(weir, "client-2") == 3
     database.sql("UPDATE clients SET quota = 30 WHERE id = 'client-2'")
     eventually(lambda: limit_of(weir, "client-2") == 30, what="the new quota")
-    assert database.asked("client-2") <= 5
+    assert database.query_count("client-2") <= 5
 
 
 def test_other_weirs_and_later_ones_read_the_cache(rig):
@@ -226,9 +226,9 @@ def test_other_weirs_and_later_ones_read_the_cache(rig):
     assert limit_of(first, "client-2") == 3 and limit_of(first, "stranger") == 60
     second = weir_of(rig, database)
     assert limit_of(second, "client-2") == 3 and limit_of(second, "stranger") == 60
-    assert database.asked("client-2") == 1 and database.asked("stranger") == 1
+    assert database.query_count("client-2") == 1 and database.query_count("stranger") == 1
     second.counts(2, "weir_quota_redis_hits_total")
-    assert 0 < rig.redis().ask("PTTL", "weir:{id:stranger}:q") <= 300000
+    assert 0 < rig.redis().command("PTTL", "weir:{id:stranger}:q") <= 300000
     calls = rig.redis().calls("evalsha")
     for _ in range(10):
         limit_of(second, "client-1")
@@ -285,7 +285,7 @@ def test_a_reload_keeps_what_is_known(rig):
     assert limit_of(weir, "client-2") == 3
     weir.reload(timeouts={"keepalive": "50s"})
     assert limit_of(weir, "client-2") == 3
-    assert database.asked() == 1
+    assert database.query_count() == 1
     weir.reload(quotas=quotas(database, query="SELECT quota + 1 FROM clients WHERE id = $1"))
     eventually(lambda: limit_of(weir, "client-2") == 4, what="the other query's answer")
     weir.policy.pop("quotas")
@@ -318,7 +318,7 @@ def test_the_database_is_down_and_back(rig):
     database.start()
     wait_for_up(weir)
     eventually(lambda: limit_of(weir, "client-1") == -1, what="the client that was unknown")
-    weir.announced("postgres .*available again")
+    weir.wait_for_output("postgres .*available again")
     lines = [message for level, message in weir.log() if "postgres" in message and level != "debug"]
     assert len(lines) == 2 and "check that PostgreSQL runs there" in lines[0] and "available again" in lines[1], lines
 
@@ -391,7 +391,7 @@ def test_a_slow_query_is_ended_by_the_server(rig):
                                     "AND pid <> pg_backend_pid()") == "0", what="no query that goes on")
     database.sql("UPDATE pace SET seconds = 0")
     eventually(lambda: limit_of(weir, "client-2") == 3, 30, "the quota")
-    weir.announced("postgres .*available again")
+    weir.wait_for_output("postgres .*available again")
     lines = [message for level, message in weir.log() if "postgres" in message and level != "debug"]
     assert len(lines) == 2 and "raise quotas.timeout" in lines[0] and "available again" in lines[1], lines
 
@@ -435,7 +435,7 @@ def test_a_query_that_is_refused(rig):
     weir.expect_errors("postgres .*the query fails")
     assert limit_of(weir, "client-2") == 60
     wait_for_down(weir)
-    weir.announced(r"error .*relation \"clients_of_all\" does not exist.*check quotas.postgres.query")
+    weir.wait_for_output(r"error .*relation \"clients_of_all\" does not exist.*check quotas.postgres.query")
     database.sql("ALTER TABLE clients RENAME TO clients_of_all")
     eventually(lambda: limit_of(weir, "client-2") == 3, 30, "the quota")
 
@@ -456,13 +456,13 @@ def test_redis_over_tls(rig):
     database = Postgres(rig)
     address = {"address": f"rediss://{redis.text}", "tls": {"ca": os.path.join(TLS_FILES, "ca.pem")}}
     weirs = [weir_of(rig, database, redis=address) for _ in range(2)]
-    assert [limit_of(weir, "client-2") for weir in weirs] == [3, 3] and database.asked() == 1
+    assert [limit_of(weir, "client-2") for weir in weirs] == [3, 3] and database.query_count() == 1
     weirs[1].counts(1, "weir_quota_redis_hits_total")
     database.sql("UPDATE clients SET quota = 4 WHERE id = 'client-2'")
     assert rig.command("reset", "-c", weirs[0].policy_file, "client-2").returncode == 0
     for weir in weirs:
         eventually(lambda weir=weir: limit_of(weir, "client-2") == 4, what="the quota after a reset")
-    assert redis.ask("PTTL", "weir:{id:client-2}:q") > 0
+    assert redis.command("PTTL", "weir:{id:client-2}:q") > 0
 
 
 def test_without_redis_the_database_is_asked(rig):
@@ -474,15 +474,15 @@ def test_without_redis_the_database_is_asked(rig):
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
     assert [ask(weir, "client-2").status for _ in range(5)] == [200] * 3 + [429] * 2
     assert ask(weir, "client-0").status == 429 and ask(weir, "client-1").status == 200
-    assert database.asked("client-2") == 1
+    assert database.query_count("client-2") == 1
 
 
 def test_a_weir_that_dies_leaves_no_lock(rig):
     database = Postgres(rig)
-    rig.redis().ask("SET", "weir:{id:client-2}:q:lock", "somebody", "PX", "400")
+    rig.redis().command("SET", "weir:{id:client-2}:q:lock", "somebody", "PX", "400")
     weir = weir_of(rig, database)
     assert limit_of(weir, "client-2") == 3
-    assert database.asked("client-2") == 1
+    assert database.query_count("client-2") == 1
 
 
 @timeout(90)
@@ -503,10 +503,10 @@ def test_made_up_ids_push_nobody_out(rig):
         thread.start()
     for thread in threads:
         thread.join()
-    assert database.asked() - 1 <= 1000 * (time.monotonic() - begun) + 1100
+    assert database.query_count() - 1 <= 1000 * (time.monotonic() - begun) + 1100
     assert weir.metric("weir_quota_unknown_ids") <= 16500
     assert sanitized or weir.resident_kib() < memory + 30000
-    assert limit_of(weir, "client-2") == 3 and database.asked("client-2") == 1
+    assert limit_of(weir, "client-2") == 3 and database.query_count("client-2") == 1
 
 
 def test_a_database_by_name(rig):
@@ -517,7 +517,7 @@ def test_a_database_by_name(rig):
     assert limit_of(weir, "client-2") == 3
     uri = f"postgresql://weir@localhost:{database.port}/postgres?connect_timeout=3"
     weir.reload(quotas=quotas(database, connection=uri))
-    assert ask(weir, "client-0").status == 429 and database.asked("client-0") == 1
+    assert ask(weir, "client-0").status == 429 and database.query_count("client-0") == 1
 
 
 def test_weir_check_shows_no_password(rig):

@@ -13,7 +13,7 @@ from browser import Site
 from grpc_programs import GrpcServer
 from http2_wire import Http2
 from postgres import Postgres
-from recipe_book import blocks, cook, recipes
+from recipe_book import blocks, weir_with_recipe, recipes
 from rig import eventually
 from scripted import OK, Scripted
 from tokens import Issuer
@@ -44,13 +44,13 @@ def test_every_recipe_has_its_test(rig):
 
 
 def test_a_token_bucket_for_each_address(rig):
-    weir = cook(rig, "A token bucket for each address")
+    weir = weir_with_recipe(rig, "A token bucket for each address")
     assert statuses(weir, 1, "/batch/1") == [200]
     assert count(flood(weir.address, 1200)) == {200: 990, 429: 210}
 
 
 def test_a_token_every_two_seconds_ten_at_once(rig):
-    weir = cook(rig, "A token every two seconds, ten at once")
+    weir = weir_with_recipe(rig, "A token every two seconds, ten at once")
     start = time.monotonic()
     passed = 0
     while time.monotonic() < start + 4.5:
@@ -59,7 +59,7 @@ def test_a_token_every_two_seconds_ten_at_once(rig):
 
 
 def test_a_counter_per_window_with_a_local_fallback(rig):
-    weir = cook(rig, "A counter per window, with a local fallback", redis="100ms")
+    weir = weir_with_recipe(rig, "A counter per window, with a local fallback", redis="100ms")
     answer = get(weir.address, "/reports/a")
     assert answer.status == 200 and answer.number("X-RateLimit-Remaining") in (54, 55)
     rig.redis().kill()
@@ -69,25 +69,25 @@ def test_a_counter_per_window_with_a_local_fallback(rig):
 
 
 def test_a_window_from_the_first_request_what_is_left_repeats_for_free(rig):
-    weir = cook(rig, "A window from the first request, what is left, repeats for free")
+    weir = weir_with_recipe(rig, "A window from the first request, what is left, repeats for free")
     answers = [get(weir.address, "/echo", headers={"Idempotency-Key": key, "X-Granted": "99"}) for key in "aabbccd"]
     assert [answer.status for answer in answers] == [200] * 6 + [429]
     assert [granted(answer) for answer in answers[:6]] == ["4", "4", "4", "4", "2", "2"], "what is left, and repeats as their first"
 
 
 def test_a_rolling_window(rig):
-    weir = cook(rig, "A rolling window", replace=[("/batch/**", "/echo")])
+    weir = weir_with_recipe(rig, "A rolling window", replace=[("/batch/**", "/echo")])
     assert count(flood(weir.address, 580)) == {200: 580}
     assert granted(get(weir.address, "/echo")) == "20", "what is left of 600"
     assert statuses(weir, 2) == [429, 429]
 
 
 def test_a_day_that_starts_at_eight_a_calendar_month(rig):
-    weir = cook(rig, "A day that starts at eight, a calendar month")
+    weir = weir_with_recipe(rig, "A day that starts at eight, a calendar month")
     answer = get(weir.address)
     resets = {name: int(t) for name, t in re.findall(r'"(\w+)";r=\d+;t=(\d+)', answer["RateLimit"])}
     berlin = ZoneInfo("Europe/Berlin")
-    now = datetime.fromtimestamp(int(rig.redis().ask("TIME")[0]), berlin)
+    now = datetime.fromtimestamp(int(rig.redis().command("TIME")[0]), berlin)
     eight = now.replace(hour=8, minute=0, second=0)
     if eight <= now:
         eight = (eight + timedelta(days=1))
@@ -98,28 +98,28 @@ def test_a_day_that_starts_at_eight_a_calendar_month(rig):
 
 def test_quotas_from_the_database(rig):
     database = Postgres(rig)
-    weir = cook(rig, "Quotas from the database",
+    weir = weir_with_recipe(rig, "Quotas from the database",
                 replace=[('"postgresql://weir@127.0.0.1/weir"', json.dumps(database.connection))])
     assert statuses(weir, 1, X_Client_Id="client-0") == [429]
     assert get(weir.address, headers={"X-Client-Id": "client-1"})["X-Rate-Limit-Quota"] == "-1"
     def minute():
-        return int(rig.redis().ask("TIME")[0]) // 60
+        return int(rig.redis().command("TIME")[0]) // 60
     before = minute()
     answers = statuses(weir, 8, X_Client_Id="client-2")
     assert answers == [200] * 3 + [429] * 5 or (minute() > before and answers.count(200) <= 6 and 429 in answers), answers
     answer = get(weir.address, headers={"X-Client-Id": "nobody"})
     assert answer["X-Rate-Limit-Quota"] == "60"
-    into_the_minute = int(rig.redis().ask("TIME")[0]) % 60
+    into_the_minute = int(rig.redis().command("TIME")[0]) % 60
     assert abs(answer.number("X-Rate-Limit-Reset") - (60 - into_the_minute)) % 59 <= 2, "the window ends with the minute"
 
 
 def test_two_per_four_seconds_to_the_microsecond(rig):
-    weir = cook(rig, "Two per four seconds, to the microsecond")
+    weir = weir_with_recipe(rig, "Two per four seconds, to the microsecond")
     assert statuses(weir, 3) == [200, 200, 429]
 
 
 def test_a_hundred_a_minute_for_each_client(rig):
-    weir = cook(rig, "A hundred a minute for each client")
+    weir = weir_with_recipe(rig, "A hundred a minute for each client")
     for name in "a", "b":
         answers = statuses(weir, 22, X_Client_Id=name)
         assert answers[:20] == [200] * 20 and 429 in answers[20:], answers
@@ -131,7 +131,7 @@ def test_five_failed_logins(rig):
         while request := peer.read_request():
             right = b"right" in request[0]
             peer.socket.sendall(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % (b"200 OK" if right else b"401 Unauthorized"))
-    weir = cook(rig, "Five failed logins", Scripted(rig, login))
+    weir = weir_with_recipe(rig, "Five failed logins", Scripted(rig, login))
 
     def attempt(word):
         return get(weir.address, "/login", method="POST", headers={"X-Word": word}).status
@@ -145,7 +145,7 @@ def test_login_protection_with_lockout(rig):
         while request := peer.read_request():
             right = b"right" in request[0]
             peer.socket.sendall(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % (b"200 OK" if right else b"401 Unauthorized"))
-    weir = cook(rig, "Login protection with lockout", Scripted(rig, login))
+    weir = weir_with_recipe(rig, "Login protection with lockout", Scripted(rig, login))
 
     def attempt(password):
         return get(weir.address, "/login?" + password, method="POST")
@@ -158,7 +158,7 @@ def test_login_protection_with_lockout(rig):
 
 
 def test_plans(rig):
-    weir = cook(rig, "Plans")
+    weir = weir_with_recipe(rig, "Plans")
     assert statuses(weir, 40, X_Client_Id="shop") == [200] * 40
     assert statuses(weir, 40, X_Client_Id="partner") == [200] * 40
     assert statuses(weir, 1, X_Client_Id="crawler") == [429]
@@ -167,7 +167,7 @@ def test_plans(rig):
 
 
 def test_free_and_pro_plans_with_different_periods(rig):
-    weir = cook(rig, "Free and pro plans with different periods")
+    weir = weir_with_recipe(rig, "Free and pro plans with different periods")
     assert "w=86400" in get(weir.address)["RateLimit-Policy"]
     pro = get(weir.address, headers={"X-Client-Id": "shop"})["RateLimit-Policy"]
     assert "q=5000" in pro and "w=3600" in pro, pro
@@ -179,7 +179,7 @@ def test_free_and_pro_plans_with_different_periods(rig):
 
 def test_browsers_on_another_origin(rig):
     """In a real browser: test_browser.py."""
-    weir = cook(rig, "Browsers on another origin")
+    weir = weir_with_recipe(rig, "Browsers on another origin")
     preflight = dict(Origin="https://app.example.com", Access_Control_Request_Method="PUT")
     assert statuses(weir, 30, method="OPTIONS", **preflight) == [200] * 30
     answer = eventually(lambda: (a := get(weir.address)).status == 429 and a, what="429")
@@ -188,7 +188,7 @@ def test_browsers_on_another_origin(rig):
 
 
 def test_the_api_s_capacity_shared_fairly(rig):
-    weir = cook(rig, "The API's capacity, shared fairly")
+    weir = weir_with_recipe(rig, "The API's capacity, shared fairly")
     answers = flood(weir.address, 40)
     policy = answers[0]["RateLimit-Policy"]
     assert "per-client" in policy and "everyone" in policy
@@ -196,7 +196,7 @@ def test_the_api_s_capacity_shared_fairly(rig):
 
 
 def test_reading_is_cheap_writing_is_not(rig):
-    weir = cook(rig, "Reading is cheap, writing is not")
+    weir = weir_with_recipe(rig, "Reading is cheap, writing is not")
     assert statuses(weir, 3, "/v1/a", "POST") == [200, 200, 429]
     assert statuses(weir, 3, "/v1/a") == [200] * 3
     assert get(weir.address, "/v1/search").number("X-RateLimit-Remaining") <= 100 - 2 - 3 - 10 + 2
@@ -206,25 +206,25 @@ def test_pay_by_what_the_answer_cost(rig):
     def chat(peer, number):
         while peer.read_request():
             peer.socket.sendall(b"HTTP/1.1 200 OK\r\nX-Tokens-Used: 6000\r\nContent-Length: 0\r\n\r\n")
-    weir = cook(rig, "Pay by what the answer cost", Scripted(rig, chat))
+    weir = weir_with_recipe(rig, "Pay by what the answer cost", Scripted(rig, chat))
 
-    def ask():
+    def fetch():
         return get(weir.address, "/v1/chat/a")
-    assert ask().number("X-RateLimit-Remaining") == 9999
+    assert fetch().number("X-RateLimit-Remaining") == 9999
     eventually(lambda: rig.redis().calls("evalsha") >= 2, what="the settlement")
-    assert ask().status == 200
-    eventually(lambda: ask().status == 429, what="429 when 12,000 of 10,000 are used")
+    assert fetch().status == 200
+    eventually(lambda: fetch().status == 429, what="429 when 12,000 of 10,000 are used")
 
 
 def test_behind_a_load_balancer(rig):
-    weir = cook(rig, "Behind a load balancer")
+    weir = weir_with_recipe(rig, "Behind a load balancer")
     assert statuses(weir, 4, X_Forwarded_For="198.51.100.7")[:4] == [200] * 3 + [429]
     assert statuses(weir, 1, X_Forwarded_For="198.51.100.8") == [200]
     assert statuses(weir, 1, X_Forwarded_For="made-up, 198.51.100.7") == [429]
 
 
 def test_behind_cloudflare(rig):
-    weir = cook(rig, "Behind Cloudflare")
+    weir = weir_with_recipe(rig, "Behind Cloudflare")
     assert statuses(weir, 5, CF_Connecting_IP="203.0.113.7", X_Forwarded_For="1.1.1.1") == [200] * 3 + [429] * 2
     assert statuses(weir, 1, CF_Connecting_IP="203.0.113.8", X_Forwarded_For="1.1.1.1") == [200]
 
@@ -233,7 +233,7 @@ def test_limits_per_user_from_an_access_token(rig):
     heading = "Limits per user, from an access token"
     before, after = Issuer("RS256"), Issuer("ES256")
     rig.write("jwks.json", before.jwks)
-    weir = cook(rig, heading)
+    weir = weir_with_recipe(rig, heading)
     claims = {"iss": "https://id.example.com/realms/shop", "aud": "api", "exp": int(time.time()) + 600}
 
     def limited(token):
@@ -246,7 +246,7 @@ def test_limits_per_user_from_an_access_token(rig):
     assert "https://id.example.com/realms/shop/certs" in commands and "systemctl reload weir" in commands
     commands = commands.replace("https://id.example.com/realms/shop/certs", "file://" + os.path.join(rig.directory, "next.json"))
     subprocess.run(["sh", "-ec", commands.replace("systemctl reload weir", f"kill -HUP {weir.pid}")], cwd=rig.directory, check=True)
-    weir.announced("is in effect")
+    weir.wait_for_output("is in effect")
     carol = after.sign("ES256", {**claims, "sub": "carol"})[0]
     eventually(lambda: get(weir.address, headers={"Authorization": "Bearer " + carol}).number("X-RateLimit-Limit"), what="a limit")
     echo = json.loads(get(weir.address, "/echo", headers={"Authorization": "Bearer " + carol}).body)
@@ -258,24 +258,24 @@ def test_api_keys_that_are_never_stored(rig):
     command = blocks(recipes()[1][heading], "sh")[0]
     made = subprocess.run(["sh", "-ec", command], env={**os.environ, "API_KEY": "pk_partner", "WEIR_HASH_KEY": "a secret"},
                           capture_output=True, text=True, check=True).stdout.strip()
-    weir = cook(rig, heading, replace=[("${WEIR_HASH_KEY}", "a secret"), ("id:h:HASH", "id:h:" + made)])
+    weir = weir_with_recipe(rig, heading, replace=[("${WEIR_HASH_KEY}", "a secret"), ("id:h:HASH", "id:h:" + made)])
     assert statuses(weir, 1, X_Api_Key="pk_partner") == statuses(weir, 1, X_Api_Key="pk_other") == [200]
     for key, quota in (("pk_partner", "1000"), ("pk_other", "100")):
         assert re.search(rf"per-key .*\b{quota}\b", rig.command("inspect", "-c", weir.policy_file, "id:" + key).stdout)
-    keys = rig.redis().ask("KEYS", "*")
+    keys = rig.redis().command("KEYS", "*")
     assert any(made in key for key in keys) and not any("pk_" in key for key in keys), keys
 
 
 def test_no_more_than_so_many_at_a_time(rig):
     may_answer, came = threading.Event(), []
-    rig.close_with(may_answer.set)
+    rig.add_cleanup(may_answer.set)
 
     def report(peer, number):
         while peer.read_request():
             came.append(number)
             may_answer.wait(20)
             peer.socket.sendall(OK)
-    weir = cook(rig, "No more than so many at a time", Scripted(rig, report))
+    weir = weir_with_recipe(rig, "No more than so many at a time", Scripted(rig, report))
     under_way = [Connection(weir.address).send(request_bytes("/reports/1")) for _ in range(2)]
     eventually(lambda: len(came) == 2, what="two requests at the server")
     assert get(weir.address, "/reports/1").status == 429
@@ -291,28 +291,28 @@ def test_a_back_end_that_must_not_see_bursts(rig):
         while peer.read_request():
             came.append(time.monotonic())
             peer.socket.sendall(OK)
-    weir = cook(rig, "A back end that must not see bursts", Scripted(rig, hook))
+    weir = weir_with_recipe(rig, "A back end that must not see bursts", Scripted(rig, hook))
     asked = [Connection(weir.address).send(request_bytes("/hooks/a")) for _ in range(30)]
     assert [connection.response().status for connection in asked] == [200] * 30
     assert came[-1] - came[0] >= 0.5, "29 steps of 20 ms"
 
 
 def test_the_office_and_the_unwelcome(rig):
-    weir = cook(rig, "The office and the unwelcome", files=[("office.txt", "text"), ("unwelcome.txt", "text")])
+    weir = weir_with_recipe(rig, "The office and the unwelcome", files=[("office.txt", "text"), ("unwelcome.txt", "text")])
     assert statuses(weir, 5, X_Forwarded_For="198.51.100.9") == [200] * 5
     assert statuses(weir, 2, X_Forwarded_For="203.0.113.7") == [403] * 2
     assert statuses(weir, 2, X_Forwarded_For="203.0.113.8") == [200, 429]
 
 
 def test_try_a_limit_before_it_rejects_anybody(rig):
-    weir = cook(rig, "Try a limit before it rejects anybody")
+    weir = weir_with_recipe(rig, "Try a limit before it rejects anybody")
     limited = [name for name in map(str, range(60)) if 429 in statuses(weir, 3, X_Client_Id=name)]
     assert 0 < len(limited) < 20, limited
     eventually(lambda: weir.metric("weir_limit_decisions_total", limit="strict", decision="shadow") >= 60)
 
 
 def test_your_own_words_for_a_rejection(rig):
-    weir = cook(rig, "Your own words for a rejection", files=[("rejected.json", "json")])
+    weir = weir_with_recipe(rig, "Your own words for a rejection", files=[("rejected.json", "json")])
     assert statuses(weir, 1) == [200]
     answer = get(weir.address)
     body = json.loads(answer.body)
@@ -321,7 +321,7 @@ def test_your_own_words_for_a_rejection(rig):
 
 
 def test_what_must_not_fail_open(rig):
-    weir = cook(rig, "What must not fail open", redis="100ms")
+    weir = weir_with_recipe(rig, "What must not fail open", redis="100ms")
     rig.redis().kill()
     weir.expect_errors("[Rr]edis")
     assert statuses(weir, 2, "/payments/1") == [503, 503]
@@ -329,7 +329,7 @@ def test_what_must_not_fail_open(rig):
 
 
 def test_github_s_fields(rig):
-    weir = cook(rig, "GitHub's fields")
+    weir = weir_with_recipe(rig, "GitHub's fields")
     answer = get(weir.address)
     assert abs(answer.number("X-RateLimit-Reset") - time.time() - 3600) < 60
     assert answer["RateLimit"] is None and answer["X-Rate-Limit-Quota"] is None
@@ -352,7 +352,7 @@ def test_behind_haproxy_without_forwarding(rig):
 
 def test_grpc_service(rig):
     server = GrpcServer(rig)
-    weir = cook(rig, "gRPC service", upstream=server)
+    weir = weir_with_recipe(rig, "gRPC service", upstream=server)
     with Http2(weir.address) as client:
         def call(path):
             stream = client.start(path, method="POST", fields=[("content-type", "application/grpc"), ("te", "trailers")], end=False)
@@ -369,7 +369,7 @@ def test_browser_site(rig):
     tls = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tls")
     files = [("site.pem", os.path.join(tls, "cert.pem")), ("site.key", os.path.join(tls, "key.pem"))]
     site = Site(rig)
-    weir = cook(rig, "Browser site", upstream=site, replace=files)
+    weir = weir_with_recipe(rig, "Browser site", upstream=site, replace=files)
     seen = site.shown_by(weir.address)
     assert seen == ["h2", "open", "hello"], "the page by HTTP/2, the WebSocket by HTTP/1.1"
     assert site.upgrades == 1

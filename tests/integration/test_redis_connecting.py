@@ -33,7 +33,7 @@ def test_without_limits_nobody_connects_to_redis(rig):
     assert [get(weir.address).status for _ in range(3)] == [200, 200, 429] and not seen
     weir.reload(limits={}, rules=[{"limits": []}])
     assert get(weir.address).status == 200
-    eventually(lambda: "name=weir" not in redis.ask("CLIENT", "LIST") and redis.ask("CLIENT", "LIST").count("\n") == 1,
+    eventually(lambda: "name=weir" not in redis.command("CLIENT", "LIST") and redis.command("CLIENT", "LIST").count("\n") == 1,
                what="the end of every connection to Redis")
 
 
@@ -106,7 +106,7 @@ def test_a_name_leads_to_another_server_when_the_first_has_died(rig):
     dns.records["redis.test"] = ["127.0.0.2"]
     eventually(lambda: decides(weir, two), 15, "a decision at the new address")
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 2, 15, "every worker at the new address")
-    eventually(lambda: two.ask("PUBSUB", "NUMSUB", "weir:resets")[1] == 1, 15, "the subscription")
+    eventually(lambda: two.command("PUBSUB", "NUMSUB", "weir:resets")[1] == 1, 15, "the subscription")
     port = one.address[1]
     assert weir.output().count(f"redis redis.test:{port}: its address is now 127.0.0.2:{port}, was 127.0.0.1:{port}") == 1
 
@@ -119,13 +119,13 @@ def test_a_name_that_moves_is_followed_though_the_first_server_lives(rig):
     weir.wait_for_redis()
     assert decides(weir, one)
     dns.records["redis.test"] = ["127.0.0.2", "127.0.0.1"]
-    count = len(dns.asked)
-    eventually(lambda: len(dns.asked) > count + 3)
+    count = len(dns.queries)
+    eventually(lambda: len(dns.queries) > count + 3)
     assert decides(weir, one), "it is still one of its addresses"
     dns.records["redis.test"] = ["127.0.0.2"]
-    weir.announced("its address is now 127.0.0.2")
+    weir.wait_for_output("its address is now 127.0.0.2")
     eventually(lambda: decides(weir, two), what="a decision there")
-    eventually(lambda: one.ask("CLIENT", "LIST").count("name=weir") == 0, 15, what="the end of the connections to the first")
+    eventually(lambda: one.command("CLIENT", "LIST").count("name=weir") == 0, 15, what="the end of the connections to the first")
 
 
 def test_of_several_addresses_one_that_can_be_reached(rig):
@@ -141,10 +141,10 @@ def test_weir_starts_before_the_name_is_there(rig):
     dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
     weir = weir_by_name(rig, dns, redis.address[1], on_failure="deny")
     assert get(weir.address).status == 503
-    weir.announced("warn +redis redis.test:.*on_failure applies until it is resolved; check redis.address")
+    weir.wait_for_output("warn +redis redis.test:.*on_failure applies until it is resolved; check redis.address")
     dns.records["redis.test"] = ["127.0.0.1"]
     eventually(lambda: get(weir.address).status == 200, 15, "a decision by Redis")
-    weir.announced("info +redis redis.test:.*is resolved again")
+    weir.wait_for_output("info +redis redis.test:.*is resolved again")
 
 
 def test_the_command_line_resolves_a_name_as_well(rig):

@@ -4,7 +4,7 @@ import contextlib
 import signal
 
 from redis_failures import FAILURES, TIMEOUT_MS, FailingRedis, heading
-from rig import patience, sanitized, timeout
+from rig import time_scale, sanitized, timeout
 from loop_iterations import LoopIterations
 from wire import connect, request_bytes
 
@@ -19,7 +19,7 @@ def test_decisions_in_time_whatever_redis_does(rig):
         table.append(times.line(failure))
         print(table[-1])
         # A busy machine wakes processes late.
-        allowed_us = (TIMEOUT_MS * 2.5 * patience + 20) * 1000 + 3 * times.delay.max_us
+        allowed_us = (TIMEOUT_MS * 2.5 * time_scale + 20) * 1000 + 3 * times.delay.max_us
         return len(times.every) > 50 and times.every[-1] <= allowed_us
     for failure in FAILURES:
         assert any(in_time(failure) for _ in range(3)), "\n".join(table)  # a fault is late every time

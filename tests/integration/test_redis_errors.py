@@ -4,7 +4,7 @@ tells the operator what to do. Real servers where a real one can be brought into
 import contextlib
 import os
 
-from redis_errors import assert_refused, assert_well, weir_before
+from redis_errors import assert_refused, assert_decided_by_redis, weir_before
 from rig import Redis, eventually, timeout
 from scripted import Scripted, redis_commands
 from wire import connect
@@ -14,34 +14,34 @@ from wire import connect
 
 def test_out_of_memory(rig):
     weir = weir_before(rig, rig.redis().text)
-    assert_well(weir)
-    rig.redis().ask("CONFIG", "SET", "maxmemory", "1")
+    assert_decided_by_redis(weir)
+    rig.redis().command("CONFIG", "SET", "maxmemory", "1")
     assert_refused(weir, "oom", "raise maxmemory in Redis")
-    rig.redis().ask("CONFIG", "SET", "maxmemory", "0")
-    assert_well(weir)
+    rig.redis().command("CONFIG", "SET", "maxmemory", "0")
+    assert_decided_by_redis(weir)
 
 
 def test_a_replica(rig):
     master, replica = Redis(rig, "master", tcp=True), rig.redis()
-    replica.ask("REPLICAOF", *master.address)
+    replica.command("REPLICAOF", *master.address)
     weir = weir_before(rig, replica.text)
     assert_refused(weir, "readonly", "point redis.address at the master")
-    replica.ask("REPLICAOF", "NO", "ONE")
-    assert_well(weir)
+    replica.command("REPLICAOF", "NO", "ONE")
+    assert_decided_by_redis(weir)
 
 
 def test_a_master_that_becomes_a_replica(rig):
     master, other = rig.redis(), Redis(rig, "other", tcp=True)
     weir = weir_before(rig, master.text)
-    assert_well(weir)
-    master.ask("REPLICAOF", *other.address)
+    assert_decided_by_redis(weir)
+    master.command("REPLICAOF", *other.address)
     assert_refused(weir, "readonly", "point redis.address at the master")
 
 
 def test_a_replica_that_has_lost_its_master(rig):
     replica = rig.redis(arguments=["--replica-serve-stale-data", "no"])
     acl_user(replica, *[rule for rule in ALL if rule != "+role"])  # else its role is what weir complains of
-    replica.ask("REPLICAOF", "127.0.0.1", "1")
+    replica.command("REPLICAOF", "127.0.0.1", "1")
     weir = weir_before(rig, replica.text, username="weir", password="secret")
     assert_refused(weir, "masterdown", "point redis.address at the master")
 
@@ -49,21 +49,21 @@ def test_a_replica_that_has_lost_its_master(rig):
 def test_too_few_replicas(rig):
     weir = weir_before(rig, rig.redis(arguments=["--min-replicas-to-write", "1"]).text)
     assert_refused(weir, "replicas", "min-replicas-to-write")
-    rig.redis().ask("CONFIG", "SET", "min-replicas-to-write", "0")
-    assert_well(weir)
+    rig.redis().command("CONFIG", "SET", "min-replicas-to-write", "0")
+    assert_decided_by_redis(weir)
 
 
 def test_snapshots_that_cannot_be_written(rig):
     redis = rig.redis()
     os.mkdir(os.path.join(rig.directory, "dump.rdb"))
-    redis.ask("CONFIG", "SET", "save", "3600 1")
-    redis.ask("SET", "something", "to write")
-    redis.ask("BGSAVE")
-    eventually(lambda: "rdb_last_bgsave_status:err" in redis.ask("INFO", "persistence"))
+    redis.command("CONFIG", "SET", "save", "3600 1")
+    redis.command("SET", "something", "to write")
+    redis.command("BGSAVE")
+    eventually(lambda: "rdb_last_bgsave_status:err" in redis.command("INFO", "persistence"))
     weir = weir_before(rig, redis.text)
     assert_refused(weir, "persistence", "stop-writes-on-bgsave-error no")
-    redis.ask("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
-    assert_well(weir)
+    redis.command("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+    assert_decided_by_redis(weir)
 
 
 def test_no_password_where_one_is_needed(rig):
@@ -87,7 +87,7 @@ def test_a_password_where_none_is_set(rig):
 
 
 def acl_user(redis, *rules):
-    redis.ask("ACL", "SETUSER", "weir", "reset", "on", ">secret", "~weir:*", "&*", *rules)
+    redis.command("ACL", "SETUSER", "weir", "reset", "on", ">secret", "~weir:*", "&*", *rules)
 
 
 ALL = ("+@connection", "+@scripting", "+role", "+time", "+get", "+mget", "+set", "+setrange", "+incrby", "+del", "+publish", "+subscribe",
@@ -99,7 +99,7 @@ def test_a_user_who_may_not_run_scripts(rig):
     weir = weir_before(rig, rig.redis().text, username="weir", password="secret")
     assert_refused(weir, "permission", "ACL SETUSER")
     acl_user(rig.redis(), *ALL)
-    assert_well(weir)
+    assert_decided_by_redis(weir)
 
 
 def test_a_user_who_may_not_do_what_the_script_does(rig):
@@ -107,7 +107,7 @@ def test_a_user_who_may_not_do_what_the_script_does(rig):
     weir = weir_before(rig, rig.redis().text, username="weir", password="secret")
     assert_refused(weir, "permission", "ACL SETUSER")
     acl_user(rig.redis(), *ALL)
-    assert_well(weir)
+    assert_decided_by_redis(weir)
 
 
 def test_a_user_who_may_not_use_the_keys(rig):
@@ -123,7 +123,7 @@ def test_a_renamed_command(rig):
 
 def test_no_connection_is_left(rig):
     redis = rig.redis()
-    redis.ask("CONFIG", "SET", "maxclients", "1")
+    redis.command("CONFIG", "SET", "maxclients", "1")
     with connect(redis.address) as taken:
         taken.sendall(b"PING\r\n")
         assert taken.recv(100)
@@ -131,7 +131,7 @@ def test_no_connection_is_left(rig):
         assert_refused(weir, "clients", "maxclients")
         taken.sendall(b"CONFIG SET maxclients 100\r\n")
         assert taken.recv(100)
-    assert_well(weir)
+    assert_decided_by_redis(weir)
 
 
 def test_data_that_is_being_loaded(rig):
@@ -139,23 +139,23 @@ def test_data_that_is_being_loaded(rig):
         redis = rig.redis(arguments=["--enable-debug-command", "local"])
     except AssertionError:  # before Redis 7
         redis = rig.redis()
-    redis.ask("CONFIG", "SET", "save", "3600 1000000")
-    redis.ask("CONFIG", "SET", "loading-process-events-interval-bytes", "1024")
-    redis.ask("CONFIG", "SET", "key-load-delay", "1000")
-    redis.ask("DEBUG", "POPULATE", "20000")
+    redis.command("CONFIG", "SET", "save", "3600 1000000")
+    redis.command("CONFIG", "SET", "loading-process-events-interval-bytes", "1024")
+    redis.command("CONFIG", "SET", "key-load-delay", "1000")
+    redis.command("DEBUG", "POPULATE", "20000")
     with connect(redis.address) as reloading:
         reloading.sendall(b"DEBUG RELOAD\r\n")
         eventually(lambda: loading(redis), what="LOADING")
         weir = weir_before(rig, redis.text)
         assert_refused(weir, "loading", "it is available when its data is loaded")
-        redis.ask("CONFIG", "SET", "key-load-delay", "0")
+        redis.command("CONFIG", "SET", "key-load-delay", "0")
         assert reloading.recv(100).startswith(b"+OK")
-    assert_well(weir)
+    assert_decided_by_redis(weir)
 
 
 def loading(redis):
     try:
-        redis.ask("GET", "x")
+        redis.command("GET", "x")
     except RuntimeError as error:
         return "LOADING" in str(error)
     return False
@@ -163,21 +163,21 @@ def loading(redis):
 
 def test_a_script_that_does_not_end(rig):
     redis = rig.redis()
-    redis.ask("CONFIG", "SET", "busy-reply-threshold", "1")
+    redis.command("CONFIG", "SET", "busy-reply-threshold", "1")
     weir = weir_before(rig, redis.text)
-    assert_well(weir)
+    assert_decided_by_redis(weir)
     with connect(redis.address) as endless:
         endless.sendall(b'EVAL "while true do end" 0\r\n')
         eventually(lambda: is_busy(redis), what="BUSY")
         assert_refused(weir, "busy", "SLOWLOG")
-        redis.ask("SCRIPT", "KILL")
+        redis.command("SCRIPT", "KILL")
         assert endless.recv(1000).startswith(b"-")
-    assert_well(weir)
+    assert_decided_by_redis(weir)
 
 
 def is_busy(redis):
     try:
-        redis.ask("PING")
+        redis.command("PING")
     except RuntimeError as error:
         return "BUSY" in str(error)
     return False

@@ -39,9 +39,9 @@ def test_each_of_several_outages_without_traffic_has_its_two_lines(rig):
         rig.redis().start()
         eventually(lambda: weir.metric("weir_redis_ready_workers") == 4)
         took.append((0.3 * number, time.monotonic() - began))
-        weir.announced(AGAIN, count=number + 1)
+        weir.wait_for_output(AGAIN, count=number + 1)
     alternate(weir, 3)
-    told = [float(t) for t in weir.announced(AGAIN)]
+    told = [float(t) for t in weir.wait_for_output(AGAIN)]
     for (least, most), seconds in zip(took, told):
         assert least - 0.1 <= seconds <= most + 0.1, (took, told)
 
@@ -65,7 +65,7 @@ def test_it_is_over_when_the_last_worker_is_back(rig):
     redis.kill()
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
     redis.arguments += ["--maxclients", "5"]
-    redis.answers = lambda: True
+    redis.is_up = lambda: True
     redis.start()
     with first_place(redis) as place:
         eventually(lambda: weir.metric("weir_redis_ready_workers") >= 2)  # the main thread has two connections of its own
@@ -78,7 +78,7 @@ def test_it_is_over_when_the_last_worker_is_back(rig):
         place.sendall(b"*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$10\r\nmaxclients\r\n$3\r\n100\r\n")
         assert read_reply(place.makefile("rb")) == "OK"
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 5)
-    seconds = float(weir.announced(AGAIN)[0])
+    seconds = float(weir.wait_for_output(AGAIN)[0])
     assert seconds >= 2.5, "from the first worker that lost it to the last that is back"
     levels = [level for level, _ in lines(weir)]
     assert levels.count("error") == 1 and levels.count("info") == 1 and levels[-1] == "info", lines(weir)
@@ -88,9 +88,9 @@ def test_it_is_over_when_the_last_worker_is_back(rig):
 def test_a_connection_that_flaps_is_one_outage(rig):
     weir = weir_with(rig, workers=2)
     for _ in range(6):
-        rig.redis().ask("CLIENT", "KILL", "TYPE", "normal")
+        rig.redis().command("CLIENT", "KILL", "TYPE", "normal")
         eventually(lambda: weir.metric("weir_redis_ready_workers") == 2)
-    weir.announced(AGAIN)
+    weir.wait_for_output(AGAIN)
     told = lines(weir)
     # On a machine that stands still for a second between two of them it may be two.
     assert len(told) <= 4 and [level for level, _ in told] == ["error", "info"] * (len(told) // 2), told
@@ -110,7 +110,7 @@ def test_a_frozen_redis_with_little_traffic(rig):
         rig.redis().thaw()
         eventually(lambda: weir.metric("weir_redis_ready_workers") == 2)
         most = time.monotonic() - began
-        told = [float(t) for t in weir.announced(AGAIN, count=number + 1)]
+        told = [float(t) for t in weir.wait_for_output(AGAIN, count=number + 1)]
         assert 2.5 <= told[number] <= most + 0.1, (told, most)
     alternate(weir, 2)
 
@@ -122,7 +122,7 @@ def test_a_reload_during_an_outage_neither_ends_nor_repeats_it(rig):
     weir.reload(limits={"many": {**MANY["many"], "limit": 999999}})
     assert [level for level, _ in lines(weir)] == ["error"], lines(weir)
     rig.redis().start()
-    weir.announced(AGAIN)
+    weir.wait_for_output(AGAIN)
     alternate(weir, 1)
 
 
@@ -131,11 +131,11 @@ def test_calls_that_are_refused_and_no_more(rig):
     """The connection is good all the while: what begins with an error line has to end with another line."""
     weir = weir_with(rig, workers=2)
     redis = rig.redis()
-    redis.ask("CONFIG", "SET", "maxmemory", "1")
+    redis.command("CONFIG", "SET", "maxmemory", "1")
     for _ in range(20):
         get(weir.address)
-    weir.announced(r"error redis \S+: Redis is out of memory: .*on_failure applies to such requests; raise maxmemory in Redis")
-    redis.ask("CONFIG", "SET", "maxmemory", "0")
+    weir.wait_for_output(r"error redis \S+: Redis is out of memory: .*on_failure applies to such requests; raise maxmemory in Redis")
+    redis.command("CONFIG", "SET", "maxmemory", "0")
 
     def over():
         get(weir.address)
@@ -146,18 +146,18 @@ def test_calls_that_are_refused_and_no_more(rig):
 
 def test_a_reload_that_mends_the_password_ends_the_outage(rig):
     """The connections with the wrong one are never good: they go with the policy before."""
-    rig.redis().ask("CONFIG", "SET", "requirepass", "right")
+    rig.redis().command("CONFIG", "SET", "requirepass", "right")
     weir = weir_with(rig, workers=2, wait="listening", password="wrong")
-    weir.announced(r"error redis \S+: the login was refused")
+    weir.wait_for_output(r"error redis \S+: the login was refused")
     weir.reload(redis={**weir.policy["redis"], "password": "right"})
-    weir.announced(AGAIN)
+    weir.wait_for_output(AGAIN)
     alternate(weir, 1)
 
 
 def test_another_cause_is_told_in_the_same_outage(rig):
     weir = weir_with(rig, workers=2, wait="listening", password="right")
     # The test's Redis has no password: the login is refused. Then it dies.
-    weir.announced(r"error redis \S+: the login was refused")
+    weir.wait_for_output(r"error redis \S+: the login was refused")
     rig.redis().kill()
-    weir.announced(r"warn +redis \S+: still unavailable after [\d.]+ s: could not connect")
+    weir.wait_for_output(r"warn +redis \S+: still unavailable after [\d.]+ s: could not connect")
     assert [level for level, _ in lines(weir)] == ["error", "warn"], lines(weir)

@@ -4,7 +4,7 @@ a reload; the connection is lost under load."""
 import os
 
 from few_descriptors import exhaust
-from redis_errors import FEW, assert_refused, assert_well, weir_before
+from redis_errors import FEW, assert_refused, assert_decided_by_redis, weir_before
 from rig import TLS_FILES, Redis, eventually, redis_tls
 from scripted import Scripted
 from topology import Cluster, Load, Sentinels, charged_twice
@@ -43,7 +43,7 @@ def test_certificates_that_are_refused(rig):
     weir = weir_before(rig, server.text, tls={"ca": os.path.join(TLS_FILES, "cert.pem")})
     assert_refused(weir, "tls_untrusted", "name the authority of its certificate in redis.tls.ca")
     weir.reload(redis={"address": server.text, "tls": tls()})
-    assert_well(weir)
+    assert_decided_by_redis(weir)
     named = weir_before(rig, server.text, tls=tls(server_name="other.test"))
     assert_refused(named, "tls_name", "redis.tls.server_name")
     assert "is not valid for other.test but for server.test" in named.output()
@@ -58,7 +58,7 @@ def test_a_server_that_wants_a_certificate(rig):
     assert_refused(weir, "tls", "check redis.tls.certificate")
     own = tls(certificate=os.path.join(TLS_FILES, "client.pem"), key=os.path.join(TLS_FILES, "client.key"))
     weir.reload(redis={"address": server.text, "tls": own})
-    assert_well(weir)
+    assert_decided_by_redis(weir)
 
 
 def test_tls_on_one_side_only(rig):
@@ -80,13 +80,13 @@ def test_a_server_that_is_killed_under_load(rig):
     weir.expect_errors("redis ")
     weir.wait_for_redis()
     load = Load([weir.address])
-    eventually(lambda: len(load.answers) > 300)
+    eventually(lambda: len(load.responses) > 300)
     server.kill()
-    eventually(lambda: any(status == 503 for _, status, _ in list(load.answers)), 5)
+    eventually(lambda: any(status == 503 for _, status, _ in list(load.responses)), 5)
     server.start()
-    weir.announced("available again after")
-    before = len(load.answers)
-    eventually(lambda: len(load.answers) > before + 300)
+    weir.wait_for_output("available again after")
+    before = len(load.responses)
+    eventually(lambda: len(load.responses) > before + 300)
     answers = load.stop()
     assert {status for _, status, _ in answers} == {200, 503} and answers[-1][1] == 200
     assert all(remaining is not None for _, status, remaining in answers if status == 200)
@@ -99,7 +99,7 @@ def test_a_frozen_handshake_delays_nobody(rig):
     weir = weir_before(rig, server.text, tls=tls())
     assert get(weir.address).status == 200
     server.thaw()
-    assert_well(weir)
+    assert_decided_by_redis(weir)
 
 
 def test_sentinels_over_tls(rig):
@@ -108,7 +108,7 @@ def test_sentinels_over_tls(rig):
     weir.expect_errors("[Rr]edis")
     weir.wait_for_redis()
     load = Load([weir.address])
-    eventually(lambda: len(load.answers) > 200)
+    eventually(lambda: len(load.responses) > 200)
     sentinels.master.kill()
     _, named = sentinels.new_master()
     eventually(lambda: load.since(named), 10, "a decision by the new master")

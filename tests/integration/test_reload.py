@@ -52,7 +52,7 @@ def test_a_wrong_policy_changes_nothing_and_says_where(rig):
     with open(weir.policy_file, "w", encoding="utf-8") as out:
         out.write("rules: [ { limits: [ nobody ] } ]\n")
     weir.signal(signal.SIGHUP)
-    weir.announced("the current policy stays in effect")
+    weir.wait_for_output("the current policy stays in effect")
     assert "yaml:1:" in weir.output()
     weir.policy = before
     assert [get(weir.address).status for _ in range(4)] == [200, 200, 200, 429]
@@ -82,8 +82,8 @@ def test_an_exchange_ends_with_the_policy_it_began_with(rig):
 def test_what_takes_a_new_start_is_said(rig):
     weir = rig.weir(workers=1)
     weir.reload(workers=2, listen=["127.0.0.1:1"])
-    weir.announced("changed workers takes effect after a restart")
-    weir.announced("changed listen takes effect after a restart")
+    weir.wait_for_output("changed workers takes effect after a restart")
+    weir.wait_for_output("changed listen takes effect after a restart")
     assert get(weir.address).status == 200
 
 

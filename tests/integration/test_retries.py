@@ -4,9 +4,9 @@ import random
 import threading
 import time
 
-from rig import eventually, free_port, patience
-from scripted import OK, Scripted, keeping
-from wire import Connection, Cut, get, request_bytes
+from rig import eventually, free_port, time_scale
+from scripted import OK, Scripted, respond_to_all
+from wire import Connection, IncompleteResponse, get, request_bytes
 
 NEVER_EJECT = {"failures": 0, "failure_rate": "0%"}
 
@@ -179,7 +179,7 @@ def assert_never_sent_again(rig, script, what):
                 response = connection.read_head()
                 while response.status < 200:
                     response = connection.read_head()
-            except Cut:
+            except IncompleteResponse:
                 pass
     assert (len(bad.heads), len(fine.heads)) == (2, 2), what
     assert weir.metric("weir_upstream_retries_total") == 0, what
@@ -294,7 +294,7 @@ def test_all_tries_together_have_the_exchange_s_time(rig):
                        timeouts={"exchange": "450ms"})
     start = time.monotonic()
     assert statuses(weir, 1) == [504]
-    assert 0.4 < time.monotonic() - start < 0.8 * patience + 2
+    assert 0.4 < time.monotonic() - start < 0.8 * time_scale + 2
     weir.counts(1, "weir_errors_total", cause="exchange_timeout")
     assert 1 <= sum(len(s.heads) for s in servers) <= 2
 
@@ -352,7 +352,7 @@ def test_a_kept_connection_that_closes_is_replaced_whatever_the_options_say(rig)
         if number == 0:  # the next request meets the close
             peer.read_until(b"\r\n\r\n", "a head")
             return
-        keeping()(peer, number)
+        respond_to_all()(peer, number)
     api = Scripted(rig, script)
     weir = weir_before(rig, [api], {"on": [], "tries": 1, "budget": "0%", "budget_min": 0})
     assert statuses(weir, 3) == [200] * 3
@@ -405,7 +405,7 @@ def test_whatever_servers_do_each_request_gets_its_own_answer(rig):
                 if response.status == 200 and response.body != target.encode() or response.status not in (200, 502, 503, 504):
                     wrong.append((target, response))
                 again = response["Connection"] != "close"
-            except (Cut, OSError):
+            except (IncompleteResponse, OSError):
                 again = False
             if not again:
                 connection.close()

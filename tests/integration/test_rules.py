@@ -2,7 +2,7 @@
 
 Paths that servers read in another way: test_bypass_paths.py."""
 
-from rule_choice import echoing, weir_with
+from rule_choice import echo_server, weir_with
 
 from wire import get
 
@@ -57,7 +57,7 @@ def test_an_absolute_target_is_matched_by_its_own_host(rig):
 
 
 def test_nothing_matches_is_forwarded_to_the_first_upstream_unlimited(rig):
-    first, second = echoing(rig), echoing(rig)
+    first, second = echo_server(rig), echo_server(rig)
     weir = rig.weir(upstreams={"one": {"servers": [first.text]}, "two": {"servers": [second.text]}},
                     limits={"few": dict(script="gcra", limit=1, period="1d")},
                     rules=[{"match": {"path": "/two"}, "limits": ["few"], "upstream": "two"}])

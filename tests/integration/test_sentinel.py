@@ -2,7 +2,7 @@
 
 import time
 
-from rig import eventually, free_port, patience
+from rig import eventually, free_port, time_scale
 from topology import MASTER, Load, Sentinel, Sentinels, charged_twice
 from wire import count, flood, get
 
@@ -20,28 +20,28 @@ def weirs_with(rig, sentinels, number=1, limits=None, **redis):
 def decisions_resume(load, at):
     eventually(lambda: load.since(at), 5, "a decision by the new master")
     took = load.since(at) - at
-    assert took < 1.0 * patience, f"{took:.2f} s after a sentinel named the new master"
+    assert took < 1.0 * time_scale, f"{took:.2f} s after a sentinel named the new master"
 
 
 def test_master_killed_under_load(rig):
     sentinels = Sentinels(rig, replicas=2)
     weirs = weirs_with(rig, sentinels, 2, timeout="1s")
     load = Load([weir.address for weir in weirs])
-    eventually(lambda: len(load.answers) > 500)
-    assert {status for _, status, _ in load.answers} == {200}
+    eventually(lambda: len(load.responses) > 500)
+    assert {status for _, status, _ in load.responses} == {200}
     sentinels.master.kill()
     killed = time.monotonic()
     _, named = sentinels.new_master()
     decisions_resume(load, named)
-    soon = named + 1.0 * patience
-    eventually(lambda: sum(t > soon for t, *_ in list(load.answers)) > 100)
+    soon = named + 1.0 * time_scale
+    eventually(lambda: sum(t > soon for t, *_ in list(load.responses)) > 100)
     answers = load.stop()
     assert {status for _, status, _ in answers} == {200, 503}, "nothing but on_failure in between"
     assert {s for t, s, _ in answers if t > soon} == {200}, "every worker of every weir"
     charged_twice(answers, killed + 0.2)
     for weir in weirs:
         weir.counts(1, "weir_redis_master_changes_total")
-        weir.announced(f"redis {MASTER}: the master is", count=2)
+        weir.wait_for_output(f"redis {MASTER}: the master is", count=2)
         said = [message for _, message in weir.log() if f"redis {MASTER}: the master is" in message]
         assert len(said) == 2, f"one line a change: {said}"
         assert "if no sentinel names another master soon" in weir.output() and "redis.address" not in weir.output()
@@ -53,7 +53,7 @@ def test_what_was_replicated_is_not_admitted_twice(rig):
     weirs = weirs_with(rig, sentinels, 2, limits={"few": dict(script="sliding_window_log", limit=100, period="10d")})
     addresses = [weir.address for weir in weirs]
     assert count(flood(addresses, 60, connections=8)) == {200: 60}
-    assert sentinels.master.ask("WAIT", 1, 5000) == 1
+    assert sentinels.master.command("WAIT", 1, 5000) == 1
     sentinels.master.kill()
     _, named = sentinels.new_master()
     looks = []
@@ -70,8 +70,8 @@ def test_a_planned_failover(rig):
     sentinels = Sentinels(rig)
     weir, = weirs_with(rig, sentinels, timeout="200ms")
     load = Load([weir.address])
-    eventually(lambda: len(load.answers) > 200)
-    assert sentinels.sentinels[0].ask("SENTINEL", "FAILOVER", MASTER) == "OK"
+    eventually(lambda: len(load.responses) > 200)
+    assert sentinels.sentinels[0].command("SENTINEL", "FAILOVER", MASTER) == "OK"
     _, named = sentinels.new_master()
     eventually(lambda: load.since(named), 5)
     load.stop()
@@ -85,7 +85,7 @@ def test_a_frozen_master_and_a_frozen_sentinel(rig):
     sentinels = Sentinels(rig)
     weir, = weirs_with(rig, sentinels, timeout="50ms")
     load = Load([weir.address], connections=4)
-    eventually(lambda: len(load.answers) > 100)
+    eventually(lambda: len(load.responses) > 100)
     frozen = sentinels.sentinels.pop()
     frozen.signal(19)
     sentinels.master.freeze()
@@ -131,7 +131,7 @@ def test_sentinels_with_users_of_their_own(rig):
     rights = "+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe +ping &+switch-master"
     sentinels = Sentinels(rig, arguments=[f"user weir on >sesame {rights}"])
     for sentinel in sentinels.sentinels:
-        sentinel.ask("ACL", "SETUSER", "default", "-@all", "+client|list")
+        sentinel.command("ACL", "SETUSER", "default", "-@all", "+client|list")
     policy = sentinels.policy()
     policy["sentinel"].update(username="weir", password="sesame")
     limits = {"few": dict(script="gcra", limit=3, period="10d")}
@@ -140,12 +140,12 @@ def test_sentinels_with_users_of_their_own(rig):
     assert [get(weir.address).status for _ in range(4)] == [200, 200, 200, 429]
     assert "0 of 3" in rig.command("inspect", "-c", weir.policy_file, "ip:127.0.0.1").stdout
     eventually(lambda: any("cmd=ping" in line and "sub=1" in line for line in
-                           sum((s.ask("CLIENT", "LIST").splitlines() for s in sentinels.sentinels), [])
+                           sum((s.command("CLIENT", "LIST").splitlines() for s in sentinels.sentinels), [])
                            if "user=weir" in line), 5, "it hears of the next master, and asks whether it still does")
     policy["sentinel"].update(username="weir", password="wrong")
     weir = rig.weir(redis=policy, limits=limits, wait="listening")
     weir.expect_errors("redis shop")
-    weir.announced("does not name the master: WRONGPASS")
+    weir.wait_for_output("does not name the master: WRONGPASS")
     assert get(weir.address).status == 503
 
 
@@ -157,7 +157,7 @@ def test_a_sentinel_that_announces_names_is_told(rig):
     weir = rig.weir(redis={"sentinel": {"master": MASTER, "nodes": [sentinel.text]}, "on_failure": "deny"},
                     limits={"few": dict(script="gcra", limit=3, period="10d")}, wait="listening")
     weir.expect_errors("redis shop")
-    weir.announced('gives an invalid address for the master: "localhost"; configure it to announce addresses')
+    weir.wait_for_output('gives an invalid address for the master: "localhost"; configure it to announce addresses')
     assert get(weir.address).status == 503
 
 
@@ -168,7 +168,7 @@ def test_a_reload_from_one_server_to_sentinels(rig):
     weir.reload(redis=sentinels.policy(timeout="5s", on_failure="deny"))
     eventually(lambda: get(weir.address).status == 200, what="the new policy at work")
     assert [get(weir.address).status for _ in range(3)] == [200, 200, 429]
-    assert sentinels.master.ask("DBSIZE") == 1
+    assert sentinels.master.command("DBSIZE") == 1
 
 
 def test_no_sentinel_answers(rig):
@@ -178,5 +178,5 @@ def test_no_sentinel_answers(rig):
     weir.expect_errors("none of 2 sentinels names the master")
     assert get(weir.address).status == 503
     assert get(weir.admin, "/readyz").status == 503
-    weir.announced("none of 2 sentinels")
+    weir.wait_for_output("none of 2 sentinels")
     assert len([m for level, m in weir.log() if level == "error"]) == 1

@@ -94,7 +94,7 @@ def test_reloads_are_counted_and_dated(rig):
     rig.write(os.path.basename(weir.policy_file), "limits: [ 1 ]\n")
     for number in 1, 2:
         weir.signal(signal.SIGHUP)
-        weir.announced("the current policy stays in effect", count=number)
+        weir.wait_for_output("the current policy stays in effect", count=number)
     assert weir.metric("weir_reload_total", result="failure") == 2
     assert weir.metric("weir_reload_total", result="success") == 1
     assert weir.metric("weir_policy_loaded_timestamp_seconds") == reloaded, "that of the policy in force"
@@ -105,11 +105,11 @@ def test_reloads_are_counted_and_dated(rig):
 
 def test_the_memory_of_redis(rig):
     redis = rig.redis()
-    redis.ask("CONFIG", "SET", "maxmemory", "50mb")
+    redis.command("CONFIG", "SET", "maxmemory", "50mb")
     weir = rig.weir(limits=HOUR)
     used = eventually(lambda: weir.metric("weir_redis_memory_used_bytes"))
     assert 100_000 < used < 50 << 20 and weir.metric("weir_redis_memory_max_bytes") == 50 << 20
-    redis.ask("CONFIG", "SET", "maxmemory", "0")
+    redis.command("CONFIG", "SET", "maxmemory", "0")
     redis.kill()
     weir.expect_errors("^redis ")
     redis.start()  # asked at once on the new connection, not after ten seconds
@@ -119,15 +119,15 @@ def test_the_memory_of_redis(rig):
 def test_a_user_who_may_not_ask_has_no_such_metric(rig):
     """And nothing else suffers: grants go over the same connection."""
     redis = rig.redis()
-    redis.ask("ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "&weir:*", "+@all", "-info")
+    redis.command("ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "&weir:*", "+@all", "-info")
     weir = rig.weir(limits=HOUR, redis={"username": "weir", "password": "secret"})
     assert get(weir.admin, "/api/v1/clients/a", method="PUT", body=b'{"quota": 9, "for": "1h"}').status == 200
     eventually(lambda: weir.metric("weir_grants") == 1)
     assert weir.metric("weir_redis_memory_used_bytes") is None
     assert not [line for line in weir.log() if line[0] in ("warn", "error") and "redis" in line[1]], weir.log()
-    denied = [entry for entry in redis.ask("ACL", "LOG") if "info" in entry]
-    redis.ask("ACL", "SETUSER", "weir", "+info")
-    redis.ask("CLIENT", "KILL", "TYPE", "normal")
+    denied = [entry for entry in redis.command("ACL", "LOG") if "info" in entry]
+    redis.command("ACL", "SETUSER", "weir", "+info")
+    redis.command("CLIENT", "KILL", "TYPE", "normal")
     weir.expect_errors("^redis ")
     eventually(lambda: weir.metric("weir_redis_memory_used_bytes"))
     assert len(denied) <= 1, denied

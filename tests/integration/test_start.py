@@ -140,10 +140,10 @@ def test_script_of_an_unknown_name(rig):
 
 def test_check_warns_of_a_redis_that_evicts(rig):
     redis = rig.redis()
-    redis.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    redis.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     policy = json.dumps(rig.policy(limits=LIMIT))
     for maxmemory, warned in (("100mb", True), ("0", False)):
-        redis.ask("CONFIG", "SET", "maxmemory", maxmemory)
+        redis.command("CONFIG", "SET", "maxmemory", maxmemory)
         result = check(rig, policy)
         assert result.returncode == 0 and ("maxmemory-policy is allkeys-lru" in result.stderr) == warned, result
     redis.kill()
@@ -161,14 +161,14 @@ def test_check_warns_of_a_redis_that_keeps_nothing(rig):
         assert result.returncode == 0, result
         return "has no persistence" in result.stderr
     assert is_warned()
-    redis.ask("CONFIG", "SET", "save", "3600 1")
+    redis.command("CONFIG", "SET", "save", "3600 1")
     assert not is_warned()
-    redis.ask("CONFIG", "SET", "save", "")
-    redis.ask("CONFIG", "SET", "appendonly", "yes")
+    redis.command("CONFIG", "SET", "save", "")
+    redis.command("CONFIG", "SET", "appendonly", "yes")
     assert not is_warned()
-    redis.ask("CONFIG", "SET", "appendonly", "no")
+    redis.command("CONFIG", "SET", "appendonly", "no")
     assert is_warned()
-    redis.ask("ACL", "SETUSER", "default", "-config")
+    redis.command("ACL", "SETUSER", "default", "-config")
     assert not is_warned()
 
 

@@ -13,7 +13,7 @@ import time
 from ports import accepts
 from rig import eventually, free_port, text_of, weir_program
 from tls_client import TlsConnection, pair
-from wire import Connection, Cut, connect, get, request_bytes
+from wire import Connection, IncompleteResponse, connect, get, request_bytes
 
 HOUR = {"script": "gcra", "limit": 1_000_000, "period": "1h"}
 
@@ -26,7 +26,7 @@ class Notifications:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(self.path)
         self.socket.settimeout(20)
-        rig.close_with(self.socket.close)
+        rig.add_cleanup(self.socket.close)
 
     def next(self):
         """The next state, as a dictionary."""
@@ -119,7 +119,7 @@ def test_the_watchdog_is_pinged_only_while_every_thread_works(rig):
     for name, word in ("weir worker 0", "worker 0 has not"), ("weir worker 1", "worker 1 has not"), ("weir log", "log writer has not"):
         before = weir.output().count(word)  # on a busy machine, any thread may stop for that long
         with Stopped(threads[name]):
-            weir.announced(word, before + 1)
+            weir.wait_for_output(word, before + 1)
             notifications.socket.setblocking(False)
             eventually(lambda: silent(notifications, 0.5), what=f"no ping within the watchdog's interval: {word}")
             notifications.socket.settimeout(20)
@@ -135,7 +135,7 @@ def test_sockets_are_found_by_address_and_by_name(rig):
     sockets = [("weir.socket", listening(local, socket.AF_UNIX)), ("admin-1", admin), ("listen-2", secure), ("weir.socket", one)]
     weir = rig.weir(workers=7, sockets=sockets, limits={"each": HOUR}, admin="127.0.0.1:1", listen=[
         text_of(one.getsockname()), {"address": "127.0.0.1:2", "tls": pair("one")}, text_of(local), "127.0.0.1:0"])
-    weir.announced("4 of these sockets are from systemd")
+    weir.wait_for_output("4 of these sockets are from systemd")
     assert weir.addresses[:3] == [one.getsockname(), secure.getsockname(), local] and weir.admin == admin.getsockname()
     connections = [Connection(address) for address in weir.addresses[:1] + weir.addresses[2:] for _ in range(20)]
     connections += [TlsConnection(weir.addresses[1]) for _ in range(3)]
@@ -153,7 +153,7 @@ def test_a_socket_for_all_addresses_serves_ipv4(rig):
     both = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     weir = rig.weir(sockets=[("weir.socket", both)], listen=[f"0.0.0.0:{both.getsockname()[1]}"], log={"access": "json"})
     assert get(("127.0.0.1", weir.address[1])).status == 200
-    weir.announced('"peer":"127.0.0.1"')
+    weir.wait_for_output('"peer":"127.0.0.1"')
 
 
 def test_a_socket_that_the_policy_does_not_name_is_an_error(rig):
@@ -198,7 +198,7 @@ def test_draining(rig):
     idle = Connection(weir.address)
     assert idle.request()["Connection"] != "close"
     weir.signal(signal.SIGTERM)
-    weir.announced("draining for 3600 s")
+    weir.wait_for_output("draining for 3600 s")
     assert get(weir.admin, "/readyz", host="127.0.0.1").status == 503
     for connection in idle, Connection(weir.address):
         response = connection.request()
@@ -208,7 +208,7 @@ def test_draining(rig):
     late = Connection(weir.address)
     eventually(lambda: weir.metric("weir_connections") == 1)
     weir.signal(signal.SIGTERM)  # a second signal ends the drain
-    weir.announced("finishing requests in progress")
+    weir.wait_for_output("finishing requests in progress")
     assert late.request().status == 200
     late.close()
     eventually(lambda: not accepts(weir.address), what="a closed listener")
@@ -232,7 +232,7 @@ def test_restarts_under_load_fail_no_request(rig):
                 if response["Connection"] == "close":
                     connection.close()
                     connection = None
-            except (Cut, OSError) as failure:
+            except (IncompleteResponse, OSError) as failure:
                 failures.append(failure)
                 connection = None
 

@@ -13,8 +13,8 @@ import threading
 
 from echoes import echo
 from rig import eventually
-from scripted import OK, Scripted, keeping
-from wire import Connection, Cut, get, request_bytes
+from scripted import OK, Scripted, respond_to_all
+from wire import Connection, IncompleteResponse, get, request_bytes
 
 
 def before(rig, script, **more):
@@ -150,13 +150,13 @@ def test_what_idle_links_hold_is_nobodys_answer(rig):
     """Requests are there first, then what nobody asked for, in some of the links that would take them, and the end of others: all in
     one turn of the loop, which meets the requests before it hears of the links."""
     many = 12
-    together = threading.Barrier(many)
+    run_in_threads = threading.Barrier(many)
 
     def script(peer, _number):
         peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)   # POISON does not wait for an acknowledgement
         while request := peer.read_request():
             if b"/open" in request[0]:
-                together.wait(20)
+                run_in_threads.wait(20)
             peer.send(OK)
 
     weir, api = before(rig, script)
@@ -251,14 +251,14 @@ def test_bytes_behind_an_answer_that_waited_are_not_the_next_one(rig):
 def test_a_tunnel_is_for_who_may_have_one(rig):
     """No tunnel for HTTP/1.0, for a 200, for Upgrade without Connection, for another protocol than asked."""
     switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
-    weir, api = before(rig, keeping(switch + POISON))
+    weir, api = before(rig, respond_to_all(switch + POISON))
     asked = {"Connection": "upgrade", "Upgrade": "echo"}
     for headers, more in ((asked, {"version": "HTTP/1.0"}), ({"Upgrade": "echo"}, {}), ({"Connection": "upgrade"}, {}),
                           ({**asked, "Upgrade": "other"}, {})):
         with Connection(weir.address) as connection:
             connection.send(request_bytes(headers=headers, **more))
             assert connection.response().status == 502, headers
-    weir, _ = before(rig, keeping(OK))
+    weir, _ = before(rig, respond_to_all(OK))
     with Connection(weir.address) as connection:
         # What follows is a request, and not a tunnel's bytes: the server said 200.
         connection.send(request_bytes(headers=asked) + request_bytes("/second"))
@@ -269,7 +269,7 @@ def test_an_answer_cannot_be_split(rig):
     """Folded lines, bare CR and LF, NUL in what the server says: a 502, whatever stands behind them."""
     for line in (b"X: a\r\n Set-Cookie: b", b"X: a\r\n\tSet-Cookie: b", b"X: a\rSet-Cookie: b", b"X: a\nSet-Cookie: b", b"X: a\0b",
                  b"X\r: a", b"X : a", b": a", b"X: a\r\n\r"):
-        weir, _ = before(rig, keeping(b"HTTP/1.1 200 OK\r\n" + line + b"\r\nContent-Length: 2\r\n\r\nok"))
+        weir, _ = before(rig, respond_to_all(b"HTTP/1.1 200 OK\r\n" + line + b"\r\nContent-Length: 2\r\n\r\nok"))
         response = get(weir.address)
         assert response.status == 502 and response["Set-Cookie"] is None, line
 
@@ -358,6 +358,6 @@ def test_connections_of_one_address_are_bounded_and_others_get_in(rig):
     def served():
         try:
             return get(weir.address).status == 200
-        except (Cut, OSError):
+        except (IncompleteResponse, OSError):
             return False
     eventually(served, what="a place for the address")

@@ -351,12 +351,12 @@ def test_a_reload_takes_the_new_certificate(rig):
         shutil.copy(os.path.join(FILES, "three.pem"), os.path.join(rig.directory, "cert.pem"))
         weir.expect_errors("is not the key of the certificate", "has errors")
         weir.signal(1)
-        weir.announced("(the current policy stays in effect)")
+        weir.wait_for_output("(the current policy stays in effect)")
         with TlsConnection(weir.address, "one.test", client("one")) as connection:
             assert connection.request().status == 200
         shutil.copy(os.path.join(FILES, "three.key"), os.path.join(rig.directory, "key.pem"))
         weir.signal(1)
-        weir.announced("reload: (.*) is in effect")
+        weir.wait_for_output("reload: (.*) is in effect")
 
         def renewed():
             try:

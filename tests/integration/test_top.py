@@ -12,7 +12,7 @@ import subprocess
 import termios
 import time
 
-from rig import TookTooLong, eventually, patience, text_of, weir_program
+from rig import TimedOut, eventually, time_scale, text_of, weir_program
 from wire import flood
 
 ALTERNATE, NORMAL, NO_CURSOR, CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25l", b"\x1b[?25h"
@@ -36,17 +36,17 @@ class Terminal:
         if self.pid == 0:
             fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
             os.execv(weir_program, [weir_program, "top", *arguments])
-        rig.close_with(self.close)
+        rig.add_cleanup(self.close)
         self.output, self.status = b"", None
 
     def resize(self, columns, lines):
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))  # sends SIGWINCH
 
     def read_until(self, part, seconds=10):
-        end = time.monotonic() + seconds * patience
+        end = time.monotonic() + seconds * time_scale
         while part not in self.output:
             if time.monotonic() > end:
-                raise TookTooLong(f"{part!r} in {self.output[-2000:]!r}")
+                raise TimedOut(f"{part!r} in {self.output[-2000:]!r}")
             if select.select([self.fd], [], [], 0.1)[0]:
                 try:
                     self.output += os.read(self.fd, 65536)
@@ -156,5 +156,5 @@ def test_a_listener_that_sends_nonsense(rig):
             peer.recv(4096)
             peer.sendall(answer)
             peer.close()
-            out, err = top.communicate(timeout=10 * patience)
+            out, err = top.communicate(timeout=10 * time_scale)
             assert (top.returncode == 1 and why in err) if why else top.returncode == 0, (answer, out, err)

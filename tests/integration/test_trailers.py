@@ -85,10 +85,10 @@ def test_trailers_wait_for_the_window(rig):
     weir, _ = before(rig, (CHUNKED + b"3e8\r\n" + b"x" * 1000 + b"\r\n0\r\n" + SENT,))
     with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 100)], hold=True) as client:
         stream = client.start("/")
-        assert client.settled()
+        assert client.responds_to_ping()
         client.put(WINDOW_UPDATE, stream=stream, payload=(900).to_bytes(4, "big"))
         client.flush()
-        assert client.settled()
+        assert client.responds_to_ping()
         client.put(WINDOW_UPDATE, stream=stream, payload=(100).to_bytes(4, "big"))
         client.flush()
         response = client.response(stream)

@@ -10,10 +10,10 @@ import subprocess
 import termios
 import threading
 
-from rig import eventually, patience, sanitized, timeout
-from scripted import Scripted, keeping
+from rig import eventually, time_scale, sanitized, timeout
+from scripted import Scripted, respond_to_all
 from tls_client import client as tls_client, pair
-from wire import Connection, get, request_bytes, together
+from wire import Connection, get, request_bytes, run_in_threads
 
 MIB = 1024 * 1024
 UPLOADS, SIZE = 20, 20_000_000
@@ -47,7 +47,7 @@ def before(rig, script, **more):
 
 def upload(address, body=CONTENT, **headers):
     """The status that http.client sees. It sends all of the content before it reads."""
-    connection = http.client.HTTPConnection(*address, timeout=30 * patience)
+    connection = http.client.HTTPConnection(*address, timeout=30 * time_scale)
     try:
         connection.request("POST", "/", body=body, headers=headers)
         return connection.getresponse().status
@@ -65,7 +65,7 @@ def uploads(address, count=UPLOADS, **more):
             seen.append(type(failure).__name__)
 
     for _ in range(count // 4):
-        together(client, 4)
+        run_in_threads(client, 4)
     return seen
 
 
@@ -120,7 +120,7 @@ def test_uploads_over_tls_see_their_answers(rig):
     refuses = rig.weir(size_limits={"request_body": "1m"}, **tls_listener())
     for address, status in (weir.address, 401), (refuses.address, 413):
         for _ in range(6):
-            connection = http.client.HTTPSConnection("localhost", address[1], timeout=30 * patience, context=trusting())
+            connection = http.client.HTTPSConnection("localhost", address[1], timeout=30 * time_scale, context=trusting())
             connection.request("POST", "/", body=CONTENT)
             assert connection.getresponse().status == status
             connection.close()
@@ -148,7 +148,7 @@ def test_an_upload_over_a_slow_line_sees_its_answer(rig):
             drip(connection)
             assert connection.response("POST").status == status
 
-    together(client, 10)
+    run_in_threads(client, 10)
 
 
 def test_what_is_read_and_dropped_is_no_request(rig):
@@ -254,7 +254,7 @@ def slow_reader(address):
     """A connection that takes little of an answer before it reads."""
     connection = Connection.__new__(Connection)
     connection.buffer, connection.socket = b"", socket.socket()
-    connection.socket.settimeout(20 * patience)
+    connection.socket.settimeout(20 * time_scale)
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.socket.connect(address)
     return connection
@@ -292,7 +292,7 @@ def test_a_client_that_stops_sending_after_an_early_answer_ends_the_request_at_t
     with Connection(weir.address) as connection:
         connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}) + bytes(1000))
         assert connection.response("POST").status == 401
-    assert ended.wait(10 * patience)
+    assert ended.wait(10 * time_scale)
     weir.counts(0, "weir_requests_active")
     assert not weir.metric("weir_errors_total", cause="client_gone"), "its answer was complete"
 
@@ -300,7 +300,7 @@ def test_a_client_that_stops_sending_after_an_early_answer_ends_the_request_at_t
 def test_a_server_that_reads_nothing_after_its_answer_holds_nobody(rig):
     """Content that neither moves on nor has to: dropped after response_timeout, and the client has its answer."""
     over = threading.Event()
-    rig.close_with(over.set)
+    rig.add_cleanup(over.set)
 
     def script(peer, _number):
         peer.read_until(b"\r\n\r\n", "a head")
@@ -386,7 +386,7 @@ def test_a_stop_lets_content_behind_an_early_answer_arrive(rig):
         connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}))
         assert connection.response("POST").status == 401
         weir.signal(signal.SIGTERM)
-        weir.announced("finishing requests in progress")
+        weir.wait_for_output("finishing requests in progress")
         connection.send(CONTENT)
         assert weir.wait(20) == 0
     eventually(lambda: total == [SIZE], what="the whole content at the server")
@@ -408,7 +408,7 @@ def test_a_connection_goes_on_behind_an_early_answer_and_content_that_the_server
     """The server answers and closes, the client's connection is kept: what follows the content is the next request."""
     def script(peer, number):
         if number:
-            return keeping()(peer, number)
+            return respond_to_all()(peer, number)
         peer.read_until(b"\r\n\r\n", "a head")
         return peer.send(EARLY)
 

@@ -3,9 +3,9 @@
 import socket
 import time
 
-from rig import eventually, free_port, patience
-from scripted import OK, Scripted, answering, keeping
-from wire import Connection, Cut, get, request_bytes
+from rig import eventually, free_port, time_scale
+from scripted import OK, Scripted, respond_with, respond_to_all
+from wire import Connection, IncompleteResponse, get, request_bytes
 
 
 def before(rig, script, **upstream):
@@ -33,7 +33,7 @@ def assert_504_after_the_deadline(weir):
     """Of 300 ms."""
     start = time.monotonic()
     assert get(weir.address).status == 504
-    assert 0.25 < time.monotonic() - start < 3 * patience
+    assert 0.25 < time.monotonic() - start < 3 * time_scale
 
 
 def test_504_when_the_connection_is_not_accepted(rig):
@@ -88,7 +88,7 @@ def assert_cut(weir):
         assert b"12345" in connection.buffer
         try:
             response = connection.response()
-        except Cut:
+        except IncompleteResponse:
             return
         raise AssertionError(f"a message that was cut short looks whole: {response}")
 
@@ -97,13 +97,13 @@ def test_an_upstream_that_dies_in_the_body_leaves_a_message_visibly_cut(rig):
     for answer in (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n12345",
                    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
                    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n12345"):
-        assert_cut(before(rig, answering(answer)))
+        assert_cut(before(rig, respond_with(answer)))
 
 
 def test_an_upstream_with_broken_chunks_leaves_a_message_visibly_cut(rig):
     for chunks in (b"5\r\n12345\r\nzz\r\n", b"5\r\n1234567890\r\n", b"5\n12345\r\n0\r\n\r\n", b"-5\r\n12345\r\n0\r\n\r\n",
                    b"ffffffffffffffff5\r\n12345\r\n0\r\n\r\n"):
-        weir = before(rig, answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks))
+        weir = before(rig, respond_with(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks))
         assert_cut_or_502(weir)
 
 
@@ -111,7 +111,7 @@ def assert_cut_or_502(weir):
     with Connection(weir.address) as connection:
         try:
             assert connection.request().status == 502
-        except Cut:
+        except IncompleteResponse:
             pass
 
 
@@ -169,7 +169,7 @@ def test_a_flood_of_interim_answers_ends(rig):
         try:
             while connection.read_head().status == 103 and interim < 20000:
                 interim += 1
-        except Cut:
+        except IncompleteResponse:
             pass
         assert interim < 20000, "interim answers without end are passed on"
 
@@ -208,7 +208,7 @@ def test_a_pool_recovers_when_its_server_comes_back(rig):
     weir = rig.weir(upstreams={"api": {"servers": [f"127.0.0.1:{port}"]}})
     weir.expect_errors("upstream|server|api")
     assert get(weir.address).status == 502
-    Scripted(rig, keeping(), ("127.0.0.1", port))
+    Scripted(rig, respond_to_all(), ("127.0.0.1", port))
     eventually(lambda: get(weir.address).status == 200, 10, "200 from the server that came back")
 
 
@@ -257,7 +257,7 @@ def test_a_bad_chunk_in_the_same_read_as_the_head_is_a_502(rig):
 
 
 def test_a_request_that_was_not_decided_is_not_logged_as_decided(rig):
-    api = Scripted(rig, keeping())
+    api = Scripted(rig, respond_to_all())
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, log={"access": "json"},
                     size_limits={"request_body": "1k"})
     with Connection(weir.address) as connection:

@@ -10,9 +10,9 @@ import subprocess
 import threading
 
 from rig import eventually, free_port
-from scripted import OK, Scripted, keeping
+from scripted import OK, Scripted, respond_to_all
 from tls_server import CA, TlsServer, context, file
-from wire import Connection, Cut, get, request_bytes
+from wire import Connection, IncompleteResponse, get, request_bytes
 
 
 def weir_before(rig, *servers, tls=None, workers=1, **more):
@@ -39,20 +39,20 @@ def test_requests_over_both_versions(rig):
                 told = json.loads(client.request("/", "POST", body=b"x" * size).body)
                 assert told["content"] == size and "x-forwarded-proto: http\r\n" in told["head"].lower()
         weir.counts(2, "weir_upstream_reused_total")
-        assert server.shaken == 1 and names == ["server.test"]
+        assert server.handshakes == 1 and names == ["server.test"]
 
 
 def test_an_address_is_verified_and_told_to_nobody(rig):
     made, names = context(), []
     made.sni_callback = lambda _socket, name, _context: names.append(name)
-    weir = weir_before(rig, TlsServer(rig, keeping(), lambda _: made))
+    weir = weir_before(rig, TlsServer(rig, respond_to_all(), lambda _: made))
     assert get(weir.address).status == 200 and names == [None]
 
 
 def test_a_large_answer_and_a_unix_socket(rig):
     body = os.urandom(3 << 20)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-    server = TlsServer(rig, keeping(answer), address=os.path.join(rig.directory, "api.sock"))
+    server = TlsServer(rig, respond_to_all(answer), address=os.path.join(rig.directory, "api.sock"))
     weir = weir_before(rig, server, tls={"ca": CA, "server_name": "server.test"})
     for _ in range(2):
         assert get(weir.address).body == body
@@ -60,19 +60,19 @@ def test_a_large_answer_and_a_unix_socket(rig):
 
 def test_the_servers_own_certificate_may_be_what_is_trusted(rig):
     """Pinned: no authority is asked."""
-    assert get(weir_before(rig, TlsServer(rig, keeping()), tls={"ca": file("server.pem")}).address).status == 200
+    assert get(weir_before(rig, TlsServer(rig, respond_to_all()), tls={"ca": file("server.pem")}).address).status == 200
 
 
 def refused(rig, words, servers=None, made=None, **more):
     """The answer is 502 for a cause of its own, and the log says once what is wrong."""
-    server = servers or TlsServer(rig, keeping(), lambda _: made or context())
+    server = servers or TlsServer(rig, respond_to_all(), lambda _: made or context())
     weir = weir_before(rig, server, **more)
     with Connection(weir.address) as client:
         for _ in range(5):
             answer = client.request()
             assert answer.status == 502 and b"has a valid TLS certificate" in answer.body, answer
     eventually(lambda: weir.metric("weir_errors_total", cause="upstream_tls") == 5, what="the requests are counted")
-    weir.announced(re.escape(words))
+    weir.wait_for_output(re.escape(words))
     lines = [line for _, line in weir.log() if words in line]
     assert len(lines) == 1 and "127.0.0.1" in lines[0], weir.output()
 
@@ -107,7 +107,7 @@ def test_what_does_not_speak_tls(rig):
 
 def test_without_verification(rig):
     made = context("expired.pem")
-    weir = weir_before(rig, TlsServer(rig, keeping(), lambda _: made), tls={"verify": False, "server_name": "any.test"})
+    weir = weir_before(rig, TlsServer(rig, respond_to_all(), lambda _: made), tls={"verify": False, "server_name": "any.test"})
     assert get(weir.address).status == 200
     done = rig.command("check", "-c", weir.policy_file)
     assert done.returncode == 0 and "warning: upstreams.api.tls.verify: an attacker between" in done.stderr, done.stderr
@@ -115,12 +115,12 @@ def test_without_verification(rig):
 
 def test_a_server_that_asks_for_a_certificate(rig):
     made = context(client_ca=CA, version=ssl.TLSVersion.TLSv1_2)
-    server = TlsServer(rig, keeping(), lambda _: made)
+    server = TlsServer(rig, respond_to_all(), lambda _: made)
     own = {"ca": CA, "certificate": file("client.pem"), "key": file("client.key")}
     assert get(weir_before(rig, server, tls=own).address).status == 200
     refused(rig, "no TLS handshake with it: ", servers=server)
     newer = context(client_ca=CA, version=ssl.TLSVersion.TLSv1_3)  # there it is told after the handshake
-    server = TlsServer(rig, keeping(), lambda _: newer)
+    server = TlsServer(rig, respond_to_all(), lambda _: newer)
     assert get(weir_before(rig, server, tls=own).address).status == 200
     weir = weir_before(rig, server)
     assert get(weir.address).status == 502
@@ -133,12 +133,12 @@ def test_a_handshake_that_stalls(rig):
     answer = get(weir.address)
     assert answer.status == 504
     eventually(lambda: weir.metric("weir_errors_total", cause="upstream_connect_timeout") == 1)
-    weir.announced("no TLS handshake within connect_timeout")
+    weir.wait_for_output("no TLS handshake within connect_timeout")
 
 
 def test_the_next_server_is_asked(rig):
     expired = context("expired.pem")
-    bad, good = TlsServer(rig, keeping(), lambda _: expired), TlsServer(rig, keeping())
+    bad, good = TlsServer(rig, respond_to_all(), lambda _: expired), TlsServer(rig, respond_to_all())
     weir = weir_before(rig, bad, good)
     assert {get(weir.address).status for _ in range(8)} == {200}
     weir.counts(1, "weir_upstream_retries_total")
@@ -146,24 +146,24 @@ def test_the_next_server_is_asked(rig):
 
 def test_a_probe_shakes_hands(rig):
     expired, valid, mended = context("expired.pem"), context(), []
-    server = TlsServer(rig, keeping(), lambda _: valid if mended else expired)
+    server = TlsServer(rig, respond_to_all(), lambda _: valid if mended else expired)
     weir = weir_before(rig, server)
     assert get(weir.address).status == 502
-    weir.announced("expired on 2021-01-01; ejected")
+    weir.wait_for_output("expired on 2021-01-01; ejected")
     mended.append(True)
-    weir.announced("accepts connections again")
-    eventually(lambda: server.shaken == 1)
-    assert get(weir.address).status == 200 and server.shaken == 1, "the probe's link serves"
+    weir.wait_for_output("accepts connections again")
+    eventually(lambda: server.handshakes == 1)
+    assert get(weir.address).status == 200 and server.handshakes == 1, "the probe's link serves"
 
 
 def test_sessions_are_resumed(rig):
     for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
         made = context(version=version)
-        server = TlsServer(rig, keeping(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")), lambda _: made)
+        server = TlsServer(rig, respond_to_all(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")), lambda _: made)
         weir = weir_before(rig, server)
         for _ in range(4):
             assert get(weir.address).status == 200
-        assert (server.shaken, server.resumed) == (4, 3)
+        assert (server.handshakes, server.resumed) == (4, 3)
 
 
 def ending(politely, head=b"HTTP/1.1 200 OK\r\n\r\n"):
@@ -181,7 +181,7 @@ def test_an_answer_that_ends_with_the_connection(rig):
     weir = weir_before(rig, TlsServer(rig, ending(False)))
     try:
         raise AssertionError(f"a cut answer looks whole: {get(weir.address)}")
-    except Cut:
+    except IncompleteResponse:
         pass
     weir.counts(1, "weir_errors_total", cause="upstream_closed")
 
@@ -195,7 +195,7 @@ class Typed:
         self.process = subprocess.Popen(
             ["openssl", "s_server", "-accept", self.text, "-cert", file("server.pem"), "-key", file("server.key"), "-tls1_3", "-crlf", "-msg"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        rig.close_with(self.close)
+        rig.add_cleanup(self.close)
         self.wait(b"ACCEPT")
 
     def wait(self, word):
@@ -234,7 +234,7 @@ def test_what_an_idle_link_holds_is_nobodys_answer(rig):
     """The request is there first: in the turn of the loop that hears of both, weir finds what the link holds, or its end."""
     def script(peer, number):
         peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)   # nothing waits for an acknowledgement
-        keeping()(peer, number)
+        respond_to_all()(peer, number)
 
     server = TlsServer(rig, script)
     weir = weir_before(rig, server)
@@ -253,7 +253,7 @@ def test_what_an_idle_link_holds_is_nobodys_answer(rig):
 
 
 def test_a_reload_changes_who_is_believed(rig):
-    server = TlsServer(rig, keeping())
+    server = TlsServer(rig, respond_to_all())
     weir = weir_before(rig, server)
     assert get(weir.address).status == 200
     weir.reload(upstreams={"api": {"servers": [server.text], "tls": {"ca": file("two.pem")}}})
@@ -263,7 +263,7 @@ def test_a_reload_changes_who_is_believed(rig):
 
 
 def test_nothing_is_left_of_many_links(rig):
-    server = TlsServer(rig, keeping(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")))
+    server = TlsServer(rig, respond_to_all(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")))
     weir = weir_before(rig, server)
     get(weir.address)
     before = weir.descriptors()

@@ -1,9 +1,9 @@
-"""Clients that connect to weir over TLS, and weir with TLS listeners."""
+"""TLS clients, and weir with TLS listeners."""
 
 import os
 import ssl
 
-from rig import timeout, top
+from rig import top
 from wire import Connection, connect
 
 FILES = os.path.join(top, "tests/tls")
@@ -31,7 +31,7 @@ def client(*names, version=None, alpn=("http/1.1",)):
 
 
 class TlsConnection(Connection):
-    """A client that checks the certificate. `plain` goes ahead of the handshake."""
+    """A client that verifies the certificate. `plain`: bytes to send before the handshake."""
 
     def __init__(self, address, host="one.test", context=None, plain=b"", timeout=20, session=None):
         raw = connect(address, timeout)
@@ -42,7 +42,7 @@ class TlsConnection(Connection):
 
 
 class ManualTls:
-    """A TLS client that sends each byte when the test says so."""
+    """A TLS client that sends each byte under control of the test."""
 
     def __init__(self, address, context=None):
         self.socket = connect(address)
@@ -53,7 +53,7 @@ class ManualTls:
         return self.outgoing.read()
 
     def try_to(self, what, *arguments):
-        """The result, or None where something must be received first."""
+        """Returns the result, or None if data must be received first."""
         try:
             return what(*arguments)
         except ssl.SSLWantReadError:

@@ -1,4 +1,4 @@
-"""Servers that speak TLS to weir."""
+"""TLS servers (upstreams)."""
 
 import os
 import ssl
@@ -27,11 +27,11 @@ def context(certificate="server.pem", key="server.key", version=None, client_ca=
 
 
 class TlsServer(Scripted):
-    """A scripted server behind TLS. `chosen(number)` gives the context of a connection."""
+    """A scripted TLS server. `chosen(number)` returns the SSLContext for a connection."""
 
     def __init__(self, rig, script, chosen=None, **more):
         fixed = context()
-        self.chosen, self.shaken, self.resumed = chosen or (lambda number: fixed), 0, 0
+        self.chosen, self.handshakes, self.resumed = chosen or (lambda number: fixed), 0, 0
         super().__init__(rig, script, **more)
 
     def serve(self, peer, number):
@@ -41,6 +41,6 @@ class TlsServer(Scripted):
             self.failures.append(failure)
             peer.close()
             return
-        self.shaken += 1
+        self.handshakes += 1
         self.resumed += peer.socket.session_reused
         super().serve(peer, number)

@@ -1,7 +1,7 @@
-"""Tokens and keys made by PyJWT (Debian's python3-jwt), which runs in the system's own Python.
+"""Creates keys and tokens with PyJWT (Debian's python3-jwt), which runs in the system's Python.
 
     issuer = Issuer("RS256", "EdDSA")
-    issuer.jwks                                     # a JWK set of the public keys; each kid is the algorithm's name
+    issuer.jwks                                     # a JWK set of the public keys; kid is the algorithm name
     issuer.sign("RS256", {"sub": "alice"}, ...)     # tokens, in the order of the claims
 """
 

@@ -1,15 +1,17 @@
-"""Redis in several pieces: a master with replicas under sentinels. And a load that goes on while they are killed."""
+"""Redis topologies: Sentinel with master and replicas, Cluster; and a load that continues during
+failover."""
 
 import itertools
 import threading
 import time
 from collections import Counter
 
-from rig import Process, Redis, eventually, free_port, redis_program, patience
-from wire import Connection, Cut
+from rig import Process, Redis, eventually, free_port, redis_program, time_scale
+from wire import Connection, IncompleteResponse
 
 MASTER = "shop"
-DOWN_AFTER_MS = 800 * patience  # more than a busy machine keeps a server waiting, or there is another failover
+# longer than a busy machine delays a server; otherwise another failover starts
+DOWN_AFTER_MS = 800 * time_scale
 
 
 class Sentinel(Process):
@@ -29,16 +31,16 @@ class Sentinel(Process):
                  *(argument for argument in arguments if "hostnames" not in argument)]
         super().__init__(rig, name, [redis_program, rig.write(f"{name}.conf", "\n".join(lines) + "\n"), "--sentinel"])
 
-    def ask(self, *words):
-        return Redis.ask(self, *words)
+    def command(self, *words):
+        return Redis.command(self, *words)
 
     def master(self):
-        host, port = self.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
+        host, port = self.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
         return host, int(port)
 
     def is_ready(self, sentinels, replicas):
         try:
-            found = self.ask("SENTINEL", "MASTER", MASTER)
+            found = self.command("SENTINEL", "MASTER", MASTER)
         except OSError:
             return False
         found = dict(zip(found[::2], found[1::2]))
@@ -46,23 +48,23 @@ class Sentinel(Process):
 
 
 class Sentinels:
-    """A master, replicas, and sentinels that watch them and know each other."""
+    """A master, replicas, and sentinels that monitor them."""
 
     def __init__(self, rig, replicas=1, sentinels=3, arguments=(), tls=None):
         more = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
         self.master = Redis(rig, "redis-master", tcp=True, file=True, arguments=more, tls=tls)
         self.replicas = [Redis(rig, f"redis-replica-{i}", tcp=True, file=True, arguments=[
             *more, "--replicaof", "127.0.0.1", str(self.master.address[1])], tls=tls) for i in range(replicas)]
-        eventually(lambda: self.master.ask("ROLE")[2] and len(self.master.ask("ROLE")[2]) == replicas, 10, "replicas")
+        eventually(lambda: self.master.command("ROLE")[2] and len(self.master.command("ROLE")[2]) == replicas, 10, "replicas")
         self.sentinels = [Sentinel(rig, i, self.master, sentinels, arguments, tls=tls) for i in range(sentinels)]
-        eventually(lambda: all(s.is_ready(sentinels, replicas) for s in self.sentinels), 15, "sentinels that know all")
-        eventually(lambda: all(r.ask("INFO", "replication").count("master_link_status:up") for r in self.replicas), 15)
+        eventually(lambda: all(s.is_ready(sentinels, replicas) for s in self.sentinels), 15, "sentinels that list all servers")
+        eventually(lambda: all(r.command("INFO", "replication").count("master_link_status:up") for r in self.replicas), 15)
 
     def policy(self, **more):
         return {"sentinel": {"master": MASTER, "nodes": [s.text for s in self.sentinels]}, **more}
 
     def new_master(self, seconds=15):
-        """Waits until a sentinel names another master; that one, and when."""
+        """Waits until a sentinel names another master. Returns that server and the time."""
         alive = [s for s in self.sentinels if s.alive()]
         eventually(lambda: any(s.master() != self.master.address for s in alive), seconds, "another master")
         now = time.monotonic()
@@ -71,10 +73,11 @@ class Sentinels:
 
 
 class Load:
-    """Requests without a pause over some connections, until it is stopped: `answers` are (time, status, remaining)."""
+    """Sends requests without pauses over several connections until stop(). `responses`: (time,
+    status, remaining)."""
 
     def __init__(self, addresses, connections=8, headers=None, target="/"):
-        self.answers, self.cut, self.over = [], [], threading.Event()
+        self.responses, self.cut, self.over = [], [], threading.Event()
         self.headers, self.target = headers or {}, target
         self.threads = [threading.Thread(target=self.run, args=(address,), daemon=True)
                         for address in itertools.islice(itertools.cycle(addresses), connections)]
@@ -87,12 +90,12 @@ class Load:
             try:
                 connection = connection or Connection(address)
                 response = connection.request(self.target, headers=self.headers)
-            except (Cut, OSError) as error:
+            except (IncompleteResponse, OSError) as error:
                 self.cut.append(error)
                 connection = None
                 continue
             remaining = response["X-RateLimit-Remaining"]
-            self.answers.append((time.monotonic(), response.status, remaining and int(remaining)))
+            self.responses.append((time.monotonic(), response.status, remaining and int(remaining)))
             if response["Connection"] == "close":
                 connection.close()
                 connection = None
@@ -104,25 +107,26 @@ class Load:
         for thread in self.threads:
             thread.join()
         assert not self.cut, self.cut[:3]
-        return self.answers
+        return self.responses
 
     def since(self, moment, status=200):
-        """When the first answer of this status came after the moment; None where none has come yet."""
-        return next((t for t, s, _ in list(self.answers) if t > moment and s == status), None)
+        """The time of the first response with this status after `moment`, or None."""
+        return next((t for t, s, _ in list(self.responses) if t > moment and s == status), None)
 
 
 def charged_twice(answers, gone):
-    """A fixed window's units that were admitted by the old master and again by the new one, which had not heard of them: the last ones
-    before the old one was gone, each twice at most. Everything else was admitted once."""
+    """The number of units of a fixed window that both masters admitted, because they were not
+    replicated yet. These are the last units before the failover, each admitted at most twice. All
+    other units were admitted once."""
     units = Counter(remaining for _, status, remaining in answers if status == 200)
     last = min(remaining for t, status, remaining in answers if status == 200 and t < gone)
     twice = [unit for unit, times in units.items() if times > 1]
-    assert all(units[unit] == 2 and unit >= last for unit in twice), "more than replication lost"
+    assert all(units[unit] == 2 and unit >= last for unit in twice), "more units admitted twice than replication lost"
     return len(twice)
 
 
 def slot_of(key):
-    """The cluster's slot of a key, by its hash tag."""
+    """The cluster slot of a key, from its hash tag."""
     start = key.find("{")
     end = key.find("}", start + 1) if start >= 0 else -1
     if end > start + 1:
@@ -140,7 +144,7 @@ def slot_of_client(name):
 
 
 class Node(Redis):
-    """A node of a cluster. number: its place; the first half are masters."""
+    """A cluster node. `number`: its index; the first half are masters."""
 
     def __init__(self, rig, number, start=True, tls=None):
         self.bus = free_port()
@@ -150,24 +154,24 @@ class Node(Redis):
             "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"])
 
     def id(self):
-        return self.ask("CLUSTER", "MYID")
+        return self.command("CLUSTER", "MYID")
 
 
 class Cluster:
-    """Three masters, each with a third of the slots, and a replica for each of them."""
+    """Three masters with a third of the slots each, and one replica for each."""
 
     def __init__(self, rig, masters=3, replicas=True, tls=None):
         self.rig = rig
         self.nodes = [Node(rig, i, tls=tls) for i in range(masters * (2 if replicas else 1))]
         self.masters, self.replicas = self.nodes[:masters], self.nodes[masters:]
         for i, node in enumerate(self.masters):
-            node.ask("CLUSTER", "ADDSLOTSRANGE", 16384 * i // masters, 16384 * (i + 1) // masters - 1)
-            node.ask("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+            node.command("CLUSTER", "ADDSLOTSRANGE", 16384 * i // masters, 16384 * (i + 1) // masters - 1)
+            node.command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
         for node in self.nodes[1:]:
-            node.ask("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].address[1], self.nodes[0].bus)
+            node.command("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].address[1], self.nodes[0].bus)
         everybody = len(self.nodes)
-        eventually(lambda: all(len(n.ask("CLUSTER", "NODES").splitlines()) == everybody and "handshake" not in
-                               n.ask("CLUSTER", "NODES") for n in self.nodes), 15, "nodes that know each other")
+        eventually(lambda: all(len(n.command("CLUSTER", "NODES").splitlines()) == everybody and "handshake" not in
+                               n.command("CLUSTER", "NODES") for n in self.nodes), 15, "nodes that list each other")
         for master, replica in zip(self.masters, self.replicas):
             eventually(lambda m=master, r=replica: self.replicates(m, r), 10, "a replica")
         eventually(lambda: all(self.is_ready(n, masters) for n in self.nodes), 20, "a cluster")
@@ -175,47 +179,47 @@ class Cluster:
     @staticmethod
     def replicates(master, replica):
         try:
-            return replica.ask("CLUSTER", "REPLICATE", master.id()) == "OK"
-        except RuntimeError:  # it does not know of it yet
+            return replica.command("CLUSTER", "REPLICATE", master.id()) == "OK"
+        except RuntimeError:  # the node is not known yet
             return False
 
     def is_ready(self, node, masters):
-        slots = node.ask("CLUSTER", "SLOTS")
+        slots = node.command("CLUSTER", "SLOTS")
         replicas = 1 if self.replicas else 0
-        return "cluster_state:ok" in node.ask("CLUSTER", "INFO") and len(slots) == masters and \
+        return "cluster_state:ok" in node.command("CLUSTER", "INFO") and len(slots) == masters and \
             all(len(s) == 3 + replicas for s in slots)
 
     def policy(self, *nodes, **more):
         return {"cluster": [n.text for n in nodes or self.nodes], **more}
 
     def owner(self, slot):
-        """The master that says that it has the slot."""
-        for start, end, master, *_ in next(n for n in self.nodes if n.process.alive()).ask("CLUSTER", "SLOTS"):
+        """The master of a slot, as a node reports it."""
+        for start, end, master, *_ in next(n for n in self.nodes if n.process.alive()).command("CLUSTER", "SLOTS"):
             if start <= slot <= end:
                 return next(n for n in self.nodes if n.address[1] == master[1])
         return None
 
     def keys(self):
-        return sorted(key for n in self.nodes if n.process.alive() and n.ask("ROLE")[0] == "master"
-                      for key in n.ask("KEYS", "*"))
+        return sorted(key for n in self.nodes if n.process.alive() and n.command("ROLE")[0] == "master"
+                      for key in n.command("KEYS", "*"))
 
     def begin_move(self, slot, to):
-        """The slot is on its way: from now on new keys are at its end."""
+        """Starts to move the slot: new keys are created on the target."""
         source = self.owner(slot)
-        to.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id())
-        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", to.id())
+        to.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id())
+        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", to.id())
         return source
 
     @staticmethod
     def move_keys(source, to, slot):
         while True:
-            keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)
+            keys = source.command("CLUSTER", "GETKEYSINSLOT", slot, 100)
             if not keys:
                 return
-            source.ask("MIGRATE", *to.address, "", 0, 5000, "KEYS", *keys)
+            source.command("MIGRATE", *to.address, "", 0, 5000, "KEYS", *keys)
 
     def end_move(self, source, to, slot):
         self.move_keys(source, to, slot)
         for node in [to, source] + [m for m in self.masters if m not in (to, source)]:
             if node.process.alive():
-                node.ask("CLUSTER", "SETSLOT", slot, "NODE", to.id())
+                node.command("CLUSTER", "SETSLOT", slot, "NODE", to.id())

@@ -1,4 +1,4 @@
-"""Upgraded connections: clients and servers that echo in a tunnel."""
+"""Upgraded connections: clients and servers that echo through a tunnel."""
 
 import socket
 
@@ -10,7 +10,7 @@ SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: w
 
 
 def echo_after(switch):
-    """Answers the upgrade with `switch`, then sends back every byte that comes, until the client's FIN."""
+    """Responds to the upgrade with `switch`, then echoes every byte until the client sends FIN."""
     def script(peer, number):
         peer.head, _ = peer.read_request()
         peer.socket.sendall(switch)

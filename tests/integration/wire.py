@@ -1,11 +1,11 @@
-"""HTTP/1.1 on the wire, from the client's side: raw enough to send anything, strict about what comes back."""
+"""An HTTP/1.1 client for the tests: sends any bytes, and checks responses strictly."""
 
 import socket
 import threading
 
 
-class Cut(Exception):
-    """The connection ended, or went against its framing, before the response was whole."""
+class IncompleteResponse(Exception):
+    """The connection ended, or the framing was invalid, before the response was complete."""
 
     def __init__(self, why, received=b""):
         super().__init__(f"{why}; received: {received[-2000:]!r}")
@@ -18,13 +18,13 @@ class Response:
         self.body = b""
 
     def all(self, name):
-        """Every value of the field, in order."""
+        """All values of the field, in order."""
         return [value for n, value in self.fields if n.lower() == name.lower()]
 
     def __getitem__(self, name):
-        """The value of a field that may stand once at most; None where it is not there."""
+        """The value of a field that can appear once at most; None if it is absent."""
         values = self.all(name)
-        assert len(values) < 2, f"{name} stands {len(values)} times in {self}"
+        assert len(values) < 2, f"{name} appears {len(values)} times in {self}"
         return values[0] if values else None
 
     def number(self, name):
@@ -54,7 +54,7 @@ def parse_head(head):
 
 
 def connect(address, timeout=20, source=None):
-    """`address`: (host, port) or the path of a unix socket; `source`: the host to connect from."""
+    """`address`: (host, port) or the path of a Unix socket; `source`: the local address."""
     if isinstance(address, str):
         s = socket.socket(socket.AF_UNIX)
         s.settimeout(timeout)
@@ -82,7 +82,7 @@ def chunked(body, size=1000):
 
 
 class Connection:
-    """A client's connection. Responses are read in order; what was pipelined is not lost."""
+    """A client connection. Responses are read in order; pipelined bytes are kept."""
 
     def __init__(self, address, timeout=20, source=None):
         self.socket = connect(address, timeout, source)
@@ -116,7 +116,7 @@ class Connection:
     def read_until(self, mark, what):
         while mark not in self.buffer:
             if not self.fill():
-                raise Cut(f"the connection ended in {what}", self.buffer)
+                raise IncompleteResponse(f"the connection ended in {what}", self.buffer)
         return self.take(self.buffer.index(mark) + len(mark))[:-len(mark)]
 
     def read_exactly(self, size, what):
@@ -124,13 +124,13 @@ class Connection:
         have = len(pieces[0])
         while have < size:
             if not self.fill():
-                raise Cut(f"the connection ended {size - have} bytes before the end of {what}", b"".join(pieces))
+                raise IncompleteResponse(f"the connection ended {size - have} bytes before the end of {what}", b"".join(pieces))
             pieces.append(self.take(size - have))
             have += len(pieces[-1])
         return b"".join(pieces)
 
     def read_head(self):
-        """The next head, interim ones (1xx) as well; the body is not read."""
+        """The next head, including interim ones (1xx). Does not read the body."""
         return parse_head(self.read_until(b"\r\n\r\n", "a head"))
 
     def read_chunks(self):
@@ -161,7 +161,7 @@ class Connection:
         return self.take(len(self.buffer))
 
     def response(self, method="GET"):
-        """The next final response, whole."""
+        """The next final response, complete."""
         while True:
             response = self.read_head()
             if response.status >= 200:
@@ -174,7 +174,7 @@ class Connection:
         return self.response(method)
 
     def is_closed(self):
-        """Waits for the peer to close. False: it sent something instead, or nothing in time."""
+        """Waits for the peer to close. Returns False if the peer sends data, or on timeout."""
         try:
             return not self.buffer and not self.fill()
         except TimeoutError:
@@ -191,8 +191,8 @@ def next_one(iterator, lock):
         return next(iterator, None) is not None
 
 
-def together(client, count):
-    """client(0), client(1) and so on, each in a thread of its own; raises what the first that failed raised."""
+def run_in_threads(client, count):
+    """Runs client(0), client(1), ... in one thread each. Raises the first exception."""
     errors = []
 
     def guarded(number):
@@ -211,7 +211,8 @@ def together(client, count):
 
 
 def flood(addresses, total, connections=64, headers=None, target="/", **more):
-    """`total` requests from so many keep-alive connections at once, spread over the addresses; the responses."""
+    """Sends `total` requests over that many keep-alive connections, spread over the addresses.
+    Returns the responses."""
     addresses = addresses if isinstance(addresses, list) else [addresses]
     todo = iter(range(total))
     lock, start = threading.Lock(), threading.Barrier(connections)
@@ -237,12 +238,12 @@ def flood(addresses, total, connections=64, headers=None, target="/", **more):
             if connection:
                 connection.close()
 
-    together(client, connections)
+    run_in_threads(client, connections)
     return responses
 
 
 def count(responses):
-    """How many of each status: {200: 1000, 429: 200}."""
+    """The number of responses per status: {200: 1000, 429: 200}."""
     counts = {}
     for response in responses:
         counts[response.status] = counts.get(response.status, 0) + 1

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import rig  # noqa: E402
 from upstream import BAD, GOOD, content_of  # noqa: E402
-from wire import Connection, Cut, chunked, connect, request_bytes  # noqa: E402
+from wire import Connection, IncompleteResponse, chunked, connect, request_bytes  # noqa: E402
 
 LIMITED = ["log", "window", "bucket", "gcra", "two", "held", "flight", "local"]
 CLIENTS = 2  # ids that share each limit's work
@@ -71,7 +71,7 @@ class Client:
         while not self.soak.stopping():
             try:
                 self.turn()
-            except (OSError, Cut) as error:  # weir may cut those that misbehave; Good looks closer
+            except (OSError, IncompleteResponse) as error:  # weir may cut those that misbehave; Good looks closer
                 self.soak.count(f"{type(self).__name__}: {type(error).__name__}")
                 self.soak.pause(0.05)
 
@@ -86,7 +86,7 @@ class Client:
     def fields(self):
         return {"X-Client-Id": f"client-{self.random.randrange(CLIENTS)}"}
 
-    def enter(self, timeout=30 * rig.patience, room=None):
+    def enter(self, timeout=30 * rig.time_scale, room=None):
         """A socket, by any of the doors."""
         return self.random.choice(self.soak.doors).enter(self.random, timeout, room)
 
@@ -159,7 +159,7 @@ class Good(Client):
         except TimeoutError:
             soak.complain(f"{method} {target}: no answer for {time.monotonic() - started:.1f} s")
             return False
-        except Cut as cut:
+        except IncompleteResponse as cut:
             soak.count("good: cut")
             if how not in BAD and not soak.upstream_trouble(started):
                 soak.complain(f"{method} {target}: cut without a reason: {cut}")
@@ -259,7 +259,7 @@ class Slow(Client):
         door = self.random.choice(self.soak.doors)
         said = self.random.choice(PROXIED) if door.proxied else b""
         said += self.random.choice([b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", b"GET / HTTP", os.urandom(200)])
-        with connect(door.address, 30 * rig.patience) as s:
+        with connect(door.address, 30 * rig.time_scale) as s:
             self.drip(s, said, self.random.choice([0, 0.01, 0.2]))
             self.soak.pause(self.random.random() * 3)
 
@@ -299,7 +299,7 @@ class Aborting(Client):
         _, target = self.target(r.choice(["free"] + LIMITED), r.choice(GOOD + BAD), r.choice([10, 500000]))
         body = b"z" * r.choice([0, 5000, 300000]) if r.random() < 0.5 else None
         data = request_bytes(target, "POST" if body is not None else "GET", self.fields(), body)
-        s = self.enter(5 * rig.patience)
+        s = self.enter(5 * rig.time_scale)
         try:
             s.sendall(data[:r.choice([len(data), r.randrange(len(data))])])
             wait = r.choice([0, 0, 0.001, 0.02, 0.2])

@@ -35,7 +35,7 @@ class Http2Connection(Http2):
 class Http2Client(Client):
     def open(self, settings=(), hold=False):
         door = self.random.choice(self.soak.http2_doors)
-        return Http2Connection(door.enter(self.random, 30 * rig.patience), settings, hold)
+        return Http2Connection(door.enter(self.random, 30 * rig.time_scale), settings, hold)
 
     def start(self, client, path, how, size, method="GET", body=None):
         marker, target = self.target(path, how, size)
@@ -54,7 +54,7 @@ class Multiplexing(Http2Client):
         with self.open() as client:
             for _ in range(r.choice([1, 3, 20])):
                 started = soak.now()
-                asked = [self.ask(client) for _ in range(r.randrange(1, 7)) if soak.spend()]
+                asked = [self.start_request(client) for _ in range(r.randrange(1, 7)) if soak.spend()]
                 try:
                     for stream, *_ in asked:
                         client.read_until(client.streams[stream].over)
@@ -69,7 +69,7 @@ class Multiplexing(Http2Client):
                     return
                 soak.pause(r.random() * 0.04)
 
-    def ask(self, client):
+    def start_request(self, client):
         r = self.random
         path = r.choice(["free", "two-free", "two-free"] + LIMITED[:4])
         good, bad = (http2_upstream.GOOD, http2_upstream.BAD) if path == "two-free" else (GOOD, BAD)
@@ -120,12 +120,12 @@ class Rough(Http2Client):
         with self.open() as client:
             for stream in self.several(client):
                 client.send(RST_STREAM, 0, stream, struct.pack(">I", CANCEL))
-            client.settled()
+            client.responds_to_ping()
 
     def stalls(self):
         with self.open([(INITIAL_WINDOW_SIZE, 0), (MAX_CONCURRENT_STREAMS, 0)], hold=True) as client:
             self.several(client)
-            client.settled()
+            client.responds_to_ping()
             self.soak.pause(self.random.random() * 2)
 
     def small_windows(self):
@@ -133,7 +133,7 @@ class Rough(Http2Client):
             for stream in self.several(client):
                 for _ in range(5):
                     client.send(WINDOW_UPDATE, 0, stream, struct.pack(">I", 100))
-                    client.settled()
+                    client.responds_to_ping()
 
     def floods(self):
         kind, stream, payload = self.random.choice([(SETTINGS, 0, b""), (PING, 0, b"12345678"), (PRIORITY, 1, b"\0\0\0\0\1"), (0x77, 0, b"")])
@@ -148,7 +148,7 @@ class Rough(Http2Client):
             self.several(client)
             kind = self.random.choice([DATA, HEADERS, CONTINUATION, SETTINGS, 0xff])
             client.send(kind, self.random.randrange(256), self.random.randrange(5), os.urandom(self.random.choice([0, 5, 1000])))
-            client.read_to_end() if self.random.random() < 0.2 else client.settled()
+            client.read_to_end() if self.random.random() < 0.2 else client.responds_to_ping()
 
     def leaves(self):
         with self.open() as client:

@@ -18,7 +18,7 @@ class Http2Upstream(Upstream):
         self.turned_away = set()  # markers of the requests that were refused once
         super().__init__(silence)
 
-    def answer(self, peer):
+    def respond(self, peer):
         """A connection. False: it is over."""
         connection = Http2Peer(peer)
         while (request := connection.next_request()) is not None and self.one(connection, request):

@@ -28,7 +28,7 @@ RULES = {"log": ["log"], "window": ["window"], "bucket": ["bucket"], "gcra": ["g
 
 
 # From a decision to the request's arrival: redis.timeout, a connect, and what a busy machine adds.
-DELAY = 2.0 * rig.patience
+DELAY = 2.0 * rig.time_scale
 
 
 def excess(limit, times):

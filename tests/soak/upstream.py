@@ -85,7 +85,7 @@ class Upstream:
 
     def serve(self, peer):
         try:
-            while self.answer(peer):
+            while self.respond(peer):
                 pass
         except (OSError, AssertionError, ValueError, Exception):  # weir may leave at any byte
             pass
@@ -103,7 +103,7 @@ class Upstream:
             elif has_content or method not in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS"):
                 self.twice_unsafe.append((name, method, path))
 
-    def answer(self, peer):
+    def respond(self, peer):
         """One request. True: another may follow."""
         head = peer.read_until(b"\r\n\r\n", "a request").decode("latin-1").split("\r\n")
         method, target, _ = head[0].split(" ")
