@@ -1,4 +1,4 @@
-"""The admin listener: health, readiness, metrics that add up."""
+"""The admin listener: health, readiness, and metrics that are consistent with the traffic."""
 
 import re
 
@@ -11,7 +11,7 @@ def test_health_and_readiness(rig):
     assert get(weir.admin, "/healthz").status == 200
     assert get(weir.admin, "/readyz").status == 200
     assert get(weir.admin, "/nothing-here").status == 404
-    assert get(weir.address, "/metrics").body != get(weir.admin, "/metrics").body, "the admin interface is apart"
+    assert get(weir.address, "/metrics").body != get(weir.admin, "/metrics").body, "the proxy does not serve the admin interface"
 
 
 def test_metrics_are_well_formed(rig):
@@ -28,7 +28,7 @@ def test_metrics_are_well_formed(rig):
         else:
             sample = re.fullmatch(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{([a-zA-Z_]\w*="(?:[^"\\]|\\.)*",?)*\})? -?[0-9.e+Inf]+', line)
             assert sample, line
-            assert line.rpartition(" ")[0] not in seen, f"twice: {line}"
+            assert line.rpartition(" ")[0] not in seen, f"duplicate sample: {line}"
             seen.add(line.rpartition(" ")[0])
             family = re.sub(r"_(bucket|sum|count)$", "", sample[1])
             assert sample[1] in typed or typed.get(family) == "histogram", f"no TYPE for {line}"
@@ -37,7 +37,7 @@ def test_metrics_are_well_formed(rig):
             "weir_upstream_latency_seconds", "weir_connections", "weir_build_info"} <= helped
 
 
-def test_metrics_add_up_with_what_was_sent(rig):
+def test_metrics_are_consistent_with_the_requests_sent(rig):
     weir = rig.weir(workers=3, limits={"each": dict(script="gcra", limit=30, period="10d")},
                     clients={"boss": {"quota": "unlimited"}, "pest": {"quota": 0}},
                     rules=[{"name": "free", "match": {"path": "/free"}, "limits": []},
@@ -55,7 +55,7 @@ def test_metrics_add_up_with_what_was_sent(rig):
     weir.counts(30, "weir_requests_total", rule="rest", decision="allowed")
     weir.counts(65, "weir_upstream_latency_seconds_count")
     asked = weir.metric("weir_redis_latency_seconds_count")
-    assert 30 <= asked <= 100, "every admission asks Redis; a denial may be known"
+    assert 30 <= asked <= 100, "every admission calls Redis; a denial can be cached"
     assert asked == weir.metric("weir_redis_latency_seconds_bucket", le="+Inf")
     assert asked == weir.metric("weir_redis_decisions_total")
 
@@ -75,12 +75,12 @@ def test_a_failing_upstream_is_counted_by_cause(rig):
     for _ in range(3):
         get(weir.address)
 
-    def counted():  # after the answer was sent
+    def counted():  # after the response was sent
         return re.search(r'weir_\w*(errors|failures)\w*_total\{[^}]*"\} 3(\.0)?$', get(weir.admin, "/metrics").body.decode(), re.M)
-    eventually(counted, what="three failures of one cause")
+    eventually(counted, what="three failures with one cause")
 
 
-def test_no_admin_listener_where_none_is_wanted(rig):
+def test_a_policy_without_admin_starts_no_admin_listener(rig):
     policy = rig.policy()
     del policy["admin"]
     import json
@@ -88,7 +88,7 @@ def test_no_admin_listener_where_none_is_wanted(rig):
     assert get(weir.address).status == 200
 
 
-def test_the_admin_listener_survives_nonsense(rig):
+def test_the_admin_listener_survives_malformed_requests(rig):
     weir = rig.weir()
     for data in b"\r\n\r\n", b"GET\r\n\r\n", b"\x00" * 1000, b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n":
         with Connection(weir.admin, timeout=2) as connection:

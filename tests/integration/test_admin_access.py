@@ -1,4 +1,4 @@
-"""Several admin listeners: read-only ones, ones that need a token, and unix sockets."""
+"""Several admin listeners: read-only, with a token, and on Unix sockets."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def write_token(rig, token, mode=0o600):
     return path
 
 
-def test_each_listener_has_its_own_rules(rig):
+def test_each_admin_listener_has_its_own_rules(rig):
     sock = os.path.join(rig.directory, "admin.sock")
     write_token(rig, TOKEN + "\n")
     weir = rig.weir(rules=[], admin=["127.0.0.1:0", {"address": "127.0.0.1:0", "read_only": True},
@@ -45,11 +45,11 @@ def test_each_listener_has_its_own_rules(rig):
     assert statuses(guarded, EVERYTHING) == [200, 200, 401, 401, 401, 401, 401]
     assert statuses(guarded, EVERYTHING, **bearer(TOKEN)) == answered
     assert get(guarded, "/metrics", host="weir.internal", headers=bearer(TOKEN)).status == 200
-    assert get(everything, "/metrics", host="weir.internal").status == 403, "hosts belong to one listener"
+    assert get(everything, "/metrics", host="weir.internal").status == 403, "hosts apply to one listener only"
     assert get(read_only, "/healthz", host="evil.example").status == 403
 
 
-def test_what_is_no_token(rig):
+def test_invalid_tokens_are_refused(rig):
     write_token(rig, TOKEN)
     weir = rig.weir(rules=[], admin={"address": "127.0.0.1:0", "token_file": "admin.token"})
     refused = get(weir.admin, "/api/v1/status", host="localhost")
@@ -61,13 +61,13 @@ def test_what_is_no_token(rig):
     assert statuses(weir.admin, ["/metrics?token=" + TOKEN]) == [401]
     twice = get(weir.admin, "/metrics", host="localhost", headers=[("Authorization", f"Bearer {TOKEN}")] * 2)
     assert twice.status == 401
-    assert statuses(weir.admin, ["/metrics"], **bearer(TOKEN, "bearer")) == [200], "schemes have no case (RFC 9110 section 11.1)"
+    assert statuses(weir.admin, ["/metrics"], **bearer(TOKEN, "bearer")) == [200], "schemes are case-insensitive (RFC 9110 section 11.1)"
     policy = get(weir.admin, "/api/v1/policy", host="localhost", headers=bearer(TOKEN)).body.decode()
     assert "token_file: admin.token" in policy and TOKEN not in policy
     assert TOKEN not in weir.output()
 
 
-def test_a_reload_changes_the_rules_of_open_sockets(rig):
+def test_a_reload_reads_the_token_again_and_keeps_other_settings_of_open_sockets(rig):
     write_token(rig, TOKEN)
     one = {"address": "127.0.0.1:0", "token_file": "admin.token"}
     weir = rig.weir(rules=[], admin=[one])
@@ -81,7 +81,7 @@ def test_a_reload_changes_the_rules_of_open_sockets(rig):
     weir.reload(admin=None)
     weir.reload(admin=f"127.0.0.1:{free_port()}")
     assert weir.output().count("a changed admin takes effect") == 2
-    assert statuses(weir.admin, ["/metrics"]) == [401], "the open socket keeps the rules that it had"
+    assert statuses(weir.admin, ["/metrics"]) == [401], "the open socket keeps its rules"
 
 
 def check(rig, admin):
@@ -90,7 +90,7 @@ def check(rig, admin):
     return rig.command("check", "-c", rig.write("policy.yaml", json.dumps(policy)))
 
 
-def test_warnings_and_mistakes(rig):
+def test_warnings_and_errors_in_admin_settings(rig):
     write_token(rig, TOKEN)
     reachable = "anyone who can connect to this address"
     good = {"address": "0.0.0.0:9180", "token_file": "admin.token"}

@@ -1,4 +1,4 @@
-"""The admin API against its description in docs/admin-api.yaml, top clients, and the events."""
+"""The admin API compared with docs/admin-api.yaml, top clients, and events."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def check(value, schema):
 
 
 def deref(part):
-    """Follows a reference such as #/components/responses/Forbidden."""
+    """Resolves a reference such as #/components/responses/Forbidden."""
     if "$ref" in part:
         found = API
         for name in part["$ref"].split("/")[1:]:
@@ -29,8 +29,9 @@ def deref(part):
     return part
 
 
-def described_answer(weir, path, method="GET", target=None, **more):
-    """The answer, checked against the description of its status and content type."""
+def validated_response(weir, path, method="GET", target=None, **more):
+    """Sends the request and validates the response against the schema for its status and content
+    type."""
     answer = get(weir.admin, target or path, method=method, host="127.0.0.1", **more)
     responses = API["paths"][path][method.lower()]["responses"]
     content = deref(responses[str(answer.status)])["content"]
@@ -42,7 +43,7 @@ def described_answer(weir, path, method="GET", target=None, **more):
 
 
 def events(weir, count, **more):
-    """The first snapshots of a new listener."""
+    """The first `count` snapshots for a new listener."""
     found = []
     with Connection(weir.admin, timeout=10) as connection:
         connection.send(request_bytes("/api/v1/events", host="127.0.0.1", **more))
@@ -57,7 +58,7 @@ def events(weir, count, **more):
     return found[:count]
 
 
-def test_the_answers_are_as_described(rig):
+def test_responses_match_their_description(rig):
     weir = rig.weir(limits={"each": HOUR, "flying": {"script": "concurrency", "limit": 9}},
                     upstreams={"api": {"servers": [rig.upstream().text, "localhost:1"], "health": {"path": "/"}}}).wait_for_redis()
     weir.expect_errors("localhost")
@@ -65,17 +66,17 @@ def test_the_answers_are_as_described(rig):
         get(weir.address, headers={"X-Client-Id": "a"})
     client = "/api/v1/clients/{client}"
     for path in "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/policy", "/api/v1/top":
-        assert described_answer(weir, path)[0] == 200, path
-    status, policy = described_answer(weir, "/api/v1/policy", headers={"Accept": "application/json"})
+        assert validated_response(weir, path)[0] == 200, path
+    status, policy = validated_response(weir, "/api/v1/policy", headers={"Accept": "application/json"})
     assert status == 200 and policy["limits"]["each"]["limit"] == 3 and policy["rules"][0]["limits"] == ["each", "flying"], policy
-    assert yaml.safe_load(described_answer(weir, "/api/v1/policy")[1])["limits"].keys() == policy["limits"].keys()
-    assert described_answer(weir, client, target="/api/v1/clients/a")[1]["limits"][0]["remaining"] == 0
+    assert yaml.safe_load(validated_response(weir, "/api/v1/policy")[1])["limits"].keys() == policy["limits"].keys()
+    assert validated_response(weir, client, target="/api/v1/clients/a")[1]["limits"][0]["remaining"] == 0
     for body, expected in ((b'{"quota": 9, "for": "1h"}', 200), (b'{"quota": null}', 200), (b'{"quota": 9}', 400), (b"[]", 400)):
-        assert described_answer(weir, client, "PUT", "/api/v1/clients/a", body=body)[0] == expected, body
-    assert described_answer(weir, client, "DELETE", "/api/v1/clients/a")[1]["removed"] >= 1
-    assert described_answer(weir, client, target="/api/v1/clients/%zz")[0] == 400
+        assert validated_response(weir, client, "PUT", "/api/v1/clients/a", body=body)[0] == expected, body
+    assert validated_response(weir, client, "DELETE", "/api/v1/clients/a")[1]["removed"] >= 1
+    assert validated_response(weir, client, target="/api/v1/clients/%zz")[0] == 400
     for query in "by=nobody", "n=0", "n=101", "n=1x", "n=-1", "by=cost&n=":
-        assert described_answer(weir, "/api/v1/top", target="/api/v1/top?" + query)[0] == 400, query
+        assert validated_response(weir, "/api/v1/top", target="/api/v1/top?" + query)[0] == 400, query
     for path, methods in API["paths"].items():
         for method in "GET", "PUT", "DELETE", "POST":
             if method.lower() not in methods:
@@ -107,7 +108,7 @@ def test_top_clients(rig):
     assert top_of(weir, "cost")[:3] == [("id:open", 25), ("id:busy", 20), ("id:dear", 16)]
 
 
-def test_ten_thousand_clients_and_the_busy_one(rig):
+def test_the_busiest_of_ten_thousand_clients_is_found(rig):
     weir = rig.weir(limits={"each": HOUR}, rules=[{"name": "all", "limits": "none"}])
     with Connection(weir.address) as connection:
         for start in range(0, 10000, 50):  # pipelined
@@ -122,7 +123,7 @@ def test_ten_thousand_clients_and_the_busy_one(rig):
     assert len(clients) == 100
 
 
-def test_events_tell_what_happens(rig):
+def test_events_show_traffic(rig):
     weir = rig.weir(limits={"each": HOUR}).wait_for_redis()
     with Connection(weir.admin, timeout=10) as listener:
         listener.send(request_bytes("/api/v1/events", host="127.0.0.1"))
@@ -149,7 +150,7 @@ def test_events_tell_what_happens(rig):
     assert last["upstreams"][0]["servers"][0]["state"] == "up"
 
 
-def test_listeners_are_few_and_are_not_waited_for(rig):
+def test_event_listeners_are_limited_and_slow_ones_are_dropped(rig):
     weir = rig.weir(rules=[{"name": f"rule-{i}", "match": {"path": f"/{i}"}, "limits": "none"} for i in range(250)])
     deaf = []
     for _ in range(16):
@@ -163,17 +164,17 @@ def test_listeners_are_few_and_are_not_waited_for(rig):
     for s in deaf[1:]:
         s.close()
     first, second = events(weir, 2)
-    assert len(first["rules"]) == 200 and second["interval_seconds"] > 0.5, "those that left make room"
+    assert len(first["rules"]) == 200 and second["interval_seconds"] > 0.5, "closed listeners free their slots"
 
     def dropped():
         with open(f"/proc/{weir.pid}/net/tcp", encoding="ascii") as table:
             mine = "0100007F:%04X 0100007F:%04X 01" % (weir.admin[1], deaf[0].getsockname()[1])
             return mine not in table.read()
-    eventually(dropped, seconds=20, what="the end of a listener that does not read")
+    eventually(dropped, seconds=20, what="a listener that does not read to be dropped")
     deaf[0].close()
 
 
-def test_a_reload_disconnects_listeners(rig):
+def test_a_reload_disconnects_event_listeners(rig):
     weir = rig.weir(rules=[])
     with Connection(weir.admin, timeout=10) as listener:
         listener.send(request_bytes("/api/v1/events", host="127.0.0.1"))

@@ -1,4 +1,5 @@
-"""What a client sees: the three families of fields, Retry-After, problem documents."""
+"""Responses as clients see them: the three families of rate limit fields, Retry-After, problem
+documents."""
 
 import json
 import re
@@ -7,7 +8,8 @@ from wire import Connection, get
 
 
 def items(field):
-    """The members of a structured-field list of strings with integer parameters: {name: {parameter: number}}."""
+    """The members of a structured-field list of strings with integer parameters: {name: {parameter:
+    number}}."""
     members = {}
     for member in re.split(r",\s*(?=\")", field):
         name, *parameters = member.split(";")
@@ -23,7 +25,7 @@ def test_all_three_families_on_an_admitted_request(rig):
     weir = rig.weir(limits=LIMITS)
     response = get(weir.address)
     assert response.status == 200
-    assert response.number("X-RateLimit-Limit") == 3, "the limit with the smallest share left, by its capacity"
+    assert response.number("X-RateLimit-Limit") == 3, "the limit with the smallest remaining share of its capacity"
     assert response.number("X-RateLimit-Remaining") == 2
     assert 59 <= response.number("X-RateLimit-Reset") <= 60
     assert response["X-Rate-Limit-Policy"] == "per-client"
@@ -35,7 +37,7 @@ def test_all_three_families_on_an_admitted_request(rig):
     assert response["Retry-After"] is None
 
 
-def test_a_rejection_tells_of_the_limit_that_rejected(rig):
+def test_a_rejection_shows_the_limit_that_rejected(rig):
     weir = rig.weir(limits=LIMITS)
     for _ in range(3):
         assert get(weir.address).status == 200
@@ -44,8 +46,8 @@ def test_a_rejection_tells_of_the_limit_that_rejected(rig):
     assert response.number("X-RateLimit-Limit") == 3
     assert response.number("X-RateLimit-Remaining") == 0
     assert response["X-Rate-Limit-Policy"] == "per-client"
-    assert 59 <= response.number("Retry-After") <= 60, "one token comes back in a minute"
-    assert items(response["RateLimit"])["window"]["r"] == 7, "the window was not charged for the rejected one"
+    assert 59 <= response.number("Retry-After") <= 60, "one token is refilled per minute"
+    assert items(response["RateLimit"])["window"]["r"] == 7, "the rejected request was not charged to the window"
     assert response["Content-Type"] == "application/problem+json"
     problem = json.loads(response.body)
     assert problem["type"] == "https://iana.org/assignments/http-problem-types#quota-exceeded"
@@ -53,7 +55,7 @@ def test_a_rejection_tells_of_the_limit_that_rejected(rig):
     assert problem.get("status", 429) == 429 and problem["detail"].startswith("Try again in ")
 
 
-def test_who_waits_as_told_is_admitted(rig):
+def test_a_client_that_waits_for_retry_after_is_admitted(rig):
     weir = rig.weir(limits={"fast": dict(script="gcra", limit=2, period="2s")})
     with Connection(weir.address) as connection:
         while connection.request().status == 200:
@@ -65,7 +67,7 @@ def test_who_waits_as_told_is_admitted(rig):
         assert connection.request().status == 200
 
 
-def test_the_upstreams_own_fields_are_replaced(rig):
+def test_rate_limit_fields_of_the_upstream_are_replaced(rig):
     from scripted import Scripted, respond_to_all
     api = Scripted(rig, respond_to_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-RateLimit-Limit: 77\r\n"
                                 b"RateLimit: \"own\";r=1\r\nX-Rate-Limit-Used: 5\r\nRetry-After: 9\r\n\r\nok"))
@@ -73,11 +75,11 @@ def test_the_upstreams_own_fields_are_replaced(rig):
                     rules=[{"match": {"path": "/free"}, "limits": []}, {"limits": ["per-client"]}])
     limited, free = get(weir.address, "/x"), get(weir.address, "/free")
     assert limited["X-RateLimit-Limit"] == "3" and "own" not in limited["RateLimit"]
-    assert limited["Retry-After"] == "9", "Retry-After is the upstream's where weir has nothing to say"
+    assert limited["Retry-After"] == "9", "without a rejection by weir, the upstream's Retry-After is kept"
     assert free["X-RateLimit-Limit"] == "77" and free["X-Rate-Limit-Used"] == "5"
 
 
-def test_families_can_be_chosen(rig):
+def test_header_families_can_be_selected(rig):
     weir = rig.weir(limits=LIMITS, headers=["x-ratelimit"])
     assert {n for n in get(weir.address).names() if "rate" in n} == {
         "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}
@@ -85,14 +87,14 @@ def test_families_can_be_chosen(rig):
     assert {n for n in get(weir.address).names() if "rate" in n} == {"ratelimit", "ratelimit-policy"}
 
 
-def test_reset_as_epoch(rig):
+def test_the_reset_time_can_be_an_epoch_timestamp(rig):
     weir = rig.weir(limits=LIMITS, headers=["x-ratelimit", "x-ratelimit-epoch"])
     reset = get(weir.address).number("X-RateLimit-Reset")
     now = int(rig.redis().command("TIME")[0])
     assert now < reset <= now + 62
 
 
-def test_own_status_body_and_type_of_a_rejection(rig):
+def test_rejection_status_body_and_content_type_are_configurable(rig):
     body = rig.write("slow-down.html", "<p>slow down</p>\n")
     weir = rig.weir(limits={"one": dict(script="gcra", limit=1, period="1h")},
                     rejection={"status": 503, "body_file": body, "content_type": "text/html"})
@@ -107,10 +109,10 @@ def test_a_rejected_head_request_has_no_body(rig):
     with Connection(weir.address) as connection:
         assert connection.request(method="HEAD").status == 200
         assert connection.request(method="HEAD").status == 429
-        assert connection.request(method="GET").status == 429, "the connection goes on in step"
+        assert connection.request(method="GET").status == 429, "the next request is parsed correctly"
 
 
-def test_weirs_own_answers_are_problem_documents(rig):
+def test_errors_of_weir_are_problem_documents(rig):
     from rig import free_port
     weir = rig.weir(upstreams={"api": {"servers": [f"127.0.0.1:{free_port()}"]}}, limits={}, rules=[])
     weir.expect_errors("upstream|api")
@@ -131,8 +133,9 @@ def rejected(weir, target="/", client="a"):
 ONE = {"one": dict(script="fixed_window", limit=1, period="1h")}
 
 
-def test_each_rejection_is_its_own_though_the_last_one_of_the_rule_is_reused(rig):
-    """Clients, costs, versions, ids and connections in turn: what differs between two rejections is in each of them."""
+def test_cached_rejections_differ_per_client_cost_version_and_id(rig):
+    """weir reuses the last rejection of a rule. Alternates clients, costs, versions, ids and
+    connections: each rejection has its own values."""
     weir = rig.weir(limits={"units": dict(script="fixed_window", limit=100, period="1h"),
                             "pace": dict(script="gcra", limit=1000, period="1000s", burst=1000)},
                     clients={"big": {"limits": {"units": {"limit": 12000}}}},
@@ -166,18 +169,18 @@ def test_each_rejection_is_its_own_though_the_last_one_of_the_rule_is_reused(rig
     assert len(ids) > 20
 
 
-def test_jitter_spreads_retry_after_upwards(rig):
+def test_jitter_only_increases_retry_after(rig):
     weir = rig.weir(limits=ONE, rejection={"jitter": "10%"})
     assert get(weir.address).status == 200
     answers = [get(weir.address) for _ in range(40)]
     waits = [a.number("Retry-After") for a in answers]
     assert all(3590 <= wait <= 3960 for wait in waits), waits
     assert max(waits) > 3620 and len(set(waits)) > 10, waits
-    assert all(a.number("X-RateLimit-Reset") <= 3600 for a in answers), "only the advice is spread"
-    assert all(f"in {wait} seconds" in str(a.body) for a, wait in zip(answers, waits)), "one and the same in both places"
+    assert all(a.number("X-RateLimit-Reset") <= 3600 for a in answers), "jitter applies to Retry-After only"
+    assert all(f"in {wait} seconds" in str(a.body) for a, wait in zip(answers, waits)), "the field and the body show the same value"
 
 
-def test_a_rule_has_a_rejection_of_its_own(rig):
+def test_a_rule_can_have_its_own_rejection(rig):
     rig.write("sorry.html", "<p>Sorry</p>")
     rig.write("busy.txt", "busy")
     weir = rig.weir(limits=ONE, rejection={"status": 420, "body_file": "busy.txt", "content_type": "text/plain"}, rules=[
@@ -194,7 +197,7 @@ def test_a_rule_has_a_rejection_of_its_own(rig):
     assert all(a["Retry-After"] for a in answers)
 
 
-def test_a_body_says_what_the_request_met(rig):
+def test_a_rejection_body_can_contain_variables(rig):
     rig.write("body.json", '{"limit":"{limit}","wait":{retry_after},"who":"{client}","other":"{x}"}')
     rig.write("body.html", "<b>{client}</b> {limit} {{retry_after}} {")
     rig.write("body.txt", "{client}{client}")
@@ -213,7 +216,7 @@ def test_a_body_says_what_the_request_met(rig):
     assert rejected(weir, "/html", "never").body.endswith(b"one {never} {")
 
 
-def test_a_body_as_large_as_may_be_reaches_a_slow_reader(rig):
+def test_a_body_of_maximum_size_reaches_a_slow_reader(rig):
     filler = "x" * (64 * 1024 - 8 * 8)
     rig.write("large.txt", filler + "{client}" * 8)
     weir = rig.weir(limits=ONE, rejection={"body_file": "large.txt", "content_type": "text/html"})

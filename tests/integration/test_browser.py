@@ -28,7 +28,7 @@ LIMITS = {"each": dict(script="fixed_window", limit=3, period="1h")}
 
 
 class Origin:
-    """Serves the page and takes what it saw."""
+    """Serves the page and stores its report."""
 
     def __init__(self, rig, weir):
         origin = self
@@ -58,7 +58,8 @@ class Origin:
 
 
 def api(rig):
-    """An API that allows the page to read it; `methods` are those of the requests that reached it."""
+    """An API that allows the page to read responses. `methods`: those of the requests that it
+    received."""
     methods = []
 
     def script(peer, _number):
@@ -71,7 +72,7 @@ def api(rig):
     return server
 
 
-def what_the_page_sees(rig, weir):
+def report_of_page(rig, weir):
     origin = Origin(rig, "%s:%d" % weir.address)
     browser = open_page(rig, origin.url)
     eventually(lambda: origin.seen is not None, 30, "the page's report")
@@ -82,16 +83,16 @@ def what_the_page_sees(rig, weir):
 def test_a_page_on_another_origin_sees_the_429(rig):
     upstream = api(rig)
     weir = rig.weir(upstreams={"api": {"servers": [upstream.text]}}, limits=LIMITS, rejection={"headers": CORS})
-    seen = what_the_page_sees(rig, weir)
+    seen = report_of_page(rig, weir)
     assert [status for status, *_ in seen] == [200, 200, 200, 429], seen
     assert 3500 <= int(seen[-1][1]) <= 3600 and "each" in seen[-1][2], seen
     assert upstream.methods.count("OPTIONS") >= 1 and upstream.methods.count("GET") == 3, upstream.methods
 
 
-def test_without_the_headers_the_page_sees_a_network_error(rig):
-    """Why it matters: the browser hides the 429 of another origin."""
+def test_without_cors_headers_the_page_sees_a_network_error(rig):
+    """Shows why the headers are needed: the browser hides a 429 from another origin."""
     weir = rig.weir(upstreams={"api": {"servers": [api(rig).text]}}, limits=LIMITS)
-    seen = what_the_page_sees(rig, weir)
+    seen = report_of_page(rig, weir)
     assert [entry[0] for entry in seen] == [200, 200, 200, "TypeError: Failed to fetch"], seen
 
 
@@ -107,7 +108,7 @@ def test_preflights_are_not_charged(rig):
     assert statuses(headers=PREFLIGHT) == [200, 200, 200]
     assert statuses("/named", headers=PREFLIGHT) == [200, 429, 429], "the rule names OPTIONS"
     assert get(weir.address).status == 200
-    assert statuses(headers=PREFLIGHT) == [200, 200, 200], "nor rejected"
+    assert statuses(headers=PREFLIGHT) == [200, 200, 200], "preflights are not rejected either"
     for near in ({"Origin": "https://app.test"}, {"Access-Control-Request-Method": "PUT"}, {**PREFLIGHT, "Origin": ""},
                  {**PREFLIGHT, "X-HTTP-Method-Override": "GET"},
                  {**PREFLIGHT, "Connection": "Origin"}, {**PREFLIGHT, "Connection": "access-control-request-method"}):
@@ -116,13 +117,13 @@ def test_preflights_are_not_charged(rig):
     assert statuses(method="GET", headers=PREFLIGHT) == [429, 429, 429]
 
 
-def test_rejections_carry_the_headers_of_their_rule(rig):
+def test_rejections_contain_the_headers_of_their_rule(rig):
     weir = rig.weir(limits={"one": dict(script="gcra", limit=1, period="1d")}, rejection={"headers": CORS},
                     rules=[{"match": {"path": "/own"}, "limits": ["one"], "rejection": {"headers": {"X-Reason": "slow down"}}},
                            {"match": {"path": "/none"}, "limits": ["one"], "rejection": {"headers": {}}}, {"limits": ["one"]}])
     first = get(weir.address)
-    assert first.status == 200 and first["Access-Control-Allow-Origin"] is None, "not of admitted requests"
-    for _ in range(3):  # written, then patched
+    assert first.status == 200 and first["Access-Control-Allow-Origin"] is None, "only rejections get these headers"
+    for _ in range(3):  # the first is formatted, later ones are patched
         answer = get(weir.address)
         assert answer.status == 429 and all(answer[name] == value for name, value in CORS.items()), answer
         own = get(weir.address, "/own")

@@ -1,4 +1,5 @@
-"""The admin listener against pages of other sites: DNS rebinding, where Host is all that tells, and plain cross-site requests."""
+"""The admin listener and pages of other sites: DNS rebinding, which only Host reveals, and
+cross-site requests."""
 
 import json
 import os
@@ -11,12 +12,12 @@ RESOURCES = ["/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/polic
 
 
 def weir_with(rig, **admin):
-    """The rig itself asks as api.test."""
+    """The test harness itself uses the host name api.test."""
     return rig.weir(limits={"each": HOUR}, admin={"address": "127.0.0.1:0", **admin})
 
 
 def status(weir, data, admin=None):
-    """Of the answer to these bytes on a connection of its own."""
+    """The status of the response to these bytes on a new connection."""
     with Connection(admin or weir.admin) as connection:
         connection.send(data)
         return connection.response(data.split(b" ")[0].decode()).status
@@ -27,8 +28,9 @@ def head(host, target="/metrics", method="GET", version="HTTP/1.1", more=b""):
     return b"\r\n".join(lines) + b"\r\n" + more + b"\r\n"
 
 
-def test_a_rebound_name_reads_and_changes_nothing(rig):
-    """The page's own name leads to 127.0.0.1 by now: Host and Origin are of one site, and so Sec-Fetch-Site says same-origin."""
+def test_a_rebound_host_name_can_neither_read_nor_change(rig):
+    """The page's own name resolves to 127.0.0.1 (DNS rebinding): Host and Origin match, so
+    Sec-Fetch-Site is same-origin."""
     weir = weir_with(rig, hosts=["api.test"])
     port = weir.admin[1]
     assert [get(weir.address, headers={"X-Client-Id": "a"}).status for _ in range(3)] == [200, 200, 429]
@@ -46,7 +48,7 @@ def test_a_rebound_name_reads_and_changes_nothing(rig):
     assert client["grant"] is None and client["limits"][0]["remaining"] == 0
 
 
-def test_which_hosts_are_answered(rig):
+def test_which_host_names_are_accepted(rig):
     weir = weir_with(rig, hosts=["api.test", "Weir.Internal"])
     good = [b"127.0.0.1", b"127.0.0.1:9180", b"127.0.0.1:", b"10.1.2.3:80", b"[::1]", b"[::1]:9180", b"[2001:db8::1]", b"[::ffff:10.0.0.1]:1",
             b"localhost", b"LOCALHOST:9180", b"localhost.", b"localhost.:80", b"weir.internal", b"WEIR.internal:9180", b"weir.internal."]
@@ -61,13 +63,13 @@ def test_which_hosts_are_answered(rig):
         assert status(weir, head(host)) == 403, host
 
 
-def test_one_host_and_the_targets_own(rig):
+def test_the_host_must_be_unique_and_match_the_target(rig):
     weir = weir_with(rig, hosts=["api.test"])
     local, evil = b"localhost", b"evil.example"
     for hosts in [local, evil], [evil, local], [local, local]:
         assert status(weir, head(hosts)) == 400, hosts
     assert status(weir, head([])) == 400, "HTTP/1.1 without Host (RFC 9112 section 3.2)"
-    assert status(weir, head([], version="HTTP/1.0")) == 200, "health checks of load balancers; no browser sends this"
+    assert status(weir, head([], version="HTTP/1.0")) == 200, "load balancers send this for health checks; browsers do not"
     assert status(weir, head(evil, version="HTTP/1.0")) == 403
     assert status(weir, head(b"127.0.0.1\r\n .evil.example")) in (400, 403), "a folded line"
     assert status(weir, head(local, "http://evil.example/metrics")) == 403
@@ -77,8 +79,9 @@ def test_one_host_and_the_targets_own(rig):
     assert status(weir, head(local, "http://127.0.0.1:9180/metrics")) == 200
 
 
-def test_reads_of_other_sites_are_refused(rig):
-    """The server's address in the attacker's page: Host is ours, Origin and Sec-Fetch-Site are not."""
+def test_cross_site_reads_are_refused(rig):
+    """The attacker's page uses the server's address: Host is valid, Origin and Sec-Fetch-Site are
+    not."""
     weir = weir_with(rig, hosts=["api.test"])
     host = b"127.0.0.1:%d" % weir.admin[1]
     for target in RESOURCES:
@@ -90,7 +93,7 @@ def test_reads_of_other_sites_are_refused(rig):
         assert status(weir, head(host, "/healthz", more=more)) == 200, more
 
 
-def test_the_answer_names_the_remedy_and_a_reload_takes_it(rig):
+def test_the_refusal_names_admin_hosts_and_a_reload_adds_the_host(rig):
     weir = weir_with(rig, hosts=["api.test"])
     answer = get(weir.admin, "/metrics", host="weir.internal")
     assert answer.status == 403 and b"weir.internal" in answer.body and b"admin.hosts" in answer.body, answer.body
@@ -100,7 +103,7 @@ def test_the_answer_names_the_remedy_and_a_reload_takes_it(rig):
     assert "a changed admin" not in weir.output()
 
 
-def test_an_address_alone_and_a_socket(rig):
+def test_hosts_of_an_address_without_options_and_of_a_unix_socket(rig):
     path = os.path.join(rig.directory, "admin.sock")
     for admin, address in (f"127.0.0.1:{free_port()}", None), (f"unix:{path}", path):
         weir = rig.weir(admin=admin, rules=[])
@@ -108,7 +111,7 @@ def test_an_address_alone_and_a_socket(rig):
         assert get(address or weir.admin, "/healthz", host="evil.example").status == 403
 
 
-def test_hosts_that_are_none_are_mistakes(rig):
+def test_invalid_host_names_are_rejected(rig):
     for hosts in ["weir.internal:9180"], ["*.internal"], [""], ["http://weir"], [".internal"]:
         policy = rig.policy(admin={"address": "127.0.0.1:0", "hosts": hosts}, rules=[], redis={"address": "127.0.0.1:6379"})
         result = rig.command("check", "-c", rig.write("policy.yaml", json.dumps(policy)))

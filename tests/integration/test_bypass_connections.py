@@ -1,4 +1,5 @@
-"""Connections as an attack: nobody keeps others out by opening many, or by what is done on them after an answer."""
+"""Connections as an attack: clients with many or slow connections must not lock out other
+clients."""
 
 import socket
 import threading
@@ -16,7 +17,8 @@ def connected(weir, count, data=b"", source=THE_ADDRESS):
 
 
 def served(weir, source=ANOTHER):
-    """Is a client from there answered at once? The places are taken for ten seconds."""
+    """Whether a client from `source` is served at once. The attacker's connections last ten
+    seconds."""
     start = time.monotonic()
     with Connection(weir.address, source=source, timeout=5 * time_scale) as connection:
         return connection.request().status == 200 and time.monotonic() - start < 3 * time_scale
@@ -32,7 +34,7 @@ def close(connections):
 
 
 def kept(connections):
-    """How many of them weir has not closed."""
+    """The number of connections that weir has not closed."""
     count = 0
     for connection in connections:
         connection.socket.setblocking(False)
@@ -46,17 +48,17 @@ def kept(connections):
     return count
 
 
-def test_one_address_gets_a_quarter_of_the_places(rig):
+def test_one_address_gets_a_quarter_of_the_connections(rig):
     weir = rig.weir(workers=1, size_limits={"connections": PLACES})
     silent = connected(weir, PLACES)
-    eventually(lambda: kept(silent) == PLACES // 4, what="the end of those that are too many")
+    eventually(lambda: kept(silent) == PLACES // 4, what="the excess connections to be closed")
     weir.counts(PLACES - PLACES // 4, "weir_connections_refused_total")
     assert served(weir)
-    assert sum("size_limits.connections_per_ip" in line for _, line in weir.log()) == 1, "not a line each"
+    assert sum("size_limits.connections_per_ip" in line for _, line in weir.log()) == 1, "one log line, not one per connection"
     close(silent)
 
 
-def test_one_address_that_dribbles_heads_keeps_nobody_out(rig):
+def test_slow_heads_from_one_address_do_not_lock_out_others(rig):
     weir = rig.weir(workers=1, size_limits={"connections": PLACES})
     half = connected(weir, PLACES)
     eventually(lambda: kept(half) == PLACES // 4)
@@ -70,7 +72,7 @@ def test_one_address_that_dribbles_heads_keeps_nobody_out(rig):
     close(half)
 
 
-def test_the_quarter_is_one_for_all_workers(rig):
+def test_the_quarter_applies_to_all_workers_together(rig):
     weir = rig.weir(workers=2, size_limits={"connections": PLACES})
     silent = connected(weir, PLACES)
     eventually(lambda: kept(silent) == PLACES // 4)
@@ -78,27 +80,28 @@ def test_the_quarter_is_one_for_all_workers(rig):
     eventually(lambda: weir.metric("weir_connections") == 0)
     again = connected(weir, PLACES // 4)
     weir.counts(PLACES // 4, "weir_connections")
-    assert kept(again) == PLACES // 4, "places are given back"
+    assert kept(again) == PLACES // 4, "closed connections free their slots"
     close(again)
 
 
-def test_silent_connections_make_room_first_and_at_once(rig):
-    """From as many addresses as it takes: here one that may have all places."""
+def test_silent_connections_are_closed_first_and_at_once(rig):
+    """Stands for an attack from many addresses: here one address can use all connections."""
     weir = rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 0})
     idle = connected(weir, 2)
     assert [connection.request().status for connection in idle] == [200] * 2
-    threading.Event().wait(0.3)  # these may be closed by now, and the silent ones not yet
+    threading.Event().wait(0.3)  # by now these could be closed, and the silent ones not yet
     silent = connected(weir, PLACES - 2)
     weir.counts(PLACES, "weir_connections")
     for _ in range(5):
         assert served(weir)
     weir.counts(1, "weir_connections_evicted_total")
-    assert kept(idle) == 2 and kept(silent) == len(silent) - 1 and kept(silent[:1]) == 0, "the oldest of the silent"
+    assert kept(idle) == 2 and kept(silent) == len(silent) - 1 and kept(silent[:1]) == 0, "the oldest silent connection"
     close(idle + silent)
 
 
-def test_heads_that_dribble_from_many_addresses_keep_nobody_out(rig):
-    """Slowloris: each connection may take ten seconds for its head, unless others need its place."""
+def test_slow_heads_from_many_addresses_do_not_lock_out_others(rig):
+    """Slowloris: a head can take ten seconds, unless its connection is needed for another
+    client."""
     weir = rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 0})
     half = connected(weir, PLACES, b"GET / HTTP/1.1\r\n")
     weir.counts(PLACES, "weir_connections")
@@ -107,7 +110,7 @@ def test_heads_that_dribble_from_many_addresses_keep_nobody_out(rig):
     close(half)
 
 
-def test_a_flood_of_silent_connections_keeps_nobody_out(rig):
+def test_a_flood_of_silent_connections_does_not_lock_out_others(rig):
     weir = rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 0})
     over, opened = threading.Event(), []
 
@@ -130,7 +133,7 @@ def test_a_flood_of_silent_connections_keeps_nobody_out(rig):
         close(opened)
 
 
-def test_trusted_proxies_and_unix_sockets_have_no_such_limit(rig):
+def test_trusted_proxies_and_unix_sockets_are_not_limited(rig):
     path = f"{rig.directory}/weir.sock"
     weir = rig.weir(workers=1, listen=["127.0.0.1:0", f"unix:{path}"], size_limits={"connections": PLACES},
                     identity={"from": ["ip"], "trusted_proxies": [THE_ADDRESS]})
@@ -142,7 +145,7 @@ def test_trusted_proxies_and_unix_sockets_have_no_such_limit(rig):
     close(proxies + local)
 
 
-def test_whom_the_proxy_protocol_names_is_counted(rig):
+def test_clients_behind_the_proxy_protocol_are_counted(rig):
     weir = rig.weir(workers=1, listen=[{"address": "127.0.0.1:0", "proxy_protocol": True}],
                     size_limits={"connections": PLACES}, identity={"from": ["ip"], "trusted_proxies": [THE_ADDRESS]})
     named = connected(weir, PLACES - 1, v1("203.0.113.7"))
@@ -153,14 +156,15 @@ def test_whom_the_proxy_protocol_names_is_counted(rig):
     eventually(lambda: weir.metric("weir_connections") == 0)
     with Connection(weir.address) as again:
         assert again.send(v1("203.0.113.7") + request_bytes()).response().status == 200
-    # A proxy that names nobody is not counted, and neither takes from nor gives to anybody's places.
+    # A proxy header without an address (LOCAL, UNKNOWN) is not counted.
     nobody = connected(weir, PLACES - 1, b"PROXY UNKNOWN\r\n" + request_bytes())
     assert [connection.response().status for connection in nobody] == [200] * (PLACES - 1)
     close(nobody)
 
 
-def test_who_is_trusted_later_gives_no_places_back_that_were_not_taken(rig):
-    """Counted or not is decided once for each connection: a reload between its begin and its end changes no count."""
+def test_a_reload_of_trusted_proxies_does_not_change_counts_of_open_connections(rig):
+    """weir decides once per connection whether it is counted: a reload during the connection
+    changes no count."""
     weir = rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 4}, identity={"from": ["ip"]})
     counted = connected(weir, 4)
     weir.counts(4, "weir_connections")
@@ -170,7 +174,7 @@ def test_who_is_trusted_later_gives_no_places_back_that_were_not_taken(rig):
     weir.reload(identity={"from": ["ip"]})
     close(not_counted)
     weir.counts(4, "weir_connections")
-    assert connected(weir, 1)[0].is_closed(), "four are counted still"
+    assert connected(weir, 1)[0].is_closed(), "four are still counted"
     close(counted)
     weir.counts(0, "weir_connections")
     again = connected(weir, 4)
@@ -178,8 +182,9 @@ def test_who_is_trusted_later_gives_no_places_back_that_were_not_taken(rig):
     close(again)
 
 
-def test_connections_that_linger_make_room(rig):
-    """Clients that go on sending after their answers hold a quarter of the places at most, and those only while nobody needs them."""
+def test_lingering_connections_are_closed_for_new_ones(rig):
+    """Clients that continue to send after their response hold at most a quarter of the connections,
+    and only while no other client needs them."""
     weir = rig.weir(workers=1, size_limits={"connections": 4, "connections_per_ip": 0, "request_body": "1k"})
     lingering = connected(weir, 2, request_bytes(method="POST", headers={"Content-Length": "1000000"}))
     assert [connection.response("POST").status for connection in lingering] == [413] * 2
@@ -191,7 +196,7 @@ def test_connections_that_linger_make_room(rig):
     close(lingering + half)
 
 
-def test_silent_connections_do_not_hold_up_the_end(rig):
+def test_silent_connections_do_not_delay_the_shutdown(rig):
     weir = rig.weir(workers=1)
     silent = connected(weir, 4)
     weir.counts(4, "weir_connections")

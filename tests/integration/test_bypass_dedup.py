@@ -1,10 +1,10 @@
-"""A value of Idempotency-Key makes repeats of one request free, a few of them, and nothing else."""
+"""One Idempotency-Key makes a bounded number of repeats of one request free, and nothing else."""
 
 from wire import Connection, get, request_bytes
 
 
 def post(connection, path, key="x", method="POST"):
-    """The bytes of the attack."""
+    """Sends the bytes of the attack."""
     connection.send(f"{method} {path} HTTP/1.1\r\nHost: api.test\r\nIdempotency-Key: {key}\r\nContent-Length: 2\r\n\r\nhi".encode())
     return connection.response()
 
@@ -14,7 +14,7 @@ def limited(rig, **more):
     return rig.weir(limits=limits, workers=1)
 
 
-def test_one_key_does_not_make_other_requests_free(rig):
+def test_a_key_does_not_make_other_requests_free(rig):
     for dedup in "Idempotency-Key", {"header": "Idempotency-Key"}, {"header": "Idempotency-Key", "repeats": 1000}:
         rig.redis().command("FLUSHALL")
         weir = limited(rig, dedup=dedup)
@@ -23,7 +23,7 @@ def test_one_key_does_not_make_other_requests_free(rig):
         assert statuses == [200] * 5 + [429] * 35, statuses
 
 
-def test_the_method_belongs_to_a_repeat_and_the_query_does_not(rig):
+def test_a_repeat_has_the_same_method_and_path_but_any_query(rig):
     weir = limited(rig, dedup={"header": "Idempotency-Key"})
     with Connection(weir.address) as connection:
         seen = [post(connection, path, method=method)["X-RateLimit-Remaining"] for path, method in [
@@ -31,7 +31,7 @@ def test_the_method_belongs_to_a_repeat_and_the_query_does_not(rig):
     assert seen == ["4", "4", "3", "4", "2", "1", "3", "0"], seen
 
 
-def test_clients_and_hosts_that_share_a_limit_do_not_share_repeats(rig):
+def test_repeats_are_separate_per_client_and_host(rig):
     weir = limited(rig, per="all", dedup={"header": "Idempotency-Key"})
     seen = []
     with Connection(weir.address) as connection:
@@ -41,7 +41,7 @@ def test_clients_and_hosts_that_share_a_limit_do_not_share_repeats(rig):
     assert seen == ["4", "4", "3", "2", "3"], seen
 
 
-def test_repeats_are_bounded(rig):
+def test_the_number_of_repeats_is_limited(rig):
     for dedup, repeats in ("Idempotency-Key", 10), ({"header": "Idempotency-Key"}, 10), ({"header": "Idempotency-Key", "repeats": 2}, 2):
         rig.redis().command("FLUSHALL")
         weir = limited(rig, dedup=dedup)
@@ -50,7 +50,7 @@ def test_repeats_are_bounded(rig):
         assert statuses == [200] * 5 * (repeats + 1) + [429] * 5, statuses
 
 
-def test_a_repeat_tells_the_reset_from_now_on(rig):
+def test_a_repeat_shows_the_current_reset_time(rig):
     weir = rig.weir(limits={"short": dict(script="gcra", limit=1, period="3s", dedup={"header": "Idempotency-Key"})}, workers=1)
     key = {"Idempotency-Key": "x"}
     first = get(weir.address, headers=key)

@@ -1,17 +1,17 @@
-"""Methods that are not what they seem: in another case, TRACE; before a real Flask application."""
+"""Ambiguous methods, in front of a real Flask application: other case, TRACE."""
 
 from flask_api import FlaskApi, fetch, weir_before_flask
 from scripted import Scripted, respond_to_all
 from wire import get
 
 
-def test_werkzeug_takes_methods_in_any_case(rig):
-    """Why the case of methods matters."""
+def test_werkzeug_accepts_methods_in_any_case(rig):
+    """Shows why the case of methods matters."""
     api = FlaskApi(rig)
     assert fetch(api.address, "/login", "post") == (401, {"handler": "login", "method": "POST", "path": "/login", "target": "/login"})
 
 
-def test_the_case_of_a_method_does_not_get_past_its_rule(rig):
+def test_a_method_in_another_case_does_not_bypass_its_rule(rig):
     weir = weir_before_flask(rig, {"match": {"path": "/login", "methods": ["POST"]}, "limits": ["logins"]}, {"name": "rest"})
     for _ in range(3):
         for method in "post", "Post", "pOST":
@@ -19,10 +19,10 @@ def test_the_case_of_a_method_does_not_get_past_its_rule(rig):
             assert (status, seen) == (400, None), method
     assert fetch(weir.address, "/login", "POST")[0] == 401
     assert fetch(weir.address, "/login", "POST")[0] == 429
-    assert fetch(weir.address, "/login", "GET")[0] == 401, "another method has another rule"
+    assert fetch(weir.address, "/login", "GET")[0] == 401, "another rule applies to another method"
 
 
-def test_methods_in_another_case_reach_no_server(rig):
+def test_methods_in_another_case_are_refused(rig):
     api = Scripted(rig, respond_to_all())
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, rules=[{"match": {"methods": ["PURGE"]}}])
     for method in "get", "Get", "options", "trace", "Purge", "propFind", "query":
@@ -30,7 +30,7 @@ def test_methods_in_another_case_reach_no_server(rig):
         assert response.status == 400 and b"case" in response.body, response
     assert not api.accepted
     for method in "purgeall", "Frobnicate", "GETS":
-        assert get(weir.address, method=method).status == 200, f"{method} is like no other method"
+        assert get(weir.address, method=method).status == 200, f"{method} does not resemble a known method"
     weir.counts(7, "weir_errors_total", cause="bad_request")
 
 
