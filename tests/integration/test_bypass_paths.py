@@ -1,5 +1,6 @@
-"""Paths that servers read in another way than rules are matched: no spelling of a path gets past the rule of the path that the
-server takes it for. Before a real Flask application, and before a server that shows what it got."""
+"""Paths that servers read differently from weir: no spelling of a path bypasses the rule for the
+path as the server reads it. In front of a real Flask application and of a server that returns the
+request line."""
 
 import json
 import os
@@ -16,8 +17,8 @@ FREE = {"name": "free", "match": {"path": "/healthz"}}
 REST = {"name": "rest"}
 
 
-def test_flask_reads_paths_further(rig):
-    """Why it matters: the handler of these is not the one that the path in its normal form belongs to."""
+def test_flask_decodes_and_resolves_paths(rig):
+    """Shows why normalization matters: Flask calls another handler than the path suggests."""
     api = FlaskApi(rig)
 
     def handler(target):
@@ -29,8 +30,9 @@ def test_flask_reads_paths_further(rig):
     assert handler("/login/") == "login"
 
 
-def test_no_request_is_served_under_another_rule_than_the_one_it_was_charged_by(rig):
-    """What Flask sends to a limited handler was charged by the handler's rule, or was refused."""
+def test_every_request_is_charged_by_the_rule_of_its_handler(rig):
+    """A request that Flask passes to a handler with a limit was charged by the rule of that
+    handler, or refused."""
     weir = weir_before_flask(rig, FREE, LOGIN, V1, REST)
     assert fetch(weir.address, "/login")[0] == 401
     assert fetch(weir.address, "/v1/a")[0] == 200
@@ -52,7 +54,7 @@ def test_no_request_is_served_under_another_rule_than_the_one_it_was_charged_by(
         assert status == 200 and seen["handler"] == "other" and seen["target"] == target, (target, status, seen)
 
 
-def test_what_passes_is_forwarded_as_it_came(rig):
+def test_accepted_paths_are_forwarded_unchanged(rig):
     weir = weir_before_flask(rig, LOGIN, {**V1, "limits": []}, REST)
     for target, path in (("/v1/group%2Fproject", "/v1/group/project"), ("/v1/group%2fproject?a=%2e%2E/..#".rstrip("#"), "/v1/group/project"),
                          ("/v1/%61;b=c//d", "/v1/a;b=c//d"), ("/v1/[a]|b^{c}\"<d>`\\e", "/v1/[a]|b^{c}\"<d>`\\e"),
@@ -61,7 +63,7 @@ def test_what_passes_is_forwarded_as_it_came(rig):
         assert (status, seen and seen["target"], seen and seen["path"]) == (200, target, path), (target, status, seen)
 
 
-def test_non_ascii_paths_have_rules(rig):
+def test_non_ascii_paths_match_rules(rig):
     weir = weir_before_flask(rig, {"match": {"path": "/caf\u00e9"}, "limits": ["cafe"]}, REST)
     assert fetch(weir.address, "/caf%C3%A9")[1]["handler"] == "caf\u00e9"
     for target in "/caf%c3%a9", "/%63af%C3%A9", "/caf%c3%a9/":
@@ -69,17 +71,17 @@ def test_non_ascii_paths_have_rules(rig):
     assert fetch(weir.address, "/cafe")[1]["handler"] == "other"
 
 
-def test_dot_segments_may_be_removed(rig):
+def test_dot_segments_can_be_removed(rig):
     weir = weir_before_flask(rig, {"match": {"path": "/v1/**"}, "limits": ["v1"]}, {"name": "rest"}, paths={"dot_segments": "normalize"})
     status, seen = fetch(weir.address, "/v1/a/../../healthz?x=..")
     assert status == 200 and seen["handler"] == "healthz" and seen["target"] == "/healthz?x=.."
     status, seen = fetch(weir.address, "/x/%2e%2E/v1/./%61%2Fb|c/.")
     assert status == 200 and seen["handler"] == "v1" and seen["target"] == "/v1/%61%2Fb|c/"
-    assert fetch(weir.address, "/x/../v1/a")[0] == 429, "under the rule of what is forwarded"
+    assert fetch(weir.address, "/x/../v1/a")[0] == 429, "the rule for the forwarded path applies"
     assert fetch(weir.address, "/x/../v1/a%2f..%2f..%2fhealthz")[0] == 400
 
 
-def test_the_options_of_matching(rig):
+def test_options_of_path_matching(rig):
     weir = weir_with(rig, {"match": {"path": "/Login"}, "limits": ["logins"]})
 
     def limit(target):
@@ -92,17 +94,17 @@ def test_the_options_of_matching(rig):
     assert [limit(t) for t in ("/Login", "/Login/", "/login")] == ["logins", None, None]
     weir.reload(paths={"ambiguous": "allow"})
     assert [limit(t) for t in ("/Login;a", "//Login", "/x%2f..%2fLogin", "/Login")] == [None, None, None, "logins"]
-    assert get(weir.address, "/x/../Login").status == 400, "dot segments are another option"
+    assert get(weir.address, "/x/../Login").status == 400, "dot segments have their own option"
 
 
-def test_where_no_rule_has_a_path_any_is_forwarded(rig):
+def test_without_path_rules_every_path_is_forwarded(rig):
     weir = weir_with(rig, {"limits": ["all"]})
     target = "//a%252F\\;b/..%5C%3Bc%3F.%09d.%20/%c0%af//%25252e"
     response = get(weir.address, target)
     assert (response.status, response.body) == (200, f"GET {target} HTTP/1.1".encode())
 
 
-def test_visible_characters_pass_and_others_are_explained(rig):
+def test_visible_characters_are_accepted_and_others_are_refused_with_a_reason(rig):
     weir = weir_with(rig, {"match": {"path": "/v1/**"}, "limits": ["v1"]})
     visible = "".join(chr(c) for c in range(0x21, 0x7f) if chr(c) not in "#?%")
     for target in "/v1/" + visible, "/v1/a?" + visible + "%zz":
@@ -124,8 +126,9 @@ def test_absolute_targets(rig):
         assert get(weir.address, target, host=host).status == 400, target
 
 
-def test_a_host_is_one_name(rig):
-    """"," and ";" end a host for those who read X-Forwarded-Host and Forwarded: https://expressjs.com/en/4x/api.html#req.hostname."""
+def test_a_host_with_a_separator_is_refused(rig):
+    """Some servers end a host at "," or ";" (X-Forwarded-Host, Forwarded):
+    https://expressjs.com/en/4x/api.html#req.hostname."""
     weir = weir_with(rig, {"match": {"host": "a.test"}, "limits": ["a"]})
     for host in "b.test,a.test", "b.test;a.test", "a..test", ".a.test", "a.test..", "a.test!", "a%2etest":
         assert get(weir.address, host=host).status == 400, host
@@ -133,7 +136,7 @@ def test_a_host_is_one_name(rig):
         assert get(weir.address, host=host)["X-Rate-Limit-Policy"] == "a", host
 
 
-def test_a_request_without_host_meets_the_rule_of_the_host_it_gets(rig):
+def test_a_request_without_host_matches_the_rule_of_the_upstreams_host(rig):
     api = echo_server(rig)
     weir = rig.weir(upstreams={"api": {"servers": [api.text]}}, limits={"few": {"script": "gcra", "limit": 1, "period": "1d"}},
                     rules=[{"match": {"host": "127.0.0.1"}, "limits": ["few"]}])
@@ -147,7 +150,7 @@ def access_lines(weir, count, mark):
     def look():
         lines = [line for line in weir.output().splitlines() if mark in line]
         return len(lines) >= count and lines
-    return eventually(look, what=f"{count} access lines")
+    return eventually(look, what=f"{count} access log lines")
 
 
 REFUSED = (b"GET /caf\xe9\"\\ HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /c\x01\x1b[2Jd HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -181,8 +184,9 @@ def test_refused_requests_are_logged_in_the_combined_format(rig):
         '"GET /v1/../x HTTP/1.1"', '"POST /both"', '"-"']
 
 
-def test_a_refused_line_of_any_length_is_logged(rig):
-    """Too long for size_limits.request_header: the method and the start of the target."""
+def test_refused_request_lines_of_any_length_are_logged(rig):
+    """For a line longer than size_limits.request_header, the method and the start of the target are
+    logged."""
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [echo_server(rig).text]}}, log={"access": "json"},
                     size_limits={"request_header": "4k"}, timeouts={"request_header": "300ms"})
     with Connection(weir.address) as connection:
@@ -196,7 +200,7 @@ def test_a_refused_line_of_any_length_is_logged(rig):
         (414, "GET", "/long/" + "a" * 1018), (408, "GET", "/unfinished?")]
 
 
-def test_warnings_of_rules_that_requests_get_past(rig):
+def test_check_warns_about_rules_that_can_be_bypassed(rig):
     def warnings(**keys):
         file = rig.write("warn.yaml", json.dumps({"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, **keys}))
         return rig.command("check", "-c", file).stderr
@@ -224,8 +228,8 @@ def random_path(random):
 
 
 def test_random_paths_are_charged_by_the_rule_of_their_handler(rig):
-    """No handler with a limit is called under another rule. WEIR_PATHS: how many paths, WEIR_SEED: which. Flask's own rules are
-    narrower in places: /v1//a is no /v1/<path>."""
+    """No handler with a limit is called under another rule. WEIR_PATHS: number of paths; WEIR_SEED:
+    the seed. Some of Flask's own rules are narrower: /v1//a does not match /v1/<path>."""
     weir = rig.weir(upstreams={"api": {"servers": [FlaskApi(rig).text]}}, rules=[FREE, LOGIN, V1, REST],
                     limits={name: {"script": "gcra", "limit": 1000000, "period": "1s"} for name in ("logins", "v1")})
     random = Random(int(os.environ.get("WEIR_SEED", "1")))

@@ -1,11 +1,12 @@
-"""101 Switching Protocols that the client did not ask for: no tunnel may open, for later requests would pass it unlimited."""
+"""101 Switching Protocols without a request for it must not open a tunnel: later requests would
+pass without limits."""
 
 from scripted import Scripted
 from wire import Connection, IncompleteResponse, request_bytes
 
 UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
 PLAIN = request_bytes()
-ASKED = b"GET / HTTP/1.1\r\nHost: a\r\n" + UPGRADE + b"\r\n"
+WITH_UPGRADE = b"GET / HTTP/1.1\r\nHost: a\r\n" + UPGRADE + b"\r\n"
 SECOND = b"GET /second HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -13,30 +14,30 @@ def switch(fields):
     return b"HTTP/1.1 101 Switching Protocols\r\n" + fields + b"\r\n"
 
 
-# what it is: (the request's bytes, the answer's bytes)
-UNASKED = {
-    "nothing asked, an empty Upgrade": (PLAIN, switch(b"Connection: upgrade\r\nUpgrade: \r\n")),
-    "nothing asked, a comma": (PLAIN, switch(b"Connection: upgrade\r\nUpgrade: ,\r\n")),
+# description: (bytes of the request, bytes of the response)
+INVALID_SWITCHES = {
+    "no upgrade requested, an empty Upgrade": (PLAIN, switch(b"Connection: upgrade\r\nUpgrade: \r\n")),
+    "no upgrade requested, a comma": (PLAIN, switch(b"Connection: upgrade\r\nUpgrade: ,\r\n")),
     "nothing asked, no Upgrade": (PLAIN, switch(b"Connection: upgrade\r\n")),
     "nothing asked, a protocol": (PLAIN, switch(UPGRADE)),
-    "asked, an empty Upgrade": (ASKED, switch(b"Connection: upgrade\r\nUpgrade: \r\n")),
-    "asked, commas alone": (ASKED, switch(b"Connection: upgrade\r\nUpgrade: , ,\r\n")),
-    "asked, no Upgrade": (ASKED, switch(b"Connection: upgrade\r\n")),
-    "asked, another protocol": (ASKED, switch(b"Connection: upgrade\r\nUpgrade: ssh\r\n")),
-    "asked, a longer name": (ASKED, switch(b"Connection: upgrade\r\nUpgrade: websocket2\r\n")),
-    "asked, a list with another protocol": (ASKED, switch(b"Connection: upgrade\r\nUpgrade: websocket, ssh\r\n")),
-    "asked, two Upgrade fields": (ASKED, switch(UPGRADE + b"Upgrade: ssh\r\n")),
-    "asked, two equal Upgrade fields": (ASKED, switch(UPGRADE + b"Upgrade: websocket\r\n")),
-    "asked, Connection does not name it": (ASKED, switch(b"Upgrade: websocket\r\n")),
-    "asked, Connection: close": (ASKED, switch(b"Connection: close\r\nUpgrade: websocket\r\n")),
+    "asked, an empty Upgrade": (WITH_UPGRADE, switch(b"Connection: upgrade\r\nUpgrade: \r\n")),
+    "asked, commas alone": (WITH_UPGRADE, switch(b"Connection: upgrade\r\nUpgrade: , ,\r\n")),
+    "asked, no Upgrade": (WITH_UPGRADE, switch(b"Connection: upgrade\r\n")),
+    "asked, another protocol": (WITH_UPGRADE, switch(b"Connection: upgrade\r\nUpgrade: ssh\r\n")),
+    "requested, a longer name": (WITH_UPGRADE, switch(b"Connection: upgrade\r\nUpgrade: websocket2\r\n")),
+    "requested, a list with another protocol": (WITH_UPGRADE, switch(b"Connection: upgrade\r\nUpgrade: websocket, ssh\r\n")),
+    "asked, two Upgrade fields": (WITH_UPGRADE, switch(UPGRADE + b"Upgrade: ssh\r\n")),
+    "asked, two equal Upgrade fields": (WITH_UPGRADE, switch(UPGRADE + b"Upgrade: websocket\r\n")),
+    "requested, Connection does not list Upgrade": (WITH_UPGRADE, switch(b"Upgrade: websocket\r\n")),
+    "asked, Connection: close": (WITH_UPGRADE, switch(b"Connection: close\r\nUpgrade: websocket\r\n")),
     "Upgrade without Connection": (b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n", switch(UPGRADE)),
     "Connection without Upgrade": (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\n\r\n", switch(UPGRADE)),
     "an empty Upgrade asked": (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: \r\n\r\n",
                                switch(b"Connection: upgrade\r\nUpgrade: \r\n")),
-    "two Upgrade fields asked": (b"GET / HTTP/1.1\r\nHost: a\r\n" + UPGRADE + b"Upgrade: ssh\r\n\r\n", switch(UPGRADE)),
+    "requested with two Upgrade fields": (b"GET / HTTP/1.1\r\nHost: a\r\n" + UPGRADE + b"Upgrade: ssh\r\n\r\n", switch(UPGRADE)),
     "asked by HTTP/1.0": (b"GET / HTTP/1.0\r\nHost: a\r\n" + UPGRADE + b"\r\n", switch(UPGRADE)),
-    "asked with content": (b"POST / HTTP/1.1\r\nHost: a\r\n" + UPGRADE + b"Content-Length: 2\r\n\r\nhi", switch(UPGRADE)),
-    "asked with chunks": (b"POST / HTTP/1.1\r\nHost: a\r\n" + UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", switch(UPGRADE)),
+    "requested with content": (b"POST / HTTP/1.1\r\nHost: a\r\n" + UPGRADE + b"Content-Length: 2\r\n\r\nhi", switch(UPGRADE)),
+    "requested with chunked content": (b"POST / HTTP/1.1\r\nHost: a\r\n" + UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", switch(UPGRADE)),
     "h2c asked": (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMA\r\n\r\n",
                   switch(b"Connection: upgrade\r\nUpgrade: h2c\r\n")),
     "HTTP/2.0 asked": (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: HTTP/2.0\r\n\r\n",
@@ -47,7 +48,7 @@ UNASKED = {
 }
 
 
-def test_a_101_that_nobody_asked_for_is_502_and_no_byte_passes(rig):
+def test_an_invalid_101_is_a_502_and_no_byte_is_relayed(rig):
     current, seen = [b""], []
 
     def script(peer, _number):
@@ -61,7 +62,7 @@ def test_a_101_that_nobody_asked_for_is_502_and_no_byte_passes(rig):
     api = Scripted(rig, script)
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
     weir.expect_errors("upstream|server|api")
-    for name, (request, answer) in UNASKED.items():
+    for name, (request, answer) in INVALID_SWITCHES.items():
         current[0] = answer
         with Connection(weir.address) as connection:
             connection.send(request)
@@ -71,30 +72,30 @@ def test_a_101_that_nobody_asked_for_is_502_and_no_byte_passes(rig):
             assert response.status == 502, (name, response)
             assert response["Upgrade"] is None, name
             connection.read_exactly(response.number("Content-Length"), "the 502")
-            try:  # what follows is a request of its own, or is not read
+            try:  # the next bytes are a new request, or are not read
                 connection.send(SECOND)
                 assert connection.response().status == 502, name
             except (IncompleteResponse, OSError):
                 pass
-        assert not any(b"/second" in piece for piece in seen), f"{name}: the second request was not looked at"
+        assert not any(b"/second" in piece for piece in seen), f"{name}: the second request bypassed weir"
 
 
-def test_a_102_or_an_upgrade_in_another_answer_opens_no_tunnel(rig):
-    """Of other answers, Upgrade concerns weir and its server alone (RFC 9110 section 7.6.1)."""
+def test_upgrade_in_other_responses_opens_no_tunnel(rig):
+    """In other responses, Upgrade is hop-by-hop (RFC 9110 section 7.6.1)."""
     def script(peer, _number):
         while peer.read_request() is not None:
             peer.send(b"HTTP/1.1 200 OK\r\n" + UPGRADE + b"Content-Length: 2\r\n\r\nok")
     api = Scripted(rig, script)
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
     with Connection(weir.address) as connection:
-        for request in (PLAIN, ASKED):
+        for request in (PLAIN, WITH_UPGRADE):
             connection.send(request)
             response = connection.response()
             assert response.status == 200 and response.body == b"ok"
             assert response["Upgrade"] is None and "upgrade" not in response.all("Connection")
 
 
-def test_a_426_tells_which_protocol_the_server_requires(rig):
+def test_a_426_keeps_its_upgrade_field(rig):
     """RFC 9110 section 15.5.22."""
     fields = [b""]
 
@@ -105,7 +106,7 @@ def test_a_426_tells_which_protocol_the_server_requires(rig):
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
     fields[0] = b"Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: HTTP/3.0\r\n"
     with Connection(weir.address) as connection:
-        for _ in range(2):  # and the connection goes on
+        for _ in range(2):  # and the connection stays usable
             connection.send(PLAIN)
             response = connection.response()
             assert response.status == 426 and response.all("Connection")[0] == "upgrade"

@@ -1,4 +1,4 @@
-"""Connections of clients: limits on them, heads in pieces, content that stalls, Expect."""
+"""Client connections: limits on them, heads in pieces, content that stalls, Expect."""
 
 import os
 import signal
@@ -18,17 +18,18 @@ def scripted_weir(rig, script, upstream=None, **settings):
     return api, weir
 
 
-def answer_all(peer, number):
+def respond_to_each(peer, number):
     while peer.read_request():
         peer.socket.sendall(OK)
 
 
-def test_a_new_client_is_not_closed_for_a_newer_one(rig):
-    """At the limit a connection that was served and is idle makes room; one that has not been served never does."""
+def test_a_connection_without_a_request_yet_is_not_closed_for_a_new_one(rig):
+    """At the limit, weir closes an idle connection that has had a request, never one without a
+    request yet."""
     weir = rig.weir(workers=1, size_limits={"connections": 3, "connections_per_ip": 0})
     busy = [Connection(weir.address) for _ in range(2)]
     for connection in busy:
-        connection.send(b"GET /slow HTTP/1.1\r\n")  # half a head: not idle
+        connection.send(b"GET /slow HTTP/1.1\r\n")  # an incomplete head: not idle
     eventually(lambda: weir.metric("weir_connections") == 2)
     for _ in range(10):
         with Connection(weir.address) as newcomer:
@@ -38,19 +39,20 @@ def test_a_new_client_is_not_closed_for_a_newer_one(rig):
         connection.close()
 
 
-def test_an_idle_client_makes_room(rig):
+def test_an_idle_connection_is_closed_for_a_new_one(rig):
     weir = rig.weir(workers=1, size_limits={"connections": 2, "connections_per_ip": 0})
     first, second = Connection(weir.address), Connection(weir.address)
     assert [c.request().status for c in (first, second)] == [200, 200]
     with Connection(weir.address) as third:
         assert third.request().status == 200
-    assert first.is_closed(), "idle for longest"
+    assert first.is_closed(), "the longest-idle connection"
     assert second.request().status == 200
     weir.counts(1, "weir_connections_evicted_total")
 
 
-def test_a_client_whose_request_waits_is_not_idle(rig):
-    """The newcomer is there before the request is, and both are found in one turn of the loop."""
+def test_a_connection_with_an_unread_request_is_not_idle(rig):
+    """A new connection arrives before a request on an idle one. weir finds both in one loop
+    iteration."""
     weir = rig.weir(workers=1, size_limits={"connections": 2, "connections_per_ip": 0})
     first, second = Connection(weir.address), Connection(weir.address)
     assert [c.request().status for c in (first, second)] == [200, 200]
@@ -61,7 +63,7 @@ def test_a_client_whose_request_waits_is_not_idle(rig):
     assert first.response().status == 200
     assert newcomer.request().status == 200
     assert second.is_closed()
-    # Both ask: the newcomer waits until one of them is idle.
+    # Both have sent requests: the new connection waits until one of them is idle.
     second = newcomer
     weir.signal(signal.SIGSTOP)
     newcomer = Connection(weir.address)
@@ -73,7 +75,7 @@ def test_a_client_whose_request_waits_is_not_idle(rig):
     weir.counts(2, "weir_connections")
 
 
-def test_who_is_turned_away_takes_nobodys_place(rig):
+def test_a_refused_connection_uses_no_slot(rig):
     weir = rig.weir(workers=1, size_limits={"connections": 3, "connections_per_ip": 2})
     near = [Connection(weir.address) for _ in range(2)]
     far = Connection(weir.address, source="127.0.0.2")
@@ -84,14 +86,15 @@ def test_who_is_turned_away_takes_nobodys_place(rig):
     assert weir.metric("weir_connections_evicted_total") == 0
 
 
-def test_what_came_in_time_is_served_however_late_weir_runs(rig):
-    """More requests wait in the kernel than one turn of the loop is told of, and the deadline has passed meanwhile."""
+def test_requests_that_arrived_in_time_are_served_even_if_weir_is_late(rig):
+    """More requests are pending in the kernel than one loop iteration handles, and their deadline
+    has passed."""
     weir = rig.weir(workers=1, timeouts={"keepalive": f"{time_scale * 1500}ms", "request_body": f"{time_scale * 1500}ms"})
     clients = [Connection(weir.address) for _ in range(400)]
     for connection in clients:
         connection.send(request_bytes())
     assert all(connection.response().status == 200 for connection in clients)
-    for connection in clients[:200]:  # half of them with content that has begun
+    for connection in clients[:200]:  # half of them with incomplete content
         connection.send(request_bytes("/echo", "POST", {"Content-Length": "5"}) + b"1")
     weir.signal(signal.SIGSTOP)
     for n, connection in enumerate(clients):
@@ -102,8 +105,8 @@ def test_what_came_in_time_is_served_however_late_weir_runs(rig):
         assert connection.response().status == 200
 
 
-def test_a_pipelined_head_of_many_kilobytes_is_served(rig):
-    _, weir = scripted_weir(rig, answer_all)
+def test_a_pipelined_head_of_several_kilobytes_is_served(rig):
+    _, weir = scripted_weir(rig, respond_to_each)
     head = request_bytes("/b", headers={"X-Large": "x" * 6000})
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/a") + head[:3000])
@@ -112,7 +115,7 @@ def test_a_pipelined_head_of_many_kilobytes_is_served(rig):
         assert connection.response().status == 200
 
 
-def test_a_large_answer_head_may_follow_an_interim_one_in_pieces(rig):
+def test_a_large_response_head_in_pieces_after_an_interim_response(rig):
     def script(peer, number):
         while peer.read_request():
             large = b"HTTP/1.1 200 OK\r\nX-Large: " + b"x" * 6000 + b"\r\nContent-Length: 2\r\n\r\nok"
@@ -121,10 +124,10 @@ def test_a_large_answer_head_may_follow_an_interim_one_in_pieces(rig):
             peer.socket.sendall(large[100:])
     gate = threading.Event()
 
-    def gated(peer, number):
+    def with_gate(peer, number):
         peer.go = gate
         script(peer, number)
-    _, weir = scripted_weir(rig, gated)
+    _, weir = scripted_weir(rig, with_gate)
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/"))
         assert connection.read_head().status == 103
@@ -132,8 +135,9 @@ def test_a_large_answer_head_may_follow_an_interim_one_in_pieces(rig):
         assert connection.response().status == 200
 
 
-def test_two_sides_that_both_stop_reading_do_not_hold_each_other_for_ever(rig):
-    """The server answers much and reads nothing, the client sends much and reads nothing: a deadline ends it."""
+def test_a_deadlock_of_client_and_server_ends_by_timeout(rig):
+    """The server sends a large response and reads nothing, the client sends large content and reads
+    nothing: a timeout ends the request."""
     def script(peer, number):
         peer.socket.recv(1000)
         peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -146,10 +150,10 @@ def test_two_sides_that_both_stop_reading_do_not_hold_each_other_for_ever(rig):
             connection.socket.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000000\r\n\r\n" + b"y" * 100_000_000)
         except OSError:
             pass
-        eventually(lambda: weir.metric("weir_requests_active") == 0, seconds=20, what="the end of the exchange")
+        eventually(lambda: weir.metric("weir_requests_active") == 0, seconds=20, what="the request to end")
 
 
-def test_a_server_that_takes_nothing_more_and_says_nothing_is_a_504(rig):
+def test_a_server_that_stops_reading_and_does_not_respond_is_a_504(rig):
     def script(peer, number):
         peer.socket.recv(100)
         peer.socket.shutdown(socket.SHUT_RD)
@@ -166,8 +170,9 @@ def test_a_server_that_takes_nothing_more_and_says_nothing_is_a_504(rig):
     weir_done.set()
 
 
-def test_a_final_answer_instead_of_100_closes_the_connection(rig):
-    """Whether the client still sends its content nobody can know: the next bytes must not be taken for it, nor for a request."""
+def test_a_final_response_instead_of_100_closes_the_connection(rig):
+    """weir cannot know whether the client will still send the content. The next bytes must not be
+    read as content or as a request."""
     def script(peer, number):
         peer.read_until(b"\r\n\r\n", "a head")
         peer.socket.sendall(b"HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n")
@@ -180,7 +185,7 @@ def test_a_final_answer_instead_of_100_closes_the_connection(rig):
         assert connection.is_closed()
 
 
-def test_the_servers_delay_before_100_is_not_the_clients(rig):
+def test_the_client_does_not_time_out_while_the_server_delays_100(rig):
     gate = threading.Event()
 
     def script(peer, number):
@@ -197,7 +202,7 @@ def test_the_servers_delay_before_100_is_not_the_clients(rig):
             early = connection.socket.recv(1)
         except socket.timeout:
             early = None
-        assert early is None, "no 408 while the server thinks"
+        assert early is None, "no 408 while the server delays"
         connection.socket.settimeout(20)
         gate.set()
         assert connection.read_head().status == 100
@@ -205,7 +210,7 @@ def test_the_servers_delay_before_100_is_not_the_clients(rig):
         assert connection.response().status == 200
 
 
-def test_a_refused_head_is_answered_without_a_reset(rig):
+def test_a_refused_head_gets_its_response_without_a_reset(rig):
     weir = rig.weir(workers=1, size_limits={"request_header": "2k"})
     for _ in range(5):
         with Connection(weir.address) as connection:
@@ -214,10 +219,10 @@ def test_a_refused_head_is_answered_without_a_reset(rig):
             assert connection.is_closed()
 
 
-def test_what_is_not_repeatable_is_not_risked_on_a_connection_that_has_ended(rig):
+def test_a_post_is_not_sent_on_a_connection_that_the_server_has_closed(rig):
     def script(peer, number):
         if peer.read_request():
-            peer.socket.sendall(OK)  # and closes, without having said so
+            peer.socket.sendall(OK)  # then closes without Connection: close
     api, weir = scripted_weir(rig, script)
     with Connection(weir.address) as connection:
         for number in range(20):
@@ -225,7 +230,7 @@ def test_what_is_not_repeatable_is_not_risked_on_a_connection_that_has_ended(rig
             eventually(lambda: api.peers[number].socket.fileno() == -1, what="the server's close")
 
 
-def test_connections_that_wait_are_served_when_weir_stops(rig):
+def test_pending_connections_are_served_when_weir_stops(rig):
     weir = rig.weir(workers=1)
     waiting = [Connection(weir.address) for _ in range(300)]
     for connection in waiting:
@@ -235,7 +240,7 @@ def test_connections_that_wait_are_served_when_weir_stops(rig):
     weir.wait()
 
 
-def test_a_successors_socket_file_is_left_alone(rig):
+def test_a_stopping_weir_keeps_the_socket_file_of_its_successor(rig):
     path = rig.directory + "/weir.sock"
     gate = threading.Event()
 
@@ -251,7 +256,7 @@ def test_a_successors_socket_file_is_left_alone(rig):
         eventually(lambda: first.metric("weir_requests_active") == 1)
         first.signal(signal.SIGTERM)
         first.wait_for_output("finishing requests in progress")
-        eventually(lambda: not os.path.exists(path), what="the first weir to give up its path")
+        eventually(lambda: not os.path.exists(path), what="the first weir to remove its socket file")
         second = rig.weir(workers=1, listen=["unix:" + path], upstreams=upstreams)
         gate.set()
         assert connection.response().status == 200
@@ -261,7 +266,7 @@ def test_a_successors_socket_file_is_left_alone(rig):
     assert second.alive()
 
 
-def test_a_reload_to_no_limit_per_address_means_no_limit(rig):
+def test_a_reload_can_remove_the_limit_per_address(rig):
     weir = rig.weir(workers=1, size_limits={"connections_per_ip": 2})
     two = [Connection(weir.address) for _ in range(2)]
     assert [c.request().status for c in two] == [200, 200]

@@ -1,4 +1,5 @@
-"""Redis Cluster: real nodes, three masters and their replicas; slots that move and masters that die under load."""
+"""Redis Cluster: real nodes, three masters with replicas. Slots move and masters fail under
+load."""
 
 import threading
 import time
@@ -21,7 +22,7 @@ def client(name):
     return {"X-Client-Id": name}
 
 
-def test_exact_over_two_weirs_from_any_node(rig):
+def test_the_limit_is_exact_over_two_weirs(rig):
     cluster = Cluster(rig)
     limits = {"each": dict(script="sliding_window_log", limit=20, period="10d")}
     weirs = [weirs_with(rig, cluster.policy(node), limits=limits)[0] for node in (cluster.masters[2], cluster.replicas[0])]
@@ -36,7 +37,7 @@ def test_exact_over_two_weirs_from_any_node(rig):
     assert '"topology":"cluster"' in get(weirs[0].admin, "/api/v1/status").body.decode()
 
 
-def test_limits_of_several_slots_are_charged_all_or_none(rig):
+def test_limits_in_several_slots_are_charged_all_or_none(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"each": dict(script="fixed_window", limit=15, period="10d"),
               "all": dict(script="sliding_window_log", limit=40, period="10d", per="all")}
@@ -48,17 +49,17 @@ def test_limits_of_several_slots_are_charged_all_or_none(rig):
     assert count(answers) == {200: 15, 429: 45}
     assert {a["X-Rate-Limit-Policy"] for a in answers if a.status == 429} == {"each"}
     admitted = sum(count(flood(addresses, 40, connections=16, headers=client(c))).get(200, 0) for c in "bcdef")
-    assert admitted == 25, "40 for all of them, of which a had 15"
+    assert admitted == 25, "40 for all clients, 15 of them used by client a"
     rejected = get(addresses[0], headers=client("fresh"))
     assert rejected.status == 429 and rejected["X-Rate-Limit-Policy"] == "all"
     eventually(lambda: get(addresses[1], "/each", headers=client("fresh")).number("X-RateLimit-Remaining") < 15, 2)
     left = get(addresses[1], "/each", headers=client("fresh")).number("X-RateLimit-Remaining")
-    assert left == 13, "what was charged before the rejection was given back"
+    assert left == 13, "charges before the rejection were returned"
     assert sum(weir.metric("weir_limit_decisions_total", limit="all", decision="allowed") for weir in weirs) == 25 + 15
     assert sum(weir.metric("weir_limit_decisions_total", limit="each", decision="not_charged") or 0 for weir in weirs) >= 100
 
 
-def test_shadow_limits_and_refunds_of_several_slots(rig):
+def test_shadow_limits_and_refunds_in_several_slots(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"each": dict(script="fixed_window", limit=10, period="10d"),
               "seen": dict(script="fixed_window", limit=3, period="10d", per="all", shadow=True),
@@ -67,10 +68,10 @@ def test_shadow_limits_and_refunds_of_several_slots(rig):
     assert count([get(weir.address, "/status/200", headers=client("a")) for _ in range(5)]) == {200: 5}
     weir.counts(2, "weir_limit_decisions_total", limit="seen", decision="shadow")
     assert count([get(weir.address, "/status/500", headers=client("b")) for _ in range(4)]) == {500: 4}
-    eventually(lambda: get(weir.address, "/status/200", headers=client("c")).status == 429, 2, "the failures counted")
+    eventually(lambda: get(weir.address, "/status/200", headers=client("c")).status == 429, 2, "the failures to be counted")
 
 
-def test_what_no_server_received_is_given_back_in_every_slot(rig):
+def test_charges_in_every_slot_are_returned_if_no_server_received_the_request(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"each": dict(script="fixed_window", limit=10, period="10d"),
               "all": dict(script="sliding_window_log", limit=10, period="10d", per="all")}
@@ -82,7 +83,7 @@ def test_what_no_server_received_is_given_back_in_every_slot(rig):
     assert count(flood(weir.address, 20, connections=4, headers=client("a"))) == {200: 10, 429: 10}
 
 
-def test_keys_that_belong_together_wait_for_their_slot(rig):
+def test_keys_of_one_script_call_wait_until_their_slot_has_moved(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"each": dict(script="fixed_window", limit=10, period="10d", dedup="Idempotency-Key")}
     weir, = weirs_with(rig, cluster.policy(timeout="300ms"), limits=limits)
@@ -90,12 +91,12 @@ def test_keys_that_belong_together_wait_for_their_slot(rig):
     to = next(m for m in cluster.masters if m is not cluster.owner(slot))
     named = {**client("a"), "Idempotency-Key": "x"}
     source = cluster.begin_move(slot, to)
-    assert get(weir.address, headers=named).status == 503, "the charge and what remembers it are one call, or none"
+    assert get(weir.address, headers=named).status == 503, "the charge and its deduplication record are one call"
     weir.counts(1, "weir_redis_errors_total", cause="moving")
     assert get(weir.address, headers=client("a")).status == 200
     ends = threading.Timer(0.1, cluster.end_move, (source, to, slot))
     ends.start()
-    assert get(weir.address, headers=named).status == 200, "within redis.timeout the slot has arrived"
+    assert get(weir.address, headers=named).status == 200, "the slot has moved within redis.timeout"
     ends.join()
     assert get(weir.address, headers=named).number("X-RateLimit-Remaining") == 8
 
@@ -121,14 +122,14 @@ def test_a_slot_moves_under_load(rig):
     eventually(lambda: load.since(0, 429), 30)
     answers = load.stop()
     statuses = [status for _, status, _ in answers]
-    assert set(statuses) == {200, 429}, "nothing was left to on_failure, which is deny"
+    assert set(statuses) == {200, 429}, "on_failure (deny) decided no request"
     assert statuses.count(200) == 3000
-    assert sorted(r for _, s, r in answers if s == 200) == list(range(3000)), "each was counted once"
+    assert sorted(r for _, s, r in answers if s == 200) == list(range(3000)), "each request was counted once"
     assert any(weir.metric("weir_redis_redirects_total", kind="ask") for weir in weirs)
     assert any(weir.metric("weir_redis_redirects_total", kind="moved") for weir in weirs)
 
 
-def test_fresh_clients_and_several_limits_while_their_slot_moves(rig):
+def test_new_clients_with_several_limits_while_their_slot_moves(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"one": dict(script="fixed_window", limit=12, period="10d"),
               "two": dict(script="sliding_window_log", limit=9, period="10d")}
@@ -136,7 +137,7 @@ def test_fresh_clients_and_several_limits_while_their_slot_moves(rig):
     addresses, slot = [weir.address for weir in weirs], slot_of_client("new")
     to = next(m for m in cluster.masters if m is not cluster.owner(slot))
     source = cluster.begin_move(slot, to)
-    assert count(flood(addresses, 40, connections=8, headers=client("new"))) == {200: 9, 429: 31}, "both keys are to be"
+    assert count(flood(addresses, 40, connections=8, headers=client("new"))) == {200: 9, 429: 31}, "both keys must be created"
     cluster.end_move(source, to, slot)
     assert get(addresses[0], headers=client("new")).status == 429
     for master in cluster.masters:
@@ -148,7 +149,7 @@ def test_fresh_clients_and_several_limits_while_their_slot_moves(rig):
     cluster.end_move(source, to, slot)
 
 
-def test_the_part_of_a_request_that_moves_is_asked_for_key_by_key(rig):
+def test_while_a_slot_moves_each_key_is_a_separate_call(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"one": dict(script="fixed_window", limit=12, period="10d", on_failure="deny"),
               "two": dict(script="sliding_window_log", limit=9, period="10d", on_failure="deny"),
@@ -164,7 +165,7 @@ def test_the_part_of_a_request_that_moves_is_asked_for_key_by_key(rig):
         key = next(key for key in source.command("CLUSTER", "GETKEYSINSLOT", slot, 10) if key.endswith(":l:one"))
         source.command("MIGRATE", *to.address, key, 0, 5000)
         answers = flood([weir.address], 40, connections=8, headers=client(name), target=path)
-        assert count(answers) == {200: 8, 429: 32}, "one of its keys is here and one there"
+        assert count(answers) == {200: 8, 429: 32}, "the two keys are on different nodes"
         cluster.end_move(source, to, slot)
         assert get(weir.address, path, headers=client(name)).status == 429
 
@@ -188,21 +189,21 @@ def test_a_master_is_killed_and_its_replica_promoted(rig):
     eventually(lambda: all("cluster_state:ok" in n.command("CLUSTER", "INFO") and cluster.owner(slot_of_client("one")) is not victim
                            for n in alive), 20, "a promoted replica")
     promoted = time.monotonic()
-    eventually(lambda: load.since(promoted), 5, "decisions by the promoted one")
+    eventually(lambda: load.since(promoted), 5, "decisions by the promoted replica")
     took = load.since(promoted) - promoted
-    assert took < 1.0 * time_scale, f"{took:.2f} s after it was promoted"
+    assert took < 1.0 * time_scale, f"{took:.2f} s after the promotion"
     soon = promoted + 1.0 * time_scale
     eventually(lambda: sum(t > soon for t, *_ in list(load.responses)) > 100)
     answers, others = load.stop(), beside.stop()
     assert {s for _, s, _ in answers} <= {200, 503}
-    assert {s for t, s, _ in answers if t > soon} == {200}, "every worker of every weir"
+    assert {s for t, s, _ in answers if t > soon} == {200}, "every worker of every weir uses the new master"
     assert {s for t, s, _ in others if t < killed} == {200} and others[-1][1] == 200
     charged_twice(answers, killed + 0.2)
     for weir in weirs:
         eventually(lambda w=weir: w.metric("weir_redis_ready_workers") == 2, 10)
 
 
-def test_who_says_that_the_cluster_is_down_is_not_believed_for_long(rig):
+def test_a_clusterdown_error_is_cached_for_a_short_time_only(rig):
     cluster = Cluster(rig, replicas=False)
     for master in cluster.masters:
         master.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
@@ -213,7 +214,7 @@ def test_who_says_that_the_cluster_is_down_is_not_believed_for_long(rig):
     slot = slot_of_client("a")
     to = next(m for m in cluster.masters if m is not cluster.owner(slot))
 
-    def is_unassigned():  # a message of the owner from before may assign the slot again
+    def is_unassigned():  # a delayed message of the previous owner can assign the slot again
         having = [m for m in cluster.masters if "cluster_slots_assigned:16384" in m.command("CLUSTER", "INFO")]
         for master in having:
             master.command("CLUSTER", "DELSLOTS", slot)
@@ -221,12 +222,12 @@ def test_who_says_that_the_cluster_is_down_is_not_believed_for_long(rig):
     eventually(is_unassigned)
     eventually(lambda: get(weir.address, headers=client("a")).status == 503)
     eventually(lambda: is_unassigned() and get(weir.address, headers=client("a")).status == 503 and
-               weir.metric("weir_redis_cluster_slots") == 16383, 5, "the map is read for it, not half a minute later")
+               weir.metric("weir_redis_cluster_slots") == 16383, 5, "the error triggers a new slot map at once")
     to.command("CLUSTER", "ADDSLOTS", slot)
     eventually(lambda: get(weir.address, headers=client("a")).status == 200, 5)
 
 
-def test_inspect_and_reset_look_through_all_masters(rig):
+def test_inspect_and_reset_search_all_masters(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"each": dict(script="gcra", limit=3, period="10d"),
               "writes": dict(script="fixed_window", limit=2, period="10d", per=["client", "method"])}
@@ -242,21 +243,21 @@ def test_inspect_and_reset_look_through_all_masters(rig):
             assert rig.command("reset", "-c", weirs[0].policy_file, name).returncode == 0
         else:
             assert get(weirs[0].admin, f"/api/v1/clients/{name}", method="DELETE").status == 200
-        eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, 0.9, "a reset that is heard")
+        eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, 0.9, "the reset message to be applied")
 
 
-def test_resets_are_heard_though_the_only_node_of_the_policy_is_away(rig):
-    """The nodes of the map are subscribed to as well."""
+def test_resets_arrive_while_the_configured_node_is_down(rig):
+    """weir also subscribes at the other nodes of the slot map."""
     cluster = Cluster(rig, replicas=False)
     named, *others = cluster.masters
     weir = weirs_with(rig, cluster.policy(named), limits={"each": dict(script="gcra", limit=3, period="10d")})[0]
     weir.expect_errors("redis ")
 
-    def heard_by(node):
+    def subscribers(node):
         return node.command("PUBSUB", "NUMSUB", "weir:resets")[1]
-    eventually(lambda: heard_by(named) == 1, what="a subscription")
+    eventually(lambda: subscribers(named) == 1, what="the subscription")
     named.kill()
-    eventually(lambda: sum(heard_by(node) for node in others) == 1, 15, "a subscription at another node")
+    eventually(lambda: sum(subscribers(node) for node in others) == 1, 15, "the subscription at another node")
 
 
 def test_a_reload_from_one_server_to_a_cluster_and_back(rig):
@@ -264,19 +265,19 @@ def test_a_reload_from_one_server_to_a_cluster_and_back(rig):
     weir = rig.weir(workers=1, limits={"each": dict(script="gcra", limit=2, period="10d")})
     names = [f"c{i}" for i in range(8)]
 
-    def all_get(statuses):
+    def assert_statuses(statuses):
         for name in names:
             assert [get(weir.address, headers=client(name)).status for _ in statuses] == statuses, name
     single = weir.policy["redis"]
-    all_get([200, 200, 429])
+    assert_statuses([200, 200, 429])
     weir.reload(redis=cluster.policy(timeout="5s", on_failure="deny"))
-    eventually(lambda: get(weir.address, headers=client("c0")).status == 200, what="the new policy at work")
+    eventually(lambda: get(weir.address, headers=client("c0")).status == 200, what="the new policy to be in effect")
     names = names[1:]
-    all_get([200, 200, 429])
+    assert_statuses([200, 200, 429])
     assert len(cluster.keys()) == 8
     weir.reload(redis=single)
-    eventually(lambda: get(weir.address, headers=client("c0")).status == 429, what="the first policy at work again")
-    all_get([429])
+    eventually(lambda: get(weir.address, headers=client("c0")).status == 429, what="the first policy to be in effect again")
+    assert_statuses([429])
 
 
 def test_grants_reach_every_weir(rig):
@@ -290,7 +291,7 @@ def test_grants_reach_every_weir(rig):
     eventually(lambda: all(weir.metric("weir_grants") == 4 for weir in weirs))
 
 
-def test_an_acl_user(rig):
+def test_an_acl_user_with_the_documented_permissions(rig):
     cluster = Cluster(rig, replicas=False)
     for node in cluster.nodes:
         node.command("ACL", "SETUSER", "weir", "on", ">sesame", "~weir:*", "&weir:*", "+@connection", "+@scripting", "+role",
@@ -305,7 +306,7 @@ def test_an_acl_user(rig):
     assert rig.command("reset", "-c", weir.policy_file, "a").returncode == 0
 
 
-def test_what_is_no_cluster_is_told(rig):
+def test_a_server_that_is_no_cluster_node_is_reported(rig):
     redis = rig.redis(tcp=True)
     weir = rig.weir(redis={"cluster": [redis.text], "on_failure": "deny"}, wait="listening",
                     limits={"each": dict(script="gcra", limit=3, period="10d")})
@@ -321,7 +322,7 @@ def test_what_is_no_cluster_is_told(rig):
     weir.wait_for_output("the cluster does not serve the key")
 
 
-def test_a_part_that_is_away_concerns_its_keys_alone(rig):
+def test_an_unavailable_node_affects_only_its_keys(rig):
     cluster = Cluster(rig, replicas=False)
     for master in cluster.masters:
         master.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
@@ -336,10 +337,10 @@ def test_a_part_that_is_away_concerns_its_keys_alone(rig):
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
     ready = get(weir.admin, "/readyz")
     assert ready.status == 200 and b"a part of Redis is unavailable" in ready.body, ready
-    assert get(weir.admin, f"/api/v1/clients/{there}").status in (200, 503), "an answer in either case"
+    assert get(weir.admin, f"/api/v1/clients/{there}").status in (200, 503), "a response in either case"
 
 
-def test_a_leg_that_fails_follows_its_own_on_failure(rig):
+def test_a_failed_sub_operation_follows_its_own_on_failure(rig):
     cluster = Cluster(rig, replicas=False)
     for master in cluster.masters:
         master.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
@@ -353,31 +354,31 @@ def test_a_leg_that_fails_follows_its_own_on_failure(rig):
     weir, = weirs_with(rig, cluster.policy(timeout="200ms"), workers=1, limits=limits, rules=[*rules, {"limits": ["each"]}])
     weir.expect_errors("[Rr]edis")
 
-    def ask_for(path):
+    def fetch(path):
         return get(weir.address, path, headers=client(name))
 
     def left():
-        return ask_for("/").number("X-RateLimit-Remaining")
-    assert ask_for("/open").status == ask_for("/shut").status == 200 and left() == 17
+        return fetch("/").number("X-RateLimit-Remaining")
+    assert fetch("/open").status == fetch("/shut").status == 200 and left() == 17
     victim.freeze()
     begun = time.monotonic()
-    assert ask_for("/shut").status == 503
-    assert time.monotonic() - begun < 0.2 + 0.3 * time_scale, "the deadline is that of the whole decision"
-    eventually(lambda: left() >= 10 and ask_for("/shut").status == 503)
+    assert fetch("/shut").status == 503
+    assert time.monotonic() - begun < 0.2 + 0.3 * time_scale, "the deadline applies to the whole decision"
+    eventually(lambda: left() >= 10 and fetch("/shut").status == 503)
     before = left()
-    assert ask_for("/open").status == 200
+    assert fetch("/open").status == 200
     eventually(lambda: left() < before, 2)
     victim.thaw()
     victim.kill()
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
     before = left()
-    assert [ask_for("/shut").status for _ in range(5)] == [503] * 5
-    eventually(lambda: left() > before - 5, 2, "what the first leg was charged, given back")
-    ask_for("/here")
-    assert 429 in [ask_for("/here").status for _ in range(5)]
+    assert [fetch("/shut").status for _ in range(5)] == [503] * 5
+    eventually(lambda: left() > before - 5, 2, "the charge of the first sub-operation to be returned")
+    fetch("/here")
+    assert 429 in [fetch("/here").status for _ in range(5)]
 
 
-def test_who_leaves_between_two_slots_leaves_the_queue_of_the_first(rig):
+def test_a_client_that_disconnects_between_two_slots_leaves_the_queue(rig):
     cluster = Cluster(rig, replicas=False)
     for master in cluster.masters:
         master.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
@@ -392,13 +393,13 @@ def test_who_leaves_between_two_slots_leaves_the_queue_of_the_first(rig):
     key = next(key for key in there.command("KEYS", "*") if key.endswith(":l:queue"))
     before = there.command("PTTL", key)
     gone = send_request(weir, "/", client(name))
-    eventually(lambda: there.command("PTTL", key) > before + 30000, what="a place in the queue")
+    eventually(lambda: there.command("PTTL", key) > before + 30000, what="the request to be queued")
     reset(gone)
-    eventually(lambda: there.command("PTTL", key) <= before, 2, "its place is free")
+    eventually(lambda: there.command("PTTL", key) <= before, 2, "the request to leave the queue")
     victim.thaw()
 
 
-def test_requests_in_flight_and_repeats_in_several_slots(rig):
+def test_concurrency_and_deduplication_in_several_slots(rig):
     cluster = Cluster(rig, replicas=False)
     gate = Gate(rig)
     limits = {"flight": dict(script="concurrency", limit=2, lease="10s", per="all"),
@@ -413,7 +414,7 @@ def test_requests_in_flight_and_repeats_in_several_slots(rig):
 
     def left(**more):
         return get(weir.address, headers={**client("b"), **more})
-    eventually(lambda: left(**{"Idempotency-Key": "x"}).status == 200, 3, "a free place")
+    eventually(lambda: left(**{"Idempotency-Key": "x"}).status == 200, 3, "a free slot")
     repeats = [left(**{"Idempotency-Key": "x"}) for _ in range(6)]
     assert count(repeats) == {200: 6} and left().status == 200, "repeats are free"
     assert count([left() for _ in range(5)]) == {200: 3, 429: 2}

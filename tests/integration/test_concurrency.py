@@ -1,4 +1,5 @@
-"""concurrency: never more requests in flight than the limit, over all workers and weirs; places end with those who hold them."""
+"""The concurrency limiter: never more requests in flight than the limit, over all workers and
+weirs. Slots are freed with the request or with the weir that holds them."""
 
 import json
 import re
@@ -18,13 +19,14 @@ from wire import Connection, count, flood, get, request_bytes
 
 
 def admitted(weir, gate):
-    """A new request that waits at the gate, or None: a rejected one was answered."""
+    """Sends a request. Returns its connection if the request was admitted and waits at the gate,
+    None if it was rejected."""
     before, c = gate.total, send_request(weir)
     eventually(lambda: gate.total > before or select.select([c.socket], [], [], 0)[0])
     return c if gate.total > before else None
 
 
-def free(weir, client="ip:127.0.0.1", limit="c"):
+def free_slots(weir, client="ip:127.0.0.1", limit="c"):
     look = json.loads(get(weir.admin, f"/api/v1/clients/{client}").body)
     return [row["remaining"] for row in look["limits"] if row["limit"] == limit][0]
 
@@ -36,7 +38,7 @@ def test_exact_under_load_over_weirs_and_workers(rig):
     responses = []
     clients = threading.Thread(target=lambda: responses.extend(flood([w.address for w in weirs], 800, connections=24)))
     clients.start()
-    eventually(lambda: gate.now == 5, what="all places taken")
+    eventually(lambda: gate.now == 5, what="all slots to be used")
     gate.pause = 0.004
     gate.open.set()
     clients.join()
@@ -45,10 +47,10 @@ def test_exact_under_load_over_weirs_and_workers(rig):
     assert gate.total == counts[200], (gate.total, counts)
     rejected = next(r for r in responses if r.status == 429)
     assert rejected["Retry-After"] == "1"
-    eventually(lambda: rig.redis().command("EXISTS", "weir:{all}:l:c") == 0, what="no request in flight")
+    eventually(lambda: rig.redis().command("EXISTS", "weir:{all}:l:c") == 0, what="the key without requests in flight")
 
 
-def test_places_are_given_back_however_a_request_ends(rig):
+def test_slots_are_freed_however_a_request_ends(rig):
     gate = Gate(rig)
     weir = rig.weir(workers=1, limits={"c": concurrency(3)},
                     upstreams={**gate.upstreams, "away": {"servers": [f"127.0.0.1:{free_port()}"]},
@@ -65,7 +67,7 @@ def test_places_are_given_back_however_a_request_ends(rig):
         for c in waiting:
             c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             c.close()
-        eventually(lambda: free(weir) == 3)
+        eventually(lambda: free_slots(weir) == 3)
         gate.open.set()
         eventually(lambda: gate.now == 0)
         gate.open.clear()
@@ -77,7 +79,7 @@ def test_places_are_given_back_however_a_request_ends(rig):
     assert answer["X-Rate-Limit-Used"] == "1" and answer["X-Rate-Limit-Reset"] is None
 
 
-def test_a_denial_is_not_remembered(rig):
+def test_a_denial_is_not_cached(rig):
     gate = Gate(rig)
     weir = rig.weir(workers=1, limits={"c": concurrency(1)}, upstreams=gate.upstreams)
     waiting = send_request(weir)
@@ -86,12 +88,12 @@ def test_a_denial_is_not_remembered(rig):
         assert c.request().status == 429
         gate.open.set()
         assert waiting.response().status == 200
-        eventually(lambda: free(weir) == 1)
+        eventually(lambda: free_slots(weir) == 1)
         assert c.request().status == 200
 
 
 @timeout(90)
-def test_the_places_of_a_killed_weir_come_back_after_its_lease(rig):
+def test_the_slots_of_a_killed_weir_are_freed_after_its_lease(rig):
     gate = Gate(rig)
     limits = {"c": concurrency(4, lease="2s", per="all")}
     dying, other = (rig.weir(workers=2, limits=limits, upstreams=gate.upstreams) for _ in range(2))
@@ -104,17 +106,17 @@ def test_the_places_of_a_killed_weir_come_back_after_its_lease(rig):
     dying.kill()
     start = time.monotonic()
     assert get(other.address).status == 429
-    fresh = [eventually(lambda: admitted(other, gate), 9, "a free place")]
+    fresh = [eventually(lambda: admitted(other, gate), 9, "a free slot")]
     assert time.monotonic() - start > 0.5
-    fresh += [eventually(lambda: admitted(other, gate), 5, "those of its other worker") for _ in range(2)]
-    assert get(other.address).status == 429, "the one that the living weir holds still counts"
+    fresh += [eventually(lambda: admitted(other, gate), 5, "the slots of its other worker") for _ in range(2)]
+    assert get(other.address).status == 429, "the slot of the running weir still counts"
     gate.open.set()
     kept.socket.settimeout(20)
     assert kept.response().status == 200
 
 
 @timeout(90)
-def test_long_requests_and_tunnels_count_beyond_a_lease(rig):
+def test_long_requests_and_tunnels_renew_their_lease(rig):
     gate = Gate(rig)
     tunnels = Scripted(rig, echo_after(SWITCH))
     weir = rig.weir(workers=1, limits={"c": concurrency(2, lease="1s")}, upstreams={**gate.upstreams, "t": {"servers": [tunnels.text]}},
@@ -126,19 +128,20 @@ def test_long_requests_and_tunnels_count_beyond_a_lease(rig):
         assert tunnel.read_head().status == 101
         deadline = time.monotonic() + 2.2
         with Connection(weir.address) as c:
-            while time.monotonic() < deadline:  # a busy client must not keep the lease from being renewed
+            # a busy client must not prevent the renewal of the lease
+            while time.monotonic() < deadline:
                 assert c.request().status == 429
                 time.sleep(0.01)
         tunnel.socket.shutdown(socket.SHUT_WR)
         tunnel.read_exactly(7, "goodbye")
-        eventually(lambda: free(weir) == 1, what="the tunnel's place")
+        eventually(lambda: free_slots(weir) == 1, what="the tunnel's place")
     gate.open.set()
     assert waiting.response().status == 200
-    eventually(lambda: free(weir) == 2)
+    eventually(lambda: free_slots(weir) == 2)
 
 
 @timeout(90)
-def test_what_ends_while_redis_is_away_is_given_back_when_it_is_there_again(rig):
+def test_slots_freed_during_a_redis_outage_are_returned_afterwards(rig):
     gate = Gate(rig)
     weir = rig.weir(workers=1, limits={"c": concurrency(2, lease="60s", on_failure="deny")}, upstreams=gate.upstreams)
     weir.expect_errors("[Rr]edis")
@@ -151,10 +154,10 @@ def test_what_ends_while_redis_is_away_is_given_back_when_it_is_there_again(rig)
     assert [c.response().status for c in waiting] == [200, 200]
     redis.thaw()
     weir.wait_for_redis()
-    eventually(lambda: free(weir) == 2, 20)
+    eventually(lambda: free_slots(weir) == 2, 20)
 
 
-def test_a_redis_that_takes_nothing_is_not_flooded_with_what_is_given_back(rig):
+def test_returned_slots_do_not_flood_a_redis_that_does_not_read(rig):
     gate, longer = Gate(rig), Gate(rig)
     weir = rig.weir(workers=1, limits={"c": concurrency(2, lease="60s")}, upstreams={**gate.upstreams, "longer": longer.upstreams["api"]},
                     rules=[{"match": {"path": "/longer"}, "limits": ["c"], "upstream": "longer"}, {"limits": ["c"]}])
@@ -164,25 +167,25 @@ def test_a_redis_that_takes_nothing_is_not_flooded_with_what_is_given_back(rig):
     rig.redis().command("CONFIG", "SET", "maxmemory", "1")
     gate.open.set()
     assert waiting[0].response().status == 200
-    eventually(lambda: weir.metric("weir_redis_calls_total") >= 4, what="a second try")
+    eventually(lambda: weir.metric("weir_redis_calls_total") >= 4, what="a second attempt")
     start, before = time.monotonic(), weir.metric("weir_redis_calls_total")
     eventually(lambda: weir.metric("weir_redis_calls_total") >= before + 3)
     assert time.monotonic() - start > 0.15
     rig.redis().command("CONFIG", "SET", "maxmemory", "0")
-    eventually(lambda: free(weir) == 1, 20)
+    eventually(lambda: free_slots(weir) == 1, 20)
     longer.open.set()
     assert waiting[1].response().status == 200
-    eventually(lambda: free(weir) == 2, 20)
+    eventually(lambda: free_slots(weir) == 2, 20)
 
 
 @timeout(90)
-def test_a_redis_that_forgot_everything_is_told_again(rig):
+def test_after_flushall_workers_report_their_requests_again(rig):
     gate = Gate(rig)
     weir = rig.weir(workers=2, limits={"c": concurrency(3, lease="1500ms")}, upstreams=gate.upstreams)
     waiting = [send_request(weir) for _ in range(3)]
     eventually(lambda: gate.now == 3)
     rig.redis().command("FLUSHALL")
-    eventually(lambda: free(weir) == 0, 10, "three in flight again")
+    eventually(lambda: free_slots(weir) == 0, 10, "three requests in flight again")
     row = json.loads(get(weir.admin, "/api/v1/clients/ip:127.0.0.1").body)["limits"][0]
     assert row["period_seconds"] is None and row["resets_in_seconds"] is None, row
     shown = rig.command("inspect", "-c", weir.policy_file, "ip:127.0.0.1").stdout
@@ -190,14 +193,15 @@ def test_a_redis_that_forgot_everything_is_told_again(rig):
     assert get(weir.address).status == 429
     gate.open.set()
     assert [c.response().status for c in waiting] == [200] * 3
-    eventually(lambda: free(weir) == 3)
+    eventually(lambda: free_slots(weir) == 3)
 
 
-def test_without_redis_requests_are_counted_in_this_process(rig):
+def test_without_redis_each_process_counts_its_requests(rig):
     gate = Gate(rig)
     weir = rig.weir(workers=2, redis={"on_failure": "local", "timeout": "50ms"}, limits={"c": concurrency(3)}, upstreams=gate.upstreams)
     weir.expect_errors("[Rr]edis")
-    before = [send_request(weir), send_request(weir)]  # admitted by Redis: they are in flight all the same
+    # admitted by Redis, but in flight in this process
+    before = [send_request(weir), send_request(weir)]
     eventually(lambda: gate.now == 2)
     rig.redis().kill()
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
@@ -210,35 +214,35 @@ def test_without_redis_requests_are_counted_in_this_process(rig):
     assert count(responses) == {200: 200}, count(responses)
 
 
-def test_all_or_nothing_with_other_limits(rig):
+def test_a_rejected_request_is_not_charged_to_other_limits(rig):
     gate = Gate(rig)
     weir = rig.weir(workers=1, limits={"c": concurrency(2), "w": dict(script="fixed_window", limit=3, period="1d")}, upstreams=gate.upstreams)
     waiting = [send_request(weir), send_request(weir)]
     eventually(lambda: gate.now == 2)
     assert get(weir.address).status == 429
-    assert free(weir, limit="w") == 1, "a request that found no place was charged"
+    assert free_slots(weir, limit="w") == 1, "a rejected request was charged"
     gate.open.set()
     assert [c.response().status for c in waiting] == [200, 200]
-    eventually(lambda: free(weir) == 2)
+    eventually(lambda: free_slots(weir) == 2)
     assert get(weir.address).status == 200
     assert get(weir.address).status == 429, "the window"
-    eventually(lambda: free(weir) == 2)
+    eventually(lambda: free_slots(weir) == 2)
 
 
-def test_a_reload_keeps_what_is_in_flight(rig):
+def test_a_reload_keeps_requests_in_flight(rig):
     gate = Gate(rig)
     weir = rig.weir(workers=1, limits={"c": concurrency(2)}, upstreams=gate.upstreams)
     waiting = [send_request(weir), send_request(weir)]
     eventually(lambda: gate.now == 2)
     weir.reload(limits={"c": concurrency(3)})
-    third = eventually(lambda: admitted(weir, gate), what="the new policy in the worker")
+    third = eventually(lambda: admitted(weir, gate), what="the new policy in effect in the worker")
     assert get(weir.address).status == 429
     gate.open.set()
     assert [c.response().status for c in waiting + [third]] == [200] * 3
-    eventually(lambda: free(weir) == 3)
+    eventually(lambda: free_slots(weir) == 3)
 
 
-def test_a_stopped_weir_leaves_nothing_behind(rig):
+def test_a_stopped_weir_frees_all_slots(rig):
     gate = Gate(rig)
     weir = rig.weir(workers=2, limits={"c": concurrency(5, lease="1h", per="all")}, upstreams=gate.upstreams)
     waiting = [send_request(weir) for _ in range(5)]
@@ -251,7 +255,7 @@ def test_a_stopped_weir_leaves_nothing_behind(rig):
 
 
 @timeout(90)
-def test_clients_that_come_and_go_in_every_phase_leave_nothing_behind(rig):
+def test_clients_that_disconnect_in_any_phase_free_their_slots(rig):
     gate = Gate(rig)
     gate.pause = 0.002
     limits = {"c": concurrency(4, per="all"), "q": dict(script="leaky_bucket", limit=400, period="1s", burst=1000, max_delay="10s", per="all")}
@@ -280,7 +284,7 @@ def test_clients_that_come_and_go_in_every_phase_leave_nothing_behind(rig):
     for w in weirs:
         w.counts(0, "weir_requests_held")
     assert gate.total > 100
-    for w in weirs:  # the permits of a response are returned after it
-        eventually(lambda: rig.redis().command("EXISTS", "weir:{all}:l:c") == 0, what="no request in flight")
+    for w in weirs:  # permits in a response are returned after it
+        eventually(lambda: rig.redis().command("EXISTS", "weir:{all}:l:c") == 0, what="the key without requests in flight")
         waiting = [send_request(w) for _ in range(4)]
         assert [c.response().status for c in waiting] == [200] * 4

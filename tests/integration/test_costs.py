@@ -1,4 +1,4 @@
-"""What requests cost: what is given back, learnt from requests and answers, or counted by status."""
+"""Costs of requests: refunds, costs from requests and responses, and charges by status."""
 
 import json
 import re
@@ -11,13 +11,13 @@ from wire import Connection, get, request_bytes
 DAY = {"a": dict(script="token_bucket", limit=10, period="1d"), "b": dict(script="fixed_window", limit=20, period="1d")}
 
 
-def left(response):
-    """What remains, by limit."""
+def remaining(response):
+    """The remaining units, by limit."""
     return {name: int(r) for name, r in re.findall(r'"([^"]+)";r=(\d+)', response["RateLimit"])}
 
 
-def test_what_the_upstream_never_received_is_given_back(rig):
-    # One worker, so that a refund is behind its request's answer and before the next request.
+def test_charges_are_returned_if_the_upstream_never_received_the_request(rig):
+    # With one worker, the refund comes after the response and before the next request.
     weir = rig.weir(workers=1, limits=DAY, upstreams={"api": {"servers": [rig.upstream().text]},
                                            "away": {"servers": [f"127.0.0.1:{free_port()}"]}},
                     rules=[{"match": {"path": "/away"}, "limits": ["a", "b"], "upstream": "away", "cost": 3},
@@ -26,20 +26,20 @@ def test_what_the_upstream_never_received_is_given_back(rig):
     for _ in range(8):
         answer = get(weir.address, "/away")
         assert answer.status == 502
-    assert left(get(weir.address)) == {"a": 9, "b": 19}
+    assert remaining(get(weir.address)) == {"a": 9, "b": 19}
 
 
-def test_what_the_upstream_received_stays_charged(rig):
+def test_requests_that_the_upstream_received_stay_charged(rig):
     def closing(peer, _number):
         peer.read_request()
     api = Scripted(rig, closing)
     weir = rig.weir(limits=DAY, upstreams={"api": {"servers": [api.text]}})
-    seen = [left(get(weir.address)) for _ in range(3)]
+    seen = [remaining(get(weir.address)) for _ in range(3)]
     assert [s["a"] for s in seen] == [9, 8, 7], seen
 
 
-def respond_with(rig, fields=lambda target: b"", status=lambda target: b"200 OK"):
-    """An upstream whose answers depend on the target."""
+def upstream_with(rig, fields=lambda target: b"", status=lambda target: b"200 OK"):
+    """An upstream whose responses depend on the target."""
     def script(peer, _number):
         while (request := peer.read_request()) is not None:
             target = request[0].split(b" ")[1].decode()
@@ -47,69 +47,70 @@ def respond_with(rig, fields=lambda target: b"", status=lambda target: b"200 OK"
     return {"api": {"servers": [Scripted(rig, script).text]}}
 
 
-def test_a_cost_in_the_request_is_believed_from_trusted_proxies_alone(rig):
+def test_a_cost_in_a_request_header_requires_a_trusted_proxy(rig):
     rules = [{"limits": ["a"], "cost": {"request_header": "X-Cost", "max": 5}}]
     weir = rig.weir(limits={"a": DAY["a"]}, rules=rules, identity={"from": ["header:X-Client-Id"], "trusted_proxies": ["127.0.0.1"]})
 
     def fetch(client, *costs):
         answer = get(weir.address, headers=[("X-Client-Id", client)] + [("X-Cost", cost) for cost in costs])
-        return answer.status == 400 or left(answer)["a"]
+        return answer.status == 400 or remaining(answer)["a"]
     assert fetch("one", "3") == 7
     assert fetch("none") == 9
-    assert fetch("much", "1000000") == 5, "max is the most"
+    assert fetch("much", "1000000") == 5, "limited by max"
     assert fetch("more", "9" * 18) == 5
     for bad in ["0"], ["-1"], ["1.5"], ["x"], [""], ["1", "2"], ["9" * 30]:
         assert fetch("bad", *bad) is True, bad
-    assert fetch("bad") == 9, "what is refused costs nothing"
+    assert fetch("bad") == 9, "refused requests cost nothing"
     weir = rig.weir(limits={"c": DAY["a"]}, rules=[{**rules[0], "limits": ["c"]}], identity={"from": ["header:X-Client-Id"]})
     answer = get(weir.address, headers={"X-Client-Id": "two", "X-Cost": "4"})
-    assert left(answer)["c"] == 9, "anybody could say anything"
+    assert remaining(answer)["c"] == 9, "the header of an untrusted peer is ignored"
 
 
-def test_a_cost_in_the_answer_is_charged_into_debt_or_given_back(rig):
+def test_a_cost_in_a_response_header_adjusts_the_charge(rig):
     def used(target):
         return b"X-Tokens-Used: %s\r\n" % target[1:].encode() if target != "/" else b""
     limits = {"a": dict(script="fixed_window", limit=10, period="1d"), "b": dict(script="token_bucket", limit=100, period="1d")}
-    weir = rig.weir(workers=1, limits=limits, upstreams=respond_with(rig, used),
+    weir = rig.weir(workers=1, limits=limits, upstreams=upstream_with(rig, used),
                     rules=[{"limits": ["a", "b"], "cost": {"reserve": 2, "response_header": "X-Tokens-Used"}}])
 
     def fetch(target, client):
         answer = get(weir.address, target, headers={"X-Client-Id": client})
-        return answer.status, left(answer)["a"], left(answer)["b"]
-    assert fetch("/5", "c") == (200, 8, 98), "the fields tell of the reserve"
+        return answer.status, remaining(answer)["a"], remaining(answer)["b"]
+    assert fetch("/5", "c") == (200, 8, 98), "the fields show the reserved cost"
     assert fetch("/0", "c") == (200, 3, 93)
-    assert fetch("/2", "c") == (200, 3, 93), "the whole reserve was given back"
+    assert fetch("/2", "c") == (200, 3, 93), "the whole reserve was returned"
     assert fetch("/", "c") == (200, 1, 91)
-    assert fetch("/x", "c")[0] == 429, "an answer that does not say costs the reserve"
+    assert fetch("/x", "c")[0] == 429, "without the header, the reserve is charged"
     assert fetch("/30", "d") == (200, 8, 98)
     assert fetch("/1", "d") == (429, 0, 70), "a debt"
     assert fetch("/99999999999", "e") == (200, 8, 98)
     assert fetch("/1", "e")[0] == 429
 
 
-def test_only_answers_with_these_statuses_are_charged(rig):
-    """A login limit: failures count, and the client that failed too often is rejected before."""
+def test_only_responses_with_the_listed_statuses_are_charged(rig):
+    """A login limit: only failures count, and a client with too many failures is rejected before
+    the upstream."""
     limits = {"failures": dict(script="sliding_window_log", limit=3, period="1d", count=[401, "5xx"]),
               "all": dict(script="fixed_window", limit=100, period="1d")}
     weir = rig.weir(workers=1, limits=limits,
-                    upstreams=respond_with(rig, status=lambda target: target[1:].encode() + b" Some Words"))
+                    upstreams=upstream_with(rig, status=lambda target: target[1:].encode() + b" Some Words"))
 
     def fetch(status, client="c"):
         answer = get(weir.address, f"/{status}", headers={"X-Client-Id": client})
-        return answer.status, left(answer)["failures"], left(answer)["all"]
+        return answer.status, remaining(answer)["failures"], remaining(answer)["all"]
     assert [fetch(200) for _ in range(3)] == [(200, 3, 99), (200, 3, 98), (200, 3, 97)]
-    assert fetch(401) == (401, 3, 96), "charged after the answer"
+    assert fetch(401) == (401, 3, 96), "charged after the response"
     assert fetch(403) == (403, 2, 95)
     assert fetch(503) == (503, 2, 94)
     assert fetch(401) == (401, 1, 93)
-    assert fetch(200) == (429, 0, 93), "rejected before, and nothing is charged for it"
+    assert fetch(200) == (429, 0, 93), "rejected before the upstream and not charged"
     assert fetch(200) == (429, 0, 93)
     assert fetch(401, "d") == (401, 3, 99)
 
 
 def test_concurrent_failures_are_all_counted(rig):
     limits = {"failures": dict(script="token_bucket", limit=10, period="10h", count=[401])}
-    weir = rig.weir(limits=limits, upstreams=respond_with(rig, status=lambda _: b"401 No"))
+    weir = rig.weir(limits=limits, upstreams=upstream_with(rig, status=lambda _: b"401 No"))
     connections = [Connection(weir.address) for _ in range(20)]
     for connection in connections:
         connection.send(request_bytes("/", headers={"X-Client-Id": "c"}))
@@ -125,28 +126,28 @@ def test_concurrent_failures_are_all_counted(rig):
     eventually(all_counted, what=f"charges for {failed} failures")
 
 
-def test_a_repeat_with_the_same_key_is_free_and_gets_the_first_numbers(rig):
+def test_a_repeat_with_the_same_key_is_free_and_shows_the_first_numbers(rig):
     limits = {"a": dict(script="fixed_window", limit=3, period="1d", dedup="Idempotency-Key"),
               "b": dict(script="token_bucket", limit=20, period="1d")}
     weir, other = rig.weir(limits=limits), rig.weir(limits=limits)
 
     def fetch(key, client="c", weir=weir):
         answer = get(weir.address, headers=[("X-Client-Id", client)] + [("Idempotency-Key", k) for k in key])
-        return answer.status, left(answer)["a"], left(answer)["b"]
+        return answer.status, remaining(answer)["a"], remaining(answer)["b"]
     assert fetch(["one"]) == (200, 2, 19)
     assert fetch(["two"]) == (200, 1, 18)
-    assert fetch(["one"]) == (200, 2, 17), "b knows no repeats"
+    assert fetch(["one"]) == (200, 2, 17), "b has no deduplication"
     assert fetch(["one"], weir=other) == (200, 2, 16)
     assert fetch([]) == (200, 0, 15)
     assert fetch(["three"]) == (429, 0, 15)
-    assert fetch(["three"]) == (429, 0, 15), "a rejection is not remembered"
-    assert fetch(["two"]) == (200, 1, 14), "free for a client that has nothing left"
-    assert fetch(["one"], "d") == (200, 2, 19), "each client has its own"
+    assert fetch(["three"]) == (429, 0, 15), "rejections are not deduplicated"
+    assert fetch(["two"]) == (200, 1, 14), "free even if the limit is exhausted"
+    assert fetch(["one"], "d") == (200, 2, 19), "keys are separate per client"
     assert [fetch(key, "e")[1] for key in (["{x}%"], ["{x}%"], ["%7Bx%7D%25"], ["x", "x"])] == [2, 2, 1, 0]
-    assert fetch(["y" * 257], "e")[0] == 429, "too long to be known again"
+    assert fetch(["y" * 257], "e")[0] == 429, "too long for deduplication"
 
 
-def test_a_failed_try_is_paid_once_with_its_repeats(rig):
+def test_a_failed_request_and_its_repeats_are_charged_once(rig):
     limits = {"a": dict(script="token_bucket", limit=10, period="10d", dedup="Idempotency-Key")}
     away = f"127.0.0.1:{free_port()}"
     weir = rig.weir(workers=1, limits=limits, upstreams={"api": {"servers": [rig.upstream().text]}, "away": {"servers": [away]}},
@@ -154,12 +155,12 @@ def test_a_failed_try_is_paid_once_with_its_repeats(rig):
     weir.expect_errors("upstream away")
     key = {"Idempotency-Key": "k"}
     assert [get(weir.address, "/away", headers=key).status for _ in range(3)] == [502] * 3
-    assert left(get(weir.address))["a"] == 8
-    assert left(get(weir.address, headers=key))["a"] == 7, "another path is another request"
+    assert remaining(get(weir.address))["a"] == 8
+    assert remaining(get(weir.address, headers=key))["a"] == 7, "with another path it is another request"
 
 
-def test_many_repeats_at_once_are_exact(rig):
-    """Eight limits with a key each: more keys than one call takes."""
+def test_many_concurrent_repeats_are_counted_exactly(rig):
+    """Eight limits with one key each: more keys than one call takes."""
     names = [f"l{i}" for i in range(8)]
     weir = rig.weir(workers=1, limits={n: dict(script="fixed_window", limit=70, period="1d", dedup="X-Key", per="all") for n in names})
     connections = [Connection(weir.address) for _ in range(100)]
@@ -174,8 +175,9 @@ def test_many_repeats_at_once_are_exact(rig):
         connection.close()
 
 
-def test_the_server_learns_how_much_was_granted(rig):
-    """The client's own header is dropped, in another spelling too; without Redis the number is that of this process."""
+def test_the_granted_units_are_forwarded_to_the_server(rig):
+    """The client's own header is dropped, in any spelling. Without Redis, the local fallback
+    supplies the number."""
     limits = {"units": dict(script="fixed_window", limit=10, period="1d", best_effort=True, granted_header="X-Granted")}
     weir = rig.weir(limits=limits, clients={"free": {"quota": "unlimited"}}, redis={"on_failure": "local"}, workers=1,
                     rules=[{"match": {"path": "/echo"}, "limits": ["units"], "cost": 4}, {"match": {"path": "/none/**"}, "limits": "none"}])

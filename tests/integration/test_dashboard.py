@@ -1,7 +1,8 @@
-"""The dashboard in headless Chromium: what it shows and does, at two widths, light and dark. Errors on the console fail a test.
+"""The dashboard in headless Chromium: contents and actions, at two widths, light and dark. Console
+errors fail a test.
 
-WEIR_PICTURES=docs/pictures tests/integration/run dashboard.live   also writes the pictures of the documentation, after a minute of load.
-"""
+WEIR_PICTURES=docs/pictures tests/integration/run dashboard.live also writes the pictures for the
+documentation, after a minute of load. |"""
 
 import json
 import os
@@ -14,7 +15,7 @@ from rig import eventually, timeout, top
 from wire import Connection, flood, get, request_bytes
 
 PICTURES = os.environ.get("WEIR_PICTURES")
-SCRIPT = '<img src=x onerror="document.title=1">'  # a client may call itself that
+SCRIPT = '<img src=x onerror="document.title=1">'  # a client can use this as its id
 LIMITS = {"per-client": {"script": "gcra", "limit": 120, "period": "10s", "burst": 120}, "searches": {"script": "fixed_window", "limit": 40, "period": "1m", "cost": 2}}
 
 
@@ -34,12 +35,12 @@ def text_of(page, selector, part, **more):
     page.wait_for("document.querySelector(arguments[0])?.textContent.includes(arguments[1])", selector, part, what=f"{part} in {selector}", **more)
 
 
-def looks(page, name):
-    """Nothing sticks out, at any width and in both colour schemes."""
+def check_layout(page, name):
+    """Nothing overflows the page, at any width and in both colour schemes."""
     for width in 1280, 390:
         for dark in False, True:
             page.look(width, 900, dark)
-            eventually(lambda: page.overflow() == [], what="everything inside the page: " + str(page.overflow()))
+            eventually(lambda: page.overflow() == [], what="nothing to overflow the page: " + str(page.overflow()))
             if PICTURES and name:
                 time.sleep(1.5)
                 page.picture(os.path.join(top, PICTURES, f"{name}-{width}-{'dark' if dark else 'light'}.png"), whole=width > 600)
@@ -47,7 +48,7 @@ def looks(page, name):
 
 
 def load_for_a_minute(weir, end):
-    """Clients of different appetites, for the pictures."""
+    """Load from clients with different request rates, for the pictures."""
     def client(seed):
         choose = random.Random(seed)
         names = ["partner-shop", "mobile-app", "crawler", "acme-billing", *(f"client-{i}" for i in range(40))]
@@ -70,7 +71,7 @@ def test_live(rig):
     text_of(page, "#connection", "live")
     text_of(page, "#busiest", "No request was admitted")
     text_of(page, "#limited-window", "last minute")
-    looks(page, None)
+    check_layout(page, None)
     if PICTURES:
         load = load_for_a_minute(weir, time.monotonic() + 65)
         time.sleep(44)
@@ -79,7 +80,7 @@ def test_live(rig):
                 .observe(p, {childList: true, characterData: true, subtree: true})""")
         page.run("document.getElementById('client').value = 'partner-shop'; document.getElementById('search').requestSubmit()")
         text_of(page, "#found", "searches")
-        looks(page, "dashboard")
+        check_layout(page, "dashboard")
         for thread in load:
             thread.join()
         return
@@ -88,24 +89,25 @@ def test_live(rig):
     text_of(page, "#limited", "id:busy")
     text_of(page, "#limited", SCRIPT)
     text_of(page, "#busiest", SCRIPT)
-    assert page.run("return document.querySelectorAll('main img, main script').length") == 0, "names are text"
+    assert page.run("return document.querySelectorAll('main img, main script').length") == 0, "names are inserted as text"
     text_of(page, "#limits", "120 per 10 s, gcra")
     text_of(page, "#rules", "everything else")
     text_of(page, "#servers", "up")
     text_of(page, "#workers", "connected")
-    page.wait_for("[...document.querySelectorAll('.chart path.line-1')].every(p => p.getAttribute('d').length > 10)", what="lines in every chart")
+    page.wait_for("[...document.querySelectorAll('.chart path.line-1')].every(p => p.getAttribute('d').length > 10)", what="a line in every chart")
     assert page.run("return document.querySelector('#chart-requests svg').getAttribute('aria-label')").startswith("all now ")
     page.look(390, 900, False)
-    assert page.run("return document.querySelector('#workers tbody tr').clientHeight < 50"), "no word is broken on a phone"
+    assert page.run("return document.querySelector('#workers tbody tr').clientHeight < 50"), "no word is broken on a narrow screen"
     wide = page.run("""return [...document.querySelectorAll('table')].filter((t) => t.getBoundingClientRect().right >
                        t.parentElement.getBoundingClientRect().right - 8).map((t) => t.id)""")
     assert wide == [], wide
-    looks(page, None)
+    check_layout(page, None)
     assert page.console_errors() == []
 
 
 def open_dialog(page, button):
-    """Presses Enter on the button until the dialog is open: the page replaces its buttons when it refreshes the client."""
+    """Presses Enter on the button until the dialog opens: the page replaces its buttons whenever it
+    refreshes the client."""
     def is_open():
         return page.run("return document.getElementById('dialog').open")
 
@@ -114,16 +116,16 @@ def open_dialog(page, button):
             page.run("document.getElementById(arguments[0])?.focus()", button)
             page.press("Enter")
         return is_open()
-    eventually(opens, what=f"the dialog of {button}")
+    eventually(opens, what=f"the dialog of {button} to open")
 
 
-def wait_for_the_change(page):
-    """Until the server has answered the confirmed request and the dialog is closed."""
-    page.wait_for("!document.getElementById('dialog').open && !document.getElementById('confirm').disabled", what="a closed dialog")
+def wait_for_closed_dialog(page):
+    """Waits until the server has responded to the confirmed request and the dialog is closed."""
+    page.wait_for("!document.getElementById('dialog').open && !document.getElementById('confirm').disabled", what="the dialog to close")
 
 
 @timeout(90)
-def test_a_client_is_inspected_granted_and_reset_by_keyboard(rig):
+def test_inspect_grant_and_reset_a_client_by_keyboard(rig):
     weir = start(rig)
     flood(weir.address, 50, connections=2, headers={"X-Client-Id": SCRIPT}, target="/search")
     page = browser.Browser(rig)
@@ -133,15 +135,15 @@ def test_a_client_is_inspected_granted_and_reset_by_keyboard(rig):
     page.press("Enter")
     text_of(page, "#found", "rejects for")
     text_of(page, "#found", "limits of the policy")
-    assert page.run("return /at .*\\d:\\d\\d/.test(document.getElementById('found').textContent)"), "the time of what is shown"
+    assert page.run("return /at .*\\d:\\d\\d/.test(document.getElementById('found').textContent)"), "the time of the data"
     open_dialog(page, "grant")
     text_of(page, "#dialog-text", "id:" + SCRIPT)
     page.press("Escape")
     page.wait_for("!document.getElementById('dialog').open")
     open_dialog(page, "grant")
-    page.wait_for("document.activeElement.id === 'quota'", what="the dialog with its first field focused")
+    page.wait_for("document.activeElement.id === 'quota'", what="the first field of the dialog to have the focus")
     page.press("500", "Enter")
-    wait_for_the_change(page)
+    wait_for_closed_dialog(page)
     text_of(page, "#found", "granted 500")
     quoted = "".join("%%%02x" % b for b in SCRIPT.encode())
     client = json.loads(get(weir.admin, "/api/v1/clients/" + quoted, host="127.0.0.1").body)
@@ -151,17 +153,17 @@ def test_a_client_is_inspected_granted_and_reset_by_keyboard(rig):
         text_of(page, "#dialog-text", confirmed)
         page.run("document.getElementById('confirm').focus()")
         page.press("Enter")
-        wait_for_the_change(page)
+        wait_for_closed_dialog(page)
         text_of(page, "#found", after)
-    page.wait_for("!document.getElementById('revoke')", what="no grant any more")
+    page.wait_for("!document.getElementById('revoke')", what="the grant to be removed")
     page.run("document.getElementById('client').value = 'ip:nonsense'; document.getElementById('search').requestSubmit()")
-    page.wait_for("document.querySelector('#found .bad')?.textContent.length > 10", what="why that is no client")
-    looks(page, None)
-    assert all("400 (Bad Request)" in message for message in page.console_errors()), "of the nonsense alone"
+    page.wait_for("document.querySelector('#found .bad')?.textContent.length > 10", what="the error message")
+    check_layout(page, None)
+    assert all("400 (Bad Request)" in message for message in page.console_errors()), "only the invalid request logs an error"
 
 
 @timeout(90)
-def test_ten_thousand_clients_then_redis_is_down(rig):
+def test_the_dashboard_with_ten_thousand_clients_and_then_without_redis(rig):
     weir = start(rig, redis={"timeout": "5s", "on_failure": "local"})
     page = browser.Browser(rig)
     page.open(url(weir))
@@ -172,7 +174,7 @@ def test_ten_thousand_clients_then_redis_is_down(rig):
             for _ in range(100):
                 connection.response("GET")
     page.wait_for("document.querySelectorAll('#busiest tbody button').length === 10")
-    looks(page, None)
+    check_layout(page, None)
     weir.expect_errors("connection was lost")
     rig.redis().kill()
     get(weir.address)
@@ -180,18 +182,18 @@ def test_ten_thousand_clients_then_redis_is_down(rig):
     text_of(page, "#alert", "Redis is down")
     page.run("document.getElementById('client').value = 'busy'; document.getElementById('search').requestSubmit()")
     text_of(page, "#found", "Redis")
-    looks(page, None)
+    check_layout(page, None)
     assert all("503 (Service Unavailable)" in message for message in page.console_errors())
 
 
 @timeout(90)
-def test_a_token_is_asked_for(rig):
+def test_the_dashboard_asks_for_the_token(rig):
     os.chmod(rig.write("admin.token", "0123456789abcdef"), 0o600)
     weir = rig.weir(rules=[], admin={"address": "127.0.0.1:0", "token_file": "admin.token"})
     page = browser.Browser(rig)
     page.open(url(weir))
-    page.wait_for("document.activeElement.id === 'token'", what="the field for the token")
-    looks(page, None)
+    page.wait_for("document.activeElement.id === 'token'", what="the token field")
+    check_layout(page, None)
     page.press("wrong-token-of-16-bytes", "Enter")
     text_of(page, "#login-error", "does not accept")
     page.press("0123456789abcdef", "Enter")

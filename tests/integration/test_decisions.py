@@ -1,4 +1,5 @@
-"""The decision listener: alone, and asked by real nginx, Caddy and HAProxy as docs/recipes.md configures them."""
+"""The decision listener: called directly, and by nginx, Caddy and HAProxy as configured in
+docs/recipes.md."""
 
 import json
 import shutil
@@ -12,8 +13,8 @@ LIMITS = {"per-client": {"script": "gcra", "limit": 3, "period": "1h", "burst": 
 RULES = [{"match": {"path": "/v1/**", "methods": ["POST"]}, "limits": ["per-client"]}, {"limits": "none"}]
 
 
-def asked(rig, **more):
-    """weir with a decision listener, and that listener's address."""
+def weir_with_decisions(rig, **more):
+    """Starts weir with a decision listener; returns weir and the listener's address."""
     decisions = {"listen": "127.0.0.1:0", **more.pop("decisions", {})}
     weir = rig.weir(limits=LIMITS, rules=more.pop("rules", RULES), decisions=decisions, **more)
     return weir, address_of(weir.wait_for_output(r"listening on (\S+) \(decisions\)$")[0])
@@ -24,21 +25,21 @@ def forwarded(method="POST", uri="/v1/x", host="a.test", client="203.0.113.7", *
             "X-Forwarded-For": client, **more}
 
 
-def test_it_decides_by_the_forwarded_fields(rig):
-    weir, listener = asked(rig)
+def test_decisions_use_the_forwarded_fields(rig):
+    weir, listener = weir_with_decisions(rig)
     answers = [get(listener, "/anything", headers=forwarded()) for _ in range(4)]
     assert [a.status for a in answers] == [200, 200, 200, 429]
     assert answers[0]["X-Weir-Client"] == "ip:203.0.113.7" and answers[0].body == b"" and answers[0]["RateLimit"]
     assert answers[3]["Retry-After"] and answers[3]["Content-Type"] == "application/problem+json"
     assert get(listener, headers=forwarded(client="203.0.113.8")).status == 200, "another client"
     assert get(listener, headers=forwarded(method="GET")).status == 200, "another rule"
-    assert get(listener, "/v1/x", method="POST").status == 400, "the request itself is not decided on"
+    assert get(listener, "/v1/x", method="POST").status == 400, "the method and path of the request itself are not used"
     assert get(listener, headers={**forwarded(), "X-Original-URI": "/free", "X-Original-Method": "GET"}).status == 429
     assert weir.metric("weir_limit_decisions_total", limit="per-client", decision="allowed") == 4
 
 
-def test_fields_that_are_missing_or_malformed(rig):
-    _, listener = asked(rig)
+def test_missing_and_malformed_fields_are_refused(rig):
+    _, listener = weir_with_decisions(rig)
     good = forwarded()
     for name in good:
         assert get(listener, headers={k: v for k, v in good.items() if k != name}).status == 400, name
@@ -52,18 +53,18 @@ def test_fields_that_are_missing_or_malformed(rig):
         lines = "".join(f"{k}: {v}\r\n" for k, v in good.items())
         connection.send(f"GET / HTTP/1.1\r\nHost: x\r\n{lines}X-Forwarded-Uri: /free\r\n\r\n".encode())
         assert connection.response().status == 400
-    assert get(listener, headers=forwarded(client="unknown, [2001:db8::1]:80")).status == 200, "what a client sent before its proxy's element"
+    assert get(listener, headers=forwarded(client="unknown, [2001:db8::1]:80")).status == 200, "an element that the client sent before the proxy's"
     assert get(listener, headers=forwarded(method="TRACE")).status == 405
     assert get(listener, headers=forwarded(method="OPTIONS", **{"Max-Forwards": "0"}, uri="/v1/x")).status == 200
 
 
-def test_the_other_sources_of_the_request(rig):
-    _, listener = asked(rig, decisions={"request_from": "original", "deny_status": 403})
+def test_request_from_selects_the_other_fields(rig):
+    _, listener = weir_with_decisions(rig, decisions={"request_from": "original", "deny_status": 403})
     original = {"X-Original-Method": "POST", "X-Original-URI": "/v1/x", "X-Forwarded-For": "203.0.113.7"}
     statuses = [get(listener, headers={**original, **forwarded(method="GET", uri="/free")}).status for _ in range(4)]
     assert statuses == [200, 200, 200, 403]
     assert get(listener, headers=forwarded()).status == 400
-    _, listener = asked(rig, decisions={"request_from": "request"}, redis={"key_prefix": "other"})
+    _, listener = weir_with_decisions(rig, decisions={"request_from": "request"}, redis={"key_prefix": "other"})
     statuses = [get(listener, "/v1/x", method="POST", headers=forwarded(method="GET", uri="/free")).status for _ in range(4)]
     assert statuses == [200, 200, 200, 429]
     # 204 would tell the other proxy that the request is admitted.
@@ -71,8 +72,8 @@ def test_the_other_sources_of_the_request(rig):
     assert options.status == 200
 
 
-def test_only_trusted_peers_may_ask(rig):
-    weir, listener = asked(rig, decisions={"trusted": ["192.0.2.0/24"]})
+def test_only_trusted_peers_may_use_the_decision_listener(rig):
+    weir, listener = weir_with_decisions(rig, decisions={"trusted": ["192.0.2.0/24"]})
     answer = get(listener, headers=forwarded())
     assert answer.status == 403 and b"decisions.trusted" in answer.body
     assert weir.metric("weir_errors_total", cause="decisions_untrusted") == 1
@@ -80,14 +81,14 @@ def test_only_trusted_peers_may_ask(rig):
     eventually(lambda: get(listener, headers=forwarded()).status == 200)
 
 
-def test_redis_that_is_down_is_not_an_admission(rig):
-    weir, listener = asked(rig, redis={"address": f"127.0.0.1:{free_port()}", "on_failure": "deny", "timeout": "50ms"}, wait="listening")
+def test_a_redis_outage_does_not_admit_requests(rig):
+    weir, listener = weir_with_decisions(rig, redis={"address": f"127.0.0.1:{free_port()}", "on_failure": "deny", "timeout": "50ms"}, wait="listening")
     weir.expect_errors("could not connect")
     assert get(listener, headers=forwarded()).status == 503
     assert get(listener, headers=forwarded(method="GET")).status == 200, "no limit"
 
 
-def test_policy_mistakes_and_warnings(rig):
+def test_errors_and_warnings_in_decision_settings(rig):
     def check(**more):
         return rig.command("check", "-c", rig.write("p.yaml", json.dumps(
             {"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, "listen": ["127.0.0.1:7001"], "rules": [{"limits": ["a"]}],
@@ -112,7 +113,8 @@ def statuses_through(port, times=7, path="/v1/x", **headers):
 
 
 def check_proxy(port):
-    """5 requests of a client are admitted whatever it claims; the API gets those alone."""
+    """5 requests of a client are admitted, whatever headers it sends. The API receives only
+    those."""
     eventually(lambda: serves(("127.0.0.1", port)), 10, "the proxy")
     forged = {"X-Original-URI": "/free", "X-Original-Method": "OPTIONS", "X-Forwarded-Uri": "/free", "X-Forwarded-For": "198.51.100.1",
               "X-Client-Id": "somebody", "X-Forwarded-Method": "HEAD"}

@@ -1,4 +1,5 @@
-"""The end of all file descriptors: its own cause, one line in the log, and a reserve for servers and the admin listener."""
+"""weir without free file descriptors: a separate error cause, one log line, and a reserve for
+servers and the admin listener."""
 
 import re
 import resource
@@ -18,13 +19,13 @@ def lines(weir, pattern):
     return re.findall(pattern, weir.output(), re.M)
 
 
-def test_servers_and_the_admin_listener_are_reached_without_a_free_descriptor(rig):
+def test_servers_and_the_admin_listener_work_without_free_descriptors(rig):
     weir = rig.weir(workers=2, size_limits={"connections": 0})
     served = [Connection(weir.address).send(PARTIAL) for _ in range(4)]
     weir.counts(4, "weir_connections")
     exhaust(rig, weir)
     for connection in served:
-        assert connection.send(REST).response().status == 200, "a connection to its server was to be had"
+        assert connection.send(REST).response().status == 200, "weir could connect to the server"
     for _ in range(5):
         began = time.monotonic()
         assert get(weir.admin, "/healthz").status == 200
@@ -32,12 +33,13 @@ def test_servers_and_the_admin_listener_are_reached_without_a_free_descriptor(ri
         if time.monotonic() - began < 1:
             break
     else:
-        raise AssertionError("the admin listener took more than a second each time")
+        raise AssertionError("every response of the admin listener took more than a second")
     assert weir.metric("weir_descriptor_shortages_total") >= 1
 
 
-def test_it_is_one_line_whatever_it_costs_and_one_when_it_is_over(rig):
-    """More requests at once than the reserve has descriptors: those that get none are told so, and not that there is no memory."""
+def test_descriptor_exhaustion_and_its_end_are_logged_once(rig):
+    """More concurrent requests than reserved descriptors: requests without a descriptor fail with
+    that cause, not as out of memory."""
     gate = threading.Event()
 
     def script(peer, _):
@@ -57,7 +59,7 @@ def test_it_is_one_line_whatever_it_costs_and_one_when_it_is_over(rig):
     gate.set()
     statuses = {connection.response().status for connection in served}
     assert statuses == {200, 503}, statuses
-    assert len(lines(weir, r"Z error ")) == 1 and len(lines(weir, r"no file descriptor")) < 8, "not a line for each request"
+    assert len(lines(weir, r"Z error ")) == 1 and len(lines(weir, r"no file descriptor")) < 8, "not one log line per request"
     assert "memory" not in weir.output()
     for connection in held + served:
         connection.close()
@@ -67,10 +69,11 @@ def test_it_is_one_line_whatever_it_costs_and_one_when_it_is_over(rig):
     assert len(lines(weir, GONE)) == 1
 
 
-def test_no_more_clients_than_each_can_have_a_server(rig):
-    """A low limit from the start: of many clients at once, those that are accepted are served, and the others wait."""
+def test_weir_accepts_only_as_many_clients_as_it_can_connect_to_servers(rig):
+    """With a low descriptor limit from the start, accepted clients are served and the others wait
+    in the backlog."""
     limit = 200
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # of this test's own process, and of those it starts
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # for this process and its children
     weir = rig.weir(workers=1, size_limits={"connections": 10000, "connections_per_ip": 0}, wait=False)
     most = int(weir.wait_for_output(r"at most (\d+) clients are accepted at a time; raise LimitNOFILE")[0])
     assert 2 * most < limit - RESERVED, most
@@ -84,15 +87,16 @@ def test_no_more_clients_than_each_can_have_a_server(rig):
     assert weir.metric("weir_descriptor_shortages_total") == 0
 
 
-def test_health_checks_do_not_take_it_for_the_servers_fault(rig):
+def test_descriptor_exhaustion_does_not_fail_health_checks(rig):
     weir = rig.weir(workers=1, size_limits={"connections": 0}, rules=[], log={"level": "debug", "access": "off"},
                     upstreams={"api": {"servers": [rig.upstream().text], "health": {"path": "/", "interval": "20ms", "unhealthy": 1}}})
     get(weir.address)
     limit = 3
     weir.expect_errors(GONE)
-    resource.prlimit(weir.pid, resource.RLIMIT_NOFILE, (limit, 20000))  # even the reserve is above it
+    resource.prlimit(weir.pid, resource.RLIMIT_NOFILE, (limit, 20000))  # below even the reserve
     weir.wait_for_output(GONE)
-    weir.wait_for_output(r"debug upstream api: server \S+: health check: no descriptor", count=3)  # they go on meanwhile
+    # health checks continue meanwhile
+    weir.wait_for_output(r"debug upstream api: server \S+: health check: no descriptor", count=3)
     resource.prlimit(weir.pid, resource.RLIMIT_NOFILE, (20000, 20000))
     weir.wait_for_output(r"descriptors: some are free again")
     assert "receives no requests" not in weir.output() and "ejected" not in weir.output()

@@ -1,4 +1,5 @@
-"""Servers that answer before they have read the whole request, and close: the answer reaches the client all the same."""
+"""Servers that respond before they have read the whole request, and then close: the response still
+reaches the client."""
 
 import socket
 import ssl
@@ -12,7 +13,7 @@ UPLOAD = 20_000_000
 UPLOADS = 25
 
 
-def answer(status, framing):
+def response_bytes(status, framing):
     head = b"HTTP/1.1 %d X\r\n" % status
     if framing == "length":
         return head + b"Content-Length: 5\r\n\r\nearly"
@@ -22,7 +23,7 @@ def answer(status, framing):
 
 
 def close_notify(peer):
-    """Sends it and does not wait for the client's, which is still sending content."""
+    """Sends close_notify without waiting for the client's, which is still sending content."""
     if isinstance(peer.socket, ssl.SSLSocket):
         try:
             peer.socket.unwrap()
@@ -30,14 +31,15 @@ def close_notify(peer):
             pass
 
 
-def answers_early(status, framing, after=0, fin=False):
-    """Reads the head and `after` bytes of content, answers, and closes with content unread (the kernel then sends RST); with `fin`
-    ends its own side first. Without TCP_NODELAY an answer may wait behind unacknowledged tickets, and RST drops it."""
+def respond_early(status, framing, after=0, fin=False):
+    """Reads the head and `after` bytes of content, responds, and closes with unread content, so
+    that the kernel sends RST. With `fin`, it first shuts down its sending side. TCP_NODELAY:
+    otherwise the response can wait behind unacknowledged session tickets, and RST drops it."""
     def script(peer, _number):
         peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer.read_until(b"\r\n\r\n", "a head")
         peer.read_exactly(after, "content")
-        peer.send(answer(status, framing))
+        peer.send(response_bytes(status, framing))
         close_notify(peer)
         if fin:
             peer.socket.shutdown(socket.SHUT_WR)
@@ -46,7 +48,7 @@ def answers_early(status, framing, after=0, fin=False):
 
 
 def upload(weir, size=UPLOAD):
-    """The answer to an upload whose client reads while it sends."""
+    """Uploads `size` bytes while reading, and returns the response."""
     with Connection(weir.address) as connection:
         def send():
             try:
@@ -67,9 +69,9 @@ def upload(weir, size=UPLOAD):
             sender.join()
 
 
-def uploads(rig, made, tls, variants):
+def uploads(rig, make_server, tls, variants):
     for variant in variants:
-        api = made(rig, answers_early(**variant))
+        api = make_server(rig, respond_early(**variant))
         weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text], "connect_timeout": "20s", **tls}})
         for number in range(UPLOADS):
             response = upload(weir)
@@ -82,25 +84,26 @@ VARIANTS = [
 ]
 
 
-def test_of_a_tls_server_that_answers_early_and_closes(rig):
+def test_early_responses_of_a_tls_server_reach_the_client(rig):
     uploads(rig, TlsServer, {"tls": {"ca": CA}}, VARIANTS + [dict(status=200, framing="until close", after=1_000_000)])
 
 
-def test_of_a_tls_1_2_server_that_answers_early_and_closes(rig):
-    made = context(version=ssl.TLSVersion.TLSv1_2)
-    uploads(rig, lambda rig, script: TlsServer(rig, script, lambda _: made), {"tls": {"ca": CA}}, VARIANTS[:1])
+def test_early_responses_of_a_tls_1_2_server_reach_the_client(rig):
+    make_server = context(version=ssl.TLSVersion.TLSv1_2)
+    uploads(rig, lambda rig, script: TlsServer(rig, script, lambda _: make_server), {"tls": {"ca": CA}}, VARIANTS[:1])
 
 
-def test_of_a_server_that_answers_early_and_closes(rig):
+def test_early_responses_of_a_server_reach_the_client(rig):
     uploads(rig, Scripted, {}, VARIANTS + [dict(status=200, framing="until close", after=1_000_000, fin=True)])
 
 
-def test_a_reset_is_no_end_of_an_answer_that_ends_with_its_connection(rig):
-    """The kernel tells of it once: where writing the request has learnt of it, reading ends as after a FIN."""
+def test_a_reset_is_not_the_end_of_a_response_delimited_by_close(rig):
+    """The kernel reports a reset only once. If writing the request has received it, reading returns
+    EOF as after a FIN."""
     def script(peer, _number):
         peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer.read_exactly(3_000_000, "content")
-        peer.send(answer(200, "until close"))
+        peer.send(response_bytes(200, "until close"))
         peer.reset()
     api = Scripted(rig, script)
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})

@@ -1,4 +1,4 @@
-"""Edited limits keep what was used, and so do weirs of two versions on one Redis."""
+"""Changes to limits keep the used units, also with two versions of weir on one Redis."""
 
 import os
 import time
@@ -7,11 +7,12 @@ from rig import eventually, top
 from shipped_limiters import ALL, BUCKETS
 from wire import count, flood, get
 
-EARLIER = {"WEIR_LUA_DIR": os.path.join(top, "tests", "lua", "format-1")}  # the driver whose states have no version
+# the driver that stores states without a version
+EARLIER = {"WEIR_LUA_DIR": os.path.join(top, "tests", "lua", "format-1")}
 
 
 def policy(**numbers):
-    """A limit for each script, all with these numbers; each has a path of its own."""
+    """One limit per script, all with these numbers and each with its own path."""
     buckets = {name: dict(script=name, lease="off", **numbers) for name in BUCKETS}
     windows = {name: dict(script=name, **{key: value for key, value in numbers.items() if key != "burst"}) for name in ALL if name not in BUCKETS}
     limits = {**buckets, **windows}
@@ -27,10 +28,10 @@ def edit(weir, **numbers):
         return get(weir.address, "/gcra", headers={"X-Client-Id": "other"})["RateLimit-Policy"]
     before = policy_field()
     weir.reload(**policy(**numbers))
-    eventually(lambda: policy_field() not in (None, before), what="the edited policy in the worker")
+    eventually(lambda: policy_field() not in (None, before), what="the edited policy to be in effect")
 
 
-def test_a_tightened_limit_admits_nothing_more_of_what_was_used(rig):
+def test_after_tightening_a_limit_used_units_stay_used(rig):
     weir = rig.weir(workers=1, **policy(limit=1000, period="1h"))
     since = time.monotonic()
     for name in ALL:
@@ -38,10 +39,10 @@ def test_a_tightened_limit_admits_nothing_more_of_what_was_used(rig):
     edit(weir, limit=1000, period="1d")
     regained = (time.monotonic() - since) * 1000 / 3600
     for name in ALL:
-        assert admitted(weir, name, 200) <= 1 + regained, f"{name}: it is used up"
+        assert admitted(weir, name, 200) <= 1 + regained, f"{name}: the limit is exhausted"
 
 
-def test_a_loosened_limit_locks_nobody_out_for_longer_than_it_needs(rig):
+def test_after_loosening_a_limit_clients_do_not_wait_longer_than_needed(rig):
     weir = rig.weir(workers=1, **policy(limit=1000, period="1d"))
     for name in ALL:
         assert admitted(weir, name, 1010) in range(1000, 1003), name
@@ -49,12 +50,12 @@ def test_a_loosened_limit_locks_nobody_out_for_longer_than_it_needs(rig):
     for name in ALL:
         answer = get(weir.address, f"/{name}", headers={"X-Client-Id": "c"})
         if answer.status == 200:
-            assert name in BUCKETS or name.endswith("log"), f"{name}: it is used up"
+            assert name in BUCKETS or name.endswith("log"), f"{name}: the limit is exhausted"
             continue
         assert answer.number("Retry-After") <= (5 if name in BUCKETS else 7200), (name, answer)
 
 
-def test_a_lowered_burst_locks_out_until_one_unit_is_there(rig):
+def test_after_lowering_the_burst_clients_wait_for_one_unit_only(rig):
     weir = rig.weir(workers=1, **policy(limit=60, burst=600, period="60s"))
     for name in BUCKETS:
         assert admitted(weir, name, 660) in range(600, 640), name
@@ -64,7 +65,7 @@ def test_a_lowered_burst_locks_out_until_one_unit_is_there(rig):
         assert admitted(weir, name, 30) <= 5, name
 
 
-def test_two_versions_on_one_redis_admit_as_one(rig):
+def test_two_versions_on_one_redis_share_the_limit(rig):
     numbers = dict(limit=100, period="10d")
     weirs = [rig.weir(workers=1, environment=environment, **policy(**numbers)) for environment in (EARLIER, None)]
     addresses = [weir.address for weir in weirs]

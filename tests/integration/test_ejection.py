@@ -1,4 +1,4 @@
-"""Servers that fail too often get no requests for a while, others are left, and nobody flaps."""
+"""Ejection of servers that fail too often: for how long, and which servers are never ejected."""
 
 import re
 import threading
@@ -11,7 +11,8 @@ NO_RETRY = {"on": ["connect"]}
 
 
 class Failing:
-    """Closes without an answer as `fails(number of the request)` says; else answers 200."""
+    """A server that closes without a response if `fails(request number)` is true, and responds with
+    200 otherwise."""
 
     def __init__(self, rig, fails, bad=None):
         self.requests, self.lock = 0, threading.Lock()
@@ -47,7 +48,7 @@ def weir_before(rig, servers, eject=None, retry=None, **more):
 
 
 def statuses(weir, count, method="POST"):
-    """POST is not idempotent, so that no failure is hidden by another try."""
+    """Uses POST, which is not idempotent, so that no retry hides a failure."""
     with Connection(weir.address) as connection:
         return [connection.request(method=method).status for _ in range(count)]
 
@@ -57,61 +58,61 @@ def lines(weir, text):
 
 
 def test_a_server_that_fails_one_request_in_three_is_ejected(rig):
-    """By default: at least 20 requests within 10 s, of which a quarter failed."""
-    bad, fine = Failing(rig, one_in_three), Failing(rig, never)
-    weir = weir_before(rig, [bad, fine])
+    """By default: at least 20 requests within 10 s, and a quarter of them failed."""
+    bad, good = Failing(rig, one_in_three), Failing(rig, never)
+    weir = weir_before(rig, [bad, good])
     result = statuses(weir, 100)
     assert 6 <= result.count(502) <= 8 and result[-50:] == [200] * 50
     assert 20 <= bad.requests <= 24
     weir.counts(1, "weir_upstream_ejections_total", reason="failure_rate")
     weir.counts(0, "weir_upstream_ejections_total", reason="failures")
     weir.counts(0, "weir_upstream_server_up", server=bad.text)
-    said = eventually(lambda: lines(weir, "ejected for"), what="a line about it")
-    assert len(said) == 1 and re.search(rf"server {bad.text}: \d of its last 2\d requests failed \(the last one: .*\); ejected for 10 s", said[0]), said
+    ejection_lines = eventually(lambda: lines(weir, "ejected for"), what="the log line")
+    assert len(ejection_lines) == 1 and re.search(rf"server {bad.text}: \d of its last 2\d requests failed \(the last one: .*\); ejected for 10 s", ejection_lines[0]), ejection_lines
 
 
-def test_with_retries_clients_do_not_notice(rig):
-    bad, fine = Failing(rig, one_in_three), Failing(rig, never)
-    weir = weir_before(rig, [bad, fine], retry={"on": ["connect", "reset"]})
+def test_with_retries_clients_see_no_failures(rig):
+    bad, good = Failing(rig, one_in_three), Failing(rig, never)
+    weir = weir_before(rig, [bad, good], retry={"on": ["connect", "reset"]})
     assert statuses(weir, 100, "GET") == [200] * 100
     weir.counts(1, "weir_upstream_ejections_total", reason="failure_rate")
 
 
-def test_a_server_that_fails_seldom_stays(rig):
-    bad, fine = Failing(rig, lambda number: number % 10 == 0), Failing(rig, never)
-    weir = weir_before(rig, [bad, fine])
+def test_a_server_that_rarely_fails_is_not_ejected(rig):
+    bad, good = Failing(rig, lambda number: number % 10 == 0), Failing(rig, never)
+    weir = weir_before(rig, [bad, good])
     assert statuses(weir, 200).count(502) == 10
     assert weir.metric("weir_upstream_ejections_total") == 0
 
 
-def test_few_requests_say_nothing(rig):
-    bad, fine = Failing(rig, one_in_three), Failing(rig, never)
-    weir = weir_before(rig, [bad, fine], {"requests": 60})
+def test_a_server_with_few_requests_is_not_ejected(rig):
+    bad, good = Failing(rig, one_in_three), Failing(rig, never)
+    weir = weir_before(rig, [bad, good], {"requests": 60})
     assert statuses(weir, 100).count(502) == 16
     assert weir.metric("weir_upstream_ejections_total") == 0
 
 
-def test_failures_are_forgotten(rig):
-    """What is counted leaves the window."""
-    bad, fine = Failing(rig, lambda number: number <= 9 and one_in_three(number)), Failing(rig, never)
-    weir = weir_before(rig, [bad, fine], {"requests": 10, "window": "100ms"})
+def test_failures_outside_the_window_do_not_count(rig):
+    """Failures leave the window after its length."""
+    bad, good = Failing(rig, lambda number: number <= 9 and one_in_three(number)), Failing(rig, never)
+    weir = weir_before(rig, [bad, good], {"requests": 10, "window": "100ms"})
     assert statuses(weir, 18).count(502) == 3
-    eventually(lambda: get(weir.address).status == 200 and bad.requests > 200, 20, "further requests")
+    eventually(lambda: get(weir.address).status == 200 and bad.requests > 200, 20, "more than 200 requests")
     assert weir.metric("weir_upstream_ejections_total") == 0
 
 
-def test_statuses_that_count_as_failures(rig):
+def test_responses_with_configured_statuses_are_failures(rig):
     for eject, ejections in ({}, 0), ({"status": [503]}, 1), ({"status": ["5xx"]}, 1), ({"status": [502]}, 0):
-        bad, fine = Failing(rig, always, b"HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n"), Failing(rig, never)
-        weir = weir_before(rig, [bad, fine], eject)
+        bad, good = Failing(rig, always, b"HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n"), Failing(rig, never)
+        weir = weir_before(rig, [bad, good], eject)
         assert statuses(weir, 40).count(503) == (5 if ejections else 20)
         weir.counts(ejections, "weir_upstream_ejections_total", reason="failures")
 
 
-def test_answers_that_break_off_are_failures(rig):
-    bad, fine = Failing(rig, always, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx"), Failing(rig, never)
+def test_incomplete_responses_are_failures(rig):
+    bad, good = Failing(rig, always, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx"), Failing(rig, never)
     closing = Scripted(rig, lambda peer, _: peer.read_request() and peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx"))
-    weir = weir_before(rig, [closing, fine])
+    weir = weir_before(rig, [closing, good])
     cut = 0
     for _ in range(80):
         try:
@@ -122,25 +123,25 @@ def test_answers_that_break_off_are_failures(rig):
     weir.counts(1, "weir_upstream_ejections_total", reason="failure_rate")
 
 
-def test_it_returns_after_its_time_and_relapses_for_longer(rig):
+def test_a_server_returns_after_the_ejection_time_which_doubles(rig):
     failing = threading.Event()
     failing.set()
-    bad, fine = Failing(rig, lambda _: failing.is_set()), Failing(rig, never)
-    weir = weir_before(rig, [bad, fine], {"time": "1s"})
+    bad, good = Failing(rig, lambda _: failing.is_set()), Failing(rig, never)
+    weir = weir_before(rig, [bad, good], {"time": "1s"})
     for seconds in 1, 2:
         before = bad.requests
         eventually(lambda: get(weir.address) and lines(weir, f"ejected for {seconds} s"), 20, "its ejection")
-        assert bad.requests - before == 5, "five requests find it out"
+        assert bad.requests - before == 5, "five failures eject the server again"
     failing.clear()
     before = bad.requests
-    eventually(lambda: get(weir.address).status == 200 and bad.requests > before, 20, "requests go there again")
+    eventually(lambda: get(weir.address).status == 200 and bad.requests > before, 20, "requests to the returned server")
     assert statuses(weir, 20) == [200] * 20
     assert len(lines(weir, f"{bad.text} gets requests again")) == 2
     weir.counts(2, "weir_upstream_ejections_total")
     weir.counts(1, "weir_upstream_server_up", server=bad.text)
 
 
-def test_an_answer_under_way_does_not_bring_it_back(rig):
+def test_a_late_response_does_not_end_the_ejection(rig):
     gate = threading.Event()
     rig.add_cleanup(gate.set)
     asked = []
@@ -156,10 +157,10 @@ def test_an_answer_under_way_does_not_bring_it_back(rig):
                 peer.send(OK)
         return script
     others = []
-    bad, fine = Scripted(rig, serve(True, asked)), Scripted(rig, serve(False, others))
-    weir = weir_before(rig, [bad, fine])
+    bad, good = Scripted(rig, serve(True, asked)), Scripted(rig, serve(False, others))
+    weir = weir_before(rig, [bad, good])
     slow = [Connection(weir.address).send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n") for _ in range(2)]
-    eventually(lambda: asked and others, what="each server has one")
+    eventually(lambda: asked and others, what="a request on each server")
     eventually(lambda: get(weir.address) and lines(weir, "ejected for 10 s"), what="its ejection")
     gate.set()
     for connection in slow:
@@ -182,7 +183,7 @@ def test_the_last_server_is_never_ejected_for_failures(rig):
     weir.counts(1, "weir_upstream_ejections_total", reason="connect")
 
 
-def test_at_most_a_share_of_the_servers_is_ejected(rig):
+def test_at_most_the_configured_share_of_servers_is_ejected(rig):
     for at_most, most in ("50%", 2), ("100%", 3), ("10%", 1), ("0%", 0):
         servers = [Failing(rig, always) for _ in range(4)]
         weir = weir_before(rig, servers, {"at_most": at_most})
@@ -191,8 +192,8 @@ def test_at_most_a_share_of_the_servers_is_ejected(rig):
         assert weir.metric("weir_upstream_server_up") == 4 - most
 
 
-def test_servers_that_answer_sometimes_come_before_those_that_do_not_accept(rig):
-    """Where nobody else is left."""
+def test_ejected_servers_are_preferred_to_servers_that_refuse_connections(rig):
+    """If no other server is available."""
     failing = threading.Event()
     failing.set()
     bad, port = Failing(rig, lambda _: failing.is_set()), free_port()
@@ -201,21 +202,21 @@ def test_servers_that_answer_sometimes_come_before_those_that_do_not_accept(rig)
     eventually(lambda: get(weir.address) and lines(weir, "ejected for 10 s"), what="its ejection")
     failing.clear()
     other.close()
-    eventually(lambda: "Connection refused" in weir.output() or not get(weir.address), what="the other one is down")
+    eventually(lambda: "Connection refused" in weir.output() or not get(weir.address), what="the other server to be down")
     before = bad.requests
     assert statuses(weir, 10) == [200] * 10 and bad.requests == before + 10
 
 
-def test_switched_off(rig):
-    bad, fine = Failing(rig, always), Failing(rig, never)
-    weir = weir_before(rig, [bad, fine], {"failures": 0, "failure_rate": "0%"})
+def test_ejection_can_be_disabled(rig):
+    bad, good = Failing(rig, always), Failing(rig, never)
+    weir = weir_before(rig, [bad, good], {"failures": 0, "failure_rate": "0%"})
     assert sorted(statuses(weir, 60)) == [200] * 30 + [502] * 30
     assert weir.metric("weir_upstream_ejections_total") == 0
 
 
-def test_a_reload_begins_with_a_clean_record(rig):
-    bad, fine = Failing(rig, always), Failing(rig, never)
-    weir = weir_before(rig, [bad, fine])
+def test_a_reload_ends_ejections(rig):
+    bad, good = Failing(rig, always), Failing(rig, never)
+    weir = weir_before(rig, [bad, good])
     assert statuses(weir, 20).count(502) == 5
     weir.reload(log={"access": "off", "level": "info"})
     assert weir.metric("weir_upstream_server_up") == 2
@@ -223,17 +224,17 @@ def test_a_reload_begins_with_a_clean_record(rig):
     weir.counts(2, "weir_upstream_ejections_total", reason="failures")
 
 
-def test_many_workers_say_it_once(rig):
-    bad, fine = Failing(rig, always), Failing(rig, never)
-    upstream = {"servers": [bad.text, fine.text], "retry": NO_RETRY, "eject": {"failures": 1}}
+def test_an_ejection_is_logged_once_for_all_workers(rig):
+    bad, good = Failing(rig, always), Failing(rig, never)
+    upstream = {"servers": [bad.text, good.text], "retry": NO_RETRY, "eject": {"failures": 1}}
     weir = rig.weir(workers=4, upstreams={"api": upstream})
     weir.expect_errors("upstream|server|api")
-    eventually(lambda: get(weir.address) and weir.metric("weir_upstream_ejections_total") == 4, 20, "each worker ejects it")
+    eventually(lambda: get(weir.address) and weir.metric("weir_upstream_ejections_total") == 4, 20, "an ejection by each worker")
     assert len(lines(weir, "ejected for")) == 1
 
 
-def test_a_server_that_answers_and_then_reads_no_more_has_not_failed(rig):
-    """It has answered: what the client still sends is of no use to it."""
+def test_a_server_that_responds_early_and_stops_reading_has_not_failed(rig):
+    """The server has responded and does not need the rest of the content."""
     gate = threading.Event()
     rig.add_cleanup(gate.set)
 
@@ -257,14 +258,14 @@ def test_a_server_that_answers_and_then_reads_no_more_has_not_failed(rig):
     assert weir.metric("weir_upstream_ejections_total") == 0
 
 
-def test_readyz_while_a_server_fails_sometimes(rig):
-    """It is ejected, and gets the requests all the same while the other one is down."""
+def test_readyz_while_a_server_is_ejected(rig):
+    """The server is ejected, but receives requests while the other server is down."""
     bad, port = Failing(rig, one_in_three), free_port()
     other = Scripted(rig, respond_to_all(), ("127.0.0.1", port))
     weir = weir_before(rig, [bad, other])
-    eventually(lambda: statuses(weir, 10) and lines(weir, "ejected for 10 s"), what="its ejection")
+    eventually(lambda: statuses(weir, 10) and lines(weir, "ejected for 10 s"), what="the ejection")
     assert get(weir.admin, "/readyz").status == 200
     other.close()
-    eventually(lambda: get(weir.address) and "Connection refused" in weir.output(), what="the other one is down")
+    eventually(lambda: get(weir.address) and "Connection refused" in weir.output(), what="the other server to be down")
     assert get(weir.admin, "/readyz").status == 200
     assert statuses(weir, 9).count(200) == 6
