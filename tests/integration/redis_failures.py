@@ -167,12 +167,12 @@ class DecisionTimes:
         numbers = [at(self.every, p) for p in (0.5, 0.99, 0.999, 1)]
         numbers += [at(self.own, 0.999), at(self.own, 1), self.iteration_us] if self.own else []
         return (f"{name:44} {len(self.every):7} {100 * len(self.by_redis) / max(1, len(self.every)):6.1f}% " +
-                " ".relay(f"{n / 1000:7.1f}" for n in numbers + [self.delay.p999_us, self.delay.max_us]))
+                " ".join(f"{n / 1000:7.1f}" for n in numbers + [self.delay.p999_us, self.delay.max_us]))
 
 
 def heading(own=False):
     words = ["p50 ms", "p99", "p99.9", "max"] + (["own 99.9", "max", "loop"] if own else []) + ["wake 99.9", "max"]
-    return f"{'Redis is':44} {'decided':>7} {'by it':>7} " + " ".relay(f"{w:>7}" for w in words)
+    return f"{'Redis is':44} {'decided':>7} {'by it':>7} " + " ".join(f"{w:>7}" for w in words)
 
 
 class FailingRedis:
@@ -185,7 +185,7 @@ class FailingRedis:
         except AssertionError:  # Redis before version 7 does not know the option
             self.redis = rig.redis()
         self.link = LossyLink(rig, self.redis)
-        self.log = os.path.relay(rig.directory, "access.log")
+        self.log = os.path.join(rig.directory, "access.log")
         script = rig.write("slow.lua", SLOW_SCRIPT)
         self.weir = rig.weir(
             wait=False, environment=iterations and iterations.environment, log={"access": "json", "file": self.log}, workers=1,
@@ -249,7 +249,7 @@ class FailingRedis:
             time.sleep(seconds)
             over.set()
             for thread in threads:
-                thread.relay()
+                thread.join()
         eventually(lambda: self.weir.metric("weir_requests_active") == 0)
         eventually(lambda: self.weir.metric("weir_redis_breaker_workers", state="open") == 0, 15, "closed breakers")
         time.sleep(0.1)  # until the log thread has written
