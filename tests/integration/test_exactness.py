@@ -1,6 +1,6 @@
-"""Never above the limit, and exactly the limit where the period is long: whatever the script, the workers, the weirs.
-
-With leases as well: there what workers hold may be missing for a moment, at most one lease each, and can be had afterwards."""
+"""Limits are never exceeded, and reached exactly if the period is long, for every script, number of
+workers and number of weirs. With leases, units that workers hold can be missing for a moment, at
+most one lease per worker, and are available afterwards."""
 
 import collections
 import contextlib
@@ -32,8 +32,8 @@ for name in SCRIPTS:
     globals()[f"test_64_connections_two_weirs_{name}"] = exactly_the_limit(name)
 
 
-def exactly_the_limit_with_leases(script, lease, limit, most):
-    """`most`: of a lease."""
+def exactly_the_limit_with_leases(script, lease, limit, lease_max):
+    """`most`: the maximum size of a lease."""
     @timeout(120)
     def test(rig):
         limits = {"everybody": dict(script=script, limit=limit, period="20d", **({"lease": lease} if lease else {}))}
@@ -41,15 +41,15 @@ def exactly_the_limit_with_leases(script, lease, limit, most):
         passed = admitted(flood([weir.address for weir in weirs], limit // 4, connections=64, headers=ONE))
         assert passed == limit // 4, passed
         passed += admitted(send_pipelined(weirs, limit, connections=12))
-        assert limit - 6 * most <= passed <= limit, passed
+        assert limit - 6 * lease_max <= passed <= limit, passed
         use_the_rest(weirs, passed, limit)
         no_units_are_held(weirs)
         assert units(weirs, "lost") == 0
     return test
 
 
-def with_leases_used(script, lease, limit, most):
-    """The same on one worker each, which is busy however slow the machine: it had leases."""
+def with_leases_used(script, lease, limit, lease_max):
+    """The same with one worker per weir, which is busy enough for leases even on a slow machine."""
     @timeout(120)
     def test(rig):
         limits = {"everybody": dict(script=script, limit=limit, period="20d", **({"lease": lease} if lease else {}))}
@@ -58,12 +58,12 @@ def with_leases_used(script, lease, limit, most):
 
         def used():
             nonlocal passed
-            assert passed < limit, "all were admitted, and none by a lease"
+            assert passed < limit, "all units were admitted without a lease"
             passed += admitted(send_pipelined(weirs, limit // 5, connections=4, depth=limit // 40))
             return units(weirs, "used")
-        eventually(used, 60, "leases are used")
+        eventually(used, 60, "leases to be used")
         passed += admitted(send_pipelined(weirs, limit, connections=4))
-        assert limit - 2 * most <= passed <= limit, passed
+        assert limit - 2 * lease_max <= passed <= limit, passed
         use_the_rest(weirs, passed, limit)
         no_units_are_held(weirs)
         assert units(weirs, "lost") == 0
@@ -78,28 +78,29 @@ for name in ("token_bucket", "gcra", "leaky_bucket", "fixed_window"):
 
 
 @timeout(120)
-def test_leases_of_weirs_that_are_killed_and_started_under_load(rig):
-    """Counted at the upstream. Each that is killed takes along what its two workers hold and two requests under way, and no more."""
+def test_killed_weirs_lose_at_most_their_leases_under_load(rig):
+    """Counted at the upstream. A killed weir loses at most what its two workers hold and two
+    requests in progress."""
     least = 4000 - 3 * (2 * 20 + 2)
     limits = {"everybody": dict(script="fixed_window", limit=4000, period="20d", lease=20)}
     weirs = [rig.weir(workers=2, limits=limits) for _ in range(3)]
     asked, over = itertools.count(1), threading.Event()
 
-    def arrived():  # but for the questions how many have
+    def arrived():  # without the requests for /stats itself
         return rig.upstream().stats()["requests"] - next(asked)
 
     def load(number):
         while not over.is_set():
             try:
                 send_pipelined([weirs[number % 3]], 25, connections=1)
-            except (IncompleteResponse, OSError):  # killed; another comes in its place
+            except (IncompleteResponse, OSError):  # the weir was killed; another one is started
                 pass
     threads = [threading.Thread(target=load, args=(i,)) for i in range(6)]
     for thread in threads:
         thread.start()
     used = 0
     for kills in range(1, 4):
-        eventually(lambda some=700 * kills: arrived() >= some, 30, "requests reach the upstream")
+        eventually(lambda some=700 * kills: arrived() >= some, 30, "requests to reach the upstream")
         victim = weirs[kills % 3]
         used += units([victim], "used")
         victim.expected_exit = None
@@ -108,19 +109,19 @@ def test_leases_of_weirs_that_are_killed_and_started_under_load(rig):
     over.set()
     for thread in threads:
         thread.join()
-    assert used > 0, "none of them had leases"
+    assert used > 0, "no lease was used"
 
-    def all_but_what_they_held():
+    def all_but_the_lost_units():
         send_pipelined(weirs, 100, connections=3, depth=10)
         return arrived() >= least
-    eventually(all_but_what_they_held, 30, "the rest")
+    eventually(all_but_the_lost_units, 30, "the remaining units")
     no_units_are_held(weirs)
     send_pipelined(weirs, 300, connections=3)
     there = arrived()
     assert least <= there <= 4000, there
 
 
-def test_clients_are_counted_apart(rig):
+def test_clients_have_separate_counters(rig):
     weir = rig.weir(limits={"each": dict(script="gcra", limit=5, period="1d")})
     for client in range(20):
         responses = flood(weir.address, 8, connections=4, headers={"X-Client-Id": f"client-{client}"})
@@ -139,19 +140,19 @@ def test_several_limits_are_charged_all_or_none(rig):
     assert get(weir.address, "/wide").number("X-RateLimit-Remaining") == 19, "rejections by one limit charged the other"
 
 
-def test_several_limits_are_charged_all_or_none_beside_leases_of_one(rig):
+def test_several_limits_are_charged_all_or_none_while_one_is_leased(rig):
     weir = all_or_none(rig, lease=5)
     passed = admitted(send_pipelined([weir], 25, connections=1, target="/wide"))
-    assert passed == 25 and units([weir], "used") > 0, "one limit alone is leased"
+    assert passed == 25 and units([weir], "used") > 0, "requests with a single limit use leases"
     no_units_are_held([weir])
-    eventually(lambda: get(weir.admin, "/api/v1/clients/id:one").body.count(b'"remaining":25'), what="what was held is given back")
+    eventually(lambda: get(weir.admin, "/api/v1/clients/id:one").body.count(b'"remaining":25'), what="the held units to be returned")
     used = units([weir], "used")
     assert admitted(send_pipelined([weir], 100)) == 25
-    assert units([weir], "used") == used, "two limits were leased"
+    assert units([weir], "used") == used, "a request with two limits used a lease"
     assert admitted(send_pipelined([weir], 25, target="/wide")) == 0
 
 
-def test_a_limit_of_everybody_is_one_for_all_clients(rig):
+def test_a_limit_per_all_is_shared_by_all_clients(rig):
     weir = rig.weir(limits={"all": dict(script="fixed_window", limit=10, period="1d", per="all")})
     statuses = [get(weir.address, headers={"X-Client-Id": f"c{i}"}).status for i in range(15)]
     assert statuses == [200] * 10 + [429] * 5
@@ -177,7 +178,7 @@ def test_a_quota_replaces_limit_and_burst(rig):
     assert responses[0]["X-RateLimit-Limit"] == "4"
 
 
-def test_a_policy_edited_keeps_what_was_counted(rig):
+def test_a_changed_limit_keeps_its_counter(rig):
     def limits(limit):
         return {"each": dict(script="fixed_window", limit=limit, period="1d")}
     first = rig.weir(limits=limits(5))
@@ -186,7 +187,7 @@ def test_a_policy_edited_keeps_what_was_counted(rig):
     assert [get(second.address).status for _ in range(3)] == [200, 200, 429]
 
 
-def test_own_script_of_ten_lines(rig):
+def test_a_custom_script(rig):
     script = rig.write("every_other.lua", """
         return function(state, now, limit, period, burst, cost, mode, offset)
           local n = tonumber(state) or 0
@@ -200,8 +201,9 @@ def test_own_script_of_ten_lines(rig):
 
 
 @timeout(120)
-def test_thousands_of_connections_at_once_get_exactly_the_limit(rig):
-    """All requests are there at once, on connections of their own, at two workers; then all again, when nothing is left."""
+def test_thousands_of_connections_get_exactly_the_limit(rig):
+    """All requests arrive at once, each on its own connection, at two workers; then again after the
+    limit is exhausted."""
     weir = rig.weir(workers=2, size_limits={"connections_per_ip": 0}, redis={"timeout": "10s"},
                     limits={"all": dict(script="gcra", limit=1500, period="10d", per="all", lease="off")})
     request = request_bytes("/x")

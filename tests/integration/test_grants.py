@@ -1,4 +1,4 @@
-"""Quotas granted to single clients for a time: PUT /api/v1/clients/ID and weir grant."""
+"""Temporary quotas of single clients: PUT /api/v1/clients/ID and weir grant."""
 
 import json
 import re
@@ -14,7 +14,7 @@ def daily(limit, **more):
     return dict(script="fixed_window", limit=limit, period="1d", **more)
 
 
-def ask(weir, client, times=1, **more):
+def fetch(weir, client, times=1, **more):
     return [get(weir.address, headers={"X-Client-Id": client}, **more).status for _ in range(times)]
 
 
@@ -35,90 +35,90 @@ def grant(rig, weir, *arguments, status=0):
     return done.stdout if status == 0 else done.stderr
 
 
-def two_that_share(rig, **more):
+def two_weirs(rig, **more):
     weirs = [rig.weir(workers=2, limits={"day": daily(2), "everyone": daily(1000, per="all")}, **more) for _ in range(2)]
     eventually(lambda: rig.redis().command("PUBSUB", "NUMSUB", "weir:resets") == ["weir:resets", 2], what="both subscriptions")
     return weirs
 
 
-def is_known(weir, count=1):
-    eventually(lambda: weir.metric("weir_grants") == count, what=f"{count} grants to be known")
+def wait_for_grants(weir, count=1):
+    eventually(lambda: weir.metric("weir_grants") == count, what=f"{count} grants to be loaded")
 
 
 def test_a_grant_replaces_the_quota_at_once_on_every_weir(rig):
-    weirs = two_that_share(rig)
-    assert ask(weirs[0], "a", 3) == [200, 200, 429] and ask(weirs[1], "a") == [429]
+    weirs = two_weirs(rig)
+    assert fetch(weirs[0], "a", 3) == [200, 200, 429] and fetch(weirs[1], "a") == [429]
     assert put(weirs[1], "a", {"quota": 4, "for": "1h"})["published"] is True
     for weir in weirs:
-        is_known(weir)
-    # What was counted so far stays counted: two are left of four.
-    assert ask(weirs[0], "a", 2) == [200, 200] and ask(weirs[1], "a", 2) == [429, 429]
-    assert ask(weirs[0], "b", 3) == [200, 200, 429]
+        wait_for_grants(weir)
+    # The used units stay charged: two of four are left.
+    assert fetch(weirs[0], "a", 2) == [200, 200] and fetch(weirs[1], "a", 2) == [429, 429]
+    assert fetch(weirs[0], "b", 3) == [200, 200, 429]
     response = get(weirs[0].address, headers={"X-Client-Id": "a"})
     assert response.status == 429 and response["X-RateLimit-Limit"] == "4"
     put(weirs[0], "a", {"quota": 1, "for": "1h"})
-    put(weirs[0], "a", {"quota": 5, "for": "1h"})  # the later one counts
-    eventually(lambda: ask(weirs[1], "a") == [200], what="the second grant")
-    assert ask(weirs[0], "a") == [429]
+    put(weirs[0], "a", {"quota": 5, "for": "1h"})  # the later grant applies
+    eventually(lambda: fetch(weirs[1], "a") == [200], what="the second grant to be applied")
+    assert fetch(weirs[0], "a") == [429]
 
 
-def test_a_grant_ends_by_time_and_can_be_taken_back(rig):
-    weirs = two_that_share(rig)
+def test_a_grant_expires_and_can_be_revoked(rig):
+    weirs = two_weirs(rig)
     began = time.monotonic()
     put(weirs[0], "short", {"quota": "unlimited", "for": "2s"})
     granted = time.monotonic()
     put(weirs[0], "long", {"quota": 0, "for": "30d"})
     for weir in weirs:
-        is_known(weir, 2)
-    assert ask(weirs[1], "long") == [429] and ask(weirs[0], "long") == [429]
-    for weir in weirs:  # each by itself, without a message
+        wait_for_grants(weir, 2)
+    assert fetch(weirs[1], "long") == [429] and fetch(weirs[0], "long") == [429]
+    for weir in weirs:  # each weir applies it on its own, without a message
         last = None
         while True:
             asked = time.monotonic()
-            statuses = ask(weir, "short", 3)
+            statuses = fetch(weir, "short", 3)
             if 429 in statuses:
                 break
             last = asked
         assert time.monotonic() - began >= 2, "the grant ended early"
         assert last is None or last < granted + 3, f"a grant for 2 s went on for {last - granted} s"
     put(weirs[1], "long", {"quota": None})
-    eventually(lambda: ask(weirs[0], "long") == [200], what="nothing to be granted any more")
+    eventually(lambda: fetch(weirs[0], "long") == [200], what="the grant to be revoked")
     weirs[0].counts(0, "weir_grants")
 
 
-def test_a_grant_wins_over_the_policy_and_shows(rig):
+def test_a_grant_overrides_the_policy_and_is_shown(rig):
     weir = rig.weir(limits={"day": daily(5)}, clients={"pest": {"quota": 0}, "boss": {"quota": "unlimited"}})
-    assert ask(weir, "pest") == [429]
+    assert fetch(weir, "pest") == [429]
     assert look(weir, "pest")["grant"] is None and look(weir, "pest")["terms"] == "prohibited"
     answer = put(weir, "pest", {"quota": 2, "for": "90m"})
     assert answer["client"] == "id:pest" and answer["grant"]["quota"] == 2, answer
-    is_known(weir)
-    assert ask(weir, "pest", 3) == [200, 200, 429]
+    wait_for_grants(weir)
+    assert fetch(weir, "pest", 3) == [200, 200, 429]
     put(weir, "boss", {"quota": 1, "for": "1h"})
-    is_known(weir, 2)
-    assert ask(weir, "boss", 2) == [200, 429]
+    wait_for_grants(weir, 2)
+    assert fetch(weir, "boss", 2) == [200, 429]
     seen = look(weir, "pest")
     assert seen["terms"] == "quota" and seen["entry"] is None and seen["limits"][0]["capacity"] == 2, seen
     assert seen["limits"][0]["remaining"] == 0 and 5390 < seen["grant"]["ends_in_seconds"] <= 5400
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", seen["grant"]["until"])
     text = rig.command("inspect", "-c", weir.policy_file, "pest").stdout
     assert "grant   a quota of 2, for 89m" in text.replace("90m 00s", "89m 59s") and "terms   quota" in text, text
-    # DELETE gives a fresh start and leaves the grant.
+    # DELETE resets the client and keeps the grant.
     get(weir.admin, "/api/v1/clients/pest", method="DELETE")
-    eventually(lambda: ask(weir, "pest") == [200], what="the fresh start")
+    eventually(lambda: fetch(weir, "pest") == [200], what="the reset")
     assert look(weir, "pest")["grant"]["quota"] == 2
 
 
-def test_the_command_line_grants_and_takes_back(rig):
+def test_the_command_line_grants_and_revokes(rig):
     weir = rig.weir(limits={"day": daily(1)})
     assert grant(rig, weir, "a", "3", "1h") == "id:a: a quota of 3 for 1h\n"
-    is_known(weir)
-    assert ask(weir, "a", 4) == [200, 200, 200, 429]
+    wait_for_grants(weir)
+    assert fetch(weir, "a", 4) == [200, 200, 200, 429]
     assert grant(rig, weir, "a", "unlimited", "1d") == "id:a: unlimited for 1d\n"
-    eventually(lambda: ask(weir, "a") == [200], what="the grant")
+    eventually(lambda: fetch(weir, "a") == [200], what="the grant")
     assert "grant   unlimited" in rig.command("inspect", "-c", weir.policy_file, "a").stdout
     assert grant(rig, weir, "a", "none") == "id:a: the grant is revoked\n"
-    eventually(lambda: ask(weir, "a") == [429], what="the end of the grant")
+    eventually(lambda: fetch(weir, "a") == [429], what="the grant to be revoked")
     for bad in (["a", "many", "1h"], ["a", "3"], ["a", "3", "0s"], ["a", "3", "31d"], ["a", "3", "1.5h"], ["a", "none", "1h"],
                 ["a", "1000000001", "1h"], ["ip:10.0.0.0/8", "3", "1h"], ["", "3", "1h"]):
         assert grant(rig, weir, *bad, status=1).startswith("weir: "), bad
@@ -127,7 +127,7 @@ def test_the_command_line_grants_and_takes_back(rig):
     assert rig.redis().command("HKEYS", "weir:grants") == ["version"]
 
 
-def test_clients_of_every_kind(rig):
+def test_grants_for_all_kinds_of_client_names(rig):
     weir = rig.weir(identity={"from": ["header:X-Client-Id", "ip"], "trusted_proxies": ["127.0.0.1"], "ipv6_prefix": 56},
                     limits={"day": daily(1)})
     def count(**fields):
@@ -135,7 +135,7 @@ def test_clients_of_every_kind(rig):
     odd = "v:{}%\\ \"x\u00e4"
     for name in "ip:203.0.113.7", "ip:2001:db8:1:2::9", "ip:" + "::ffff:203.0.113.8", odd, "id:ip:1.2.3.4", "version", "x" * 256:
         put(weir, name, {"quota": 2, "for": "1h"})
-    is_known(weir, 7)
+    wait_for_grants(weir, 7)
     assert count(X_Forwarded_For="203.0.113.7") == [200, 200, 429]
     assert count(X_Forwarded_For="2001:db8:1:ff::1") == [200, 200, 429]
     assert count(X_Forwarded_For="203.0.113.8") == [200, 200, 429]
@@ -147,7 +147,7 @@ def test_clients_of_every_kind(rig):
     put(weir, "ip:10.0.0.0/8", {"quota": 1, "for": "1h"}, status=400)
 
 
-def test_bad_bodies_are_told_what_is_wrong(rig):
+def test_errors_in_bodies_are_described(rig):
     weir = rig.weir(limits={"day": daily(1)})
     for body, words in ((b"", "JSON object"), (b"[]", "JSON object"), (b"{}", "quota is missing"), (b'{"quota": 1}', "for is missing"),
                         (b'{"for": "1h"}', "quota is missing"), (b'{"quota": 1, "for": "1h"', "not a JSON object"),
@@ -166,67 +166,69 @@ def test_bad_bodies_are_told_what_is_wrong(rig):
     assert rig.redis().command("EXISTS", "weir:grants") == 0
 
 
-def test_a_weir_that_starts_later_or_missed_the_message_knows(rig):
+def test_weir_loads_grants_at_start_and_periodically(rig):
     first = rig.weir(limits={"day": daily(1)})
     put(first, "a", {"quota": 3, "for": "1h"})
     second = rig.weir(limits={"day": daily(1)})
-    is_known(second)
-    assert ask(second, "a", 4) == [200, 200, 200, 429]
+    wait_for_grants(second)
+    assert fetch(second, "a", 4) == [200, 200, 200, 429]
     second.reload(limits={"day": daily(2)})
-    is_known(second)
-    # Without a message, from another program, at the next reading.
+    wait_for_grants(second)
+    # Another program adds a grant without a message; weir finds it at the next periodic read.
     rig.redis().command("HSET", "weir:grants", "id:b", "2:9007199254740000", "version", "other")
     for nonsense in "", "1", "1:", "x:1", "-3:9007199254740000", "1:9007199254740000 ", "1:" + "9" * 50:
         rig.redis().command("HSET", "weir:grants", "id:nonsense" + nonsense, nonsense)
-    eventually(lambda: second.metric("weir_grants") == 2, 15, "the grant that no message told of")
+    eventually(lambda: second.metric("weir_grants") == 2, 15, "the grant without a message")
     rig.redis().command("DEL", "weir:grants")
     rig.redis().command("PUBLISH", "weir:resets", "grant id:a")
-    is_known(second, 0)
+    wait_for_grants(second, 0)
 
 
-def test_grants_outlast_redis(rig):
+def test_grants_stay_in_effect_without_redis(rig):
     weir = rig.weir(limits={"day": daily(1)}, redis={"on_failure": "local"})
     weir.expect_errors("redis")
     put(weir, "a", {"quota": "unlimited", "for": "1h"})
     put(weir, "b", {"quota": 0, "for": "1h"})
-    is_known(weir, 2)
+    wait_for_grants(weir, 2)
     rig.redis().kill()
-    assert ask(weir, "a", 5) == [200] * 5 and ask(weir, "b") == [429]
+    assert fetch(weir, "a", 5) == [200] * 5 and fetch(weir, "b") == [429]
     put(weir, "c", {"quota": 1, "for": "1h"}, status=503)
-    rig.redis().start()  # which has forgotten
-    is_known(weir, 0)
+    rig.redis().start()  # with an empty database
+    wait_for_grants(weir, 0)
 
 
-def test_a_user_who_may_not_read_grants_is_told_once(rig):
+def test_a_user_without_permission_to_read_grants_is_reported_once(rig):
     rig.redis().command("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-hget", "-hgetall")
     weir = rig.weir(limits={"day": daily(2)}, redis={"username": "weir", "password": "secret"})
     weir.wait_for_output("the grants in weir:grants cannot be read")
-    assert ask(weir, "a", 3) == [200, 200, 429] and look(weir, "a")["limits"][0]["remaining"] == 0
+    assert fetch(weir, "a", 3) == [200, 200, 429] and look(weir, "a")["limits"][0]["remaining"] == 0
     rig.redis().command("ACL", "SETUSER", "weir", "+hget", "+hgetall")
     weir.wait_for_output("the grants in weir:grants can be read again")
     assert len(re.findall("cannot be read", weir.output())) == 1
 
 
-def test_there_is_a_bound(rig):
+def test_the_number_of_grants_is_limited(rig):
     weir = rig.weir(limits={"day": daily(1)})
     rig.redis().command("EVAL", "for i = 1, 2047 do redis.call('HSET', 'weir:grants', 'id:' .. i, '7:9007199254740000') end", 0)
     rig.redis().command("HSET", "weir:grants", "id:over", "7:1000")
     put(weir, "last", {"quota": 1, "for": "1h"})
-    assert rig.redis().command("HEXISTS", "weir:grants", "id:over") == 0  # what is over makes room
+    # the expired grant is removed
+    assert rig.redis().command("HEXISTS", "weir:grants", "id:over") == 0
     assert "maximum number of grants" in put(weir, "more", {"quota": 1, "for": "1h"}, status=503)["detail"]
     assert "2048 grants" in grant(rig, weir, "more", "1", "1h", status=1)
-    is_known(weir, 2048)
-    assert ask(weir, "last", 2) == [200, 429]
+    wait_for_grants(weir, 2048)
+    assert fetch(weir, "last", 2) == [200, 429]
     put(weir, "last", {"quota": 2, "for": "1h"})
-    eventually(lambda: ask(weir, "last") == [200], what="a grant in place of another")
-    assert ask(weir, "last") == [429]
+    eventually(lambda: fetch(weir, "last") == [200], what="the grant that replaced an expired one")
+    assert fetch(weir, "last") == [429]
     put(weir, "last", {"quota": None})
     put(weir, "more", {"quota": 1, "for": "1h"})
 
 
 def test_resets_and_grants_under_load_reach_two_weirs(rig):
-    """A client floods both; each reset gives it exactly its limit again, and a grant exactly what it adds."""
-    weirs = two_that_share(rig)
+    """A client sends requests to both weirs continuously. Each reset admits exactly its limit
+    again, and each grant exactly the additional units."""
+    weirs = two_weirs(rig)
     stop, admitted, lock = threading.Event(), [0], threading.Lock()
 
     def flood(weir):
@@ -245,12 +247,12 @@ def test_resets_and_grants_under_load_reach_two_weirs(rig):
             eventually(lambda: admitted[0] >= expected, what=f"{expected} admitted")
             if i % 2:
                 get(weirs[i // 2 % 2].admin, "/api/v1/clients/busy", method="DELETE")
-                expected += 3 + i // 2  # the whole quota, as it is now granted
+                expected += 3 + i // 2  # the whole granted quota
             else:
                 put(weirs[i % 2], "busy", {"quota": 3 + i // 2, "for": "1h"})
                 expected += 1
     finally:
-        eventually(lambda: admitted[0] >= expected, what=f"{expected} admitted at last")
+        eventually(lambda: admitted[0] >= expected, what=f"{expected} requests to be admitted")
         stop.set()
         for thread in threads:
             thread.join()

@@ -1,4 +1,5 @@
-"""gRPC calls: weir's own responses to them, and their deadlines. test_grpc_calls.py has real clients and servers."""
+"""gRPC calls: weir's own responses, and deadlines. test_grpc_calls.py uses real clients and
+servers."""
 
 import json
 import os
@@ -21,7 +22,7 @@ def call(client, fields=(TYPE, TE), path="/echo.Echo/Say", body=FRAME):
 
 
 def outcome(response):
-    """A Trailers-Only response: its grpc-status and message."""
+    """The grpc-status and grpc-message of a Trailers-Only response."""
     assert (response.status, response.body, response["content-type"]) == (200, b"", "application/grpc"), response.fields
     assert response["content-length"] is None and response["x-request-id"]
     return int(response["grpc-status"]), response["grpc-message"]
@@ -32,7 +33,7 @@ def access_lines(weir, count):
     return lines if len(lines) == count else None
 
 
-def test_a_rejected_call(rig):
+def test_a_rejected_call_is_resource_exhausted(rig):
     weir = rig.weir(workers=1, limits=FEW, log={"access": "json"}, headers=["ietf", "x-ratelimit"]).wait_for_redis()
     with Http2(weir.address) as client:
         assert call(client, path="/status/200").status == 200
@@ -43,7 +44,7 @@ def test_a_rejected_call(rig):
         assert outcome(call(client, [("content-type", "application/grpc+proto")]))[0] == 8
         for other in [("content-type", "application/grpc-web")], [("content-type", "application/json")], []:
             assert call(client, other).status == 429
-        assert client.get("/", fields=[TYPE]).status == 429, "a GET is no call"
+        assert client.get("/", fields=[TYPE]).status == 429, "a GET is not a gRPC call"
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/", "POST", {"Content-Type": "application/grpc"}, FRAME))
         assert connection.response().status == 429, "nor is HTTP/1.1"
@@ -53,7 +54,7 @@ def test_a_rejected_call(rig):
     weir.counts(7, "weir_responses_total", **{"class": "4xx"})
 
 
-def test_other_failures(rig):
+def test_errors_of_weir_are_grpc_statuses(rig):
     weir = rig.weir(upstreams={"api": {"servers": ["127.0.0.1:1"]}}, size_limits={"request_body": "10"})
     weir.expect_errors("upstream|server|api")
     with Http2(weir.address) as client:
@@ -68,7 +69,7 @@ def test_other_failures(rig):
         assert outcome(call(client)) == (7, "this address is blocked")
 
 
-def test_deadlines(rig):
+def test_weir_enforces_grpc_deadlines(rig):
     heads = []
 
     def script(peer, _number):

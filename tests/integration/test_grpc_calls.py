@@ -1,4 +1,4 @@
-"""gRPC clients and servers (python3-grpcio) with weir between them."""
+"""Real gRPC clients and servers (python3-grpcio) with weir in between."""
 
 import json
 import signal
@@ -7,14 +7,14 @@ from grpc_programs import GrpcServer, begin, run
 from rig import eventually
 
 
-def before(rig, health=None, **more):
+def weir_before_grpc(rig, health=None, **more):
     server = GrpcServer(rig)
     upstream = {"servers": [server.text], "protocol": "http2", **({"health": health} if health else {})}
     return rig.weir(workers=1, upstreams={"api": upstream}, **more), server
 
 
-def test_calls(rig):
-    weir, server = before(rig)
+def test_all_kinds_of_calls(rig):
+    weir, server = weir_before_grpc(rig)
     got = run(weir.address, "calls")
     assert got["unary"] == ["hi!", {"x-trailer": "1", "x-bin": "0001"}]
     assert got["large"] == 1000001
@@ -27,9 +27,9 @@ def test_calls(rig):
     eventually(lambda: "cancelled" in server.output(), what="the server's call to be cancelled at its deadline")
 
 
-def test_outcomes_in_the_access_log(rig):
-    """grpc-status of trailers and of Trailers-Only responses of the server."""
-    weir, _ = before(rig, log={"access": "json"})
+def test_grpc_status_in_the_access_log(rig):
+    """grpc-status from the server's trailers and from its Trailers-Only responses."""
+    weir, _ = weir_before_grpc(rig, log={"access": "json"})
     run(weir.address, "calls")
 
     def outcomes():
@@ -40,7 +40,7 @@ def test_outcomes_in_the_access_log(rig):
 
 
 def test_a_cancelled_call_reaches_the_server(rig):
-    weir, server = before(rig)
+    weir, server = weir_before_grpc(rig)
     client = begin(weir.address, "cancel")
     eventually(lambda: "waiting" in server.output())
     out, _ = client.communicate("\n", timeout=30)
@@ -48,9 +48,9 @@ def test_a_cancelled_call_reaches_the_server(rig):
     eventually(lambda: "cancelled" in server.output())
 
 
-def test_servers_restart_under_load(rig):
-    """Four of five servers end gracefully in turn: no call fails because of weir. grpcio's server itself responds with CANCELLED to calls
-    that it has received but not begun."""
+def test_server_restarts_under_load_fail_no_call(rig):
+    """Four of five servers stop gracefully in turn. No call fails because of weir. A stopping
+    grpcio server itself responds with CANCELLED to received calls that it has not started."""
     servers = [GrpcServer(rig) for _ in range(5)]
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [s.text for s in servers], "protocol": "http2"}})
     weir.expect_errors("upstream|server")
@@ -65,8 +65,8 @@ def test_servers_restart_under_load(rig):
     assert [reply for reply, *_ in result["failed"] if reply != "CANCELLED"] == [] and result["count"] > 400, result
 
 
-def test_a_rejected_call(rig):
-    weir, _ = before(rig, limits={"few": dict(script="token_bucket", limit=1, period="1h")})
+def test_a_rejected_call_is_resource_exhausted(rig):
+    weir, _ = weir_before_grpc(rig, limits={"few": dict(script="token_bucket", limit=1, period="1h")})
     weir.wait_for_redis()
     admitted, rejected = run(weir.address, "limits")["calls"]
     assert admitted[0] == "hi!"
@@ -74,18 +74,18 @@ def test_a_rejected_call(rig):
     assert int(rejected[2]["grpc-retry-pushback-ms"]) > 1000000 and "ratelimit" in rejected[2]
 
 
-def test_a_retry_waits_for_the_pushback(rig):
-    weir, _ = before(rig, limits={"each": dict(script="token_bucket", limit=1, period="1s")})
+def test_a_client_retries_after_the_pushback_time(rig):
+    weir, _ = weir_before_grpc(rig, limits={"each": dict(script="token_bucket", limit=1, period="1s")})
     weir.wait_for_redis()
     got = run(weir.address, "retries")
-    assert [reply for reply, _ in got["calls"]] == ["hi!", "hi!"], "the second one after the pushback"
+    assert [reply for reply, _ in got["calls"]] == ["hi!", "hi!"], "the second call succeeds after the pushback time"
     assert got["took"] > 0.9
     weir.counts(1, "weir_responses_total", **{"class": "4xx"})
 
 
-def test_health(rig):
+def test_grpc_health_checks(rig):
     health = {"grpc": "echo", "interval": "50ms", "unhealthy": 1, "healthy": 1}
-    weir, server = before(rig, health)
+    weir, server = weir_before_grpc(rig, health)
     host, port = server.text.split(":")
     direct = (host, int(port))
     assert run(weir.address, "limits")["calls"][0][0] == "hi!"
@@ -98,7 +98,7 @@ def test_health(rig):
     weir.expect_errors("upstream|server|health")
 
 
-def test_health_of_an_unknown_service(rig):
-    weir, _ = before(rig, {"grpc": "other", "interval": "50ms", "unhealthy": 1})
+def test_a_health_check_of_an_unknown_service_fails(rig):
+    weir, _ = weir_before_grpc(rig, {"grpc": "other", "interval": "50ms", "unhealthy": 1})
     eventually(lambda: "it does not know the service (grpc-status 5)" in weir.output())
     weir.expect_errors("upstream|server|health")

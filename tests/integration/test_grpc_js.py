@@ -1,4 +1,5 @@
-"""gRPC clients and servers of Node.js (@grpc/grpc-js) with weir between them. tests/grpc-js/run installs it and runs this area."""
+"""gRPC clients and servers of Node.js (@grpc/grpc-js) with weir in between. tests/grpc-js/run
+installs the package and runs this area."""
 
 import json
 import os
@@ -9,7 +10,7 @@ from rig import eventually
 MISSING = None if os.path.isdir(NODE_MODULES) else "@grpc/grpc-js is not installed: run tests/grpc-js/run"
 
 
-def before(rig, language="js", **more):
+def weir_before_grpc(rig, language="js", **more):
     server = GrpcServer(rig, language)
     return rig.weir(workers=1, upstreams={"api": {"servers": [server.text], "protocol": "http2"}}, **more), server
 
@@ -27,23 +28,23 @@ def assert_calls(weir, server, language):
     eventually(lambda: "cancelled" in server.output(), what="the server's call to be cancelled at its deadline")
 
 
-def test_calls(rig):
-    weir, server = before(rig)
+def test_all_kinds_of_calls(rig):
+    weir, server = weir_before_grpc(rig)
     assert_calls(weir, server, "js")
 
 
-def test_calls_to_a_server_of_python(rig):
-    weir, server = before(rig, "python")
+def test_calls_to_a_python_server(rig):
+    weir, server = weir_before_grpc(rig, "python")
     assert_calls(weir, server, "js")
 
 
-def test_calls_of_a_client_of_python(rig):
-    weir, server = before(rig)
+def test_calls_from_a_python_client(rig):
+    weir, server = weir_before_grpc(rig)
     assert_calls(weir, server, "python")
 
 
 def test_a_cancelled_call_reaches_the_server(rig):
-    weir, server = before(rig)
+    weir, server = weir_before_grpc(rig)
     client = begin(weir.address, "cancel", language="js")
     eventually(lambda: "waiting" in server.output())
     out, _ = client.communicate("\n", timeout=30)
@@ -51,8 +52,8 @@ def test_a_cancelled_call_reaches_the_server(rig):
     eventually(lambda: "cancelled" in server.output())
 
 
-def test_a_rejected_call(rig):
-    weir, _ = before(rig, limits={"few": dict(script="token_bucket", limit=1, period="1h")})
+def test_a_rejected_call_is_resource_exhausted(rig):
+    weir, _ = weir_before_grpc(rig, limits={"few": dict(script="token_bucket", limit=1, period="1h")})
     weir.wait_for_redis()
     admitted, rejected = run(weir.address, "limits", language="js")["calls"]
     assert admitted[0] == "hi!"
@@ -60,10 +61,10 @@ def test_a_rejected_call(rig):
     assert int(rejected[2]["grpc-retry-pushback-ms"]) > 1000000 and "ratelimit" in rejected[2]
 
 
-def test_a_retry_waits_for_the_pushback(rig):
-    weir, _ = before(rig, limits={"each": dict(script="token_bucket", limit=1, period="1s")})
+def test_a_client_retries_after_the_pushback_time(rig):
+    weir, _ = weir_before_grpc(rig, limits={"each": dict(script="token_bucket", limit=1, period="1s")})
     weir.wait_for_redis()
     got = run(weir.address, "retries", language="js")
-    assert [reply for reply, _ in got["calls"]] == ["hi!", "hi!"], "the second one after the pushback"
+    assert [reply for reply, _ in got["calls"]] == ["hi!", "hi!"], "the second call succeeds after the pushback time"
     assert got["took"] > 0.9
     weir.counts(1, "weir_responses_total", **{"class": "4xx"})

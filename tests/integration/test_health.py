@@ -1,4 +1,5 @@
-"""Active health checks: who fails gets no requests until it is good again; the main thread alone asks."""
+"""Active health checks: failed servers get no requests until they pass again. Only the main thread
+sends checks."""
 
 import json
 import os
@@ -11,20 +12,21 @@ from tls_server import CA, TlsServer, context
 from wire import get
 
 OFTEN = {"path": "/healthz", "interval": "30ms", "timeout": "20s"}
-OKAY, SICK = b"200 OK", b"503 Service Unavailable"
+OKAY, UNAVAILABLE = b"200 OK", b"503 Service Unavailable"
 
 
 class Checked(Scripted):
-    """Answers checks with `health` and everything else with `word`. checks: the heads of checks; served: other requests."""
+    """A server that responds to checks with `health` and to other requests with `word`. `checks`:
+    the request heads of checks; `served`: the number of other requests."""
 
     def __init__(self, rig, word=b"ok", kind=Scripted, **more):
         self.health, self.word, self.checks, self.served = OKAY, word, [], 0
-        super().__init__(rig, self.speak, **more)
+        super().__init__(rig, self.handle, **more)
 
-    def speak(self, peer, _number):
-        while (asked := peer.read_request()) is not None:
-            if asked[0].startswith(b"GET /healthz"):
-                self.checks.append(asked[0])
+    def handle(self, peer, _number):
+        while (request := peer.read_request()) is not None:
+            if request[0].startswith(b"GET /healthz"):
+                self.checks.append(request[0])
                 if callable(self.health):
                     self.health(peer)
                     return
@@ -34,7 +36,7 @@ class Checked(Scripted):
                 peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(self.word), self.word))
 
 
-def weir_checking(rig, *servers, health=None, workers=1, **more):
+def weir_with_checks(rig, *servers, health=None, workers=1, **more):
     upstream = {"servers": [s if isinstance(s, str) else s.text for s in servers], "health": {**OFTEN, **(health or {})}, **more}
     return rig.weir(upstreams={"api": upstream}, workers=workers, rules=[])
 
@@ -43,32 +45,32 @@ def up(weir, server):
     return weir.metric("weir_upstream_server_up", server=server.text)
 
 
-def said(weir, words):
+def count_log_lines(weir, words):
     return sum(words in line for _, line in weir.log())
 
 
-def test_who_fails_gets_no_requests_until_it_is_good_again(rig):
+def test_a_failed_server_gets_no_requests_until_it_passes_again(rig):
     one, two = Checked(rig, b"one"), Checked(rig, b"two")
-    weir = weir_checking(rig, one, two, workers=2)
+    weir = weir_with_checks(rig, one, two, workers=2)
     assert {get(weir.address).body for _ in range(20)} == {b"one", b"two"} and up(weir, one) == up(weir, two) == 1
-    two.health = SICK
-    eventually(lambda: up(weir, two) == 0, what="two is down")
+    two.health = UNAVAILABLE
+    eventually(lambda: up(weir, two) == 0, what="server two to be down")
     assert {get(weir.address).body for _ in range(20)} == {b"one"}
     seen = len(two.checks)
-    eventually(lambda: len(two.checks) > seen + 5, what="checks go on")
-    eventually(lambda: said(weir, f"upstream api: server {two.text}: health check: status 503; it receives no requests until it passes 2") == 1)
+    eventually(lambda: len(two.checks) > seen + 5, what="further checks")
+    eventually(lambda: count_log_lines(weir, f"upstream api: server {two.text}: health check: status 503; it receives no requests until it passes 2") == 1)
     states = [(s["state"], s["healthy"]) for s in json.loads(get(weir.admin, "/api/v1/status").body)["upstreams"][0]["servers"]]
     assert states == [("up", True), ("down", False)]
     two.health = OKAY
-    eventually(lambda: up(weir, two) == 1, what="two is up")
-    eventually(lambda: said(weir, f"upstream api: server {two.text} passes its health checks again") == 1)
+    eventually(lambda: up(weir, two) == 1, what="server two to be up")
+    eventually(lambda: count_log_lines(weir, f"upstream api: server {two.text} passes its health checks again") == 1)
     assert {get(weir.address).body for _ in range(20)} == {b"one", b"two"}
 
 
-def test_where_all_fail(rig):
+def test_if_all_servers_fail_requests_get_503(rig):
     only = Checked(rig)
-    only.health = SICK
-    weir = weir_checking(rig, only)
+    only.health = UNAVAILABLE
+    weir = weir_with_checks(rig, only)
     eventually(lambda: up(weir, only) == 0)
     eventually(lambda: get(weir.admin, "/readyz").status == 503, what="/readyz")
     served = only.served
@@ -77,117 +79,118 @@ def test_where_all_fail(rig):
     weir.counts(1, "weir_errors_total", cause="upstream_no_server")
     only.health = OKAY
     eventually(lambda: get(weir.admin, "/readyz").status == 200, what="/readyz")
-    eventually(lambda: get(weir.address).status == 200, what="requests go there again")
+    eventually(lambda: get(weir.address).status == 200, what="requests to the server")
 
 
-def test_what_is_asked_and_how_often(rig):
+def test_the_check_request_and_its_interval(rig):
     server = Checked(rig)
-    weir_checking(rig, server, workers=4, health={"interval": "400ms", "path": "/healthz?deep=1", "host": "api.test"})
-    eventually(lambda: server.checks, what="a check")
+    weir_with_checks(rig, server, workers=4, health={"interval": "400ms", "path": "/healthz?deep=1", "host": "api.test"})
+    eventually(lambda: server.checks, what="the first check")
     first = time.monotonic()
     head = server.checks[0].decode()
     assert head.startswith("GET /healthz?deep=1 HTTP/1.1\r\nHost: api.test\r\nUser-Agent: weir/") and "\r\nConnection: close" in head
     eventually(lambda: len(server.checks) >= 4, what="four checks")
-    assert time.monotonic() - first > 0.7, "three intervals: one check in each, whatever the number of workers"
+    assert time.monotonic() - first > 0.7, "three intervals with one check each, independent of the number of workers"
     accepted, checks = server.accepted, len(server.checks)
-    assert accepted <= checks + 1, "one connection a check"
+    assert accepted <= checks + 1, "one connection per check"
 
 
-def bad(rig, health, words, **more):
+def assert_check_fails(rig, health, words, **more):
     server = Checked(rig)
     server.health = health
-    weir = weir_checking(rig, server, health={"unhealthy": 2, **more})
-    eventually(lambda: said(weir, "health check: " + words) == 1, what=words)
+    weir = weir_with_checks(rig, server, health={"unhealthy": 2, **more})
+    eventually(lambda: count_log_lines(weir, "health check: " + words) == 1, what=words)
     assert up(weir, server) == 0
 
 
-def test_bad_answers(rig):
-    bad(rig, lambda peer: None, "it closed the connection without a response")
-    bad(rig, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"), "")
-    bad(rig, lambda peer: peer.send(b"HTTP/2 what\r\n\r\n"), "")
-    bad(rig, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 20000), "the response header is too large")
-    bad(rig, lambda peer: peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"), "status 404")
-    bad(rig, b"302 Found", "status 302", status=["2xx"])
-    bad(rig, lambda peer: peer.socket.recv(1), "no response within health.timeout", timeout="40ms")
+def test_responses_that_fail_a_check(rig):
+    assert_check_fails(rig, lambda peer: None, "it closed the connection without a response")
+    assert_check_fails(rig, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"), "")
+    assert_check_fails(rig, lambda peer: peer.send(b"HTTP/2 what\r\n\r\n"), "")
+    assert_check_fails(rig, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 20000), "the response header is too large")
+    assert_check_fails(rig, lambda peer: peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"), "status 404")
+    assert_check_fails(rig, b"302 Found", "status 302", status=["2xx"])
+    assert_check_fails(rig, lambda peer: peer.socket.recv(1), "no response within health.timeout", timeout="40ms")
 
 
-def test_good_answers(rig):
+def test_responses_that_pass_a_check(rig):
     for health, more in ((b"302 Found", {}), (b"404 Not Found", {"status": [404]}), (b"204 No Content", {"status": ["2xx"]})):
         server = Checked(rig)
         server.health = health
-        weir = weir_checking(rig, server, health={"unhealthy": 1, **more})
+        weir = weir_with_checks(rig, server, health={"unhealthy": 1, **more})
         eventually(lambda: len(server.checks) > 4)
         assert up(weir, server) == 1
 
 
-def test_nobody_there(rig):
+def test_a_refused_connection_fails_a_check(rig):
     gone = Scripted(rig, lambda *_: None)
     gone.close()
-    weir = weir_checking(rig, gone, Checked(rig))
-    eventually(lambda: said(weir, "health check: Connection refused") == 1)
+    weir = weir_with_checks(rig, gone, Checked(rig))
+    eventually(lambda: count_log_lines(weir, "health check: Connection refused") == 1)
     assert {get(weir.address).status for _ in range(10)} == {200}
     assert weir.metric("weir_upstream_retries_total") == 0
 
 
 def test_a_reload_does_not_make_a_server_healthy(rig):
     one, two = Checked(rig, b"one"), Checked(rig, b"two")
-    two.health = SICK
-    weir = weir_checking(rig, one, two)
+    two.health = UNAVAILABLE
+    weir = weir_with_checks(rig, one, two)
     eventually(lambda: up(weir, two) == 0)
-    two.health = lambda peer: peer.socket.recv(1)  # checks hang now: nothing is learnt
+    # checks now get no response, so the state does not change
+    two.health = lambda peer: peer.socket.recv(1)
     weir.reload(rules=[{"match": {"path": "/other"}}])
     assert {get(weir.address).body for _ in range(20)} == {b"one"}
-    assert said(weir, "it receives no requests until") == 1
+    assert count_log_lines(weir, "it receives no requests until") == 1
 
 
-def test_checks_go_over_tls(rig):
+def test_health_checks_use_tls(rig):
     class SecureChecked(Checked, TlsServer):
         pass
     valid, expired, chosen = context(), context("expired.pem"), []
     server = SecureChecked(rig, chosen=lambda _: expired if chosen else valid)
-    weir = weir_checking(rig, server, tls={"ca": CA})
+    weir = weir_with_checks(rig, server, tls={"ca": CA})
     assert get(weir.address).status == 200
     eventually(lambda: len(server.checks) > 3)
     assert server.resumed > 0
     chosen.append(True)
-    eventually(lambda: said(weir, "health check: its certificate, or one in its chain, expired on 2021-01-01") == 1)
+    eventually(lambda: count_log_lines(weir, "health check: its certificate, or one in its chain, expired on 2021-01-01") == 1)
     assert up(weir, server) == 0
 
 
-def test_a_unix_socket(rig):
+def test_health_checks_over_a_unix_socket(rig):
     server = Checked(rig, address=os.path.join(rig.directory, "api.sock"))
-    weir_checking(rig, server)
+    weir_with_checks(rig, server)
     eventually(lambda: len(server.checks) > 2)
     assert b"\r\nHost: localhost\r\n" in server.checks[0]
 
 
-def test_addresses_that_come_are_checked_too(rig):
+def test_addresses_that_dns_adds_are_checked(rig):
     two = None
     while not two:
         one = Checked(rig, b"one")
         try:
             two = Checked(rig, b"two", address=("127.0.0.2", one.address[1]))
-        except OSError:  # that port is somebody's there
+        except OSError:  # the port is in use at that address
             one.close()
-    two.health = SICK
+    two.health = UNAVAILABLE
     dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
     weir = rig.weir(upstreams={"api": {"servers": ["api.test:%d" % one.address[1]], "health": OFTEN}}, workers=1, rules=[],
                     resolver={"nameservers": [dns.text], "min_ttl": "30ms"})
     eventually(lambda: one.checks)
     dns.records["api.test"] = ["127.0.0.1", "127.0.0.2"]
-    eventually(lambda: said(weir, "(127.0.0.2:%d): health check: status 503" % one.address[1]) == 1)
+    eventually(lambda: count_log_lines(weir, "(127.0.0.2:%d): health check: status 503" % one.address[1]) == 1)
     assert {get(weir.address).body for _ in range(10)} == {b"one"}
     dns.records["api.test"] = ["127.0.0.1"]
     eventually(lambda: weir.metric("weir_upstream_server_up", address="127.0.0.2:%d" % one.address[1]) is None)
     seen = len(two.checks)
     more = len(one.checks)
     eventually(lambda: len(one.checks) > more + 5)
-    assert len(two.checks) <= seen + 1, "who is gone is not checked"
+    assert len(two.checks) <= seen + 1, "removed servers are not checked"
 
 
-def test_nothing_is_left_of_many_checks(rig):
+def test_health_checks_leak_no_descriptors(rig):
     server = Checked(rig)
-    weir = weir_checking(rig, server, health={"interval": "10ms"})
+    weir = weir_with_checks(rig, server, health={"interval": "10ms"})
     eventually(lambda: len(server.checks) > 5)
     before = weir.descriptors()
     eventually(lambda: len(server.checks) > 100)

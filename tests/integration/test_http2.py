@@ -1,4 +1,4 @@
-"""HTTP/2 of clients: requests, limits, flow control, ends. Floods: test_http2_attacks.py."""
+"""HTTP/2 with clients: requests, limits, flow control, shutdown. Floods: test_http2_attacks.py."""
 
 import json
 import os
@@ -20,7 +20,7 @@ CERTIFICATE = {name: os.path.join(top, "tests/tls", file) for name, file in (("c
 
 
 def pattern(size):
-    """A body of the upstream: byte i is "a" + i mod 26."""
+    """The body of /bytes/N of the upstream: byte i is "a" + i mod 26."""
     return (b"abcdefghijklmnopqrstuvwxyz" * (size // 26 + 1))[:size]
 
 
@@ -68,7 +68,7 @@ def test_streams_are_multiplexed(rig):
         assert [client.response(stream).status for stream in streams] == [200] * 60
 
 
-def test_bodies_of_requests(rig):
+def test_request_bodies(rig):
     weir = rig.weir()
     body = pattern(60000)
     with Http2(weir.address) as client:
@@ -80,14 +80,15 @@ def test_bodies_of_requests(rig):
             seen = json.loads(client.response(stream).body)
             assert (seen["content_length"], seen["content_crc32"]) == (60000, zlib.crc32(body)), seen
             assert named(seen, "content-length") == [value for _, value in fields]
-        stream = client.start("/echo", method="POST", end=False)  # the length with trailers
+        # the content length is known from the trailers on
+        stream = client.start("/echo", method="POST", end=False)
         client.send_body(stream, b"hello", end=False)
         client.put_headers([("x-checksum", "1")], stream)
         client.flush()
         assert json.loads(client.response(stream).body)["content_length"] == 5
 
 
-def test_every_stream_is_a_request_to_the_limits(rig):
+def test_every_stream_is_charged_as_a_request(rig):
     weir = rig.weir(limits={"few": dict(script="token_bucket", limit=5, period="1h")}).wait_for_redis()
     with Http2(weir.address) as client:
         streams = [client.put_request() for _ in range(12)]
@@ -98,14 +99,15 @@ def test_every_stream_is_a_request_to_the_limits(rig):
         assert all(int(r["retry-after"]) > 0 and r["connection"] is None for r in rejected)
         assert all(json.loads(r.body)["status"] == 429 for r in rejected)
         upload = client.start(method="POST", fields=[("content-length", "1000000")], end=False)
-        assert client.response(upload).status == 429  # at once; then the client is asked to stop
+        # at once; then weir asks the client to stop sending
+        assert client.response(upload).status == 429
         client.read_until(lambda: client.streams[upload].reset is not None)
         assert client.streams[upload].reset == NO_ERROR
         assert client.get().status == 429 and not client.goaways
     weir.counts(9, "weir_requests_total", decision="limited")
 
 
-def test_concurrency_counts_streams(rig):
+def test_concurrency_limits_count_streams(rig):
     gate = Gate(rig)
     weir = rig.weir(upstreams=gate.upstreams, limits={"at-once": dict(script="concurrency", limit=3)}).wait_for_redis()
     with Http2(weir.address) as client:
@@ -113,7 +115,8 @@ def test_concurrency_counts_streams(rig):
         client.flush()
         eventually(lambda: gate.now == 3)
         assert client.get().status == 429
-        client.send(RST_STREAM, 0, first[0], CANCEL.to_bytes(4, "big"))  # a cancelled stream returns its permit
+        # a cancelled stream frees its slot
+        client.send(RST_STREAM, 0, first[0], CANCEL.to_bytes(4, "big"))
         assert client.responds_to_ping()
         eventually(lambda: weir.metric("weir_requests_active") == 2)
         last = client.start()
@@ -138,7 +141,7 @@ def test_connections_per_ip_counts_connections(rig):
             assert [client.response(s).status for s in streams] == [200] * 20
 
 
-def test_tls_negotiates_it(rig):
+def test_tls_negotiates_http2_by_alpn(rig):
     weir = rig.weir(listen=[{"address": "127.0.0.1:0", "tls": CERTIFICATE},
                             {"address": "127.0.0.1:0", "tls": CERTIFICATE, "http2": False}])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -155,7 +158,7 @@ def test_tls_negotiates_it(rig):
         assert other.selected_alpn_protocol() == "http/1.1"
 
 
-def test_it_can_be_off(rig):
+def test_http2_can_be_disabled(rig):
     weir = rig.weir(listen=[{"address": "127.0.0.1:0", "http2": False}])
     with Http2(weir.address) as client:
         assert client.take(12) == b"HTTP/1.1 505"
@@ -164,7 +167,7 @@ def test_it_can_be_off(rig):
     eventually(lambda: b"HTTP" not in first_bytes(weir), what="HTTP/2 after the reload")
 
 
-def test_http1_behind_the_preface_is_no_request(rig):
+def test_http1_after_the_http2_preface_is_not_a_request(rig):
     weir = rig.weir()
     with Http2(weir.address) as client:
         client.socket.sendall(b"GET /smuggled HTTP/1.1\r\nHost: api.test\r\n\r\n")
@@ -183,9 +186,9 @@ def first_bytes(weir):
 def test_curl_and_nghttp(rig):
     weir = rig.weir()
     url = "http://%s:%d" % weir.address
-    said = "%{http_version} %{http_code} %{size_download}"
-    assert curl("--http2-prior-knowledge", "-o", "/dev/null", "-w", said, url + "/bytes/1000000") == "2 200 1000000"
-    assert curl("--http2", "-o", "/dev/null", "-w", said, url + "/bytes/10") == "1.1 200 10"  # no h2c upgrade
+    written = "%{http_version} %{http_code} %{size_download}"
+    assert curl("--http2-prior-knowledge", "-o", "/dev/null", "-w", written, url + "/bytes/1000000") == "2 200 1000000"
+    assert curl("--http2", "-o", "/dev/null", "-w", written, url + "/bytes/10") == "1.1 200 10"  # no h2c upgrade
     upload = curl("--http2-prior-knowledge", "-H", "Expect:", "--data-binary", "@" + rig.write("body", "x" * 400000), url + "/echo")
     assert json.loads(upload)["content_length"] == 400000
     waits = curl("--http2-prior-knowledge", "-H", "Expect: 100-continue", "-d", "hello", url + "/echo")
@@ -197,7 +200,7 @@ def test_curl_and_nghttp(rig):
     assert "2000 succeeded, 0 failed, 0 errored, 0 timeout" in loaded, loaded
 
 
-def test_interim_responses_and_early_ones(rig):
+def test_interim_and_early_responses(rig):
     def script(peer, _number):
         head, _ = peer.read_request()
         if b"/hint" in head:
@@ -209,7 +212,7 @@ def test_interim_responses_and_early_ones(rig):
         assert client.response(stream).body == b"ok" and client.streams[stream].interim == [103]
 
 
-def test_a_response_that_breaks_off_is_not_complete(rig):
+def test_an_incomplete_response_resets_the_stream(rig):
     def script(peer, _number):
         head, _ = peer.read_request()
         chunks = b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n" if b"/chunked" in head else b"Content-Length: 10\r\n\r\nabc"
@@ -224,7 +227,7 @@ def test_a_response_that_breaks_off_is_not_complete(rig):
         assert client.responds_to_ping()
 
 
-def test_a_reset_reaches_the_server(rig):
+def test_a_stream_reset_closes_the_request_to_the_server(rig):
     left = threading.Event()
 
     def script(peer, _number):
@@ -241,7 +244,7 @@ def test_a_reset_reaches_the_server(rig):
         weir.counts(1, "weir_errors_total", cause="client_gone")
 
 
-def test_malformed_requests_end_their_stream_alone(rig):
+def test_malformed_requests_reset_only_their_stream(rig):
     weir = rig.weir(log={"level": "debug"})
     get_fields = [(":method", "GET"), (":scheme", "http"), (":authority", "api.test"), (":path", "/echo")]
     bad = [[*get_fields, ("transfer-encoding", "chunked")], [*get_fields, ("connection", "close")],
@@ -249,7 +252,7 @@ def test_malformed_requests_end_their_stream_alone(rig):
            [*get_fields, ("X-A", "1")], [*get_fields, ("x a", "1")], [*get_fields, ("x-a", " b")], [*get_fields, ("host", "other.test")],
            [*get_fields, (":path", "/other")], [*get_fields[:3]], [*get_fields[:3], (":path", "/echo HTTP/1.1\r\nX-Evil: 1")],
            [(":method", "GET /x HTTP/1.1\r\nX-Evil:"), *get_fields[1:]], [*get_fields, ("te", "gzip")],
-           # RFC 8441: WebSocket over HTTP/2 is not offered, and refused
+           # WebSocket over HTTP/2 (RFC 8441) is not offered and is refused
            [(":method", "CONNECT"), (":protocol", "websocket"), *get_fields[1:]]]
     with Http2(weir.address) as client:
         for fields in bad:
@@ -269,7 +272,8 @@ def test_malformed_requests_end_their_stream_alone(rig):
 
 
 def test_flow_control_to_a_slow_client(rig):
-    """What the client's window does not permit stays in the server's socket: weir keeps a piece per stream."""
+    """Content beyond the client's window stays in the server's socket: weir buffers one chunk per
+    stream."""
     weir = rig.weir(workers=1)
     with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 0)], hold=True) as client:
         streams = [client.put_request("/bytes/2000000") for _ in range(20)]
@@ -286,7 +290,7 @@ def test_flow_control_to_a_slow_client(rig):
 
 
 def test_flow_control_to_a_slow_server(rig):
-    """A client may send a window per stream ahead of a server that does not read, and no more."""
+    """A client can send at most one window per stream to a server that does not read."""
     gate = threading.Event()
 
     def script(peer, _number):
@@ -303,7 +307,7 @@ def test_flow_control_to_a_slow_server(rig):
     with Http2(weir.address) as client:
         stalled = client.start("/stalled", method="POST", end=False)
         granted, sent, size = {"bytes": 65535}, 0, 1500000
-        client.apply = watch_windows(client, stalled, granted)
+        client.apply = record_window_updates(client, stalled, granted)
         while sent < size:
             n = min(granted["bytes"] - sent, 16000, size - sent)
             if n > 0:
@@ -313,14 +317,14 @@ def test_flow_control_to_a_slow_server(rig):
                 before = sent
                 assert client.responds_to_ping()
                 if granted["bytes"] == before and not gate.is_set():
-                    assert client.get("/other").status == 200  # other streams go on
-                    gate.set()  # the window is used up: the server reads on
+                    assert client.get("/other").status == 200  # other streams continue
+                    gate.set()  # the window is exhausted: the server reads again
                 elif granted["bytes"] == before:
                     client.read_frame()
         assert client.response(stalled).body == b"1500000"
 
 
-def watch_windows(client, stream, granted):
+def record_window_updates(client, stream, granted):
     apply = client.apply
 
     def watching(kind, flags, number, payload):
@@ -330,7 +334,7 @@ def watch_windows(client, stream, granted):
     return watching
 
 
-def test_a_stop_loses_no_stream(rig):
+def test_a_shutdown_finishes_all_streams(rig):
     gate = Gate(rig)
     weir = rig.weir(upstreams=gate.upstreams, timeouts={"shutdown": "20s"}, workers=1)
     with Http2(weir.address) as busy, Http2(weir.address) as idle:
@@ -340,7 +344,8 @@ def test_a_stop_loses_no_stream(rig):
         weir.signal(signal.SIGTERM)
         busy.read_until(lambda: busy.goaways)
         assert busy.goaways == [(0x7fffffff, NO_ERROR)]
-        second = busy.start()  # was on its way: the PING behind the first GOAWAY is answered after it
+        # was in flight: the PING after the first GOAWAY is acknowledged later
+        second = busy.start()
         idle.read_to_end()
         assert idle.goaways == [(0x7fffffff, NO_ERROR), (0, NO_ERROR)]
         busy.read_until(lambda: len(busy.goaways) == 2)
@@ -353,7 +358,7 @@ def test_a_stop_loses_no_stream(rig):
     assert weir.wait(10) == 0
 
 
-def test_a_stop_is_cut_after_its_time(rig):
+def test_a_shutdown_ends_after_its_timeout(rig):
     gate = Gate(rig)
     weir = rig.weir(upstreams=gate.upstreams, timeouts={"shutdown": "300ms"})
     with Http2(weir.address) as client:
@@ -365,7 +370,7 @@ def test_a_stop_is_cut_after_its_time(rig):
         assert weir.wait(10) == 0
 
 
-def test_a_reload_keeps_streams(rig):
+def test_a_reload_keeps_streams_open(rig):
     gate = Gate(rig)
     weir = rig.weir(upstreams=gate.upstreams)
     with Http2(weir.address) as client:
@@ -384,14 +389,14 @@ def test_timeouts(rig):
     with Http2(weir.address) as client:
         assert client.responds_to_ping()
         client.send(HEADERS, END_STREAM, 1, client.encoder.encode([(":method", "GET")]))
-        client.read_to_end()  # the rest of the head does not come
+        client.read_to_end()  # the rest of the head is not sent
         assert not client.streams.get(1) or client.streams[1].status is None
     weir.counts(1, "weir_errors_total", cause="request_header_timeout")
     with Http2(weir.address) as client:
         stream = client.start(method="POST", end=False)
         assert client.response(stream).status == 408 and client.get().status == 200
     with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 10)], hold=True) as client:
-        stream = client.start("/bytes/1000")  # its window is not opened again
+        stream = client.start("/bytes/1000")  # its window is not extended
         client.read_until(client.streams[stream].over)
         assert client.streams[stream].reset is not None and client.streams[stream].body == pattern(10)
     weir.counts(1, "weir_errors_total", cause="client_stalled")

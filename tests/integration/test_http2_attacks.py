@@ -1,5 +1,5 @@
-"""Attacks on HTTP/2 servers: each ends the attacker's connection or stream, names its cause and the client, and leaves other
-clients served and memory flat."""
+"""Attacks on HTTP/2 servers. Each ends the attacker's connection or stream and is logged with its
+cause and the client. Other clients are still served, and memory stays flat."""
 
 import re
 
@@ -10,7 +10,8 @@ from wire import get
 
 
 def attack(rig, cause, each, repeats=3000, **keys):
-    """Sends `each(client, i)` until weir ends the connection. Another connection is served meanwhile."""
+    """Sends `each(client, i)` until weir closes the connection. Meanwhile another connection is
+    served."""
     weir = rig.weir(workers=1, **keys)
     with Http2(weir.address) as other, Http2(weir.address) as client:
         assert other.get().status == 200 and client.responds_to_ping()
@@ -41,7 +42,7 @@ def test_rapid_reset(rig):  # CVE-2023-44487
     assert weir.metric("weir_requests_active") == 0
 
 
-def test_provoked_resets(rig):  # CVE-2025-8671
+def test_made_you_reset(rig):  # CVE-2025-8671
     def each(client, i):
         client.put(WINDOW_UPDATE, 0, client.put_request(method="POST", end=False), b"\x7f\xff\xff\xff")
         if i % 10 == 9:
@@ -100,7 +101,7 @@ def test_padding_flood(rig):
     attack(rig, "empty_frames", each)
 
 
-def test_unknown_frames(rig):
+def test_unknown_frames_flood(rig):
     attack(rig, "other_frames", lambda client, i: client.put(0x77, 0, 0, b"x"))
 
 
@@ -122,7 +123,7 @@ def test_hpack_bomb(rig):
     weir = rig.weir(workers=1)
     entry = ("x-bomb", "y" * 3000)
     with Http2(weir.address) as client:
-        assert client.get(fields=[entry]).status == 200  # now in the dynamic table
+        assert client.get(fields=[entry]).status == 200  # the entry is now in the dynamic table
         before = weir.resident_kib()
         head = client.encoder.encode([(":method", "GET"), (":scheme", "http"), (":authority", "api.test"), (":path", "/")])
         reference = client.encoder.encode([entry])
@@ -137,7 +138,7 @@ def test_hpack_bomb(rig):
     weir.counts(20, "weir_http2_errors_total", cause="header_list")
 
 
-def test_stalled_windows(rig):  # CVE-2019-9517: large responses that the client never takes
+def test_stalled_windows(rig):  # CVE-2019-9517: large responses that the client does not read
     weir = rig.weir(workers=1, timeouts={"send": "1s"})
     clients = [Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 0)], hold=True) for _ in range(5)]
     for client in clients:
@@ -150,11 +151,13 @@ def test_stalled_windows(rig):  # CVE-2019-9517: large responses that the client
         assert not any(s.ended for s in client.streams.values())
         client.socket.close()
     weir.counts(500, "weir_errors_total", cause="client_stalled")
-    assert sanitized or weir.resident_kib() < 100 * 1024  # 500 streams with a piece of 64 KiB each, at most
+    # 500 streams with at most one chunk of 64 KiB each
+    assert sanitized or weir.resident_kib() < 100 * 1024
 
 
-def test_a_client_that_reads_nothing(rig):
-    """Its own requests are all that it delays: weir reads no more from it, and closes the connection in time."""
+def test_a_client_that_does_not_read_is_disconnected(rig):
+    """weir stops reading from the client and closes the connection at the timeout. Only the
+    client's own requests are delayed."""
     weir = rig.weir(workers=1, timeouts={"send": "1s"})
     with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 0x7fffffff)], hold=True) as client:
         client.put(WINDOW_UPDATE, 0, 0, (0x7fffffff - 65535).to_bytes(4, "big"))
@@ -166,7 +169,7 @@ def test_a_client_that_reads_nothing(rig):
     assert sanitized or weir.resident_kib() < 60 * 1024
 
 
-def test_slow_bodies(rig):
+def test_slow_bodies_time_out(rig):
     weir = rig.weir(workers=1, timeouts={"request_body": "500ms"})
     with Http2(weir.address) as client:
         streams = [client.put_request("/echo", method="POST", end=False) for _ in range(50)]
@@ -176,8 +179,9 @@ def test_slow_bodies(rig):
     weir.counts(50, "weir_errors_total", cause="request_body_timeout")
 
 
-def test_garbage(rig):
-    """Frames of random types, lengths and streams: the connection ends, weir does not."""
+def test_random_frames_do_not_crash_weir(rig):
+    """Frames with random types, lengths and streams: weir closes the connection and keeps
+    running."""
     import random
     weir = rig.weir(workers=1)
     for seed in range(30):

@@ -1,4 +1,5 @@
-"""HTTP/2 to servers that are in use: nginx, Caddy (Go), nghttpd (libnghttp2) and hypercorn (h2 of Python). HTTP/1.1 and HTTP/2 clients."""
+"""HTTP/2 to real servers: nginx, Caddy (Go), nghttpd (libnghttp2) and hypercorn (Python h2). With
+HTTP/1.1 and HTTP/2 clients."""
 
 import json
 import os
@@ -21,12 +22,12 @@ SIZE = 1000000
 def start(rig, name, arguments, port, **env):
     process = Process(rig, name, [shutil.which(arguments[0], path=PATH), *arguments[1:]],
                       env={"HOME": rig.directory, "XDG_DATA_HOME": rig.directory, "PATH": PATH, **env})
-    eventually(lambda: accepts(("127.0.0.1", port)), what=f"{name} listens")
+    eventually(lambda: accepts(("127.0.0.1", port)), what=f"{name} to listen")
     return process
 
 
 def nginx(rig, port, master="off"):
-    """In front of the test's upstream."""
+    """nginx in front of the test's upstream."""
     temporary = " ".join(f"{kind}_temp_path {rig.directory}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     rig.write("nginx.conf", f"""daemon off; master_process {master}; user root; worker_processes 1; pid {rig.directory}/nginx.pid; error_log stderr; events {{}}
         http {{ access_log off; {temporary} client_max_body_size 0;
@@ -35,7 +36,7 @@ def nginx(rig, port, master="off"):
 
 
 def caddy_config(rig, port, name, tls):
-    """In front of the test's upstream."""
+    """Caddy in front of the test's upstream."""
     certificate = f"tls {tls_file('server.pem')} {tls_file('server.key')}" if tls else ""
     rig.write("Caddyfile", f"""{{
         admin unix/{rig.directory}/admin
@@ -74,7 +75,7 @@ def weir_before(rig, port, **more):
     return weir
 
 
-def each_client(weir, path, method="GET", headers=(), body=None):
+def fetch_by_http1_and_http2(weir, path, method="GET", headers=(), body=None):
     """The responses to a request over HTTP/1.1 and over HTTP/2."""
     yield get(weir.address, path, method=method, headers=dict(headers), body=body)
     with Http2(weir.address) as client:
@@ -85,27 +86,27 @@ def each_client(weir, path, method="GET", headers=(), body=None):
 
 
 def assert_serves(weir, received):
-    """`received`: whether the response to POST /echo stands for the content."""
+    """`received`: checks whether the response to POST /echo describes the content."""
     body = os.urandom(SIZE)
-    for response in each_client(weir, f"/bytes/{SIZE}"):
+    for response in fetch_by_http1_and_http2(weir, f"/bytes/{SIZE}"):
         assert (response.status, len(response.body)) == (200, SIZE)
-    for response in each_client(weir, "/bytes/1000", "HEAD"):
+    for response in fetch_by_http1_and_http2(weir, "/bytes/1000", "HEAD"):
         assert (response.status, response.body, response["Content-Length"]) == (200, b"", "1000")
-    for response in each_client(weir, "/echo", "POST", body=body):
+    for response in fetch_by_http1_and_http2(weir, "/echo", "POST", body=body):
         assert response.status == 200 and received(response, body)
     for status in 204, 304, 404, 503:
-        for response in each_client(weir, f"/status/{status}"):
+        for response in fetch_by_http1_and_http2(weir, f"/status/{status}"):
             assert response.status == status and (status > 400 or response.body == b""), status
-    assert_unharmed(weir)
+    assert_no_protocol_errors(weir)
 
 
-def assert_unharmed(weir):
-    """No server violated the protocol, and all requests used few connections."""
+def assert_no_protocol_errors(weir):
+    """No server violated the protocol, and all requests used at most two connections."""
     assert weir.metric("weir_upstream_http2_errors_total") == 0
     assert 0 < weir.metric("weir_upstream_connections_opened_total") <= 2
 
 
-def is_described(response, body):
+def matches_content(response, body):
     seen = json.loads(response.body)
     return (seen["content_length"], seen["content_crc32"]) == (len(body), zlib.crc32(body))
 
@@ -113,13 +114,13 @@ def is_described(response, body):
 def test_nginx(rig):
     port = free_port()
     nginx(rig, port)
-    assert_serves(weir_before(rig, port), is_described)
+    assert_serves(weir_before(rig, port), matches_content)
 
 
 def test_caddy(rig):
     port = free_port()
     caddy(rig, port)
-    assert_serves(weir_before(rig, port), is_described)
+    assert_serves(weir_before(rig, port), matches_content)
 
 
 def test_hypercorn(rig):
@@ -136,23 +137,23 @@ def test_nghttpd(rig):
     nghttpd(rig, port, "--trailer=x-sum: 1")
     weir = weir_before(rig, port)
     body = os.urandom(SIZE)
-    for response in each_client(weir, "/large"):
+    for response in fetch_by_http1_and_http2(weir, "/large"):
         assert (response.status, response.body) == (200, b"x" * SIZE)
         modified = response["Last-Modified"]
     assert response.trailers == [("x-sum", "1")]
-    for response in each_client(weir, "/large", "HEAD"):
+    for response in fetch_by_http1_and_http2(weir, "/large", "HEAD"):
         assert (response.status, response.body, response["Content-Length"]) == (200, b"", str(SIZE))
-    for response in each_client(weir, "/large", headers=[("if-modified-since", modified)]):
+    for response in fetch_by_http1_and_http2(weir, "/large", headers=[("if-modified-since", modified)]):
         assert (response.status, response.body) == (304, b"")
-    for response in each_client(weir, "/large", "POST", body=body):
+    for response in fetch_by_http1_and_http2(weir, "/large", "POST", body=body):
         assert (response.status, response.body) == (200, body)
-    for response in each_client(weir, "/missing"):
+    for response in fetch_by_http1_and_http2(weir, "/missing"):
         assert response.status == 404
-    assert_unharmed(weir)
+    assert_no_protocol_errors(weir)
 
 
 class Load:
-    """HTTP/2 clients that send one request after the other until stop()."""
+    """HTTP/2 clients that send requests one after the other until stop()."""
 
     def __init__(self, weir, path, clients):
         self.weir, self.path, self.over, self.statuses, self.failure = weir, path, threading.Event(), [], None
@@ -170,7 +171,7 @@ class Load:
             while not self.over.is_set():
                 self.statuses.append(client.get(self.path).status)
 
-    def reaches(self, count):
+    def wait_for_requests(self, count):
         eventually(lambda: len(self.statuses) >= count or not self.thread.is_alive(), 30, f"{count} requests")
 
     def stop(self):
@@ -181,18 +182,19 @@ class Load:
         assert set(self.statuses) == {200}, {status: self.statuses.count(status) for status in set(self.statuses)}
 
 
-def assert_loses_nothing(weir, restart, path="/bytes/20000", clients=4):
+def assert_no_request_fails(weir, restart, path="/bytes/20000", clients=4):
     load = Load(weir, path, clients)
     for _ in range(3):
-        load.reaches(len(load.statuses) + 50)
+        load.wait_for_requests(len(load.statuses) + 50)
         restart()
-    load.reaches(len(load.statuses) + 50)
+    load.wait_for_requests(len(load.statuses) + 50)
     load.stop()
 
 
-def test_nginx_reloads(rig):
-    """nginx's old processes end with GOAWAY: no request fails. nginx 1.22 closes a connection without the end of responses that it has
-    not written in one piece: they are small here, and one at a time."""
+def test_nginx_reloads_fail_no_request(rig):
+    """Old processes of nginx end their connections with GOAWAY: no request fails. nginx 1.22
+    truncates responses that it has not written in one piece, so they are small here and sent one at
+    a time."""
     port = free_port()
     server = nginx(rig, port, master="on")
     weir = weir_before(rig, port)
@@ -203,14 +205,14 @@ def test_nginx_reloads(rig):
     def reload():
         before = opened()
         server.signal(signal.SIGHUP)
-        eventually(lambda: opened() > before, what="a connection to the new process")
-    assert_loses_nothing(weir, reload, "/bytes/100", clients=1)
+        eventually(lambda: opened() > before, what="the connection to the new process")
+    assert_no_request_fails(weir, reload, "/bytes/100", clients=1)
     server.signal(signal.SIGTERM)
     server.wait()
 
 
-def test_caddy_reloads(rig):
-    """Over TLS. Without it, Caddy 2.6 keeps open connections, with their old configuration."""
+def test_caddy_reloads_fail_no_request(rig):
+    """Over TLS: without it, Caddy 2.6 keeps open connections with their old configuration."""
     port = free_port()
     caddy(rig, port, tls=True)
     weir = weir_before(rig, port, tls={"ca": CA})
@@ -222,4 +224,4 @@ def test_caddy_reloads(rig):
         start(rig, "caddy-reload", ["caddy", "reload", "--adapter", "caddyfile", "--config", f"{rig.directory}/Caddyfile",
                                     "--address", f"unix/{rig.directory}/admin"], port).wait()
         eventually(lambda: get(weir.address, "/bytes/1")["X-Config"] == name, what=f"config {name}")
-    assert_loses_nothing(weir, reload)
+    assert_no_request_fails(weir, reload)

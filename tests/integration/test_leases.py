@@ -1,5 +1,5 @@
-"""Leases: units that a worker takes at once for a busy client. Who has them, and what becomes of them; that they never lead above the
-limit is in test_exactness.py as well."""
+"""Leases: units that a worker takes at once for a busy client. How they are used and returned.
+test_exactness.py checks as well that they never exceed the limit."""
 
 import json
 import time
@@ -13,25 +13,26 @@ TWO = {"X-Client-Id": "two"}
 
 
 def make_busy(weirs, total, **more):
-    """Requests until leases are used; how many were admitted."""
+    """Sends requests until leases are used. Returns the number of admitted requests."""
     passed = 0
 
     def used():
         nonlocal passed
         passed += admitted(send_pipelined(weirs, total, **more))
         return all(units([weir], "used") for weir in weirs)
-    eventually(used, 60, "leases are used")
+    eventually(used, 60, "leases to be used")
     return passed
 
 
-def stands_at(weir, client="one"):
-    """remaining, as an operator sees it."""
+def remaining_of(weir, client="one"):
+    """`remaining`, as the admin API shows it."""
     return json.loads(get(weir.admin, f"/api/v1/clients/id:{client}").body)["limits"][0]["remaining"]
 
 
 @timeout(120)
-def test_a_refilling_bucket_admits_no_more_than_burst_and_rate(rig):
-    """2,000 a second with a burst of 300, asked for more by two weirs: measured at the upstream's side of the clock."""
+def test_a_bucket_with_leases_admits_at_most_burst_and_rate(rig):
+    """2,000 per second with a burst of 300; two weirs get more requests than that. Measured with
+    the clock of the test."""
     limits = {"bucket": dict(script="gcra", limit=2000, period="1s", burst=300, lease=100)}
     weirs = [rig.weir(workers=2, limits=limits) for _ in range(2)]
     start = time.monotonic()
@@ -43,8 +44,9 @@ def test_a_refilling_bucket_admits_no_more_than_burst_and_rate(rig):
 
 
 @timeout(60)
-def test_a_lease_does_not_outlive_its_window(rig):
-    """Windows of 300 ms by the clock: what is admitted between two answers of the same window is never more than the limit."""
+def test_a_lease_ends_with_its_window(rig):
+    """Windows of 300 ms aligned to the clock: never more requests are admitted within one window
+    than the limit."""
     weir = rig.weir(workers=1, limits={"w": dict(script="fixed_window", limit=200, period="300ms", align="clock", lease=50)})
     redis, start, seen = rig.redis(), time.monotonic(), {}
     with Connection(weir.address) as connection:
@@ -59,38 +61,38 @@ def test_a_lease_does_not_outlive_its_window(rig):
 
 
 @timeout(60)
-def test_a_killed_weir_takes_what_it_holds_along_and_no_more(rig):
+def test_a_killed_weir_loses_at_most_its_leases(rig):
     limits = {"everybody": dict(script="fixed_window", limit=1000, period="20d", lease=50)}
     weir, other = rig.weir(workers=2, limits=limits), rig.weir(workers=2, limits=limits)
     passed = make_busy([weir], 50)
     weir.expected_exit = None
     weir.kill()
 
-    def all_but_what_it_held():
+    def all_but_the_lost_units():
         nonlocal passed
         passed += admitted(send_pipelined([other], 100))
         assert passed <= 1000, passed
         return passed >= 1000 - 2 * 50
-    eventually(all_but_what_it_held, what="the rest")
-    eventually(lambda: stands_at(other) == 0 or not all_but_what_it_held(), what="the last unit that Redis has")
+    eventually(all_but_the_lost_units, what="the remaining units")
+    eventually(lambda: remaining_of(other) == 0 or not all_but_the_lost_units(), what="the last unit in Redis to be used")
 
 
 @timeout(60)
-def test_a_reset_ends_the_leases_of_that_client_at_every_weir(rig):
+def test_a_reset_ends_the_leases_of_the_client_on_every_weir(rig):
     limits = {"w": dict(script="fixed_window", limit=1000, period="1d", lease=50)}
     weir, other = rig.weir(workers=1, limits=limits), rig.weir(workers=1, limits=limits)
 
-    def ended_elsewhere():
+    def ended_on_the_other_weir():
         make_busy([weir, other], 100)
         assert get(weir.admin, "/api/v1/clients/id:one", method="DELETE").status == 200
-        assert get(weir.address, headers=ONE).number("X-RateLimit-Remaining") == 999, "weir used what it held"
+        assert get(weir.address, headers=ONE).number("X-RateLimit-Remaining") == 999, "weir used units of the old lease"
         no_units_are_held([other])
         return units([other], "lost")
-    eventually(ended_elsewhere, 30, "the other weir hears of it while it holds a lease")
+    eventually(ended_on_the_other_weir, 30, "the other weir to end a lease because of the reset")
 
 
 @timeout(60)
-def test_a_reset_leaves_other_clients_theirs(rig):
+def test_a_reset_keeps_the_leases_of_other_clients(rig):
     weir = rig.weir(workers=1, limits={"w": dict(script="fixed_window", limit=5000, period="1d", lease=50)})
     passed = 0
     for _ in range(5):
@@ -98,20 +100,20 @@ def test_a_reset_leaves_other_clients_theirs(rig):
         assert get(weir.admin, "/api/v1/clients/id:two", method="DELETE").status == 200
     no_units_are_held([weir])
     assert units([weir], "lost") == 0
-    eventually(lambda: stands_at(weir) == 5000 - passed, what="all that was not used is there again")
+    eventually(lambda: remaining_of(weir) == 5000 - passed, what="all unused units to be returned")
 
 
 @timeout(60)
-def test_a_stop_gives_back(rig):
+def test_a_shutdown_returns_leased_units(rig):
     limits = {"everybody": dict(script="token_bucket", limit=2000, period="20d", lease=50)}
     weir, other = rig.weir(workers=2, limits=limits), rig.weir(workers=2, limits=limits)
     passed = make_busy([weir], 100)
     weir.finish()
-    assert stands_at(other) == 2000 - passed
+    assert remaining_of(other) == 2000 - passed
 
 
 @timeout(60)
-def test_a_reload_gives_back(rig):
+def test_a_reload_returns_leased_units(rig):
     limits = {"everybody": dict(script="token_bucket", limit=5000, period="20d", lease=50)}
     weir = rig.weir(workers=2, limits=limits)
     passed = 0
@@ -120,12 +122,13 @@ def test_a_reload_gives_back(rig):
         weir.reload(limits=limits)
     no_units_are_held([weir])
     assert units([weir], "lost") == 0
-    eventually(lambda: stands_at(weir) == 5000 - passed, what="all that was not used is there again")
+    eventually(lambda: remaining_of(weir) == 5000 - passed, what="all unused units to be returned")
 
 
 @timeout(60)
-def test_without_redis_a_lease_is_used_up_before_on_failure(rig):
-    """Redis goes away while a lease is held: some are admitted by it, then on_failure says."""
+def test_without_redis_a_lease_is_used_before_on_failure_applies(rig):
+    """Redis fails while a worker holds a lease: the lease admits some requests, then on_failure
+    applies."""
     weir = rig.weir(workers=1, limits={"w": dict(script="fixed_window", limit=100000, period="1d", lease=50)},
                     redis={"on_failure": "deny", "timeout": "100ms"})
     weir.expect_errors("redis")
@@ -137,13 +140,13 @@ def test_without_redis_a_lease_is_used_up_before_on_failure(rig):
         statuses = [response.status for response in send_pipelined([weir], 100, connections=1)]
         rig.redis().thaw()
         assert set(statuses) <= {200, 503}, statuses
-        eventually(lambda: get(weir.address, headers=TWO).status == 200, what="Redis answers again")
+        eventually(lambda: get(weir.address, headers=TWO).status == 200, what="Redis to respond again")
         return 200 in statuses and units([weir], "used") > before[1]
-    eventually(admitted_by_a_lease, 30, "a lease that outlives Redis")
+    eventually(admitted_by_a_lease, 30, "a lease in use while Redis is down")
 
 
 @timeout(60)
-def test_by_default_from_a_limit_of_1000_on(rig):
+def test_leases_are_used_by_default_from_a_limit_of_1000(rig):
     weir = rig.weir(workers=1, limits={"w": dict(script="token_bucket", limit=10000, period="20d")})
     make_busy([weir], 2000, connections=4, depth=250)
     small = rig.weir(workers=1, limits={"s": dict(script="token_bucket", limit=999, period="20d")})
@@ -154,8 +157,8 @@ def test_by_default_from_a_limit_of_1000_on(rig):
     assert units([off], "used") == 0
 
 
-def test_an_ordinary_client_is_counted_one_by_one(rig):
-    """As many at once as a page has pictures: each is told a number of its own."""
+def test_without_a_busy_client_each_request_is_decided_by_redis(rig):
+    """As many concurrent requests as a web page causes: each gets its own value of remaining."""
     weir = rig.weir(workers=2, limits={"hourly": dict(script="token_bucket", limit=5000, period="20d")})
     left = sorted(r.number("X-RateLimit-Remaining") for r in flood(weir.address, 39, connections=13, headers=ONE))
     assert left == list(range(5000 - 39, 5000)), left
@@ -163,7 +166,7 @@ def test_an_ordinary_client_is_counted_one_by_one(rig):
 
 
 @timeout(60)
-def test_a_small_quota_within_a_large_limit_is_counted_one_by_one(rig):
+def test_a_small_quota_disables_leases_for_the_client(rig):
     weir = rig.weir(workers=1, limits={"w": dict(script="token_bucket", limit=50000, period="20d")}, clients={"one": {"quota": 300}})
     left = sorted(r.number("X-RateLimit-Remaining") for r in send_pipelined([weir], 300, connections=4, depth=75))
     assert left == list(range(300)), left
@@ -172,7 +175,7 @@ def test_a_small_quota_within_a_large_limit_is_counted_one_by_one(rig):
 
 
 @timeout(60)
-def test_what_is_not_one_unit_of_one_limit_is_asked_for_by_itself(rig):
+def test_requests_that_cannot_use_leases_are_decided_by_redis(rig):
     each = dict(script="fixed_window", limit=100000, period="20d", lease=50)
     limits = {"best": {**each, "best_effort": True}, "tried": {**each, "shadow": True}, "share": {**each, "enforce": "0%"},
               "counted": {**each, "count": [200]}, "dear": {**each, "cost": 2}, "one": each, "other": each}
@@ -187,8 +190,9 @@ def test_what_is_not_one_unit_of_one_limit_is_asked_for_by_itself(rig):
 
 
 @timeout(60)
-def test_remaining_on_one_worker_is_as_without_leases(rig):
-    """Units that its lease holds are there for it: every request is told one less than the one before."""
+def test_remaining_is_exact_with_leases_of_one_worker(rig):
+    """A worker's own lease counts as remaining: each request shows one unit less than the one
+    before."""
     weir = rig.weir(workers=1, limits={"w": dict(script="fixed_window", limit=5000, period="20d", lease=50)})
     left = [r.number("X-RateLimit-Remaining") for _ in range(4) for r in send_pipelined([weir], 250, connections=1, depth=250)]
     assert units([weir], "used") > 0
@@ -196,21 +200,22 @@ def test_remaining_on_one_worker_is_as_without_leases(rig):
 
 
 @timeout(120)
-def test_what_could_not_be_forwarded_is_given_back(rig):
-    """No upstream: each request is charged, by leases as well, and given back. In the end nothing was used."""
+def test_refunds_with_leases(rig):
+    """Without an upstream, each request is charged, also from leases, and refunded. In the end no
+    unit is used."""
     weir = rig.weir(workers=1, limits={"w": dict(script="fixed_window", limit=5000, period="20d", lease=50)},
                     upstreams={"api": {"servers": ["unix:" + rig.directory + "/nobody.sock"]}})
 
     def used():
         assert {response.status for response in send_pipelined([weir], 200, connections=2)} <= {502, 503}
         return units([weir], "used")
-    eventually(used, 60, "leases are used")
+    eventually(used, 60, "leases to be used")
     no_units_are_held([weir])
-    eventually(lambda: stands_at(weir) == 5000, what="all of it is there again")
+    eventually(lambda: remaining_of(weir) == 5000, what="all units to be returned")
 
 
 @timeout(120)
-def test_in_a_cluster(rig):
+def test_leases_in_a_cluster(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"each": dict(script="token_bucket", limit=1000, period="20d", lease=20)}
     weirs = [rig.weir(limits=limits, redis=cluster.policy()) for _ in range(2)]

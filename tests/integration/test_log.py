@@ -1,4 +1,4 @@
-"""The access log in both formats, and the log's file."""
+"""The access log in both formats, and the log file."""
 
 import json
 import os
@@ -13,9 +13,9 @@ LIMIT = {"few": dict(script="gcra", limit=2, period="1h")}
 
 
 def lines_of(rig, count, access, **more):
-    """What the access log holds after some requests of one client."""
+    """Starts weir, sends requests of one client, and returns the lines of the access log."""
     path = os.path.join(rig.directory, "access.log")
-    # One worker: the lines of several come in no order.
+    # With one worker: lines of several workers are not ordered.
     weir = rig.weir(workers=1, limits=LIMIT, log={"access": access, "file": path}, wait=False, **more)
     weir.log_path = path
 
@@ -40,10 +40,10 @@ def lines_of(rig, count, access, **more):
     def written():
         lines = [line for line in look().splitlines() if (line.startswith(mark) if access == "json" else mark in line)]
         return len(lines) >= count and lines
-    return weir, eventually(written, what="the access lines")
+    return weir, eventually(written, what="the access log lines")
 
 
-def test_json_lines(rig):
+def test_the_json_format(rig):
     _, lines = lines_of(rig, 3, "json")
     entries = [json.loads(line) for line in lines]
     assert len(entries) == 3
@@ -53,10 +53,10 @@ def test_json_lines(rig):
     assert any("client-7" in value for value in flat[0])
     assert any("GET" == value for value in flat[0])
     assert any("127.0.0.1" in value for value in flat[0])
-    assert any("few" in json.dumps(entry) for entry in entries[2:]), "which limit rejected"
+    assert any("few" in json.dumps(entry) for entry in entries[2:]), "the limit that rejected"
 
 
-def test_combined_format(rig):
+def test_the_combined_format(rig):
     _, lines = lines_of(rig, 3, "combined")
     pattern = (r'127\.0\.0\.1 - (\S+) \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] '
                r'"GET (\S+) HTTP/1\.1" (\d{3}) (\d+|-) "((?:[^"\\]|\\.)*)" "((?:[^"\\]|\\.)*)"')
@@ -66,7 +66,7 @@ def test_combined_format(rig):
     assert found[0][5] == "http://ref.test/"
 
 
-def test_sigusr1_opens_the_log_again(rig):
+def test_sigusr1_reopens_the_log_file(rig):
     weir, _ = lines_of(rig, 1, "json")
     path = weir.log_path
     os.rename(path, path + ".1")
@@ -81,10 +81,11 @@ def test_sigusr1_opens_the_log_again(rig):
 
 
 def test_every_line_of_a_json_log_is_json(rig):
-    """From the first line to the last: start, a warning of the policy, a reload refused, a reload taken, access lines."""
+    """From start to end: start, a policy warning, a rejected reload, a successful reload, access
+    log lines."""
     policy = rig.policy(workers=1, limits=LIMIT, log={"format": "json"}, rules=[])
     weir = rig.weir(text=json.dumps(policy), wait=False)
-    address = rig_address(weir)
+    address = address_in_log(weir)
     assert get(address, "/x").status == 200
 
     def reload(text):
@@ -108,13 +109,13 @@ def test_every_line_of_a_json_log_is_json(rig):
     assert [entry["target"] for entry in entries if "level" not in entry] == ["/x"]
 
 
-def rig_address(weir):
+def address_in_log(weir):
     from rig import address_of
     eventually(lambda: '"ready"' in weir.output(), what="weir ready")
     return address_of(re.search(r"listening on ([^\s\"]+)", weir.output())[1])
 
 
-def test_a_policy_that_does_not_start_is_refused_in_json(rig):
+def test_an_invalid_policy_is_reported_in_json(rig):
     weir = rig.weir(text="log: { format: json }\nlimits: [ 1 ]\n", wait=False)
     weir.expected_exit = 1
     assert weir.wait() == 1
@@ -122,14 +123,14 @@ def test_a_policy_that_does_not_start_is_refused_in_json(rig):
     assert any(e["level"] == "error" and ":2:9: limits" in e["message"] for e in entries), entries
 
 
-def test_the_log_format_changes_with_a_reload(rig):
+def test_a_reload_changes_the_log_format(rig):
     weir = rig.weir(workers=1, log={"access": "off"})
     weir.reload(log={"access": "off", "format": "json"})
     entry = json.loads(eventually(lambda: [line for line in weir.output().splitlines() if "is in effect" in line])[0])
     assert entry["level"] == "info", entry
 
 
-def test_the_access_line_names_the_client_behind_a_trusted_proxy(rig):
+def test_access_log_lines_contain_the_client_behind_a_trusted_proxy(rig):
     weir = rig.weir(workers=1, limits=LIMIT, log={"access": "json"}, identity={"from": "ip", "trusted_proxies": ["127.0.0.1"]})
     get(weir.address, "/1", headers={"X-Forwarded-For": "192.0.2.1, 203.0.113.7"})
     get(weir.address, "/2")
@@ -142,7 +143,7 @@ def test_the_access_line_names_the_client_behind_a_trusted_proxy(rig):
     assert seen == [("127.0.0.1", "203.0.113.7"), ("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "2001:db8::17")]
 
 
-def test_a_full_disk_loses_lines_and_says_how_many(rig):
+def test_a_full_disk_loses_lines_and_logs_their_number(rig):
     weir, _ = lines_of(rig, 1, "json")
     weir.expect_errors("cannot be written: No space left on device")
     later = weir.log_path + ".2"
@@ -153,38 +154,38 @@ def test_a_full_disk_loses_lines_and_says_how_many(rig):
         weir.signal(signal.SIGUSR1)
     move_to("/dev/full")
 
-    def complaint():
-        assert get(weir.address, "/lost").status in (200, 429), "requests go on"
+    def error_count():
+        assert get(weir.address, "/lost").status in (200, 429), "requests are still served"
         return weir.output().count("cannot be written: No space left on device")
-    eventually(complaint, what="a word on stderr")
-    assert complaint() == 1, "one word for all lines"
+    eventually(error_count, what="an error on stderr")
+    assert error_count() == 1, "one error for all lost lines"
     move_to(later)
 
-    def note():
+    def lost_line_messages():
         get(weir.address, "/kept")
         with open(later, encoding="utf-8") as log:
             return re.findall(r"Z warn  log: (\d+) lines? (?:was|were) lost: No space left on device\n", log.read())
-    notes = eventually(lambda: os.path.exists(later) and note(), what="a word in the log")
+    notes = eventually(lambda: os.path.exists(later) and lost_line_messages(), what="a message about the lost lines in the log")
     assert len(notes) == 1 and int(notes[0]) >= 2, notes
     with open(later, encoding="utf-8") as log:
-        assert "/lost" not in log.readline(), "the note comes first"
+        assert "/lost" not in log.readline(), "the message precedes the next lines"
 
 
-def test_a_file_that_may_not_grow_is_no_end(rig):
+def test_a_file_size_limit_does_not_stop_weir(rig):
     weir, _ = lines_of(rig, 1, "json")
 
-    def size_above_stderr():  # the limit is one of stderr as well
+    def size_above_stderr():  # the limit applies to stderr as well
         get(weir.address)
         size = os.path.getsize(weir.log_path)
         return size > len(weir.output()) + 1000 and size
-    size = eventually(size_above_stderr, what="a log that is longer than stderr")
+    size = eventually(size_above_stderr, what="the log file to be larger than stderr")
     weir.expect_errors("cannot be written: File too large")
     resource.prlimit(weir.pid, resource.RLIMIT_FSIZE, (size, size))
     eventually(lambda: get(weir.address).status in (200, 429) and "cannot be written: File too large" in weir.output())
     assert get(weir.address).status in (200, 429)
 
 
-def test_lines_cannot_be_forged(rig):
+def test_log_lines_cannot_be_forged(rig):
     weir, _ = lines_of(rig, 1, "json")
     get(weir.address, "/x", headers={"User-Agent": 'a","status":200,"x":"\\u000a', "X-Client-Id": '"}\\{"'})
 
@@ -197,7 +198,7 @@ def test_lines_cannot_be_forged(rig):
     assert any('id:"}\\{"' == value for value in entries[1].values()), entries[1]
 
 
-def test_access_off_writes_none(rig):
+def test_access_off_writes_no_access_log(rig):
     weir = rig.weir(limits=LIMIT, log={"access": "off"})
     get(weir.address, "/not-to-be-seen")
     assert "/not-to-be-seen" not in weir.output()

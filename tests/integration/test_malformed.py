@@ -1,5 +1,5 @@
-"""Requests that a strict proxy refuses: each is answered with its status and the connection is closed, and the upstream hears
-nothing. Most of these have smuggled requests past some proxy."""
+"""Requests that a strict proxy must refuse: each gets its status and a closed connection, and the
+upstream receives nothing. Most of them have been used for request smuggling."""
 
 from scripted import Scripted, respond_to_all
 from wire import Connection, IncompleteResponse, get, request_bytes
@@ -13,7 +13,7 @@ REFUSED = {
     "transfer-encoding with content-length":
         b"POST / HTTP/1.1\r\n" + H + CHUNKED + b"Content-Length: 6\r\n\r\n0\r\n\r\nX",
     "two content-lengths": b"POST / HTTP/1.1\r\n" + H + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
-    "the same content-length twice": b"POST / HTTP/1.1\r\n" + H + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\na",
+    "content-length twice with the same value": b"POST / HTTP/1.1\r\n" + H + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\na",
     "a list of content-lengths": b"POST / HTTP/1.1\r\n" + H + b"Content-Length: 1, 1\r\n\r\na",
     "an empty content-length": b"POST / HTTP/1.1\r\n" + H + b"Content-Length: \r\n\r\n",
     "a signed content-length": b"POST / HTTP/1.1\r\n" + H + b"Content-Length: +1\r\n\r\na",
@@ -68,29 +68,29 @@ REFUSED = {
 }
 
 
-def test_refused_and_closed(rig):
+def test_malformed_requests_are_refused_and_the_connection_is_closed(rig):
     api = Scripted(rig, respond_to_all())
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, timeouts={"request_header": "2s"})
     wrong = []
     for name, request in REFUSED.items():
         with Connection(weir.address, timeout=5) as connection:
-            # A second request is sent along: it must never be answered.
+            # The second request must never get a response.
             connection.send(request + request_bytes("/smuggled"))
             try:
                 response = connection.response()
                 if not 400 <= response.status <= 505:
                     wrong.append(f"{name}: {response.status}")
                 elif not connection.is_closed():
-                    wrong.append(f"{name}: {response.status}, but the connection goes on: {connection.buffer[:60]!r}")
+                    wrong.append(f"{name}: {response.status}, but the connection stays open: {connection.buffer[:60]!r}")
             except (IncompleteResponse, TimeoutError) as error:
                 wrong.append(f"{name}: {error}")
     assert not wrong, "\n".join(wrong)
     whole = [peer for peer in api.peers if b"smuggled" in peer.buffer]
-    assert not whole, "a smuggled request came through"
+    assert not whole, "a smuggled request was forwarded"
     assert get(weir.address).status == 200
 
 
-def test_statuses_of_refusals(rig):
+def test_the_status_of_refused_requests(rig):
     weir = rig.weir(workers=1, size_limits={"request_header": "16k"})
     for status, request in ((414, request_bytes("/" + "a" * 20000)),
                             (431, request_bytes(headers={"X": "a" * 20000})),
@@ -101,7 +101,7 @@ def test_statuses_of_refusals(rig):
             assert connection.send(request).response().status == status
 
 
-def test_connect_and_trace_go_nowhere(rig):
+def test_connect_and_trace_are_refused(rig):
     weir = rig.weir(workers=1)
     with Connection(weir.address) as connection:
         connection.send(b"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n")
@@ -119,7 +119,7 @@ def test_a_body_above_the_limit_is_413(rig):
         assert connection.response().status == 413
 
 
-def test_408_when_the_head_or_body_does_not_come(rig):
+def test_an_incomplete_head_or_body_is_a_408(rig):
     weir = rig.weir(workers=1, timeouts={"request_header": "300ms", "request_body": "300ms"})
     for request in (b"GET / HTTP/1.1\r\nHos", request_bytes(method="POST", headers={"Content-Length": "10"}) + b"12345"):
         with Connection(weir.address) as connection:
@@ -127,7 +127,7 @@ def test_408_when_the_head_or_body_does_not_come(rig):
             assert connection.is_closed()
 
 
-def test_a_connection_that_says_nothing_is_closed_without_a_word(rig):
+def test_a_silent_connection_is_closed_without_a_response(rig):
     weir = rig.weir(workers=1, timeouts={"request_header": "300ms", "keepalive": "300ms"})
     with Connection(weir.address) as connection:
         connection.socket.settimeout(10)
@@ -139,8 +139,9 @@ def test_a_connection_that_says_nothing_is_closed_without_a_word(rig):
         assert connection.is_closed(), "idle connections are closed"
 
 
-def test_a_slow_drip_of_a_body_ends(rig):
-    """A byte now and then keeps every pause short; the least rate ends it all the same."""
+def test_a_slow_body_is_cut_by_body_min_rate(rig):
+    """Frequent single bytes keep each pause below the timeout, so only the minimum rate ends the
+    request."""
     import threading
     weir = rig.weir(workers=1, timeouts={"request_body": "1s", "body_min_rate": 1000})
     pause = threading.Event()
@@ -161,11 +162,11 @@ def test_a_slow_drip_of_a_body_ends(rig):
             finally:
                 connection.socket.settimeout(10)
         else:
-            raise AssertionError("a body of ten bytes a second was let drip for 20 s")
+            raise AssertionError("a body with ten bytes per second was accepted for 20 s")
 
 
-def test_what_follows_a_rejection_is_not_taken_for_a_request(rig):
-    """The body of a request answered with 429 is drained, or the connection is closed: it is never parsed as a request."""
+def test_content_of_a_rejected_request_is_not_parsed_as_a_request(rig):
+    """weir discards the content of a request that it rejects with 429, or closes the connection."""
     api = Scripted(rig, respond_to_all())
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}},
                     limits={"one": dict(script="gcra", limit=1, period="1h")})
@@ -179,7 +180,7 @@ def test_what_follows_a_rejection_is_not_taken_for_a_request(rig):
                 pass
             assert connection.response().status == 429
             try:
-                assert connection.response().status == 429, "the next answer belongs to the next request"
+                assert connection.response().status == 429, "the next response belongs to the next request"
             except IncompleteResponse:
                 pass
     assert api.accepted == 1
@@ -191,7 +192,7 @@ def test_empty_lines_before_a_request_are_skipped(rig):
         assert connection.send(b"\r\n" + request_bytes()).response().status == 200
 
 
-def test_a_thousand_pipelined_requests_do_not_grow_memory(rig):
+def test_pipelined_requests_do_not_grow_memory(rig):
     weir = rig.weir(workers=1, limits={"one": dict(script="gcra", limit=1, period="1h")})
     get(weir.address)
     at_rest = weir.resident_kib()

@@ -30,27 +30,28 @@ def test_each_condition_selects_a_rule(rig):
     assert limit_of(weir, "/?format=csv") == "rest"
     assert limit_of(weir, headers={"X-Client-Id": "partner"}) == "partner"
     assert limit_of(weir, headers={"X-Forwarded-For": "10.1.2.3"}) == "office"
-    assert limit_of(weir, headers={"X-Forwarded-For": "2001:db8::1", "X-Client-Id": "someone"}) == "office", "with an id too"
+    assert limit_of(weir, headers={"X-Forwarded-For": "2001:db8::1", "X-Client-Id": "someone"}) == "office", "also with an id"
     assert limit_of(weir, headers={"X-Forwarded-For": "11.0.0.1"}) == "rest"
     assert limit_of(weir, "/cleartext") == "plain"
     assert limit_of(weir, "/cleartext", headers={"X-Forwarded-Proto": "https"}) == "rest"
 
 
-def test_only_trusted_proxies_name_the_scheme(rig):
+def test_only_trusted_proxies_set_the_scheme(rig):
     weir = weir_with(rig, {"match": {"scheme": "https"}, "limits": ["secure"]}, REST)
     assert limit_of(weir, headers={"X-Forwarded-Proto": "https"}) == "rest"
 
 
-def test_what_the_server_does_not_see_selects_nothing(rig):
-    """Twins of a header, and headers that Connection names, are not forwarded."""
+def test_fields_that_are_not_forwarded_do_not_match(rig):
+    """Names that differ only in punctuation (twins) and headers listed in Connection are not
+    forwarded."""
     weir = weir_with(rig, {"match": {"header": {"X-Plan": "gold"}}, "limits": ["gold"]}, REST)
     assert limit_of(weir, headers={"X_Plan": "gold"}) == "rest"
     assert limit_of(weir, headers={"X-Plan": "gold", "Connection": "X-Plan"}) == "rest"
     assert limit_of(weir, headers=[("X-Plan", "gold"), ("X_Plan", "free")]) == "gold"
 
 
-def test_no_repetition_or_encoding_selects_another_rule_than_the_server_reads(rig):
-    """Both directions: a strict rule for csv, and a lax one for json."""
+def test_repeated_and_encoded_query_parameters_select_no_laxer_rule(rig):
+    """In both directions: a strict rule for csv, and a lax one for json."""
     csv = {"match": {"query": {"format": "csv"}}, "limits": ["csv"]}
     targets = ["/?format=csv", "/?format=json", "/?x=1"] + [f"/?{query}" for query in (
         "format=json&format=csv", "format=csv&format=json", "format=csv&format=csv", "FORMAT=csv", "format[]=csv", "format[a]=csv",
@@ -71,7 +72,7 @@ def test_no_repetition_or_encoding_selects_another_rule_than_the_server_reads(ri
         status, seen = fetch(weir.address, target)
         assert status in (400, 429) or (status == 200 and seen.get("format") == "json"), (target, status, seen)
     weir.reload(paths={"ambiguous": "allow"})
-    assert fetch(weir.address, "/?format=csv&format=json")[0] == 200, "any of the values"
+    assert fetch(weir.address, "/?format=csv&format=json")[0] == 200, "any value matches"
 
 
 def test_repeated_headers_are_refused_if_the_rule_depends_on_them(rig):

@@ -1,4 +1,5 @@
-"""What monitoring systems read: metrics that Prometheus accepts, the shipped alert rules and dashboard, access lines."""
+"""Monitoring: metrics that Prometheus accepts, the shipped alert rules and dashboard, access log
+lines."""
 
 import json
 import os
@@ -25,7 +26,7 @@ def metrics(weir):
 
 
 def filled(expression):
-    """An expression of the dashboard with values for Grafana's variables."""
+    """An expression of the dashboard with values for the Grafana variables."""
     for variable, value in ("$__rate_interval", "5m"), ("$instance", ".*"), ("$job", ".*"):
         expression = expression.replace(variable, value)
     assert "$" not in expression, expression
@@ -40,15 +41,16 @@ def test_promtool_accepts_the_metrics(rig):
     assert not problems, problems
 
 
-def test_the_alert_rules_fire_when_they_should(rig):
+def test_the_alert_rules_pass_their_unit_tests(rig):
     promtool("check", "rules", os.path.join(CONTRIB, "prometheus/weir.rules.yml"))
     promtool("test", "rules", "weir.test.yml")
 
 
-def test_rules_and_dashboard_use_metrics_that_exist(rig):
+def test_rules_and_dashboard_use_existing_metrics(rig):
     sources = "".join(open(os.path.join(directory, file), encoding="utf-8").read()
                       for directory, _, files in os.walk(os.path.join(top, "src")) for file in files if file.endswith((".c", ".h")))
-    families = set(re.findall(r'"((?:weir|process)_[a-z_]+)\b', sources))  # in the tables of base/metric.h, and in metrics*.c
+    # in the tables of base/metric.h and in metrics*.c
+    families = set(re.findall(r'"((?:weir|process)_[a-z_]+)\b', sources))
     with open(os.path.join(CONTRIB, "grafana/weir.json"), encoding="utf-8") as file:
         dashboard = json.load(file)
     with open(os.path.join(CONTRIB, "prometheus/weir.rules.yml"), encoding="utf-8") as file:
@@ -83,7 +85,7 @@ def test_durations_by_rule(rig):
     assert weir.metric("process_threads") == 4, "main thread, log writer and two workers"
 
 
-def test_the_trace_id_is_in_access_lines(rig):
+def test_access_log_lines_contain_the_trace_id(rig):
     weir = rig.weir(log={"access": "json"})
     good, bad = "4bf92f3577b34da6a3ce929d0e0e4736", "00000000000000000000000000000000"
     get(weir.address, "/good", headers={"Traceparent": f"00-{good}-00f067aa0ba902b7-01"})

@@ -1,4 +1,5 @@
-"""More clients than places: those who wait are served late, nobody loses a request, and weir itself stays answerable."""
+"""More clients than connections: waiting clients are served late, no request is lost, and the admin
+listener still responds."""
 
 import threading
 import time
@@ -6,13 +7,14 @@ import time
 from rig import eventually, time_scale, sanitized, timeout
 from wire import Connection, IncompleteResponse, get, request_bytes
 
-PLACES, CLIENTS, SECONDS = 8, 40, 4
-IDLE_S = 0.2  # idle for so long, a connection that was served may be closed for a newcomer
+CONNECTIONS_MAX, CLIENTS, SECONDS = 8, 40, 4
+IDLE_S = 0.2  # an idle connection older than this can be closed for a new one
 
 
-class Asker(Connection):
-    """Asks again and again. None instead of a response: weir closed the connection, and may, for this client was late with its request
-    (RFC 9112 section 9.3.1: whoever keeps connections must reckon with it)."""
+class Requester(Connection):
+    """Sends requests in a loop. None instead of a response: weir has closed the connection, which
+    it may do because this client was late with its request (clients must expect this, RFC 9112
+    section 9.3.1)."""
 
     began = None
 
@@ -31,7 +33,8 @@ class Asker(Connection):
 
 
 class Crowd:
-    """Clients that ask as fast as they are answered, on connections that they keep as long as weir does."""
+    """Clients that send requests as fast as they get responses, on connections that they keep open
+    as long as weir does."""
 
     def __init__(self, weir, path="/"):
         self.weir, self.path, self.over = weir, path, threading.Event()
@@ -41,7 +44,7 @@ class Crowd:
     def client(self, n):
         while not self.over.is_set():
             try:
-                with Asker(self.weir.address, timeout=20 * time_scale) as connection:
+                with Requester(self.weir.address, timeout=20 * time_scale) as connection:
                     while not self.over.is_set():
                         response = connection.request(self.path)
                         if not response:
@@ -64,13 +67,13 @@ class Crowd:
             thread.join()
 
 
-def weir_with_few_places(rig, **more):
-    return rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 0}, **more)
+def weir_with_few_connections(rig, **more):
+    return rig.weir(workers=1, size_limits={"connections": CONNECTIONS_MAX, "connections_per_ip": 0}, **more)
 
 
 def watch(weir, seconds):
-    """Health, metrics and memory, some twenty times a second while it lasts: (slowest answer, memory at first and at most, most
-    connections)."""
+    """Reads health, metrics and memory about twenty times a second. Returns the slowest response,
+    memory at first and at most, and the maximum number of connections."""
     slowest, most, memory, never = 0, 0, [], threading.Event()
     stop = time.monotonic() + seconds
     while time.monotonic() < stop:
@@ -84,48 +87,49 @@ def watch(weir, seconds):
 
 
 @timeout(120)
-def test_more_clients_than_places(rig):
-    weir = weir_with_few_places(rig, limits={"many": dict(script="gcra", limit=100_000_000, period="1h")})
+def test_more_clients_than_connections(rig):
+    weir = weir_with_few_connections(rig, limits={"many": dict(script="gcra", limit=100_000_000, period="1h")})
     with Crowd(weir) as crowd:
         slowest, before, most_kib, most = watch(weir, SECONDS)
-        # A place is had for a second while others wait: forty have had theirs after some five.
-        eventually(lambda: crowd.failures or all(crowd.responses), 30, "an answer for everybody, if late")
+        # A connection is kept for a second while others wait: forty clients are served within about
+        # five.
+        eventually(lambda: crowd.failures or all(crowd.responses), 30, "a response for every client, even if late")
     assert not crowd.failures, crowd.failures[:3]
-    assert most <= PLACES
+    assert most <= CONNECTIONS_MAX
     assert slowest < 2 * time_scale, f"/healthz took {slowest:.2f} s"
-    # Address sanitizer keeps what was freed.
+    # AddressSanitizer keeps freed memory.
     assert sanitized or most_kib < before + 4096, f"{before} to {most_kib} KiB"
 
 
-def test_a_place_is_given_up_with_an_answer_and_no_sooner_than_after_a_second(rig):
-    weir = weir_with_few_places(rig)
+def test_a_connection_is_closed_after_a_response_and_not_within_its_first_second(rig):
+    weir = weir_with_few_connections(rig)
     evicted = 0
 
-    def a_turn():
-        """False: this machine was so slow that a place became free because nothing was asked on its connection."""
+    def one_round():
+        """False: the machine was so slow that a connection was closed because it was idle."""
         nonlocal evicted
         opened = time.monotonic()
-        keepers = [Asker(weir.address) for _ in range(PLACES)]
+        requesters = [Requester(weir.address) for _ in range(CONNECTIONS_MAX)]
         late, said = None, 0
-        while late is None or not said and keepers:
-            for keeper in list(keepers):
-                response = keeper.request()
+        while late is None or not said and requesters:
+            for requester in list(requesters):
+                response = requester.request()
                 if response:
                     assert response.status == 200
                 if response and response["Connection"] == "close":
-                    assert time.monotonic() - opened > 0.9, "it has had its turn"
+                    assert time.monotonic() - opened > 0.9, "the connection was open for a second"
                     said += 1
                 if not response or response["Connection"] == "close":
                     evicted += response is None
-                    keepers.remove(keeper)
-                    keeper.close()
+                    requesters.remove(requester)
+                    requester.close()
             if late is None:
                 late = Connection(weir.address).send(request_bytes())
             assert time.monotonic() - opened < 20 * time_scale
         assert late.response().status == 200
-        evicted += sum(keeper.request() is None for keeper in keepers)
-        for connection in [*keepers, late]:
+        evicted += sum(requester.request() is None for requester in requesters)
+        for connection in [*requesters, late]:
             connection.close()
         return said
-    eventually(a_turn, 30, "an answer that ends a turn")
+    eventually(one_round, 30, "a response after which the connection is closed")
     assert weir.metric("weir_connections_evicted_total") <= evicted

@@ -1,4 +1,4 @@
-"""The Debian package, the container file and the completion follow the source."""
+"""The Debian package, the container file and the shell completion match the source."""
 
 import os
 import re
@@ -11,7 +11,7 @@ def read(*path):
         return file.read()
 
 
-def test_libraries_for_building_are_listed_everywhere(rig):
+def test_build_dependencies_are_listed_everywhere(rig):
     needed = re.search(r"need_for_building\(\) \{\s+need (.*)", read("tests/support/build.sh"))[1].split()
     libraries = {package for package in needed if re.fullmatch(r"(lib|zlib).*-dev", package)} - {"libc6-dev"}
     assert len(libraries) >= 7
@@ -20,7 +20,7 @@ def test_libraries_for_building_are_listed_everywhere(rig):
         assert not [library for library in libraries if not re.search(rf"\b{library}\b", text)], path
 
 
-def test_versions_agree(rig):
+def test_the_version_is_the_same_everywhere(rig):
     version = re.search(r"AC_INIT\(\[weir\], \[([\d.]+)\]\)", read("configure.ac"))[1]
     assert re.match(rf"weir \({re.escape(version)}\)", read("debian/changelog"))
     assert re.search(rf"^## {re.escape(version)}\b", read("CHANGELOG.md"), re.M)
@@ -28,7 +28,7 @@ def test_versions_agree(rig):
     assert rig.command("--version").stdout == f"weir {version}\n"
 
 
-def test_the_completion_knows_every_command(rig):
+def test_the_completion_contains_every_command(rig):
     usage = set(re.findall(r"^ +weir ([a-z]+)", rig.command("--help").stdout, re.M))
     completed = set(re.search(r"commands='([^']*)'", read("contrib/bash-completion/weir"))[1].split())
     assert usage == completed and len(usage) >= 5, usage ^ completed

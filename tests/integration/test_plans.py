@@ -1,4 +1,4 @@
-"""Plans with periods of their own, and blocked clients."""
+"""Plans with their own periods, and blocked clients."""
 
 import json
 
@@ -9,7 +9,7 @@ from wire import count, flood, get
 FREE, GOLD = {"X-Client-Id": "someone"}, {"X-Client-Id": "golden"}
 
 
-def with_plans(rig, script="fixed_window", free=None, gold=None, clients=None, **more):
+def weir_with_plans(rig, script="fixed_window", free=None, gold=None, clients=None, **more):
     gold = gold or dict(limit=3, period="1s")
     limit = dict(script=script, lease="off" if script in (*BUCKETS, "fixed_window") else None, **(free or dict(limit=2, period="1d")))
     limits = {"per-client": {key: value for key, value in limit.items() if value is not None}}
@@ -17,62 +17,62 @@ def with_plans(rig, script="fixed_window", free=None, gold=None, clients=None, *
                     clients=clients or {"golden": {"plan": "gold"}}, **more)
 
 
-def test_each_client_counts_in_the_period_of_its_plan(rig):
-    weir = with_plans(rig)
+def test_each_client_is_limited_in_the_period_of_its_plan(rig):
+    weir = weir_with_plans(rig)
     assert [get(weir.address, headers=FREE).status for _ in range(3)] == [200, 200, 429]
     assert get(weir.address, headers=FREE).number("Retry-After") > 80000
     for _ in range(3):
-        rejected = eventually(lambda: (answer := get(weir.address, headers=GOLD)).status == 429 and answer, what="the limit of gold")
+        rejected = eventually(lambda: (answer := get(weir.address, headers=GOLD)).status == 429 and answer, what="the limit of plan gold to be reached")
         assert rejected.number("Retry-After") == 1
         assert 'w=1' in rejected["RateLimit-Policy"] and "q=3" in rejected["RateLimit-Policy"], rejected
-        eventually(lambda: get(weir.address, headers=GOLD).status == 200, what="the next second of gold")
-    assert get(weir.address, headers=FREE).status == 429, "the other period has no effect on it"
+        eventually(lambda: get(weir.address, headers=GOLD).status == 200, what="the next period of plan gold")
+    assert get(weir.address, headers=FREE).status == 429, "independent of the period of the other plan"
 
 
-def test_without_redis_too(rig):
-    weir = with_plans(rig, redis={"on_failure": "local"})
+def test_periods_of_plans_without_redis(rig):
+    weir = weir_with_plans(rig, redis={"on_failure": "local"})
     weir.expect_errors("^redis ")
     rig.redis().kill()
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
     assert [get(weir.address, headers=FREE).status for _ in range(3)] == [200, 200, 429]
-    eventually(lambda: get(weir.address, headers=GOLD).status == 429, what="the limit of gold")
-    eventually(lambda: get(weir.address, headers=GOLD).status == 200, what="the next second of gold")
+    eventually(lambda: get(weir.address, headers=GOLD).status == 429, what="the limit of plan gold to be reached")
+    eventually(lambda: get(weir.address, headers=GOLD).status == 200, what="the next period of plan gold")
     assert get(weir.address, headers=FREE).status == 429
 
 
-def test_another_plan_keeps_what_was_used(rig):
-    """A client that used 3 units has 3 less in the numbers of its new plan, with every script."""
+def test_another_plan_keeps_the_used_units(rig):
+    """A client that used 3 units has 3 less in its new plan, with every script."""
     for script in ALL:
-        weir = with_plans(rig, script, dict(limit=1000, period="1d"), dict(limit=1000, period="30d"), {"other": {"plan": "gold"}},
+        weir = weir_with_plans(rig, script, dict(limit=1000, period="1d"), dict(limit=1000, period="30d"), {"other": {"plan": "gold"}},
                           redis={"key_prefix": script})
         assert count(flood(weir.address, 1000, connections=4, headers=GOLD)).get(200, 0) == 1000
         weir.reload(clients={"golden": {"plan": "gold"}})
-        eventually(lambda weir=weir: "w=2592000" in get(weir.address, headers=GOLD)["RateLimit-Policy"], what="the new plan")
-        assert count(flood(weir.address, 50, connections=4, headers=GOLD)).get(200, 0) <= 1, f"{script}: it is used up"
+        eventually(lambda weir=weir: "w=2592000" in get(weir.address, headers=GOLD)["RateLimit-Policy"], what="the new plan to be in effect")
+        assert count(flood(weir.address, 50, connections=4, headers=GOLD)).get(200, 0) <= 1, f"{script}: the limit is exhausted"
 
 
-def test_leased_units_are_counted_in_the_plan_s_period(rig):
+def test_leased_units_count_in_the_period_of_the_plan(rig):
     weir = rig.weir(workers=2, limits={"per-client": dict(script="gcra", limit=10, period="1d", lease=50)},
                     plans={"gold": {"limits": {"per-client": dict(limit=2000, period="1h")}}}, clients={"golden": {"plan": "gold"}})
     statuses = count(flood(weir.address, 2400, connections=8, headers=GOLD))
     assert 2000 <= statuses[200] <= 2010 and statuses[429] == 2400 - statuses[200], statuses
-    eventually(lambda: get(weir.address, headers=GOLD).status == 429, what="all units are spent")
+    eventually(lambda: get(weir.address, headers=GOLD).status == 429, what="all units to be used")
 
 
 def test_calendar_and_clock_windows_of_plans(rig):
-    weir = with_plans(rig, free=dict(limit=2, period="1d", align="clock", time_zone="Asia/Tokyo"), gold=dict(limit=3, period="month"))
+    weir = weir_with_plans(rig, free=dict(limit=2, period="1d", align="clock", time_zone="Asia/Tokyo"), gold=dict(limit=3, period="month"))
     assert "w=2678400" in get(weir.address, headers=GOLD)["RateLimit-Policy"]
     assert "w=86400" in get(weir.address, headers=FREE)["RateLimit-Policy"]
 
 
-def test_operators_see_the_period_of_a_client(rig):
-    weir = with_plans(rig, gold=dict(limit=3, period="2h"))
+def test_the_api_shows_the_period_of_a_client(rig):
+    weir = weir_with_plans(rig, gold=dict(limit=3, period="2h"))
     get(weir.address, headers=GOLD)
     shown = json.loads(get(weir.admin, "/api/v1/clients/golden").body)
     assert [(limit["limit"], limit["period_seconds"], limit["remaining"]) for limit in shown["limits"]] == [("per-client", 7200, 2)], shown
     assert rig.command("grant", "-c", weir.policy_file, "golden", "5", "1h").returncode == 0
     granted = eventually(lambda: (answer := get(weir.address, headers=GOLD))["X-RateLimit-Limit"] == "5" and answer, what="the grant")
-    assert "w=86400" in granted["RateLimit-Policy"], "a grant counts in the limit's own period"
+    assert "w=86400" in granted["RateLimit-Policy"], "a grant applies in the limit's own period"
 
 
 def test_a_blocked_client_gets_403(rig):

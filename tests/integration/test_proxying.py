@@ -1,4 +1,5 @@
-"""The proxy: what arrives at the upstream and what comes back, in both directions and at every size."""
+"""Forwarding: requests as the upstream receives them and responses as the client receives them, in
+all sizes."""
 
 import hashlib
 import json
@@ -15,40 +16,40 @@ from wire import Connection, chunked, get, request_bytes
 MIB = 1024 * 1024
 
 
-def plain(rig, **more):
-    """weir without limits before the test's upstream."""
+def weir_without_limits(rig, **more):
+    """weir without limits in front of the test's upstream."""
     return rig.weir(**more)
 
 
-def before(rig, script, **more):
-    """weir without limits before a scripted upstream; both."""
+def weir_before(rig, script, **more):
+    """weir without limits in front of a scripted upstream. Returns both."""
     api = Scripted(rig, script)
     return rig.weir(upstreams={"api": {"servers": [api.text], **more.pop("upstream", {})}}, **more), api
 
 
 # --- connections ---------------------------------------------------------------------------------------------------------
 
-def test_connections_are_kept_on_both_sides(rig):
-    weir = plain(rig, workers=1)
-    before_it = rig.upstream().stats()["connections"]
+def test_connections_are_reused_on_both_sides(rig):
+    weir = weir_without_limits(rig, workers=1)
+    connections_before = rig.upstream().stats()["connections"]
     with Connection(weir.address) as connection:
         for _ in range(50):
             assert connection.request().status == 200
     for _ in range(10):
         assert get(weir.address).status == 200
-    assert rig.upstream().stats()["connections"] - before_it <= 3, "upstream connections are pooled across clients"
+    assert rig.upstream().stats()["connections"] - connections_before <= 3, "upstream connections are pooled across clients"
 
 
-def test_pipelined_requests_are_answered_in_order(rig):
-    weir = plain(rig)
+def test_pipelined_requests_get_responses_in_order(rig):
+    weir = weir_without_limits(rig)
     with Connection(weir.address) as connection:
         connection.send(b"".join(request_bytes(f"/echo?{i}") for i in range(100)))
         for i in range(100):
             assert json.loads(connection.response().body)["target"] == f"/echo?{i}"
 
 
-def test_pipelined_with_bodies_and_a_slow_one_first(rig):
-    weir = plain(rig)
+def test_pipelined_requests_with_bodies_after_a_slow_one(rig):
+    weir = weir_without_limits(rig)
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/slow?ms=200") + request_bytes("/echo?1", "POST", body=b"x" * 1000) +
                         request_bytes("/echo?2", "POST", {"Transfer-Encoding": "chunked"}, chunked(b"y" * 5000)) +
@@ -58,8 +59,8 @@ def test_pipelined_with_bodies_and_a_slow_one_first(rig):
         assert lengths == [1000, 5000, 0]
 
 
-def test_a_request_byte_by_byte(rig):
-    weir = plain(rig)
+def test_a_request_sent_byte_by_byte(rig):
+    weir = weir_without_limits(rig)
     with Connection(weir.address) as connection:
         for byte in request_bytes("/echo", "POST", {"Transfer-Encoding": "chunked"}, chunked(b"hello world", 4)):
             connection.send(bytes([byte]))
@@ -68,29 +69,29 @@ def test_a_request_byte_by_byte(rig):
 
 
 def test_connection_close_is_honoured(rig):
-    weir = plain(rig)
+    weir = weir_without_limits(rig)
     with Connection(weir.address) as connection:
         response = connection.request(headers={"Connection": "close"})
         assert response.status == 200 and response["Connection"] == "close"
         assert connection.is_closed()
 
 
-def test_an_upstream_that_closes_does_not_close_the_client(rig):
-    weir = plain(rig)
+def test_if_the_upstream_closes_the_client_connection_stays_open(rig):
+    weir = weir_without_limits(rig)
     with Connection(weir.address) as connection:
         for _ in range(5):
             assert connection.request("/close")["Connection"] == "keep-alive"
 
 
-def test_a_http_1_0_client(rig):
-    weir = plain(rig)
+def test_an_http_1_0_client(rig):
+    weir = weir_without_limits(rig)
     with Connection(weir.address) as connection:
         response = connection.request("/bytes/1000", version="HTTP/1.0", host=None)
         assert response.status == 200 and len(response.body) == 1000
         assert connection.is_closed()
     with Connection(weir.address) as connection:
         response = connection.request("/chunked/100000", version="HTTP/1.0")
-        assert response["Transfer-Encoding"] is None, "HTTP/1.0 knows no chunks"
+        assert response["Transfer-Encoding"] is None, "HTTP/1.0 has no chunked coding"
         assert len(response.body) == 100000 and connection.is_closed()
     with Connection(weir.address) as connection:
         for _ in range(3):
@@ -98,13 +99,13 @@ def test_a_http_1_0_client(rig):
             assert response["Connection"].lower() == "keep-alive" and len(response.body) == 10
 
 
-def test_a_http_1_0_upstream_that_ends_by_closing(rig):
-    weir, _ = before(rig, respond_with(b"HTTP/1.0 200 OK\r\nServer: old\r\n\r\n" + b"z" * 100000))
+def test_an_http_1_0_response_delimited_by_close(rig):
+    weir, _ = weir_before(rig, respond_with(b"HTTP/1.0 200 OK\r\nServer: old\r\n\r\n" + b"z" * 100000))
     with Connection(weir.address) as connection:
         for _ in range(2):
             response = connection.request()
             assert response.version == "HTTP/1.1" and response.body == b"z" * 100000
-            assert response["Transfer-Encoding"] == "chunked", "so that the client's connection is kept"
+            assert response["Transfer-Encoding"] == "chunked", "so that the client's connection stays open"
 
 
 def test_unix_sockets_on_both_sides(rig):
@@ -114,7 +115,7 @@ def test_unix_sockets_on_both_sides(rig):
     assert [get(path, "/bytes/100000").status for _ in range(3)] == [200] * 3
     weir.signal(15)
     weir.wait()
-    assert not os.path.exists(path), "weir leaves no socket behind"
+    assert not os.path.exists(path), "weir removes its socket file"
 
 
 def test_an_ipv6_listener(rig):
@@ -126,8 +127,8 @@ def test_an_ipv6_listener(rig):
 
 # --- bodies --------------------------------------------------------------------------------------------------------------
 
-def test_bodies_of_many_sizes_both_ways_and_in_both_framings(rig):
-    weir = plain(rig)
+def test_bodies_of_many_sizes_in_both_directions_and_framings(rig):
+    weir = weir_without_limits(rig)
     with Connection(weir.address) as connection:
         for size in (0, 1, 2, 1023, 4096, 16383, 16384, 65535, 65536, 65537, 300000):
             body = os.urandom(size)
@@ -139,8 +140,8 @@ def test_bodies_of_many_sizes_both_ways_and_in_both_framings(rig):
 
 
 @timeout(120)
-def test_64_mb_to_a_slow_reader_with_flat_memory(rig):
-    weir = plain(rig, workers=1)
+def test_a_large_response_to_a_slow_reader_uses_constant_memory(rig):
+    weir = weir_without_limits(rig, workers=1)
     size = 64 << 20
     expected = hashlib.md5((b"abcdefghijklmnopqrstuvwxyz" * (size // 26 + 1))[:size]).hexdigest()
     get(weir.address, "/bytes/1000000")
@@ -156,7 +157,7 @@ def test_64_mb_to_a_slow_reader_with_flat_memory(rig):
 
 
 @timeout(120)
-def test_64_mb_upload_with_flat_memory(rig):
+def test_a_large_upload_uses_constant_memory(rig):
     total, piece, received = 64 << 20, b"x" * 65536, []
 
     def slow_server(peer, _number):
@@ -171,7 +172,7 @@ def test_64_mb_upload_with_flat_memory(rig):
         received.append(total - left)
         peer.send(OK)
 
-    weir, _ = before(rig, slow_server, workers=1)
+    weir, _ = weir_before(rig, slow_server, workers=1)
     at_rest = weir.resident_kib()
     with Connection(weir.address, timeout=60) as connection:
         connection.send(request_bytes("/", "POST", {"Content-Length": str(total)}))
@@ -185,20 +186,20 @@ def test_64_mb_upload_with_flat_memory(rig):
     assert peak - at_rest < (20000 if sanitized else 2000), f"{peak - at_rest} KiB more than at rest"
 
 
-def test_an_answer_before_the_whole_request_was_read(rig):
-    """The upstream answers early and closes: the client gets the answer, not a reset."""
+def test_a_response_before_the_whole_request_was_read(rig):
+    """The upstream responds early and closes: the client receives the response, not a reset."""
     def script(peer, _number):
         peer.read_until(b"\r\n\r\n", "the head")
         peer.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
-    weir, _ = before(rig, script)
+    weir, _ = weir_before(rig, script)
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/", "POST", {"Content-Length": "1000000"}) + b"x" * 1000)
         response = connection.response()
         assert (response.status, response.body) == (403, b"no")
 
 
-def test_expect_100_continue_passes_through(rig):
-    weir = plain(rig)
+def test_expect_100_continue_is_forwarded(rig):
+    weir = weir_without_limits(rig)
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/echo", "POST", {"Expect": "100-continue", "Content-Length": "5"}))
         assert connection.read_head().status == 100
@@ -208,7 +209,7 @@ def test_expect_100_continue_passes_through(rig):
 
 
 def test_no_content_after_head_204_and_304(rig):
-    weir = plain(rig)
+    weir = weir_without_limits(rig)
     with Connection(weir.address) as connection:
         for _ in range(3):
             head = connection.request("/bytes/1234", "HEAD")
@@ -216,12 +217,12 @@ def test_no_content_after_head_204_and_304(rig):
             assert connection.request("/chunked/1234", "HEAD").status == 200
             assert connection.request("/status/204").status == 204
             assert connection.request("/status/304").status == 304
-            assert connection.request("/bytes/5").body == b"abcde", "the connection is in step"
+            assert connection.request("/bytes/5").body == b"abcde", "the next response is parsed correctly"
 
 
-def test_interim_answers_go_to_http_1_1_clients_alone(rig):
+def test_interim_responses_are_sent_to_http_1_1_clients_only(rig):
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"
-    weir, _ = before(rig, respond_to_all(early + OK))
+    weir, _ = weir_before(rig, respond_to_all(early + OK))
     with Connection(weir.address) as connection:
         connection.send(request_bytes())
         head = connection.read_head()
@@ -232,8 +233,8 @@ def test_interim_answers_go_to_http_1_1_clients_alone(rig):
         assert connection.read_head().status == 200
 
 
-def test_every_status_passes_through(rig):
-    weir = plain(rig)
+def test_every_status_is_forwarded(rig):
+    weir = weir_without_limits(rig)
     with Connection(weir.address) as connection:
         for status in (200, 201, 206, 301, 400, 401, 403, 404, 429, 451, 500, 503, 599):
             assert connection.request(f"/status/{status}").status == status
@@ -242,7 +243,7 @@ def test_every_status_passes_through(rig):
 # --- fields --------------------------------------------------------------------------------------------------------------
 
 def test_fields_to_the_upstream(rig):
-    weir = plain(rig)
+    weir = weir_without_limits(rig)
     echoed = echo(weir.address, host="shop.example:8080")
     assert fields_of(echoed, "Host") == ["shop.example:8080"]
     assert fields_of(echoed, "X-Forwarded-For") == ["127.0.0.1"]
@@ -255,28 +256,28 @@ def test_fields_to_the_upstream(rig):
     assert fields_of(echo(weir.address, headers={"X-Request-Id": "abc-1"}), "X-Request-Id") == ["abc-1"]
 
 
-def test_via_is_appended_to(rig):
-    weir = plain(rig)
+def test_weir_appends_to_via(rig):
+    weir = weir_without_limits(rig)
     via = ", ".join(fields_of(echo(weir.address, headers={"Via": "1.0 fred"}), "Via"))
     assert via.startswith("1.0 fred, 1.1 "), via
     assert get(weir.address)["Via"].startswith("1.1 ")
 
 
 def test_forwarding_fields_of_a_trusted_proxy_are_kept(rig):
-    weir = plain(rig, identity={"trusted_proxies": ["127.0.0.1"]})
+    weir = weir_without_limits(rig, identity={"trusted_proxies": ["127.0.0.1"]})
     headers = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "shop.example"}
     echoed = echo(weir.address, headers=headers)
     assert ", ".join(fields_of(echoed, "X-Forwarded-For")) == "203.0.113.7, 127.0.0.1"
     assert fields_of(echoed, "X-Forwarded-Proto") == ["https"]
     assert fields_of(echoed, "X-Forwarded-Host") == ["shop.example"]
-    stranger = plain(rig)
+    stranger = weir_without_limits(rig)
     echoed = echo(stranger.address, headers=headers)
     assert fields_of(echoed, "X-Forwarded-Proto") == ["http"]
     assert fields_of(echoed, "X-Forwarded-Host") == ["api.test"]
 
 
-def test_hop_by_hop_fields_end_here(rig):
-    weir = plain(rig)
+def test_hop_by_hop_fields_are_not_forwarded(rig):
+    weir = weir_without_limits(rig)
     hop = {"Connection": "keep-alive, X-Private", "X-Private": "1", "Keep-Alive": "timeout=5", "TE": "gzip",
            "Proxy-Connection": "keep-alive", "Upgrade": "websocket", "Proxy-Authorization": "Basic eA==",
            "Trailer": "X-Sum", "X-Public": "2"}
@@ -286,16 +287,16 @@ def test_hop_by_hop_fields_end_here(rig):
     assert "x-public" in names
 
 
-def test_hop_by_hop_fields_of_the_upstream_end_here(rig):
-    weir, _ = before(rig, respond_to_all(b"HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Secret\r\nX-Secret: 1\r\n"
+def test_hop_by_hop_fields_of_the_upstream_are_not_forwarded(rig):
+    weir, _ = weir_before(rig, respond_to_all(b"HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Secret\r\nX-Secret: 1\r\n"
                                   b"Keep-Alive: timeout=5\r\nX-Public: 2\r\nContent-Length: 2\r\n\r\nok"))
     response = get(weir.address)
     assert "x-secret" not in response.names() and response["X-Public"] == "2"
     assert response["Keep-Alive"] == "timeout=74", "weir's own"
 
 
-def test_framing_and_identity_cannot_be_named_away(rig):
-    weir = plain(rig)
+def test_connection_cannot_remove_framing_and_identity_fields(rig):
+    weir = weir_without_limits(rig)
     headers = {"Connection": "close, Content-Length, Host, X-Forwarded-For, X-Client-Id", "X-Client-Id": "c"}
     response = get(weir.address, "/echo", method="POST", headers=headers, body=b"12345")
     if response.status == 400:
@@ -306,24 +307,25 @@ def test_framing_and_identity_cannot_be_named_away(rig):
     assert fields_of(echoed, "X-Weir-Client") in ([], ["id:c"])
 
 
-def test_other_fields_keep_their_order_and_spelling(rig):
-    weir = plain(rig)
+def test_other_fields_keep_their_order_and_case(rig):
+    weir = weir_without_limits(rig)
     sent = [("X-b", "2"), ("x-A", "1"), ("Cookie", "a=1"), ("X-b", "3"), ("Cookie", "b=2"), ("X-Empty", "")]
     echoed = echo(weir.address, headers=sent)
     assert [(n, v) for n, v in echoed["fields"] if n.lower() in ("x-b", "x-a", "cookie", "x-empty")] == sent
 
 
-# --- the pool ------------------------------------------------------------------------------------------------------------
+# --- the connection pool
+# ------------------------------------------------------------------------------------------------
 
-def test_an_answer_may_have_a_thousand_fields(rig):
-    """Such as 140 of Set-Cookie; a request, 128."""
+def test_a_response_can_have_a_thousand_fields(rig):
+    """For example 140 times Set-Cookie. The maximum for requests is 128."""
     count = [140]
 
     def script(peer, _number):
         while peer.read_request() is not None:
             cookies = b"".join(b"Set-Cookie: c%d=%d\r\n" % (i, i) for i in range(count[0] - 1))
             peer.send(b"HTTP/1.1 200 OK\r\n" + cookies + b"Content-Length: 2\r\n\r\nok")
-    weir, _ = before(rig, script)
+    weir, _ = weir_before(rig, script)
     weir.expect_errors("upstream|server|api")
     with Connection(weir.address) as connection:
         for count[0] in (140, 1000):
@@ -334,16 +336,16 @@ def test_an_answer_may_have_a_thousand_fields(rig):
         assert connection.request().status == 502
 
 
-def test_a_pooled_connection_that_died_is_replaced_unseen(rig):
+def test_a_pooled_connection_that_failed_is_replaced(rig):
     def script(peer, number):
         peer.read_request()
         peer.send(OK)
         if number == 0:
-            peer.read_request()   # takes the second request and dies without a word
+            peer.read_request()   # reads the second request and closes without a response
             return
         while peer.read_request() is not None:
             peer.send(OK)
-    weir, api = before(rig, script, workers=1)
+    weir, api = weir_before(rig, script, workers=1)
     with Connection(weir.address) as connection:
         assert [connection.request().status for _ in range(3)] == [200] * 3
     assert api.accepted == 2
@@ -357,26 +359,26 @@ def test_a_post_is_not_sent_twice(rig):
         peer.send(OK)
         if number == 0:
             seen.append(peer.read_request())
-    weir, _ = before(rig, script, workers=1)
+    weir, _ = weir_before(rig, script, workers=1)
     with Connection(weir.address) as connection:
         assert connection.request(method="POST", body=b"1").status == 200
         assert connection.request(method="POST", body=b"2").status == 502
     assert [body for _, body in seen] == [b"1", b"2"]
 
 
-def test_bytes_nobody_asked_for_close_the_link(rig):
+def test_unexpected_bytes_close_the_upstream_connection(rig):
     def script(peer, number):
         peer.read_request()
         peer.send(OK + (b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison" if number == 0 else b""))
         while peer.read_request() is not None:
             peer.send(OK)
-    weir, _ = before(rig, script, workers=1)
+    weir, _ = weir_before(rig, script, workers=1)
     for _ in range(4):
         response = get(weir.address)
         assert response.status == 200 and response.body == b"ok"
 
 
-def test_the_server_with_the_least_outstanding_requests_is_taken(rig):
+def test_the_server_with_the_fewest_requests_is_selected(rig):
     release, counts = threading.Event(), {"slow": 0, "fast": 0}
 
     def serving(name):

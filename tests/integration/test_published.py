@@ -1,4 +1,4 @@
-"""The checks that the systems before weir were published with, under their names (S1 to S8)."""
+"""Tests that earlier rate limiters were published with, under their names (S1 to S8)."""
 
 import time
 
@@ -6,24 +6,25 @@ from rig import eventually, timeout
 from wire import Connection, count, flood, get
 
 
-def knock(weir, seconds, client="a"):
-    """One request after the other, for so long after the first one's answer and until one is rejected: [(sent, answered, status)]."""
-    knocks = []
+def send_requests(weir, seconds, client="a"):
+    """Sends requests one after the other, for this time after the first response and until one is
+    rejected. Returns [(sent, answered, status)]."""
+    requests = []
     with Connection(weir.address) as connection:
-        while not knocks or knocks[-1][1] < knocks[0][1] + seconds or knocks[-1][2] == 200:
+        while not requests or requests[-1][1] < requests[0][1] + seconds or requests[-1][2] == 200:
             sent = time.monotonic()
             status = connection.request(headers={"X-Client-Id": client}).status
-            knocks.append((sent, time.monotonic(), status))
-    return knocks
+            requests.append((sent, time.monotonic(), status))
+    return requests
 
 
-def hold_to(knocks, limit, period, at_most=None):
-    """Never more than `limit` within a period. And nobody was rejected unless so many counted: each does for a period, or for
-    `at_most`."""
-    passed = [(sent, answered) for sent, answered, status in knocks if status == 200]
+def assert_limit_holds(requests, limit, period, at_most=None):
+    """Never more than `limit` requests were admitted within a period, and none was rejected while
+    fewer counted. Each counts for a period, or at most for `at_most`."""
+    passed = [(sent, answered) for sent, answered, status in requests if status == 200]
     for (sent, _), (_, answered) in zip(passed, passed[limit:]):
         assert answered - sent >= period, f"{limit + 1} within one period"
-    for rejected, _, status in knocks:
+    for rejected, _, status in requests:
         counted = sum(answered <= rejected < answered + (at_most or period) for _, answered in passed)
         assert status == 200 or counted >= limit, f"rejected while {counted} counted"
     return passed
@@ -37,7 +38,7 @@ def test_S1_apachebench_1200_requests_at_limit_1000_exactly_1000_pass(rig):
         assert response.number("X-RateLimit-Limit") == 1000
         assert (response.number("X-RateLimit-Remaining") == 0) or response.status == 200
     left = sorted(r.number("X-RateLimit-Remaining") for r in responses if r.status == 200)
-    assert left == list(range(1000)), "every admitted request sees its own remainder"
+    assert left == list(range(1000)), "every admitted request has its own value of remaining"
 
 
 def test_S1_a_request_may_cost_more_than_one_token(rig):
@@ -45,19 +46,20 @@ def test_S1_a_request_may_cost_more_than_one_token(rig):
                     rules=[{"match": {"path": "/batch"}, "limits": ["tokens"], "cost": 4}, {"limits": ["tokens"]}])
     batches = [get(weir.address, "/batch").status for _ in range(3)]
     assert batches == [200, 200, 429], batches
-    assert [get(weir.address, "/one").status for _ in range(3)] == [200, 200, 429], "a rejected batch takes nothing"
+    assert [get(weir.address, "/one").status for _ in range(3)] == [200, 200, 429], "a rejected batch is not charged"
 
 
-def test_S2_a_client_that_keeps_knocking_still_gets_its_tokens(rig):
-    """Capacity 10, one token every 2 s; here ten times as fast. Rejected calls must not reset the clock."""
+def test_S2_a_client_above_the_rate_still_gets_its_tokens(rig):
+    """Capacity 10, one token every 2 s; here ten times as fast. Rejected requests must not reset
+    the refill clock."""
     weir = rig.weir(limits={"tokens": dict(script="token_bucket", limit=10, period="2s")})
-    knocks = knock(weir, 3)
-    passed, took = sum(status == 200 for *_, status in knocks), knocks[-1][1] - knocks[0][0]
+    requests = send_requests(weir, 3)
+    passed, took = sum(status == 200 for *_, status in requests), requests[-1][1] - requests[0][0]
     assert 10 + 14 <= passed <= 10 + took / 0.2 + 1, f"{passed} passed in {took} s"
-    assert len(knocks) > passed + 14, "rejections in between"
+    assert len(requests) > passed + 14, "requests that were rejected in between"
 
 
-def test_S2_under_contention_nobody_runs_out_of_retries(rig):
+def test_S2_under_contention_no_request_runs_out_of_retries(rig):
     weir = rig.weir(limits={"tokens": dict(script="token_bucket", limit=10, period="20h")})
     assert count(flood(weir.address, 200, connections=64)) == {200: 10, 429: 190}
 
@@ -89,8 +91,9 @@ def test_S3_a_local_limiter_takes_over_when_redis_does_not_answer(rig):
     assert counts == {200: counts.get(200), 429: counts.get(429)} and 15 <= counts[200] <= 20, counts
 
 
-def test_S4_an_amount_is_asked_for_and_what_is_left_is_granted(rig):
-    """The window starts at the first request; best effort takes what is left; the answer tells the time to its end."""
+def test_S4_an_amount_is_requested_and_the_remaining_units_are_granted(rig):
+    """The window starts at the first request. best_effort grants the remaining units. The response
+    shows the time to the end of the window."""
     weir = rig.weir(limits={"quota": dict(script="fixed_window", limit=10, period="1d", cost=4, best_effort=True)})
     answers = [get(weir.address) for _ in range(4)]
     assert [a.status for a in answers] == [200, 200, 200, 429]
@@ -98,7 +101,7 @@ def test_S4_an_amount_is_asked_for_and_what_is_left_is_granted(rig):
     assert all(86400 - 30 <= a.number("X-RateLimit-Reset") <= 86400 for a in answers), answers
 
 
-def test_S4_a_repeat_under_its_deduplication_id_is_free_and_gets_the_first_answer(rig):
+def test_S4_a_repeat_with_its_deduplication_id_is_free_and_shows_the_first_numbers(rig):
     limits = {"quota": dict(script="fixed_window", limit=3, period="1d", dedup="Idempotency-Key")}
     weir, other = rig.weir(limits=limits), rig.weir(limits=limits)
 
@@ -106,18 +109,20 @@ def test_S4_a_repeat_under_its_deduplication_id_is_free_and_gets_the_first_answe
         answer = get(at.address, headers={"Idempotency-Key": key})
         return answer.status, answer.number("X-RateLimit-Remaining")
     assert [fetch(weir, key) for key in "abab"] == [(200, 2), (200, 1), (200, 2), (200, 1)]
-    assert fetch(other, "a") == (200, 2), "at another weir as well"
-    assert [fetch(weir, key) for key in "cdab"] == [(200, 0), (429, 0), (200, 2), (200, 1)], "also when nothing is left"
+    assert fetch(other, "a") == (200, 2), "also at another weir"
+    assert [fetch(weir, key) for key in "cdab"] == [(200, 0), (429, 0), (200, 2), (200, 1)], "also if the limit is exhausted"
 
 
-def test_S5_a_rolling_window_of_buckets_never_has_more_than_its_limit_in_any_period(rig):
-    """Knocking without a pause for more than two periods; a unit may count a bucket longer than it must, and no less."""
+def test_S5_a_rolling_window_never_exceeds_its_limit_in_any_period(rig):
+    """Requests without a pause for more than two periods. A unit counts for at least the period and
+    at most one bucket longer."""
     weir = rig.weir(limits={"rolling": dict(script="rolling_window", limit=20, period="1s", buckets=10)})
-    assert len(hold_to(knock(weir, 2.3), 20, 1.0, at_most=1.1)) > 40
+    assert len(assert_limit_holds(send_requests(weir, 2.3), 20, 1.0, at_most=1.1)) > 40
 
 
 def test_S6_windows_aligned_to_the_clock_of_redis_with_an_offset(rig):
-    """A day that starts at an hour of one's own, here some hours from now; two weirs agree, as Redis looks at the clock."""
+    """A day that starts at another hour, here in some hours. Two weirs agree, because Redis reads
+    the clock."""
     start = (int(rig.redis().command("TIME")[0]) // 3600 + 5) % 24
     limits = {"daily": dict(script="fixed_window", limit=5, period="1d", align="clock", offset=f"{start}h")}
     first, second = rig.weir(limits=limits), rig.weir(limits=limits)
@@ -134,40 +139,40 @@ CLIENTS = {"client-0": {"quota": 0}, "client-1": {"quota": "unlimited"}, "client
 FAMILY = {"x-rate-limit-policy", "x-rate-limit-quota", "x-rate-limit-used", "x-rate-limit-reset"}
 
 
-def ask_as(weir, client):
+def fetch_as(weir, client):
     response = get(weir.address, headers={"X-Client-Id": client})
     return response, {name: response[name] for name in sorted(FAMILY & response.names())}
 
 
 def test_S7_client_0_is_prohibited(rig):
     weir = rig.weir(limits=WINDOW, clients=CLIENTS)
-    response, family = ask_as(weir, "client-0")
+    response, family = fetch_as(weir, "client-0")
     assert response.status == 429
     assert family == {"x-rate-limit-policy": "Window", "x-rate-limit-quota": "0"}
-    assert response["Retry-After"] is None, "there is nothing to wait for"
+    assert response["Retry-After"] is None, "waiting does not help"
     assert (response["X-RateLimit-Limit"], response["X-RateLimit-Remaining"]) == ("0", "0")
 
 
 def test_S7_client_1_is_unlimited(rig):
     weir = rig.weir(limits=WINDOW, clients=CLIENTS)
     for _ in range(100):
-        response, family = ask_as(weir, "client-1")
+        response, family = fetch_as(weir, "client-1")
         assert response.status == 200
         assert family == {"x-rate-limit-policy": "Window", "x-rate-limit-quota": "-1"}
     assert not {"x-ratelimit-limit", "ratelimit", "ratelimit-policy"} & response.names()
 
 
-def test_S7_client_2_has_three(rig):
+def test_S7_client_2_has_a_quota_of_three(rig):
     weir = rig.weir(limits=WINDOW, clients=CLIENTS)
     for used in 1, 2, 3:
-        response, family = ask_as(weir, "client-2")
+        response, family = fetch_as(weir, "client-2")
         reset = int(family.pop("x-rate-limit-reset"))
         assert response.status == 200
         assert family == {"x-rate-limit-policy": "Window", "x-rate-limit-quota": "3", "x-rate-limit-used": str(used)}
         assert 55 <= reset <= 60, reset
 
     def rejected():
-        response, family = ask_as(weir, "client-2")
+        response, family = fetch_as(weir, "client-2")
         reset = int(family.pop("x-rate-limit-reset"))
         assert response.status == 429
         assert family == {"x-rate-limit-policy": "Window", "x-rate-limit-quota": "3", "x-rate-limit-used": "3"}
@@ -177,26 +182,27 @@ def test_S7_client_2_has_three(rig):
     eventually(lambda: rejected() < first, what="a falling Reset")
 
 
-def test_S7_an_unknown_client_gets_the_limit_as_written(rig):
+def test_S7_an_unknown_client_gets_the_default_limit(rig):
     weir = rig.weir(limits=WINDOW, clients=CLIENTS)
-    response, family = ask_as(weir, "somebody-else")
+    response, family = fetch_as(weir, "somebody-else")
     assert response.status == 200
     assert (family["x-rate-limit-quota"], family["x-rate-limit-used"]) == ("60", "1")
 
 
 def test_S8_two_per_four_seconds_in_a_tight_loop_for_ten_seconds_six_pass(rig):
-    """Here in a quarter of that time: two at once, two more a second later, and two more yet another second later."""
+    """Here in a quarter of that time: two at once, two after a second, and two after another
+    second."""
     weir = rig.weir(limits={"log": dict(script="sliding_window_log", limit=2, period="1s")})
 
     clients = map(str, range(1000))
 
-    def six_pass():  # but where the machine stands still for a while, which is no tight loop
-        passed = hold_to(knock(weir, 2.5, next(clients)), 2, 1.0)
+    def six_pass():  # fails if the machine stalls, because the loop is not tight then
+        passed = assert_limit_holds(send_requests(weir, 2.5, next(clients)), 2, 1.0)
         return len(passed) == 6
-    eventually(six_pass, 30, "six that pass")
+    eventually(six_pass, 30, "six requests to be admitted")
 
 
 @timeout(120)
-def test_S8_requests_in_the_same_microsecond_are_counted_each(rig):
+def test_S8_requests_in_the_same_microsecond_are_each_counted(rig):
     weir = rig.weir(workers=4, limits={"log": dict(script="sliding_window_log", limit=100, period="1d")})
     assert count(flood(weir.address, 400, connections=64)) == {200: 100, 429: 300}

@@ -1,4 +1,5 @@
-"""Quotas from PostgreSQL: what a row means, one query for all, and the database slow, down and back."""
+"""Quotas from PostgreSQL: the meaning of rows, one query for all workers, and a database that is
+slow, down or back."""
 
 import json
 import os
@@ -23,59 +24,59 @@ def quotas(database, **more):
     return dict(postgres=postgres, **{"timeout": "10s", **more})
 
 
-def weir_of(rig, database, limits=None, settings=None, **keys):
+def weir_with_database(rig, database, limits=None, settings=None, **keys):
     return rig.weir(limits=limits or HOUR, quotas=quotas(database, **(settings or {})), **keys)
 
 
-def ask(weir, client, **headers):
+def fetch(weir, client, **headers):
     return get(weir.address, headers={"X-Client-Id": client, **headers})
 
 
 def limit_of(weir, client):
-    """What the answer says that this client's limit is; its status where it says nothing."""
-    response = ask(weir, client)
+    """The limit of the client as the response shows it; the status if it shows none."""
+    response = fetch(weir, client)
     return int(response["X-RateLimit-Limit"] or response["X-Rate-Limit-Quota"] or response.status)
 
 
 def wait_for_down(weir):
-    eventually(lambda: weir.metric("weir_quota_database_up") == 0, what="the database's end to be known")
+    eventually(lambda: weir.metric("weir_quota_database_up") == 0, what="weir to notice that the database is down")
 
 
 def wait_for_up(weir):
-    eventually(lambda: weir.metric("weir_quota_database_up") == 1, 20, "the database to be known again")
+    eventually(lambda: weir.metric("weir_quota_database_up") == 1, 20, "weir to notice that the database is up")
 
 
-def test_published_dialogue_of_s7(rig):
-    weir = weir_of(rig, Postgres(rig), WINDOW)
-    zero = ask(weir, "client-0")
+def test_S7_the_published_example(rig):
+    weir = weir_with_database(rig, Postgres(rig), WINDOW)
+    zero = fetch(weir, "client-0")
     assert zero.status == 429 and zero["X-Rate-Limit-Policy"] == "Window"
     assert zero["X-Rate-Limit-Quota"] == "0"
     assert zero["X-Rate-Limit-Used"] is None and zero["X-Rate-Limit-Reset"] is None
-    one = ask(weir, "client-1")
+    one = fetch(weir, "client-1")
     assert one.status == 200 and one["X-Rate-Limit-Quota"] == "-1"
     resets = []
     for used, status in ("1", 200), ("2", 200), ("3", 200), ("3", 429), ("3", 429):
-        two = ask(weir, "client-2")
+        two = fetch(weir, "client-2")
         assert two.status == status and two["X-Rate-Limit-Quota"] == "3", two
         assert two["X-Rate-Limit-Used"] == used and two["X-Rate-Limit-Policy"] == "Window"
         resets.append(int(two["X-Rate-Limit-Reset"]))
     assert 55 <= resets[-1] <= 60 and resets == sorted(resets, reverse=True)
 
 
-def test_a_hundred_first_requests_ask_once(rig):
-    """Of a client that nobody knows yet, over two weirs with several workers on one Redis."""
+def test_concurrent_first_requests_cause_one_query(rig):
+    """For a client that is not cached yet, over two weirs with several workers and one Redis."""
     database = Postgres(rig)
     database.sql("CREATE OR REPLACE FUNCTION slow(text) RETURNS TABLE (quota bigint, plan text) LANGUAGE sql VOLATILE AS "
                  "'SELECT pg_sleep(0.1); SELECT * FROM quota_of($1)'")
     settings = {"query": "SELECT * FROM slow($1)"}
-    weirs = [weir_of(rig, database, settings=settings, workers=3) for _ in range(2)]
+    weirs = [weir_with_database(rig, database, settings=settings, workers=3) for _ in range(2)]
     responses = flood([weir.address for weir in weirs], 100, connections=100, headers={"X-Client-Id": "client-2"})
     statuses = sorted(response.status for response in responses)
     assert statuses == [200] * 3 + [429] * 97, statuses
     assert database.query_count("client-2") == 1
 
 
-def test_what_a_row_means(rig):
+def test_meaning_of_rows(rig):
     database = Postgres(rig)
     database.sql("""
         CREATE TABLE rows (id text, a text, b text);
@@ -83,7 +84,7 @@ def test_what_a_row_means(rig):
             ('large', '1000000001', NULL), ('largest', '1000000000', NULL), ('decimal', '5.00', NULL), ('fraction', '5.5', NULL),
             ('empty', '', ''), ('gold', NULL, 'gold'), ('both', '9', 'gold'), ('lead', NULL, 'lead'), ('spaces', ' 8 ', NULL),
             ('several', '4', NULL), ('several', '6', NULL), ('unlimited', 'unlimited', NULL);""")
-    weir = weir_of(rig, database, settings={"query": "SELECT a, b FROM rows WHERE id = $1 ORDER BY a"},
+    weir = weir_with_database(rig, database, settings={"query": "SELECT a, b FROM rows WHERE id = $1 ORDER BY a"},
                    plans={"gold": {"limits": {"quota": {"limit": 500}}}}, clients={"named": {"quota": 2}})
     expected = {"null": 60, "many": 7, "negative": 60, "words": 60, "large": 60, "largest": 10 ** 9, "decimal": 5, "fraction": 60,
                 "empty": 60, "gold": 500, "both": 9, "lead": 60, "spaces": 8, "several": 4, "unlimited": -1, "absent": 60,
@@ -93,43 +94,43 @@ def test_what_a_row_means(rig):
     weir.wait_for_output(r'warn .*plan "(lead)", which is not in plans')
 
 
-def test_columns_by_name(rig):
+def test_columns_are_found_by_name(rig):
     database = Postgres(rig)
-    weir = weir_of(rig, database, settings={"query": "SELECT 'gold' AS plan, 1 AS other, 5 AS quota WHERE $1 <> ''"},
+    weir = weir_with_database(rig, database, settings={"query": "SELECT 'gold' AS plan, 1 AS other, 5 AS quota WHERE $1 <> ''"},
                    plans={"gold": {"limits": {"quota": {"limit": 500}}}})
     assert limit_of(weir, "anybody") == 5
     weir.reload(quotas=quotas(database, query="SELECT 'gold' AS plan, 1 AS other WHERE $1 <> ''"))
-    eventually(lambda: limit_of(weir, "anybody") == 1, what="the other query's answer: what was cached came from the first one")
+    eventually(lambda: limit_of(weir, "anybody") == 1, what="the result of the new query instead of the cached one")
 
 
-def test_an_id_that_the_query_cannot_take_has_no_row(rig):
+def test_an_id_that_the_query_rejects_has_no_row(rig):
     database = Postgres(rig)
     database.sql("CREATE TABLE numbered (id int, quota int); INSERT INTO numbered VALUES (7, 4)")
-    weir = weir_of(rig, database, settings={"query": "SELECT quota FROM numbered WHERE id = $1"})
+    weir = weir_with_database(rig, database, settings={"query": "SELECT quota FROM numbered WHERE id = $1"})
     ids = ["7", "seven", "99999999999", "7 OR 1=1", "\xff\xfe", "'; --"]
     assert [limit_of(weir, i) for i in ids] == [4, 60, 60, 60, 60, 60]
     weir.counts(1, "weir_quota_database_up")
     assert weir.metric("weir_quota_queries_total", result="failed") == 0
 
 
-def test_the_policy_counts_before_the_database(rig):
+def test_the_policy_overrides_the_database(rig):
     database = Postgres(rig)
-    weir = weir_of(rig, database, clients={"client-2": {"quota": 5}})
+    weir = weir_with_database(rig, database, clients={"client-2": {"quota": 5}})
     assert limit_of(weir, "client-2") == 5 and database.query_count() == 0
 
 
-def test_addresses_and_requests_without_limits_are_not_looked_up(rig):
+def test_addresses_and_requests_without_limits_cause_no_query(rig):
     database = Postgres(rig)
-    weir = weir_of(rig, database, rules=[{"match": {"path": "/free"}, "limits": []}, {"limits": ["quota"]}],
+    weir = weir_with_database(rig, database, rules=[{"match": {"path": "/free"}, "limits": []}, {"limits": ["quota"]}],
                    settings={"unknown_client": "deny"})
     assert get(weir.address).status == 200
     assert get(weir.address, "/free", headers={"X-Client-Id": "stranger"}).status == 200
     assert database.query_count() == 0
-    assert ask(weir, "stranger").status == 403
+    assert fetch(weir, "stranger").status == 403
 
 
-def test_unknown_clients_are_denied(rig):
-    weir = weir_of(rig, Postgres(rig), settings={"unknown_client": "deny"})
+def test_unknown_clients_can_be_denied(rig):
+    weir = weir_with_database(rig, Postgres(rig), settings={"unknown_client": "deny"})
     with Connection(weir.address) as connection:
         stranger = connection.request(headers={"X-Client-Id": "stranger"})
     assert stranger.status == 403 and stranger["Content-Type"] == "application/problem+json"
@@ -138,51 +139,52 @@ def test_unknown_clients_are_denied(rig):
     assert limit_of(weir, "client-2") == 3
 
 
-def test_a_grant_lets_in_whom_the_database_does_not_know(rig):
+def test_a_grant_admits_a_client_without_a_row(rig):
     database = Postgres(rig)
-    weir = weir_of(rig, database, settings={"unknown_client": "deny"})
+    weir = weir_with_database(rig, database, settings={"unknown_client": "deny"})
 
     def grant(client, quota):
         granted = rig.command("grant", "-c", weir.policy_file, client, str(quota), "1h")
         assert granted.returncode == 0, granted.stderr
 
-    assert ask(weir, "stranger").status == 403
+    assert fetch(weir, "stranger").status == 403
     grant("stranger", 7)
-    eventually(lambda: limit_of(weir, "stranger") == 7, what="the grant of one without a row")
+    eventually(lambda: limit_of(weir, "stranger") == 7, what="the grant of a client without a row")
     database.stop()
     grant("another", 8)
-    eventually(lambda: limit_of(weir, "another") == 8, what="the grant of one who cannot be looked up")
-    assert ask(weir, "nobody").status == 403
+    eventually(lambda: limit_of(weir, "another") == 8, what="the grant of a client that cannot be looked up")
+    assert fetch(weir, "nobody").status == 403
     weir.expect_errors("postgres")
 
 
-def test_known_clients_only(rig):
-    """An id without a row is counted by its address, or by the next header whose id has one."""
+def test_known_clients_only_uses_the_database(rig):
+    """An id without a row is ignored: the next header whose id has a row is used, or the
+    address."""
     database = Postgres(rig)
-    weir = weir_of(rig, database, identity={"from": ["header:X-First", "header:X-Second", "ip"], "known_clients_only": True})
+    weir = weir_with_database(rig, database, identity={"from": ["header:X-First", "header:X-Second", "ip"], "known_clients_only": True})
 
-    def who(**headers):
+    def identity_of(**headers):
         return dict(json.loads(get(weir.address, "/echo", headers=headers).body)["fields"])["X-Weir-Client"]
 
-    for _ in range(2):  # asked, and known
-        assert who(**{"X-First": "client-2"}) == "id:client-2"
-        assert who(**{"X-First": "stranger", "X-Second": "client-1"}) == "id:client-1"
-        assert who(**{"X-First": "stranger", "X-Second": "another"}) == "ip:127.0.0.1"
-        assert who(**{"X-First": "a much longer id than any address has: " + "x" * 200}) == "ip:127.0.0.1"
+    for _ in range(2):  # from the database, then from the cache
+        assert identity_of(**{"X-First": "client-2"}) == "id:client-2"
+        assert identity_of(**{"X-First": "stranger", "X-Second": "client-1"}) == "id:client-1"
+        assert identity_of(**{"X-First": "stranger", "X-Second": "another"}) == "ip:127.0.0.1"
+        assert identity_of(**{"X-First": "a much longer id than any address has: " + "x" * 200}) == "ip:127.0.0.1"
     assert database.query_count("stranger") == 1
     assert get(weir.address, headers=[("X-First", "stranger"), ("X-Second", "a"), ("X-Second", "b")]).status == 400
     weir.reload(clients={"ip:127.0.0.1": {"blocked": True}}, rules=[{"match": {"path": "/free"}, "limits": "none"}, {"limits": ["quota"]}])
     for target in "/", "/free":
         assert get(weir.address, target).status == 403
         for unknown in "stranger", "unknown of " + target:
-            assert get(weir.address, target, headers={"X-First": unknown}).status == 403, "an invented id is no way around the block"
+            assert get(weir.address, target, headers={"X-First": unknown}).status == 403, "an invented id does not bypass the block"
         assert get(weir.address, target, headers={"X-First": "stranger", "X-Second": "client-1"}).status == 200
 
 
-def test_the_rule_of_the_client_that_counts(rig):
-    """The database does not know the first id. The rule, a block and the fields are then those of the next identity, not of the
-    invented id; asked for the first time, and from the cache."""
-    weir = weir_of(rig, Postgres(rig), limits={**HOUR, "made-up": dict(script="fixed_window", limit=9, period="1h")},
+def test_rules_and_blocks_apply_to_the_identity_that_is_used(rig):
+    """The first id has no row. The rule, a block and the fields are those of the next identity, not
+    of the invented id; both at first and from the cache."""
+    weir = weir_with_database(rig, Postgres(rig), limits={**HOUR, "made-up": dict(script="fixed_window", limit=9, period="1h")},
                    identity={"from": ["header:X-First", "header:X-Second", "ip"], "known_clients_only": True},
                    clients={"banned": {"blocked": True}},
                    rules=[{"match": {"client": "stranger"}, "limits": ["made-up"]},
@@ -198,10 +200,10 @@ def test_the_rule_of_the_client_that_counts(rig):
     weir.counts(2, "weir_errors_total", cause="client_blocked")
 
 
-def test_bodies_and_pipelined_requests_wait_with_their_client(rig):
+def test_bodies_and_pipelined_requests_during_a_query(rig):
     database = Postgres(rig)
     database.sql("INSERT INTO clients SELECT 'c' || n, 1000 FROM generate_series(1, 40) n")
-    weir = weir_of(rig, database)
+    weir = weir_with_database(rig, database)
     with Connection(weir.address) as connection:
         for n in range(1, 20):
             body = b"x" * (n * 5000)
@@ -211,20 +213,20 @@ def test_bodies_and_pipelined_requests_wait_with_their_client(rig):
         assert [connection.response()["X-RateLimit-Remaining"] for _ in range(20, 41)] == ["999"] * 21
 
 
-def test_the_cache_ends(rig):
+def test_cache_entries_expire(rig):
     database = Postgres(rig)
-    weir = weir_of(rig, database, settings={"cache": "1s"})
+    weir = weir_with_database(rig, database, settings={"cache": "1s"})
     assert limit_of(weir, "client-2") == 3
     database.sql("UPDATE clients SET quota = 30 WHERE id = 'client-2'")
     eventually(lambda: limit_of(weir, "client-2") == 30, what="the new quota")
     assert database.query_count("client-2") <= 5
 
 
-def test_other_weirs_and_later_ones_read_the_cache(rig):
+def test_other_weirs_read_the_cache_in_redis(rig):
     database = Postgres(rig)
-    first = weir_of(rig, database)
+    first = weir_with_database(rig, database)
     assert limit_of(first, "client-2") == 3 and limit_of(first, "stranger") == 60
-    second = weir_of(rig, database)
+    second = weir_with_database(rig, database)
     assert limit_of(second, "client-2") == 3 and limit_of(second, "stranger") == 60
     assert database.query_count("client-2") == 1 and database.query_count("stranger") == 1
     second.counts(2, "weir_quota_redis_hits_total")
@@ -232,29 +234,29 @@ def test_other_weirs_and_later_ones_read_the_cache(rig):
     calls = rig.redis().calls("evalsha")
     for _ in range(10):
         limit_of(second, "client-1")
-    assert rig.redis().calls("evalsha") - calls <= 2, "an unlimited client costs no call once it is known"
+    assert rig.redis().calls("evalsha") - calls <= 2, "a cached unlimited client causes no calls"
 
 
-def test_a_reset_reaches_the_cache_everywhere(rig):
+def test_a_reset_clears_the_cache_on_every_weir(rig):
     database = Postgres(rig)
-    weirs = [weir_of(rig, database) for _ in range(2)]
+    weirs = [weir_with_database(rig, database) for _ in range(2)]
     assert [limit_of(weir, "client-2") for weir in weirs] == [3, 3]
     database.sql("UPDATE clients SET quota = 4 WHERE id = 'client-2'")
     assert [limit_of(weir, "client-2") for weir in weirs] == [3, 3]
     with Connection(weirs[0].admin) as admin:
         assert admin.request("/api/v1/clients/client-2", "DELETE").status == 200
     for weir in weirs:
-        eventually(lambda weir=weir: limit_of(weir, "client-2") == 4, what="the quota after a reset")
+        eventually(lambda weir=weir: limit_of(weir, "client-2") == 4, what="the new quota after a reset")
     database.sql("UPDATE clients SET quota = 5 WHERE id = 'client-2'")
     assert rig.command("reset", "-c", weirs[0].policy_file, "client-2").returncode == 0
     for weir in weirs:
-        eventually(lambda weir=weir: limit_of(weir, "client-2") == 5, what="the quota after weir reset")
+        eventually(lambda weir=weir: limit_of(weir, "client-2") == 5, what="the new quota after weir reset")
 
 
-def test_where_a_client_stands(rig):
+def test_inspect_shows_the_quota_of_the_database(rig):
     database = Postgres(rig)
     database.sql("INSERT INTO clients VALUES ('golden', NULL, 'gold')")
-    weir = weir_of(rig, database, plans={"gold": {"limits": {"quota": {"limit": 500}}}}, clients={"named": {"quota": 2}})
+    weir = weir_with_database(rig, database, plans={"gold": {"limits": {"quota": {"limit": 500}}}}, clients={"named": {"quota": 2}})
 
     def look(client):
         with Connection(weir.admin) as admin:
@@ -265,7 +267,7 @@ def test_where_a_client_stands(rig):
 
     assert look("client-2")["database"] == {"cached": False} and "not cached: the next request looks" in inspect("client-2")
     for client in "client-0", "client-1", "client-2", "golden", "stranger", "named":
-        ask(weir, client)
+        fetch(weir, client)
     two = look("client-2")
     assert two["terms"] == "quota" and two["limits"][0]["quota"] == 3 and two["limits"][0]["remaining"] == 2
     assert two["database"]["known"] and two["database"]["quota"] == 3 and 1790 < two["database"]["expires_in_seconds"] <= 1800
@@ -279,15 +281,15 @@ def test_where_a_client_stands(rig):
     assert look("named")["database"] is None and "quotas  " not in inspect("named")
 
 
-def test_a_reload_keeps_what_is_known(rig):
+def test_a_reload_keeps_the_cache(rig):
     database = Postgres(rig)
-    weir = weir_of(rig, database, workers=1)
+    weir = weir_with_database(rig, database, workers=1)
     assert limit_of(weir, "client-2") == 3
     weir.reload(timeouts={"keepalive": "50s"})
     assert limit_of(weir, "client-2") == 3
     assert database.query_count() == 1
     weir.reload(quotas=quotas(database, query="SELECT quota + 1 FROM clients WHERE id = $1"))
-    eventually(lambda: limit_of(weir, "client-2") == 4, what="the other query's answer")
+    eventually(lambda: limit_of(weir, "client-2") == 4, what="the result of the new query")
     weir.policy.pop("quotas")
     weir.reload()
     eventually(lambda: limit_of(weir, "client-2") == 60, what="no quotas")
@@ -295,10 +297,11 @@ def test_a_reload_keeps_what_is_known(rig):
     eventually(lambda: limit_of(weir, "client-2") == 3, what="quotas again")
 
 
-def test_the_database_is_down_and_back(rig):
-    """What is cached goes on past its time; others follow unknown_client at once; one line each way; /readyz is unmoved."""
+def test_the_database_goes_down_and_comes_back(rig):
+    """Cached quotas stay in use after they expire. Other clients follow unknown_client at once. One
+    log line for each change; /readyz does not change."""
     database = Postgres(rig)
-    weir = weir_of(rig, database, settings={"cache": "1s", "unknown_client": "deny"})
+    weir = weir_with_database(rig, database, settings={"cache": "1s", "unknown_client": "deny"})
     weir.expect_errors(DOWN)
     assert limit_of(weir, "client-2") == 3
     until = time.monotonic() + 1.2
@@ -307,28 +310,28 @@ def test_the_database_is_down_and_back(rig):
     eventually(lambda: time.monotonic() > until)
     for _ in range(20):
         begun = time.monotonic()
-        assert limit_of(weir, "client-2") == 3 and ask(weir, "client-1").status == 403
-        assert time.monotonic() - begun < 2, "nobody waits for a database that is down"
+        assert limit_of(weir, "client-2") == 3 and fetch(weir, "client-1").status == 403
+        assert time.monotonic() - begun < 2, "requests do not wait for a database that is down"
     eventually(lambda: weir.metric("weir_quota_expired_total") >= 1)
     assert get(weir.admin, "/readyz").status == 200
-    later = weir_of(rig, database, settings={"cache": "1s", "unknown_client": "deny"})
+    later = weir_with_database(rig, database, settings={"cache": "1s", "unknown_client": "deny"})
     later.expect_errors(DOWN)
     wait_for_down(later)
-    assert limit_of(later, "client-2") == 3, "Redis has it, past its time"
+    assert limit_of(later, "client-2") == 3, "from Redis, although it has expired"
     database.start()
     wait_for_up(weir)
-    eventually(lambda: limit_of(weir, "client-1") == -1, what="the client that was unknown")
+    eventually(lambda: limit_of(weir, "client-1") == -1, what="the client that was not cached")
     weir.wait_for_output("postgres .*available again")
     lines = [message for level, message in weir.log() if "postgres" in message and level != "debug"]
     assert len(lines) == 2 and "check that PostgreSQL runs there" in lines[0] and "available again" in lines[1], lines
 
 
 @timeout(90)
-def test_the_database_dies_under_load(rig):
-    """No request fails, none is admitted beyond its quota."""
+def test_the_database_fails_under_load(rig):
+    """No request fails, and no client exceeds its quota."""
     database = Postgres(rig)
     database.sql("INSERT INTO clients SELECT 'c' || n, 5 FROM generate_series(1, 300) n")
-    weir = weir_of(rig, database, settings={"timeout": "1s"}, limits={"quota": dict(script="fixed_window", limit=5, period="1h")})
+    weir = weir_with_database(rig, database, settings={"timeout": "1s"}, limits={"quota": dict(script="fixed_window", limit=5, period="1h")})
     weir.expect_errors(DOWN)
     statuses, lock, stop = {}, threading.Lock(), threading.Event()
 
@@ -349,7 +352,7 @@ def test_the_database_dies_under_load(rig):
     wait_for_down(weir)
     database.start()
     wait_for_up(weir)
-    eventually(lambda: len(statuses.get(200, [])) >= 1490, 40, "everybody's five requests")
+    eventually(lambda: len(statuses.get(200, [])) >= 1490, 40, "five requests of every client")
     stop.set()
     for thread in threads:
         thread.join()
@@ -357,38 +360,38 @@ def test_the_database_dies_under_load(rig):
     assert all(statuses[200].count(n) <= 5 for n in range(1, 301))
 
 
-def test_a_database_that_hangs(rig):
-    """Its process is stopped: the connection stands, and nothing comes."""
+def test_the_database_hangs(rig):
+    """The database processes are stopped: the connection stays open without replies."""
     database = Postgres(rig)
-    weir = weir_of(rig, database, settings={"timeout": "300ms", "cache": "1s"})
+    weir = weir_with_database(rig, database, settings={"timeout": "300ms", "cache": "1s"})
     weir.expect_errors(SLOW, DOWN)
     assert limit_of(weir, "client-2") == 3
     wait = time.monotonic() + 1.1
     eventually(lambda: time.monotonic() > wait)
     database.freeze()
     begun = time.monotonic()
-    assert limit_of(weir, "client-2") == 3, "past its time"
+    assert limit_of(weir, "client-2") == 3, "although it has expired"
     assert time.monotonic() - begun < 3
     wait_for_down(weir)
     for n in range(20):
         begun = time.monotonic()
         assert limit_of(weir, f"stranger-{n}") == 60 and time.monotonic() - begun < 1
     database.thaw()
-    eventually(lambda: limit_of(weir, "client-0") == 429 or ask(weir, "client-0").status == 429, 30, "the quota of another client")
+    eventually(lambda: limit_of(weir, "client-0") == 429 or fetch(weir, "client-0").status == 429, 30, "the quota of another client")
 
 
-def test_a_slow_query_is_ended_by_the_server(rig):
+def test_a_slow_query_is_cancelled(rig):
     database = Postgres(rig)
     database.sql("CREATE TABLE pace (seconds float); INSERT INTO pace VALUES (30)")
     slow = "SELECT quota FROM clients, (SELECT pg_sleep(seconds) FROM pace) p WHERE id = $1"
-    weir = weir_of(rig, database, settings={"timeout": "200ms", "query": slow})
+    weir = weir_with_database(rig, database, settings={"timeout": "200ms", "query": slow})
     weir.expect_errors(SLOW)
     begun = time.monotonic()
     assert limit_of(weir, "client-2") == 60 and time.monotonic() - begun < 3
     wait_for_down(weir)
     assert get(weir.admin, "/readyz").status == 200
     eventually(lambda: database.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND state = 'active' "
-                                    "AND pid <> pg_backend_pid()") == "0", what="no query that goes on")
+                                    "AND pid <> pg_backend_pid()") == "0", what="no running query")
     database.sql("UPDATE pace SET seconds = 0")
     eventually(lambda: limit_of(weir, "client-2") == 3, 30, "the quota")
     weir.wait_for_output("postgres .*available again")
@@ -396,9 +399,9 @@ def test_a_slow_query_is_ended_by_the_server(rig):
     assert len(lines) == 2 and "raise quotas.timeout" in lines[0] and "available again" in lines[1], lines
 
 
-def test_clients_that_go_away_while_they_wait(rig):
+def test_clients_disconnect_while_their_quota_is_queried(rig):
     database = Postgres(rig)
-    weir = weir_of(rig, database, settings={"timeout": "60s"})
+    weir = weir_with_database(rig, database, settings={"timeout": "60s"})
     assert limit_of(weir, "client-1") == -1
     database.freeze()
     waiting = [Connection(weir.address) for _ in range(40)]
@@ -415,10 +418,10 @@ def test_clients_that_go_away_while_they_wait(rig):
     eventually(lambda: weir.metric("weir_requests_active") == 0)
 
 
-def test_weir_ends_while_requests_wait(rig):
-    """What is under way ends first: with the quota, or without it when quotas.timeout has passed."""
+def test_a_shutdown_while_requests_wait_for_a_quota(rig):
+    """Requests in progress finish first: with the quota, or without it after quotas.timeout."""
     database = Postgres(rig)
-    weir = weir_of(rig, database, settings={"timeout": "1s"})
+    weir = weir_with_database(rig, database, settings={"timeout": "1s"})
     weir.expect_errors(SLOW)
     database.freeze()
     with Connection(weir.address) as connection:
@@ -429,9 +432,9 @@ def test_weir_ends_while_requests_wait(rig):
     assert weir.wait(20) == 0
 
 
-def test_a_query_that_is_refused(rig):
+def test_a_failing_query_is_reported(rig):
     database = Postgres(rig)
-    weir = weir_of(rig, database, settings={"query": "SELECT quota FROM clients_of_all WHERE id = $1"})
+    weir = weir_with_database(rig, database, settings={"query": "SELECT quota FROM clients_of_all WHERE id = $1"})
     weir.expect_errors("postgres .*the query fails")
     assert limit_of(weir, "client-2") == 60
     wait_for_down(weir)
@@ -440,9 +443,9 @@ def test_a_query_that_is_refused(rig):
     eventually(lambda: limit_of(weir, "client-2") == 3, 30, "the quota")
 
 
-def test_a_query_without_an_end(rig):
+def test_a_query_with_too_many_rows_is_stopped(rig):
     database = Postgres(rig)
-    weir = weir_of(rig, database, settings={"query": "SELECT generate_series(1, 100000000) WHERE $1 <> ''"})
+    weir = weir_with_database(rig, database, settings={"query": "SELECT generate_series(1, 100000000) WHERE $1 <> ''"})
     weir.expect_errors("postgres .*the query fails.*more than 1000 rows")
     memory = weir.resident_kib()
     assert limit_of(weir, "client-2") == 60
@@ -450,55 +453,57 @@ def test_a_query_without_an_end(rig):
     assert sanitized or weir.resident_kib() < memory + 20000
 
 
-def test_redis_over_tls(rig):
-    """The fetcher's own connection to Redis: it writes the row there, and the next weir reads it."""
+def test_quotas_with_redis_over_tls(rig):
+    """The quota fetcher's own connection to Redis: it stores the row, and the next weir reads
+    it."""
     redis = rig.redis(tls=redis_tls())
     database = Postgres(rig)
     address = {"address": f"rediss://{redis.text}", "tls": {"ca": os.path.join(TLS_FILES, "ca.pem")}}
-    weirs = [weir_of(rig, database, redis=address) for _ in range(2)]
+    weirs = [weir_with_database(rig, database, redis=address) for _ in range(2)]
     assert [limit_of(weir, "client-2") for weir in weirs] == [3, 3] and database.query_count() == 1
     weirs[1].counts(1, "weir_quota_redis_hits_total")
     database.sql("UPDATE clients SET quota = 4 WHERE id = 'client-2'")
     assert rig.command("reset", "-c", weirs[0].policy_file, "client-2").returncode == 0
     for weir in weirs:
-        eventually(lambda weir=weir: limit_of(weir, "client-2") == 4, what="the quota after a reset")
+        eventually(lambda weir=weir: limit_of(weir, "client-2") == 4, what="the new quota after a reset")
     assert redis.command("PTTL", "weir:{id:client-2}:q") > 0
 
 
-def test_without_redis_the_database_is_asked(rig):
+def test_without_redis_weir_queries_the_database(rig):
     database = Postgres(rig)
     redis = rig.redis()
-    weir = weir_of(rig, database, redis={"timeout": "50ms", "on_failure": "local"})
+    weir = weir_with_database(rig, database, redis={"timeout": "50ms", "on_failure": "local"})
     weir.expect_errors("redis ")
     redis.kill()
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
-    assert [ask(weir, "client-2").status for _ in range(5)] == [200] * 3 + [429] * 2
-    assert ask(weir, "client-0").status == 429 and ask(weir, "client-1").status == 200
+    assert [fetch(weir, "client-2").status for _ in range(5)] == [200] * 3 + [429] * 2
+    assert fetch(weir, "client-0").status == 429 and fetch(weir, "client-1").status == 200
     assert database.query_count("client-2") == 1
 
 
-def test_a_weir_that_dies_leaves_no_lock(rig):
+def test_a_lock_of_a_crashed_weir_expires(rig):
     database = Postgres(rig)
     rig.redis().command("SET", "weir:{id:client-2}:q:lock", "somebody", "PX", "400")
-    weir = weir_of(rig, database)
+    weir = weir_with_database(rig, database)
     assert limit_of(weir, "client-2") == 3
     assert database.query_count("client-2") == 1
 
 
 @timeout(90)
-def test_made_up_ids_push_nobody_out(rig):
-    """Many ids without a row: the memory, the table and the rate of queries are bounded, and a client's quota stays known."""
+def test_made_up_ids_do_not_evict_real_clients(rig):
+    """Many ids without a row: memory, the cache and the query rate are bounded, and a client's
+    quota stays cached."""
     database = Postgres(rig)
-    weir = weir_of(rig, database, workers=1, settings={"timeout": "2s"})
+    weir = weir_with_database(rig, database, workers=1, settings={"timeout": "2s"})
     assert limit_of(weir, "client-2") == 3
     memory, begun = weir.resident_kib(), time.monotonic()
 
-    def crowd(first):
+    def send_made_up_ids(first):
         with Connection(weir.address) as connection:
             for n in range(first, first + 500):
                 assert connection.request(headers={"X-Client-Id": f"made-up-{n}"}).status == 200
 
-    threads = [threading.Thread(target=crowd, args=(n * 500,)) for n in range(12)]
+    threads = [threading.Thread(target=send_made_up_ids, args=(n * 500,)) for n in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -509,15 +514,15 @@ def test_made_up_ids_push_nobody_out(rig):
     assert limit_of(weir, "client-2") == 3 and database.query_count("client-2") == 1
 
 
-def test_a_database_by_name(rig):
-    """Over TCP, by a host's name, as the second of two servers, and as a URI."""
+def test_a_database_by_host_name(rig):
+    """Over TCP: by host name, as the second of two servers, and as a URI."""
     database = Postgres(rig, tcp=True)
     several = f"host=127.0.0.1,localhost port={free_port()},{database.port} user=weir dbname=postgres"
-    weir = weir_of(rig, database, settings={"connection": several})
+    weir = weir_with_database(rig, database, settings={"connection": several})
     assert limit_of(weir, "client-2") == 3
     uri = f"postgresql://weir@localhost:{database.port}/postgres?connect_timeout=3"
     weir.reload(quotas=quotas(database, connection=uri))
-    assert ask(weir, "client-0").status == 429 and database.query_count("client-0") == 1
+    assert fetch(weir, "client-0").status == 429 and database.query_count("client-0") == 1
 
 
 def test_weir_check_shows_no_password(rig):

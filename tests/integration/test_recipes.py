@@ -1,4 +1,5 @@
-"""Every recipe of docs/recipes.md, as it stands there, does what it says. A recipe's test has the name of its heading."""
+"""Every recipe of docs/recipes.md works as described. The name of each test is derived from the
+recipe's heading."""
 
 import json
 import os
@@ -25,8 +26,8 @@ def statuses(weir, times, path="/", method="GET", **headers):
             for _ in range(times)]
 
 
-def granted(answer):
-    """X-Granted as the upstream got it."""
+def granted_units(answer):
+    """X-Granted as the upstream received it."""
     values = [value.strip() for name, value in json.loads(answer.body)["fields"] if name.lower() == "x-granted"]
     assert len(values) == 1, values
     return values[0]
@@ -65,20 +66,20 @@ def test_a_counter_per_window_with_a_local_fallback(rig):
     rig.redis().kill()
     weir.expect_errors("[Rr]edis")
     answers = count(flood(weir.address, 200))
-    assert set(answers) == {200, 429} and answers[200] <= 122, "the limit in this process; twice where a minute begins meanwhile"
+    assert set(answers) == {200, 429} and answers[200] <= 122, "the local limit; twice if a new minute starts during the test"
 
 
 def test_a_window_from_the_first_request_what_is_left_repeats_for_free(rig):
     weir = weir_with_recipe(rig, "A window from the first request, what is left, repeats for free")
     answers = [get(weir.address, "/echo", headers={"Idempotency-Key": key, "X-Granted": "99"}) for key in "aabbccd"]
     assert [answer.status for answer in answers] == [200] * 6 + [429]
-    assert [granted(answer) for answer in answers[:6]] == ["4", "4", "4", "4", "2", "2"], "what is left, and repeats as their first"
+    assert [granted_units(answer) for answer in answers[:6]] == ["4", "4", "4", "4", "2", "2"], "the remaining units; repeats get the units of the first request"
 
 
 def test_a_rolling_window(rig):
     weir = weir_with_recipe(rig, "A rolling window", replace=[("/batch/**", "/echo")])
     assert count(flood(weir.address, 580)) == {200: 580}
-    assert granted(get(weir.address, "/echo")) == "20", "what is left of 600"
+    assert granted_units(get(weir.address, "/echo")) == "20", "the remaining units of 600"
     assert statuses(weir, 2) == [429, 429]
 
 
@@ -110,7 +111,7 @@ def test_quotas_from_the_database(rig):
     answer = get(weir.address, headers={"X-Client-Id": "nobody"})
     assert answer["X-Rate-Limit-Quota"] == "60"
     into_the_minute = int(rig.redis().command("TIME")[0]) % 60
-    assert abs(answer.number("X-Rate-Limit-Reset") - (60 - into_the_minute)) % 59 <= 2, "the window ends with the minute"
+    assert abs(answer.number("X-Rate-Limit-Reset") - (60 - into_the_minute)) % 59 <= 2, "the window is aligned to the minute"
 
 
 def test_two_per_four_seconds_to_the_microsecond(rig):
@@ -135,9 +136,9 @@ def test_five_failed_logins(rig):
 
     def attempt(word):
         return get(weir.address, "/login", method="POST", headers={"X-Word": word}).status
-    assert [attempt("right") for _ in range(9)] == [200] * 9, "what succeeds is not counted"
+    assert [attempt("right") for _ in range(9)] == [200] * 9, "successful logins are not counted"
     assert [attempt("wrong") for _ in range(5)] == [401] * 5
-    eventually(lambda: attempt("right") == 429, what="429, also for the right word")
+    eventually(lambda: attempt("right") == 429, what="429, also for the right password")
 
 
 def test_login_protection_with_lockout(rig):
@@ -149,9 +150,9 @@ def test_login_protection_with_lockout(rig):
 
     def attempt(password):
         return get(weir.address, "/login?" + password, method="POST")
-    assert [attempt("right").status for _ in range(8)] == [200] * 8, "they are free"
+    assert [attempt("right").status for _ in range(8)] == [200] * 8, "successful logins are not charged"
     assert [attempt("wrong").status for _ in range(5)] == [401] * 5
-    eventually(lambda: attempt("right").status == 429, what="the last failure is charged after its response")
+    eventually(lambda: attempt("right").status == 429, what="the last failure to be charged, which is after its response")
     rejected = [attempt("right") for _ in range(3)]
     assert all(answer.status == 429 and 3590 <= int(answer["Retry-After"]) <= 3600 for answer in rejected), rejected
     assert get(weir.address, "/login?wrong").status == 401, "only POST is limited"
@@ -178,7 +179,7 @@ def test_free_and_pro_plans_with_different_periods(rig):
 
 
 def test_browsers_on_another_origin(rig):
-    """In a real browser: test_browser.py."""
+    """With a real browser: test_browser.py."""
     weir = weir_with_recipe(rig, "Browsers on another origin")
     preflight = dict(Origin="https://app.example.com", Access_Control_Request_Method="PUT")
     assert statuses(weir, 30, method="OPTIONS", **preflight) == [200] * 30
@@ -211,9 +212,9 @@ def test_pay_by_what_the_answer_cost(rig):
     def fetch():
         return get(weir.address, "/v1/chat/a")
     assert fetch().number("X-RateLimit-Remaining") == 9999
-    eventually(lambda: rig.redis().calls("evalsha") >= 2, what="the settlement")
+    eventually(lambda: rig.redis().calls("evalsha") >= 2, what="the charge to be adjusted")
     assert fetch().status == 200
-    eventually(lambda: fetch().status == 429, what="429 when 12,000 of 10,000 are used")
+    eventually(lambda: fetch().status == 429, what="429 after 12,000 of 10,000 units are used")
 
 
 def test_behind_a_load_balancer(rig):
@@ -277,11 +278,11 @@ def test_no_more_than_so_many_at_a_time(rig):
             peer.socket.sendall(OK)
     weir = weir_with_recipe(rig, "No more than so many at a time", Scripted(rig, report))
     under_way = [Connection(weir.address).send(request_bytes("/reports/1")) for _ in range(2)]
-    eventually(lambda: len(came) == 2, what="two requests at the server")
+    eventually(lambda: len(came) == 2, what="two requests to reach the server")
     assert get(weir.address, "/reports/1").status == 429
     may_answer.set()
     assert [connection.response().status for connection in under_way] == [200, 200]
-    eventually(lambda: get(weir.address, "/reports/1").status == 200, what="a place that is free again")
+    eventually(lambda: get(weir.address, "/reports/1").status == 200, what="a free slot")
 
 
 def test_a_back_end_that_must_not_see_bursts(rig):
@@ -361,7 +362,7 @@ def test_grpc_service(rig):
             assert response.status == 200
             return int(response["grpc-status"] or dict(response.trailers)["grpc-status"])
         assert call("/t.Echo/Say") == 0
-        assert [call("/shop.Orders/Create") for _ in range(12)] == [12] * 10 + [8] * 2, "the server does not implement it"
+        assert [call("/shop.Orders/Create") for _ in range(12)] == [12] * 10 + [8] * 2, "the server does not implement the method"
         assert call("/t.Echo/Say") == 0
 
 
@@ -371,5 +372,5 @@ def test_browser_site(rig):
     site = Site(rig)
     weir = weir_with_recipe(rig, "Browser site", upstream=site, replace=files)
     seen = site.shown_by(weir.address)
-    assert seen == ["h2", "open", "hello"], "the page by HTTP/2, the WebSocket by HTTP/1.1"
+    assert seen == ["h2", "open", "hello"], "the page over HTTP/2, the WebSocket over HTTP/1.1"
     assert site.upgrades == 1

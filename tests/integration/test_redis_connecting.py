@@ -1,4 +1,5 @@
-"""When and to where weir connects to Redis: only where something is limited; to where its name says now."""
+"""When weir connects to Redis (only if a request can be limited), and to which address (the current
+one of its name)."""
 
 import json
 
@@ -11,7 +12,7 @@ LIMITED = {"day": dict(script="fixed_window", limit=2, period="10d")}
 
 
 def test_without_limits_redis_is_not_needed(rig):
-    """Nothing listens there: nobody is told, since nobody minds."""
+    """Nothing listens at the address, and weir reports no error."""
     weir = rig.weir(redis={"address": f"127.0.0.1:{free_port()}", "on_failure": "deny"}, limits={}, rules=[{"limits": []}])
     assert get(weir.address).status == 200
     ready = get(weir.admin, "/readyz")
@@ -21,8 +22,8 @@ def test_without_limits_redis_is_not_needed(rig):
     assert not [message for _, message in weir.log() if "redis" in message.lower()]
 
 
-def test_without_limits_nobody_connects_to_redis(rig):
-    """Until a reload adds one, and again when the last has gone."""
+def test_without_limits_weir_does_not_connect_to_redis(rig):
+    """Until a reload adds a limit, and again after a reload has removed the last limit."""
     seen = []
     silent = Scripted(rig, lambda peer, number: seen.append(number) or peer.socket.recv(1))
     weir = rig.weir(wait="listening", redis={"address": silent.text}, limits={}, rules=[{"limits": []}])
@@ -34,41 +35,43 @@ def test_without_limits_nobody_connects_to_redis(rig):
     weir.reload(limits={}, rules=[{"limits": []}])
     assert get(weir.address).status == 200
     eventually(lambda: "name=weir" not in redis.command("CLIENT", "LIST") and redis.command("CLIENT", "LIST").count("\n") == 1,
-               what="the end of every connection to Redis")
+               what="all connections to Redis to be closed")
 
 
-def test_check_says_that_redis_is_not_needed(rig):
+def test_check_reports_that_redis_is_not_needed(rig):
     policy = rig.write("none.yaml", json.dumps({**rig.policy(limits={}), "rules": [{"limits": []}]}))
     done = rig.command("check", "-c", policy)
     assert done.returncode == 0 and "there are no limits, so weir does not connect to Redis" in done.stderr, done.stderr
 
 
-def hearing(answers_ping, seen):
-    """A Redis that knows nothing but AUTH-free subscriptions; `seen` notes what each of their connections was asked."""
+def pubsub_server(answers_ping, seen):
+    """A Redis that implements only subscriptions without AUTH. `seen` records the commands of each
+    connection."""
     def script(peer, number):
-        asked = b""
+        commands = b""
         while True:
             data = peer.socket.recv(65536)
             if not data:
                 return
-            asked += data
+            commands += data
             if b"SUBSCRIBE" in data:
                 seen.append(number)
                 peer.socket.sendall(b"*3\r\n$9\r\nsubscribe\r\n$11\r\nweir:resets\r\n:1\r\n")
-            elif b"PING" in data and b"SUBSCRIBE" in asked and answers_ping:
+            elif b"PING" in data and b"SUBSCRIBE" in commands and answers_ping:
                 seen.append("pong")
                 peer.socket.sendall(answers_ping)
     return script
 
 
-def test_a_subscription_that_is_half_dead_is_made_anew(rig):
-    """It is asked now and then whether it is there; who may not ask has an answer all the same."""
+def test_a_half_open_subscription_is_renewed(rig):
+    """weir sends PING on the subscription. A NOPERM error is a reply as well, so the connection is
+    alive."""
     seen = {"dead": [], "alive": [], "not allowed": []}
     answers = {"dead": None, "alive": b"*2\r\n$4\r\npong\r\n$0\r\n\r\n", "not allowed": b"-NOPERM no PING for you\r\n"}
     for name, answer in answers.items():
-        server = Scripted(rig, hearing(answer, seen[name]))
+        server = Scripted(rig, pubsub_server(answer, seen[name]))
         rig.weir(wait="listening", redis={"address": server.text}, limits=LIMITED).expect_errors("redis ")
-    eventually(lambda: len([n for n in seen["dead"] if n != "pong"]) >= 2, 15, "a second subscription")
+    eventually(lambda: len([n for n in seen["dead"] if n != "pong"]) >= 2, 15, "the second subscription")
     for name in "alive", "not allowed":
         eventually(lambda n=name: seen[n].count("pong") >= 2, 15, "a second PING")
         assert len([n for n in seen[name] if n != "pong"]) == 1, seen[name]
@@ -77,69 +80,70 @@ def test_a_subscription_that_is_half_dead_is_made_anew(rig):
 # --- redis.address as a name ---------------------------------------------------------------------------------------------
 
 def two_redis(rig):
-    """127.0.0.1 and 127.0.0.2 on the same port."""
+    """Redis servers at 127.0.0.1 and 127.0.0.2, on the same port."""
     one, two = Redis(rig, "one", tcp=True), Redis(rig, "two", tcp=True, arguments=["--bind", "127.0.0.2"], start=False)
     two.address = ("127.0.0.2", one.address[1])
     return one, two.start()
 
 
-def weir_by_name(rig, dns, port, **redis):
+def weir_with_redis_name(rig, dns, port, **redis):
     weir = rig.weir(wait="listening", limits=LIMITED, redis={"address": f"redis.test:{port}", "on_failure": "allow", **redis},
                     resolver={"nameservers": [dns.text], "min_ttl": "100ms", "timeout": "2s"})
     weir.expect_errors("redis ")
     return weir
 
 
-def decides(weir, redis):
+def decided_by(weir, redis):
     before = redis.calls("evalsha") + redis.calls("eval")
     return get(weir.address).names() >= {"x-ratelimit-limit"} and redis.calls("evalsha") + redis.calls("eval") > before
 
 
-def test_a_name_leads_to_another_server_when_the_first_has_died(rig):
-    """As a cloud's Redis does when it fails over: neither a reload nor a new start is needed. The time to live has not passed."""
+def test_after_a_failure_the_name_is_resolved_again(rig):
+    """As in the failover of a managed Redis: neither a reload nor a restart is needed, although the
+    TTL has not expired."""
     one, two = two_redis(rig)
     dns = Nameserver(rig, ttl=3600, **{"redis.test": ["127.0.0.1"]})
-    weir = weir_by_name(rig, dns, one.address[1])
+    weir = weir_with_redis_name(rig, dns, one.address[1])
     weir.wait_for_redis()
-    assert decides(weir, one)
+    assert decided_by(weir, one)
     one.kill()
     dns.records["redis.test"] = ["127.0.0.2"]
-    eventually(lambda: decides(weir, two), 15, "a decision at the new address")
-    eventually(lambda: weir.metric("weir_redis_ready_workers") == 2, 15, "every worker at the new address")
+    eventually(lambda: decided_by(weir, two), 15, "a decision by the server at the new address")
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 2, 15, "every worker to connect to the new address")
     eventually(lambda: two.command("PUBSUB", "NUMSUB", "weir:resets")[1] == 1, 15, "the subscription")
     port = one.address[1]
     assert weir.output().count(f"redis redis.test:{port}: its address is now 127.0.0.2:{port}, was 127.0.0.1:{port}") == 1
 
 
-def test_a_name_that_moves_is_followed_though_the_first_server_lives(rig):
-    """Else some weirs would count there and some here."""
+def test_a_changed_address_applies_even_if_the_old_server_is_up(rig):
+    """Otherwise some weirs would count on one server and some on the other."""
     one, two = two_redis(rig)
     dns = Nameserver(rig, **{"redis.test": ["127.0.0.1"]})
-    weir = weir_by_name(rig, dns, one.address[1])
+    weir = weir_with_redis_name(rig, dns, one.address[1])
     weir.wait_for_redis()
-    assert decides(weir, one)
+    assert decided_by(weir, one)
     dns.records["redis.test"] = ["127.0.0.2", "127.0.0.1"]
     count = len(dns.queries)
     eventually(lambda: len(dns.queries) > count + 3)
-    assert decides(weir, one), "it is still one of its addresses"
+    assert decided_by(weir, one), "the address is still listed"
     dns.records["redis.test"] = ["127.0.0.2"]
     weir.wait_for_output("its address is now 127.0.0.2")
-    eventually(lambda: decides(weir, two), what="a decision there")
-    eventually(lambda: one.command("CLIENT", "LIST").count("name=weir") == 0, 15, what="the end of the connections to the first")
+    eventually(lambda: decided_by(weir, two), what="a decision by the second server")
+    eventually(lambda: one.command("CLIENT", "LIST").count("name=weir") == 0, 15, what="the connections to the first server to be closed")
 
 
-def test_of_several_addresses_one_that_can_be_reached(rig):
+def test_with_several_addresses_a_reachable_one_is_used(rig):
     one, two = two_redis(rig)
     one.kill()
     dns = Nameserver(rig, ttl=3600, **{"redis.test": ["127.0.0.1", "127.0.0.2"]})
-    weir = weir_by_name(rig, dns, one.address[1])
-    eventually(lambda: decides(weir, two), 15, "a decision by the second address")
+    weir = weir_with_redis_name(rig, dns, one.address[1])
+    eventually(lambda: decided_by(weir, two), 15, "a decision by the server at the second address")
 
 
-def test_weir_starts_before_the_name_is_there(rig):
+def test_weir_starts_before_the_name_resolves(rig):
     redis = Redis(rig, "one", tcp=True)
     dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
-    weir = weir_by_name(rig, dns, redis.address[1], on_failure="deny")
+    weir = weir_with_redis_name(rig, dns, redis.address[1], on_failure="deny")
     assert get(weir.address).status == 503
     weir.wait_for_output("warn +redis redis.test:.*on_failure applies until it is resolved; check redis.address")
     dns.records["redis.test"] = ["127.0.0.1"]
@@ -147,14 +151,14 @@ def test_weir_starts_before_the_name_is_there(rig):
     weir.wait_for_output("info +redis redis.test:.*is resolved again")
 
 
-def test_the_command_line_resolves_a_name_as_well(rig):
+def test_the_command_line_resolves_names(rig):
     redis = Redis(rig, "one", tcp=True, arguments=["--bind", "127.0.0.1", "-::1"])
     policy = rig.policy(redis={"address": f"localhost:{redis.address[1]}"}, limits=LIMITED)
     done = rig.command("inspect", "-c", rig.write("named.yaml", json.dumps(policy)), "alice")
     assert done.returncode == 0 and "2 of 2" in done.stdout, done
 
 
-def test_check_warns_of_a_name_that_is_not_resolved(rig):
+def test_check_warns_about_an_unresolvable_name(rig):
     dns = Nameserver(rig, **{"redis.test": ["127.0.0.1"]})
     for name, warned in ("redis.test", False), ("other.test", True):
         policy = rig.policy(redis={"address": f"{name}:6379"}, limits=LIMITED, resolver={"nameservers": [dns.text]})

@@ -1,5 +1,6 @@
-"""Every way in which Redis can refuse: on_failure for the request, the cause in the metrics, and a line in the log that
-tells the operator what to do. Real servers where a real one can be brought into that state; scripted ones else."""
+"""Every error with which Redis can refuse a call: on_failure decides the request, the cause is
+counted, and the log names the remedy. With real servers where possible, otherwise with scripted
+ones."""
 
 import contextlib
 import os
@@ -21,7 +22,7 @@ def test_out_of_memory(rig):
     assert_decided_by_redis(weir)
 
 
-def test_a_replica(rig):
+def test_redis_is_a_replica(rig):
     master, replica = Redis(rig, "master", tcp=True), rig.redis()
     replica.command("REPLICAOF", *master.address)
     weir = weir_before(rig, replica.text)
@@ -30,7 +31,7 @@ def test_a_replica(rig):
     assert_decided_by_redis(weir)
 
 
-def test_a_master_that_becomes_a_replica(rig):
+def test_a_master_becomes_a_replica(rig):
     master, other = rig.redis(), Redis(rig, "other", tcp=True)
     weir = weir_before(rig, master.text)
     assert_decided_by_redis(weir)
@@ -38,9 +39,9 @@ def test_a_master_that_becomes_a_replica(rig):
     assert_refused(weir, "readonly", "point redis.address at the master")
 
 
-def test_a_replica_that_has_lost_its_master(rig):
+def test_a_replica_without_its_master(rig):
     replica = rig.redis(arguments=["--replica-serve-stale-data", "no"])
-    acl_user(replica, *[rule for rule in ALL if rule != "+role"])  # else its role is what weir complains of
+    acl_user(replica, *[rule for rule in ALL if rule != "+role"])  # otherwise weir reports the role
     replica.command("REPLICAOF", "127.0.0.1", "1")
     weir = weir_before(rig, replica.text, username="weir", password="secret")
     assert_refused(weir, "masterdown", "point redis.address at the master")
@@ -66,13 +67,13 @@ def test_snapshots_that_cannot_be_written(rig):
     assert_decided_by_redis(weir)
 
 
-def test_no_password_where_one_is_needed(rig):
+def test_a_required_password_is_missing(rig):
     weir = weir_before(rig, rig.redis(arguments=["--requirepass", "open sesame"]).text)
     assert_refused(weir, "auth", "redis.password")
 
 
-def test_no_password_and_a_long_script(rig):
-    """Before a client has logged in, Redis takes no argument of more than 16 KiB, and says so in words of its own."""
+def test_a_required_password_is_missing_for_a_long_script(rig):
+    """Before authentication, Redis rejects arguments above 16 KiB with a different error."""
     scripts = ("gcra", "token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter")
     weir = weir_before(rig, rig.redis(arguments=["--requirepass", "open sesame"]).text,
                        limits={name: dict(script=name, limit=20, period="1d") for name in scripts})
@@ -81,7 +82,7 @@ def test_no_password_and_a_long_script(rig):
     assert result.returncode == 1 and "check redis.username and redis.password" in result.stderr, result
 
 
-def test_a_password_where_none_is_set(rig):
+def test_a_password_without_requirepass(rig):
     weir = weir_before(rig, rig.redis().text, password="open sesame")
     assert_refused(weir, "auth", "redis.password")
 
@@ -94,7 +95,7 @@ ALL = ("+@connection", "+@scripting", "+role", "+time", "+get", "+mget", "+set",
        "+hget", "+hset", "+hdel", "+hgetall", "+exists", "+pttl", "+pexpire")
 
 
-def test_a_user_who_may_not_run_scripts(rig):
+def test_a_user_without_permission_to_run_scripts(rig):
     acl_user(rig.redis(), "+@connection")
     weir = weir_before(rig, rig.redis().text, username="weir", password="secret")
     assert_refused(weir, "permission", "ACL SETUSER")
@@ -102,7 +103,7 @@ def test_a_user_who_may_not_run_scripts(rig):
     assert_decided_by_redis(weir)
 
 
-def test_a_user_who_may_not_do_what_the_script_does(rig):
+def test_a_user_without_permission_for_the_commands_of_the_script(rig):
     acl_user(rig.redis(), "+@connection", "+@scripting", "+get")
     weir = weir_before(rig, rig.redis().text, username="weir", password="secret")
     assert_refused(weir, "permission", "ACL SETUSER")
@@ -110,7 +111,7 @@ def test_a_user_who_may_not_do_what_the_script_does(rig):
     assert_decided_by_redis(weir)
 
 
-def test_a_user_who_may_not_use_the_keys(rig):
+def test_a_user_without_permission_for_the_keys(rig):
     acl_user(rig.redis(), *ALL)
     weir = weir_before(rig, rig.redis().text, username="weir", password="secret", key_prefix="other")
     assert_refused(weir, "permission", "ACL SETUSER")
@@ -121,7 +122,7 @@ def test_a_renamed_command(rig):
     assert_refused(weir, "permission", "ACL SETUSER")
 
 
-def test_no_connection_is_left(rig):
+def test_maxclients_is_reached(rig):
     redis = rig.redis()
     redis.command("CONFIG", "SET", "maxclients", "1")
     with connect(redis.address) as taken:
@@ -134,7 +135,7 @@ def test_no_connection_is_left(rig):
     assert_decided_by_redis(weir)
 
 
-def test_data_that_is_being_loaded(rig):
+def test_redis_is_loading_its_data(rig):
     try:
         redis = rig.redis(arguments=["--enable-debug-command", "local"])
     except AssertionError:  # before Redis 7
@@ -145,7 +146,7 @@ def test_data_that_is_being_loaded(rig):
     redis.command("DEBUG", "POPULATE", "20000")
     with connect(redis.address) as reloading:
         reloading.sendall(b"DEBUG RELOAD\r\n")
-        eventually(lambda: loading(redis), what="LOADING")
+        eventually(lambda: is_loading(redis), what="LOADING")
         weir = weir_before(rig, redis.text)
         assert_refused(weir, "loading", "it is available when its data is loaded")
         redis.command("CONFIG", "SET", "key-load-delay", "0")
@@ -153,7 +154,7 @@ def test_data_that_is_being_loaded(rig):
     assert_decided_by_redis(weir)
 
 
-def loading(redis):
+def is_loading(redis):
     try:
         redis.command("GET", "x")
     except RuntimeError as error:
@@ -183,21 +184,22 @@ def is_busy(redis):
     return False
 
 
-def test_a_node_of_a_cluster(rig):
+def test_a_cluster_node_in_redis_address(rig):
     redis = rig.redis(tcp=True, arguments=["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"])
     weir = weir_before(rig, redis.text)
     assert_refused(weir, "cluster", "list the nodes in redis.cluster")
 
 
-def test_an_http_server(rig):
+def test_an_http_server_in_redis_address(rig):
     weir = weir_before(rig, rig.upstream().text)
     assert_refused(weir, "reply", "check that redis.address is a Redis server")
 
 
-# --- scripted ones -------------------------------------------------------------------------------------------------------
+# --- scripted servers
+# ----------------------------------------------------------------------------------------------------
 
-def answering_calls(answer, then_close=False):
-    """Behaves but for calls of the script."""
+def reply_to_scripts(answer, then_close=False):
+    """Behaves correctly except for script calls, which get this reply."""
     def script(peer, _number):
         for words in redis_commands(peer):
             name = words[0].upper()
@@ -213,8 +215,8 @@ def answering_calls(answer, then_close=False):
     return script
 
 
-def greeting(line):
-    """What Redis says when it turns a connection away."""
+def reply_and_close(line):
+    """The reply with which Redis refuses a connection."""
     def script(peer, _number):
         peer.read_until(b"\r\n", "a command")
         peer.send(line)
@@ -222,25 +224,25 @@ def greeting(line):
 
 
 CASES = [
-    # what it says, the cause, the remedy; two answers where the first would be good
-    ("half an answer, and no more", answering_calls(b"*6\r\n:1\r\n"), "timeout", "redis.timeout"),
-    ("half an answer, then the end", answering_calls(b"*6\r\n:1\r\n", True), "closed", "check the Redis log"),
-    ("no answer, and the end", answering_calls(b"", True), "closed", "check the Redis log"),
-    ("a huge string", answering_calls(b"$2000000\r\n" + b"x" * 2000000 + b"\r\n"), "reply", "is a Redis server"),
-    ("a huge array", answering_calls(b"*1000000\r\n" + b":1\r\n" * 1000000), "reply", "is a Redis server"),
-    ("an answer nobody asked for", answering_calls(b"$-1\r\n$-1\r\n"), "reply", "is a Redis server"),
-    ("garbage", answering_calls(b"\x15\x03\x01\x00\x02\x02\x46"), "reply", "is a Redis server"),
-    ("MOVED", answering_calls(b"-MOVED 3999 127.0.0.1:6381\r\n"), "cluster", "redis.cluster"),
-    ("ASK", answering_calls(b"-ASK 3999 127.0.0.1:6381\r\n"), "cluster", "redis.cluster"),
-    ("CLUSTERDOWN", answering_calls(b"-CLUSTERDOWN Hash slot not served\r\n"), "cluster", "redis.cluster"),
-    ("TRYAGAIN", answering_calls(b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n"), "cluster", "redis.cluster"),
-    ("protected mode", greeting(b"-DENIED Redis is running in protected mode because...\r\n"), "protected", "protected-mode"),
-    ("a script that is never found", answering_calls(b"-NOSCRIPT No matching script.\r\n"), "script", "weir check"),
+    # description, reply, cause, remedy; two replies if the first is valid
+    ("half a reply", reply_to_scripts(b"*6\r\n:1\r\n"), "timeout", "redis.timeout"),
+    ("half a reply, then closed", reply_to_scripts(b"*6\r\n:1\r\n", True), "closed", "check the Redis log"),
+    ("no reply, then closed", reply_to_scripts(b"", True), "closed", "check the Redis log"),
+    ("a huge string", reply_to_scripts(b"$2000000\r\n" + b"x" * 2000000 + b"\r\n"), "reply", "is a Redis server"),
+    ("a huge array", reply_to_scripts(b"*1000000\r\n" + b":1\r\n" * 1000000), "reply", "is a Redis server"),
+    ("an unexpected reply", reply_to_scripts(b"$-1\r\n$-1\r\n"), "reply", "is a Redis server"),
+    ("garbage", reply_to_scripts(b"\x15\x03\x01\x00\x02\x02\x46"), "reply", "is a Redis server"),
+    ("MOVED", reply_to_scripts(b"-MOVED 3999 127.0.0.1:6381\r\n"), "cluster", "redis.cluster"),
+    ("ASK", reply_to_scripts(b"-ASK 3999 127.0.0.1:6381\r\n"), "cluster", "redis.cluster"),
+    ("CLUSTERDOWN", reply_to_scripts(b"-CLUSTERDOWN Hash slot not served\r\n"), "cluster", "redis.cluster"),
+    ("TRYAGAIN", reply_to_scripts(b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n"), "cluster", "redis.cluster"),
+    ("protected mode", reply_and_close(b"-DENIED Redis is running in protected mode because...\r\n"), "protected", "protected-mode"),
+    ("NOSCRIPT for every call", reply_to_scripts(b"-NOSCRIPT No matching script.\r\n"), "script", "weir check"),
 ]
 
 
 @timeout(120)
-def test_answers_of_every_kind(rig):
+def test_invalid_and_error_replies(rig):
     for name, script, cause, remedy in CASES:
         weir = weir_before(rig, Scripted(rig, script).text)
         try:

@@ -1,4 +1,5 @@
-"""Redis absent, restarted, flushed, killed, frozen, lying: every decision comes in time and as on_failure says."""
+"""Redis is down, restarted, flushed, killed, frozen, or sends invalid replies: every decision meets
+redis.timeout and follows on_failure."""
 
 import os
 import threading
@@ -25,18 +26,18 @@ def is_limited_by_redis(weir):
 
 # --- absent, and back --------------------------------------------------------------------------------------------------
 
-def test_absent_at_start_with_allow(rig):
+def test_redis_is_down_at_start_with_allow(rig):
     redis = rig.redis(start=False)
     weir = weir_with(rig, "allow")
     response = get(weir.address)
     assert response.status == 200
-    assert not [name for name in response.names() if "rate" in name], "decided without Redis: no fields"
+    assert not [name for name in response.names() if "rate" in name], "fields in a decision without Redis"
     assert get(weir.admin, "/readyz").status == 200
     redis.start()
-    eventually(lambda: is_limited_by_redis(weir), 15, "a decision by the Redis that appeared")
+    eventually(lambda: is_limited_by_redis(weir), 15, "a decision by the started Redis")
 
 
-def test_absent_at_start_with_deny(rig):
+def test_redis_is_down_at_start_with_deny(rig):
     redis = rig.redis(start=False)
     weir = weir_with(rig, "deny")
     response = get(weir.address)
@@ -45,20 +46,20 @@ def test_absent_at_start_with_deny(rig):
     ready = get(weir.admin, "/readyz")
     assert ready.status == 503 and b"edis" in ready.body
     redis.start()
-    eventually(lambda: get(weir.address).status == 200, 15, "a decision by the Redis that appeared")
+    eventually(lambda: get(weir.address).status == 200, 15, "a decision by the started Redis")
     eventually(lambda: get(weir.admin, "/readyz").status == 200)
 
 
-def test_absent_at_start_with_local(rig):
+def test_redis_is_down_at_start_with_local(rig):
     rig.redis(start=False)
     weir = weir_with(rig, "local")
     counts = count(flood(weir.address, 200, connections=32))
-    assert counts == {200: 20, 429: 180}, "all workers together keep the limit"
+    assert counts == {200: 20, 429: 180}, "all workers together enforce the limit"
     response = get(weir.address)
     assert response.status == 429 and response["X-RateLimit-Limit"] == "20" and response["Retry-After"]
 
 
-def test_local_keeps_limits_apart_and_all_or_none(rig):
+def test_the_local_fallback_charges_all_limits_or_none(rig):
     rig.redis(start=False)
     weir = weir_with(rig, "local", limits={"each": dict(script="gcra", limit=10, period="10d"),
                                            "all": dict(script="fixed_window", limit=25, period="10d", per="all")})
@@ -66,7 +67,7 @@ def test_local_keeps_limits_apart_and_all_or_none(rig):
     assert totals == [10, 10, 5, 0], totals
 
 
-def test_local_grants_this_weir_s_part_where_the_policy_says_how_many_there_are(rig):
+def test_the_local_fallback_enforces_a_share_with_redis_instances(rig):
     weir = rig.weir(redis={"address": f"127.0.0.1:{free_port()}", "on_failure": "local", "instances": 4},
                     limits={"window": dict(script="fixed_window", limit=22, period="1d"),
                             "bucket": dict(script="gcra", limit=3, period="1d")},
@@ -78,7 +79,7 @@ def test_local_grants_this_weir_s_part_where_the_policy_says_how_many_there_are(
     assert [get(weir.address, "/bucket").status for _ in range(3)] == [200, 429, 429], "at least one"
 
 
-def test_on_failure_of_a_limit_comes_before_that_of_redis(rig):
+def test_on_failure_of_a_limit_overrides_that_of_redis(rig):
     rig.redis(start=False)
     weir = weir_with(rig, "allow", limits={"few": dict(script="gcra", limit=3, period="1d", on_failure="local")})
     assert [get(weir.address).status for _ in range(5)] == [200, 200, 200, 429, 429]
@@ -86,7 +87,7 @@ def test_on_failure_of_a_limit_comes_before_that_of_redis(rig):
 
 # --- scripts -----------------------------------------------------------------------------------------------------------
 
-def test_scripts_flushed_in_traffic_are_not_noticed(rig):
+def test_script_flush_under_load_is_not_noticeable(rig):
     weir = rig.weir(limits={"many": dict(script="fixed_window", limit=100000, period="10d", lease="off")})
     done = threading.Event()
 
@@ -100,16 +101,16 @@ def test_scripts_flushed_in_traffic_are_not_noticed(rig):
     finally:
         done.set()
         flusher.join()
-    assert count(responses) == {200: 2000}, "on_failure is deny: a 503 would be a decision lost"
+    assert count(responses) == {200: 2000}, "on_failure is deny, so a lost decision would be a 503"
     left = sorted(r.number("X-RateLimit-Remaining") for r in responses)
     assert left == list(range(98000, 100000)), "each request was counted exactly once"
 
 
-def test_a_flushed_redis_starts_anew(rig):
+def test_flushall_resets_all_limits(rig):
     weir = rig.weir(limits=FEW)
     assert count(flood(weir.address, 30)) == {200: 20, 429: 10}
     rig.redis().command("FLUSHALL")
-    eventually(lambda: get(weir.address).status == 200, 3, "a fresh start after FLUSHALL")
+    eventually(lambda: get(weir.address).status == 200, 3, "an admitted request after FLUSHALL")
 
 
 def test_many_requests_share_one_call(rig):
@@ -119,10 +120,12 @@ def test_many_requests_share_one_call(rig):
     assert 0 < calls < 2000, f"{calls} calls for 2000 requests"
 
 
-# --- restarts, kills, freezes in traffic ---------------------------------------------------------------------------------
+# --- restarts, kills and freezes under load
+# --------------------------------------------------------------------------------
 
-def in_traffic(rig, weir, fault, seconds=3):
-    """Runs `fault()` in traffic from 16 connections: (status, seconds it took) of every request, and how late the machine woke others."""
+def run_under_load(rig, weir, fault, seconds=3):
+    """Runs `fault()` under load from 16 connections. Returns (status, duration in seconds) of every
+    request, and the maximum wake-up delay of the machine."""
     stop, answers = time.monotonic() + seconds, []
 
     def client():
@@ -151,45 +154,45 @@ def assert_all_in_time(answers, lag, statuses):
     assert slowest < 1.0 * time_scale + 3 * lag, f"a decision took {slowest:.2f} s with redis.timeout 100 ms and a lag of {lag:.2f}"
 
 
-def test_killed_in_traffic_with_allow(rig):
+def test_redis_is_killed_under_load_with_allow(rig):
     weir = weir_with(rig, "allow", MANY)
-    assert_all_in_time(*in_traffic(rig, weir, rig.redis().kill), {200})
+    assert_all_in_time(*run_under_load(rig, weir, rig.redis().kill), {200})
 
 
-def test_killed_in_traffic_with_deny(rig):
+def test_redis_is_killed_under_load_with_deny(rig):
     weir = weir_with(rig, "deny", MANY)
-    answers, lag = in_traffic(rig, weir, rig.redis().kill)
+    answers, lag = run_under_load(rig, weir, rig.redis().kill)
     assert_all_in_time(answers, lag, {200, 503})
     assert answers[-1][0] == 503
 
 
-def test_killed_in_traffic_with_local(rig):
+def test_redis_is_killed_under_load_with_local(rig):
     weir = weir_with(rig, "local", MANY)
-    assert_all_in_time(*in_traffic(rig, weir, rig.redis().kill), {200})
+    assert_all_in_time(*run_under_load(rig, weir, rig.redis().kill), {200})
 
 
-def test_restarted_in_traffic(rig):
+def test_redis_restarts_under_load(rig):
     weir = weir_with(rig, "allow", MANY)
     redis = rig.redis()
 
     def restart():
         redis.kill()
         redis.start()
-    assert_all_in_time(*in_traffic(rig, weir, restart), {200})
-    eventually(lambda: is_limited_by_redis(weir), 15, "decisions by the Redis that came back")
+    assert_all_in_time(*run_under_load(rig, weir, restart), {200})
+    eventually(lambda: is_limited_by_redis(weir), 15, "decisions by the restarted Redis")
 
 
-def test_frozen_in_traffic(rig):
+def test_redis_freezes_under_load(rig):
     weir = weir_with(rig, "allow", MANY)
     redis = rig.redis()
     try:
-        assert_all_in_time(*in_traffic(rig, weir, redis.freeze), {200})
+        assert_all_in_time(*run_under_load(rig, weir, redis.freeze), {200})
     finally:
         redis.thaw()
-    eventually(lambda: is_limited_by_redis(weir), 15, "decisions by the Redis that woke up")
+    eventually(lambda: is_limited_by_redis(weir), 15, "decisions by the resumed Redis")
 
 
-def test_a_client_killed_by_redis_reconnects(rig):
+def test_weir_reconnects_after_client_kill(rig):
     weir = weir_with(rig, "allow", MANY)
     eventually(lambda: is_limited_by_redis(weir))
     for _ in range(3):
@@ -197,7 +200,7 @@ def test_a_client_killed_by_redis_reconnects(rig):
         eventually(lambda: is_limited_by_redis(weir), 10)
 
 
-def test_deadline_of_a_single_decision(rig):
+def test_the_timeout_of_a_single_decision(rig):
     weir = weir_with(rig, "allow", MANY)
     eventually(lambda: is_limited_by_redis(weir))
     rig.redis().freeze()
@@ -234,16 +237,16 @@ def test_an_acl_user_with_its_password_in_a_file(rig):
     assert printed.returncode == 0 and "open" not in printed.stdout and "password_file: redis.password" in printed.stdout
 
 
-def test_a_wrong_password_is_told(rig):
+def test_a_wrong_password_is_logged(rig):
     rig.redis(arguments=["--requirepass", "open sesame"])
     weir = rig.weir(limits=FEW, redis={"password": "wrong", "timeout": "100ms"}, wait="listening")
     weir.expect_errors(REDIS_LINES)
     assert get(weir.address).status == 503
     eventually(lambda: any("password" in m.lower() or "login" in m.lower() for _, m in weir.log()),
-               what="a line about the login")
+               what="a log line about the password")
 
 
-def test_over_tcp_and_with_a_prefix(rig):
+def test_a_key_prefix_over_tcp(rig):
     redis = rig.redis(tcp=True)
     weir = rig.weir(limits=FEW, redis={"key_prefix": "production:shop"})
     assert get(weir.address, headers={"X-Client-Id": "c{}1"}).status == 200
@@ -252,10 +255,11 @@ def test_over_tcp_and_with_a_prefix(rig):
     assert keys[0].count("{") == 1 and redis.command("PTTL", keys[0]) > 0
 
 
-# --- a Redis that lies ---------------------------------------------------------------------------------------------------
+# --- invalid replies
+# -------------------------------------------------------------------------------------------------------
 
-def lying(answer):
-    """Behaves while weir connects, then answers each decision with these bytes."""
+def invalid_redis(answer):
+    """Behaves correctly while weir connects, then replies to each decision with these bytes."""
     def script(peer, _number):
         for words in redis_commands(peer):
             name = words[0].upper()
@@ -272,30 +276,30 @@ def lying(answer):
     return script
 
 
-ANSWERS = {
+REPLIES = {
     "an error": b"-ERR no\r\n",
     "loading": b"-LOADING Redis is loading the dataset in memory\r\n",
     "readonly": b"-READONLY You can't write against a read only replica.\r\n",
     "out of memory": b"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
-    "no script, for ever": b"-NOSCRIPT No matching script. Please use EVAL.\r\n",
+    "NOSCRIPT for every call": b"-NOSCRIPT No matching script. Please use EVAL.\r\n",
     "moved": b"-MOVED 3999 127.0.0.1:6381\r\n",
     "nil": b"$-1\r\n",
     "a status": b"+OK\r\n",
     "a number": b":1\r\n",
     "an empty array": b"*0\r\n",
-    "an array of the wrong shape": b"*1\r\n*1\r\n$1\r\nx\r\n",
-    "too many answers": b"*9\r\n" + b":1\r\n" * 9,
-    "numbers as large as they come": b"*1\r\n*8\r\n" + b":9223372036854775807\r\n" * 8,
-    "an answer nobody asked for": b"*0\r\n*0\r\n",
+    "an array with wrong types": b"*1\r\n*1\r\n$1\r\nx\r\n",
+    "too many replies": b"*9\r\n" + b":1\r\n" * 9,
+    "the largest integers": b"*1\r\n*8\r\n" + b":9223372036854775807\r\n" * 8,
+    "an unexpected reply": b"*0\r\n*0\r\n",
     "garbage": b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    "half an answer, then the end": None,
+    "closed without a reply": None,
 }
 
 
 @timeout(120)
-def test_a_lying_redis_never_costs_more_than_the_decision(rig):
-    for name, answer in ANSWERS.items():
-        redis = Scripted(rig, lying(answer))
+def test_invalid_replies_are_handled_within_the_timeout(rig):
+    for name, answer in REPLIES.items():
+        redis = Scripted(rig, invalid_redis(answer))
         weir = weir_with(rig, "allow", address=redis.text)
         for _ in range(3):
             start = time.monotonic()
@@ -306,7 +310,7 @@ def test_a_lying_redis_never_costs_more_than_the_decision(rig):
         weir.finish()
 
 
-def test_a_redis_that_accepts_and_says_nothing(rig):
+def test_a_redis_that_never_replies(rig):
     redis = Scripted(rig, lambda peer, _number: peer.fill() and peer.read_until(b"never", "silence"))
     weir = weir_with(rig, "allow", address=redis.text)
     start = time.monotonic()
@@ -314,31 +318,33 @@ def test_a_redis_that_accepts_and_says_nothing(rig):
     assert time.monotonic() - start < 0.7 * time_scale
 
 
-# --- what a client gets at most ------------------------------------------------------------------------------------------
+# --- the maximum for a client during outages
+# -------------------------------------------------------------------------------
 
 def admitted(weir, requests=60):
     return count(flood(weir.address, requests, connections=8)).get(200, 0)
 
 
-def without_redis(weir):
-    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0, what="a Redis that is away")
+def wait_until_down(weir):
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0, what="weir to notice that Redis is down")
 
 
-def test_a_client_gets_its_limit_twice_at_most_however_often_redis_goes(rig):
-    """As docs/operations.md has it: once in Redis, and once without it; its fresh start is not repeated with every outage."""
+def test_during_outages_a_client_gets_at_most_twice_its_limit(rig):
+    """As documented in docs/operations.md: once in Redis and once locally. The local limit does not
+    start again with every outage."""
     redis = rig.redis(arguments=["--appendonly", "yes", "--appendfsync", "always"])
     weir = weir_with(rig, "local")
     assert admitted(weir) == 20
     for outage in range(3):
         redis.kill()
-        without_redis(weir)
+        wait_until_down(weir)
         assert admitted(weir) == (20 if outage == 0 else 0)
         redis.start()
         weir.wait_for_redis()
-        assert admitted(weir) == 0, "what was counted is the truth again"
+        assert admitted(weir) == 0, "the counters in Redis apply again"
 
 
-def test_a_frozen_redis_adds_no_more_than_one_that_is_gone(rig):
+def test_a_frozen_redis_admits_no_more_than_a_stopped_one(rig):
     redis = rig.redis()
     weir = weir_with(rig, "local", instances=2)
     assert admitted(weir, 10) == 10
@@ -348,11 +354,12 @@ def test_a_frozen_redis_adds_no_more_than_one_that_is_gone(rig):
     finally:
         redis.thaw()
     weir.wait_for_redis()
-    assert admitted(weir) <= 10, "the other half, less what was asked while it froze"
+    assert admitted(weir) <= 10, "the other half, minus the requests during the freeze"
 
 
-def test_workers_and_weirs_come_back_at_different_moments(rig):
-    """A Redis that returns is met by few at once: pauses are jittered, and then each worker begins with one call."""
+def test_workers_reconnect_at_different_times(rig):
+    """A restarted Redis is not overloaded: pauses have jitter, and each worker starts with one
+    call."""
     redis = rig.redis()
     weirs = [rig.weir(workers=4, limits=MANY, redis={"on_failure": "allow", "timeout": "100ms"}) for _ in range(2)]
     for weir in weirs:
@@ -362,14 +369,14 @@ def test_workers_and_weirs_come_back_at_different_moments(rig):
         return sum(int(weir.metric("weir_redis_ready_workers")) for weir in weirs)
 
     def spread():
-        """From when the first worker was back until the last one was: what is returned, or more."""
+        """The time between the first and the last worker's reconnection, at least."""
         redis.kill()
         for weir in weirs:
-            without_redis(weir)
+            wait_until_down(weir)
             assert b'"breaker":{"closed":0,"half_open":0,"open":4}' in get(weir.admin, "/api/v1/status").body
         os.unlink(redis.address)
         refusing = Scripted(rig, lambda *_: None, redis.address)
-        eventually(lambda: refusing.accepted > 40, what="some tries of all of them: their pauses have grown")
+        eventually(lambda: refusing.accepted > 40, what="several attempts of every worker, so that the pauses have increased")
         refusing.close()
         redis.start()
         started = last = time.monotonic()
@@ -377,13 +384,13 @@ def test_workers_and_weirs_come_back_at_different_moments(rig):
         while (are_ready := ready()) < 8:
             first = first or are_ready and time.monotonic()
             last = time.monotonic()
-            assert all(weir.metric("weir_redis_breaker_workers", state="closed") == 0 for weir in weirs), "half open, until calls are answered"
-            assert last < started + 10 * time_scale, "every worker is back"
+            assert all(weir.metric("weir_redis_breaker_workers", state="closed") == 0 for weir in weirs), "half open until calls get replies"
+            assert last < started + 10 * time_scale, "every worker is connected again"
         return last - first if first else 0
-    eventually(lambda: spread() > 0.02, 30, "a return at different moments")
+    eventually(lambda: spread() > 0.02, 30, "reconnections at different times")
     assert b"Redis is available again" in get(weirs[0].admin, "/readyz").body
     assert b'"half_open":4' in get(weirs[0].admin, "/api/v1/status").body
     for weir in weirs:
         assert count(flood(weir.address, 1000, connections=32)) == {200: 1000}
         eventually(lambda weir=weir: count(flood(weir.address, 100, connections=16)) and
-                   weir.metric("weir_redis_breaker_workers", state="closed") == 4, 15, "good answers for every worker")
+                   weir.metric("weir_redis_breaker_workers", state="closed") == 4, 15, "successful calls of every worker")

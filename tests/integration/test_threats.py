@@ -150,13 +150,13 @@ def test_what_idle_links_hold_is_nobodys_answer(rig):
     """Requests are there first, then what nobody asked for, in some of the links that would take them, and the end of others: all in
     one turn of the loop, which meets the requests before it hears of the links."""
     many = 12
-    run_in_threads = threading.Barrier(many)
+    all_open = threading.Barrier(many)
 
     def script(peer, _number):
         peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)   # POISON does not wait for an acknowledgement
         while request := peer.read_request():
             if b"/open" in request[0]:
-                run_in_threads.wait(20)
+                all_open.wait(20)
             peer.send(OK)
 
     weir, api = before(rig, script)
