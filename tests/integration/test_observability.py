@@ -46,11 +46,23 @@ def test_the_alert_rules_pass_their_unit_tests(rig):
     promtool("test", "rules", "weir.test.yml")
 
 
+def sources(names=r"\.[ch]$"):
+    """The text of the source files whose path matches, one after the other."""
+    paths = [os.path.join(directory, file) for directory, _, files in os.walk(os.path.join(top, "src")) for file in files]
+    return "\n".join(open(path, encoding="utf-8").read() for path in sorted(paths) if re.search(names, path))
+
+
+def families():
+    """Names of the metrics in the tables of base/metric.h and in metrics*.c."""
+    return set(re.findall(r'"((?:weir|process)_[a-z0-9_]+)\b', sources()))
+
+
+def operations():
+    with open(os.path.join(top, "docs/operations.md"), encoding="utf-8") as file:
+        return file.read()
+
+
 def test_rules_and_dashboard_use_existing_metrics(rig):
-    sources = "".join(open(os.path.join(directory, file), encoding="utf-8").read()
-                      for directory, _, files in os.walk(os.path.join(top, "src")) for file in files if file.endswith((".c", ".h")))
-    # in the tables of base/metric.h and in metrics*.c
-    families = set(re.findall(r'"((?:weir|process)_[a-z_]+)\b', sources))
     with open(os.path.join(CONTRIB, "grafana/weir.json"), encoding="utf-8") as file:
         dashboard = json.load(file)
     with open(os.path.join(CONTRIB, "prometheus/weir.rules.yml"), encoding="utf-8") as file:
@@ -58,7 +70,7 @@ def test_rules_and_dashboard_use_existing_metrics(rig):
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
     used = set(re.findall(r"\b(?:weir|process)_[a-z_]+\b", " ".join(expressions) + rules))
     used = {re.sub(r"_(bucket|sum|count)$", "", name) for name in used}
-    assert len(used) > 30 and used <= families, used - families
+    assert len(used) > 30 and used <= families(), used - families()
     groups = {"groups": [{"name": "dashboard", "rules": [
         {"record": f"panel:{number}", "expr": filled(expression)} for number, expression in enumerate(expressions)]}]}
     promtool("check", "rules", rig.write("dashboard.yml", json.dumps(groups)))
@@ -67,8 +79,63 @@ def test_rules_and_dashboard_use_existing_metrics(rig):
 def test_every_alert_is_documented(rig):
     with open(os.path.join(CONTRIB, "prometheus/weir.rules.yml"), encoding="utf-8") as file:
         alerts = set(re.findall(r"- alert: (\w+)", file.read()))
-    with open(os.path.join(top, "docs/operations.md"), encoding="utf-8") as file:
-        assert set(re.findall(r"^#### (Weir\w+)$", file.read(), re.M)) == alerts
+    assert set(re.findall(r"^#### (Weir\w+)$", operations(), re.M)) == alerts
+
+
+def test_every_metric_is_documented(rig):
+    named = set(re.findall(r"\b(?:weir|process)_[a-z0-9_]+\b", operations()))
+    assert len(named) > 70 and named == families(), named ^ families()
+
+
+def test_every_cause_is_documented(rig):
+    """Values of the labels `cause` and `reason`: of a request with its status, of Redis with its remedy; the others in the
+    row of their metric."""
+    page = operations()
+
+    def table(header):
+        """[(words of the first column, the other columns)]"""
+        rows = page.split(header, 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+        return [(re.findall(r"\w+", row.split("|")[1]), row.split("|")[2:]) for row in rows]
+
+    causes = {}
+    for labels, columns in table("| cause | status | meaning and remedy |"):
+        statuses = re.findall(r"\d{3}|none", columns[0].partition("(")[0])
+        causes |= dict(zip(labels, statuses if len(statuses) == len(labels) else statuses * len(labels)))
+    rows = re.findall(r"X\(CAUSE_\w+, (\d+), [^\"]*\"(\w+)\"", sources("proxy/cause.h$"))
+    assert causes == {label: "none" if status == "0" else status for status, label in rows[1:]}, causes
+
+    redis = [label for labels, _ in table("| cause | meaning and remedy |") for label in labels]
+    assert sorted(redis) == sorted(re.findall(r"X\(REDIS_FAILURE_\w+, \"(\w+)\"", sources("redis/failure.h$"))), redis
+
+    for metric, pattern, file in (
+            ("weir_upstream_retries_total{cause}", r"X\(RETRY_\w+, \"(\w+)\"", "proxy/cause.h$"),
+            ("weir_upstream_ejections_total{reason}", r"X\(EJECTION_\w+, \"(\w+)\"", "upstream/upstream_stats.h$"),
+            ("weir_http2_errors_total{cause}", r"\] = \"([a-z_]+)\"", "http2/causes.c$"),
+            ("weir_invalid_tokens_total{reason}", r"X\(JWT_\w+, \"(\w+)\"", "jwt/jwt.h$"),
+            ("weir_requests_total{rule,decision}", r"X\(VERDICT_\w+, \"(\w+)\"", "decision/decision.h$")):
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{metric}`"))
+        labels = set(re.findall(pattern, sources(file))) - {"none", "not_charged", "no_ping_response"}
+        assert len(labels) > 2 and labels <= set(re.findall(r"`(\w+)`", row)), labels - set(re.findall(r"`(\w+)`", row))
+
+
+def test_log_messages_in_the_manual_exist(rig):
+    """Each phrase of the table "Log messages" is in the source, with %s and the like in place of names and numbers."""
+    code = re.sub(r"/\*.*?\*/", "", sources(), flags=re.S)
+    literals = re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r'"[ \t\\]*\n\s*"', "", code))
+    text = re.sub(r"%[-+0-9.*]*(?:ll|z)?[a-zA-Z]", "\0", "\n".join(literals)) + "\nAddress already in use"
+    texts = [text, text.replace("\0", "s"), text.replace("\0", "")]
+
+    def exists(phrase):
+        if any(phrase in text for text in texts):
+            return True
+        words = phrase.split()  # a message that is written in two parts
+        return any(" ".join(words[:n]) + " \0" in text and " ".join(words[n:]) in text for n in range(1, len(words)))
+    section = operations().split("## Log messages", 1)[1].split("\n### ", 1)[0]
+    messages = [message for row in re.findall(r"^\| (`.*?) \| ", section, re.M) for message in re.findall(r"`([^`]+)`", row)]
+    assert len(messages) > 40
+    for message in messages:
+        for phrase in re.split(r'\.\.\.|"?\b[A-Z]\b"?|\b(?:NAME|ADDRESS)\b|\b\d+\b|[:;(),"]', message):
+            assert exists(phrase.strip()), f"{phrase!r} of {message!r}"
 
 
 def test_durations_by_rule(rig):
