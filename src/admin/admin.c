@@ -42,6 +42,23 @@ static bool denies_without_redis(const struct policy *policy)
     return false;
 }
 
+/* Returns true if every upstream has a server that is not known to be down. */
+static bool upstreams_are_reachable(const struct admin_view *view)
+{
+    for (unsigned u = 0; u < view->policy->upstream_count; u++) {
+        struct endpoint *endpoints[ENDPOINTS_MAX];
+        unsigned count = endpoint_set_list(view->endpoint_set, u, endpoints);
+        bool any = false;
+        for (unsigned i = 0; i < count; i++) {
+            any |= endpoint_is_reachable(endpoints[i]);
+            endpoint_drop(endpoints[i]);
+        }
+        if (!any)
+            return false;
+    }
+    return true;
+}
+
 /* Returns why weir should get no traffic now; NULL: it should. */
 static const char *not_ready(const struct admin *admin)
 {
@@ -50,7 +67,7 @@ static const char *not_ready(const struct admin *admin)
     if (denies_without_redis(admin->view->policy) &&
         count_of(admin, worker_redis_unreachable) == admin->view->worker_count)
         return "Redis is unavailable and on_failure is deny";
-    if (count_of(admin, worker_upstreams_ready) == 0)
+    if (!upstreams_are_reachable(admin->view))
         return "no server of an upstream can be reached; /api/v1/status names it";
     return NULL;
 }

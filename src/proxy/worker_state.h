@@ -78,7 +78,7 @@ struct worker {
     struct limiter_stats limiter_stats;
     struct top_clients top_clients;
     struct log_throttle log_throttle[CAUSE_COUNT];
-    _Atomic bool redis_ready, redis_unreachable, upstreams_ready;
+    _Atomic bool redis_ready, redis_unreachable;
     _Atomic unsigned redis_breaker; /* enum redis_breaker */
 
     int wake_fd; /* eventfd: written after `stop`, `reload`, an endpoint set change or a handoff */

@@ -44,6 +44,10 @@ static void take_out(struct server *server, enum ejected ejected, uint64_t after
 
     if (server->ejected == EJECTED_NOT)
         atomic_fetch_add_explicit(&server->endpoint->ejected, 1, memory_order_relaxed);
+    if (ejected == EJECTED_DOWN && server->ejected != EJECTED_DOWN) {
+        atomic_store_explicit(&server->endpoint->down_us, clock_us(), memory_order_relaxed);
+        atomic_fetch_add_explicit(&server->endpoint->down, 1, memory_order_release);
+    }
     server->ejected = ejected;
     server->ejected_us = after_us;
     if (!server->gone && pools == pools->worker->pools && !pools->worker->stopping)
@@ -74,6 +78,8 @@ void server_forget_ejection(struct server *server)
 {
     if (server->ejected != EJECTED_NOT)
         atomic_fetch_sub_explicit(&server->endpoint->ejected, 1, memory_order_relaxed);
+    if (server->ejected == EJECTED_DOWN)
+        atomic_fetch_sub_explicit(&server->endpoint->down, 1, memory_order_relaxed);
     server->ejected = EJECTED_NOT;
 }
 
@@ -193,6 +199,8 @@ void upstream_note_answer(struct link *link, uint16_t status)
     }
     note_request(link, clock_cached_us());
     server->failures = 0;
+    if (unlikely(atomic_load_explicit(&server->endpoint->down, memory_order_relaxed)))
+        atomic_store_explicit(&server->endpoint->answered_us, clock_us(), memory_order_relaxed);
     if (unlikely(server->ejected == EJECTED_DOWN))
         server_admit(server, "answers");
 }

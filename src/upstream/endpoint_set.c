@@ -19,6 +19,14 @@ void endpoint_drop(struct endpoint *endpoint)
     free(endpoint);
 }
 
+bool endpoint_is_reachable(const struct endpoint *endpoint)
+{
+    return endpoint_is_healthy(endpoint) &&
+           (atomic_load_explicit(&endpoint->down, memory_order_acquire) == 0 ||
+            atomic_load_explicit(&endpoint->answered_us, memory_order_relaxed) >
+                atomic_load_explicit(&endpoint->down_us, memory_order_relaxed));
+}
+
 /* Returns a log text owned by the caller: "api.internal:80 (10.0.0.7:80)" for a host name. */
 static char *text_for(const struct upstream_server *server, const struct address *address)
 {

@@ -24,6 +24,8 @@ struct endpoint {
     char *text;          /* for logs: as written, plus the address if that was a host name */
     atomic_bool failing; /* its health checks fail: it gets no requests */
     atomic_uint ejected; /* number of workers that ejected it (upstream.h) */
+    atomic_uint down;    /* of these: workers whose connections it did not accept */
+    _Atomic uint64_t down_us, answered_us; /* last: such an ejection; a response while `down` */
     unsigned streak;     /* consecutive checks that contradict `failing`; main thread */
 };
 
@@ -34,6 +36,11 @@ static inline bool endpoint_is_healthy(const struct endpoint *endpoint)
 {
     return !atomic_load_explicit(&endpoint->failing, memory_order_relaxed);
 }
+
+/* Returns whether it gets requests that it can answer, as far as all workers together know: it
+ * passes its health checks, and its last ejection for a refused connection is over, or another
+ * worker has received a response since. Callable from any thread. */
+bool endpoint_is_reachable(const struct endpoint *endpoint);
 
 struct endpoint_set;
 

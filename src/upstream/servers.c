@@ -9,20 +9,6 @@
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-bool upstreams_ready(const struct upstream_pools *pools)
-{
-    for (unsigned i = 0; i < pools->policy->upstream_count; i++) {
-        const struct pool *pool = &pools->all[i];
-        bool up = false;
-        for (unsigned s = 0; s < pool->slots && !up; s++)
-            up = pool->servers[s] && pool->servers[s]->ejected != EJECTED_DOWN &&
-                 endpoint_is_healthy(pool->servers[s]->endpoint);
-        if (!up)
-            return false;
-    }
-    return true;
-}
-
 bool servers_any(const struct pool *pool)
 {
     for (unsigned i = 0; i < pool->slots; i++)

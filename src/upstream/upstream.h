@@ -94,8 +94,6 @@ bool upstream_retry_may(const struct link *link, struct upstream_tries *tries);
  * again, also to the same server; with `budget`, that counts as a retry. */
 bool upstream_retry_refused_may(const struct link *link, bool budget, struct upstream_tries *tries);
 
-/* Returns whether every upstream has a server that is not known to be down. */
-bool upstreams_ready(const struct upstream_pools *pools);
 /* Applies changes of the endpoint set to the pools. Called once per loop iteration. */
 void servers_refresh(struct upstream_pools *pools);
 

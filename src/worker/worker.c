@@ -48,8 +48,6 @@ static void publish(struct worker *w)
                           memory_order_relaxed);
     atomic_store_explicit(&w->redis_breaker, limiter_breaker(w->now->limiter),
                           memory_order_relaxed);
-    atomic_store_explicit(&w->upstreams_ready, upstreams_ready(&w->now->pools),
-                          memory_order_relaxed);
     atomic_store_explicit(&w->iterations, w->iteration, memory_order_relaxed);
 }
 
@@ -377,9 +375,4 @@ bool worker_redis_unreachable(const struct worker *w)
 enum redis_breaker worker_redis_breaker(const struct worker *w)
 {
     return (enum redis_breaker)atomic_load_explicit(&w->redis_breaker, memory_order_relaxed);
-}
-
-bool worker_upstreams_ready(const struct worker *w)
-{
-    return atomic_load_explicit(&w->upstreams_ready, memory_order_relaxed);
 }

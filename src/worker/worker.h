@@ -63,6 +63,4 @@ const struct limiter_stats *worker_limiter_stats(const struct worker *worker);
 bool worker_redis_ready(const struct worker *worker);
 bool worker_redis_unreachable(const struct worker *worker);
 enum redis_breaker worker_redis_breaker(const struct worker *worker);
-/* Returns whether every upstream has a server that is not known to be down. */
-bool worker_upstreams_ready(const struct worker *worker);
 #endif

@@ -269,3 +269,54 @@ def test_readyz_while_a_server_is_ejected(rig):
     eventually(lambda: get(weir.address) and "Connection refused" in weir.output(), what="the other server to be down")
     assert get(weir.admin, "/readyz").status == 200
     assert statuses(weir, 9).count(200) == 6
+
+
+def one_per_worker(weir, workers):
+    """A client connection to each worker."""
+    taken, others = {}, []
+    while len(taken) < workers:
+        before = [weir.metric("weir_worker_connections", worker=str(w)) for w in range(workers)]
+        connection = Connection(weir.address)
+        eventually(lambda: sum(weir.metric("weir_worker_connections", worker=str(w)) for w in range(workers)) > sum(before))
+        worker = next(w for w in range(workers) if weir.metric("weir_worker_connections", worker=str(w)) > before[w])
+        if taken.setdefault(worker, connection) is not connection:
+            others.append(connection)
+    for connection in others:
+        connection.close()
+    return [taken[worker] for worker in range(workers)]
+
+
+def test_readyz_when_only_one_worker_has_requests(rig):
+    """The other workers have no request from which they could learn that the server is down."""
+    port = free_port()
+    server = Scripted(rig, keeping(), ("127.0.0.1", port))
+    weir = rig.weir(workers=4, upstreams={"api": {"servers": [server.text], "retry": NO_RETRY}})
+    weir.expect_errors("upstream|server|api")
+    with Connection(weir.address) as connection:
+        assert connection.request(method="POST").status == 200
+        assert get(weir.admin, "/readyz").status == 200
+        server.close()
+        eventually(lambda: connection.request(method="POST").status == 502 and "Connection refused" in weir.output())
+        not_ready = get(weir.admin, "/readyz")
+        assert not_ready.status == 503 and b"no server of an upstream can be reached" in not_ready.body, not_ready
+        assert weir.metric("weir_upstream_server_up") == 0
+        Scripted(rig, keeping(), ("127.0.0.1", port))
+        assert connection.request(method="POST").status == 200
+        assert get(weir.admin, "/readyz").status == 200
+
+
+def test_readyz_while_another_worker_still_gets_responses(rig):
+    """The server accepts no more connections, but serves those that it has."""
+    server = Scripted(rig, keeping())
+    weir = rig.weir(workers=2, upstreams={"api": {"servers": [server.text], "retry": NO_RETRY}})
+    weir.expect_errors("upstream|server|api")
+    with_connection, without = one_per_worker(weir, 2)
+    assert with_connection.request(method="POST").status == 200
+    server.listener.shutdown(2)
+    server.listener.close()
+    assert without.request(method="POST").status == 502
+    assert get(weir.admin, "/readyz").status == 503
+    assert with_connection.request(method="POST").status == 200
+    assert get(weir.admin, "/readyz").status == 200
+    with_connection.close()
+    without.close()
