@@ -174,6 +174,7 @@ static void put_in_force(struct weir *weir, struct policy *next, struct endpoint
     warn_of_restart(weir, next);
     policy_keep_listeners(next, weir->policy, weir->written);
     policy_keep_admin(next, weir->policy, weir->written_admin);
+    next->workers = weir->first->workers;
     apply_log_settings(next);
     quotas_apply(weir->quotas, next);
     if (!quotas_start(weir->quotas))

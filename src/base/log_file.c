@@ -57,6 +57,17 @@ static bool write_one(const char *bytes, size_t n)
     return write_all(pieces);
 }
 
+/* Writes an error about the file to stderr, and keeps errno. */
+static void say_on_stderr(struct slice message)
+{
+    char line[LOG_LINE_MAX];
+    int before = errno;
+    size_t size = log_event(line, LEVEL_ERROR, message);
+
+    if (write(STDERR_FILENO, line, size) < 0)
+        errno = before;
+}
+
 /* Counts the lines that were not written. The first time, also reports to stderr, because the file
  * cannot be written. */
 static void lose(const struct iovec pieces[2])
@@ -64,15 +75,12 @@ static void lose(const struct iovec pieces[2])
     int why = errno;
 
     if (!file.trouble && file.path) {
-        char line[LOG_LINE_MAX], message[LOG_LINE_MAX / 2];
+        char message[LOG_LINE_MAX / 2];
         int n = snprintf(message, sizeof message,
                          "log: %s cannot be written: %s; lines are lost until then", file.path,
                          strerror(why));
-        size_t size = log_event(
-            line, LEVEL_ERROR,
+        say_on_stderr(
             (struct slice){message, n < (int)sizeof message ? (size_t)n : sizeof message - 1});
-        if (write(STDERR_FILENO, line, size) < 0)
-            errno = why;
     }
     file.trouble = why;
     for (int i = 0; i < 2; i++)
@@ -141,6 +149,17 @@ static char *path_copy(void)
     return path;
 }
 
+/* The old file may have been deleted: stderr gets the message too. */
+static void report_not_reopened(const char *path, const char *why)
+{
+    char message[LOG_LINE_MAX / 2];
+
+    snprintf(message, sizeof message, "log: cannot reopen %s: %s; still writing to the old file",
+             path, why);
+    say_on_stderr(slice_of(message));
+    log_error("%s", message);
+}
+
 void log_file_reopen(void)
 {
     char *path = path_copy();
@@ -150,8 +169,7 @@ void log_file_reopen(void)
     if (log_open(path) == 0)
         log_info("log: %s reopened", path);
     else
-        log_error("log: cannot reopen %s: %s; still writing to the old file", path,
-                  strerror(errno));
+        report_not_reopened(path, strerror(errno));
     free(path);
 }
 

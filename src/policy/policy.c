@@ -62,6 +62,18 @@ same_listener(const struct policy *policy, const struct listen_settings *written
     return NULL;
 }
 
+/* Copies the names of the files, which belong to the arena of another policy. */
+static void copy_certificates(struct arena *arena, struct listen_settings *listen)
+{
+    const struct certificate_files *files = listen->certificates;
+
+    listen->certificates = arena_zeroed(arena, listen->certificate_count, sizeof *files);
+    for (unsigned i = 0; i < listen->certificate_count; i++)
+        listen->certificates[i] = (struct certificate_files){
+            .certificate = arena_text(arena, slice_of(files[i].certificate)),
+            .key = arena_text(arena, slice_of(files[i].key))};
+}
+
 void policy_keep_listeners(struct policy *next, const struct policy *now,
                            const struct listen_settings *written)
 {
@@ -70,8 +82,11 @@ void policy_keep_listeners(struct policy *next, const struct policy *now,
     for (unsigned i = 0; i < now->listen_count; i++) {
         const struct listen_settings *same = same_listener(next, &written[i], i);
         kept[i] = now->listen[i];
-        kept[i].certificates = NULL; /* owned by another arena */
-        kept[i].certificate_count = 0;
+        if (same) {
+            kept[i].certificates = same->certificates;
+            kept[i].certificate_count = same->certificate_count;
+        } else
+            copy_certificates(next->arena, &kept[i]);
         kept[i].tls = tls_server_hold(same ? same->tls : now->listen[i].tls);
         kept[i].http2 = same ? same->http2 : now->listen[i].http2;
     }

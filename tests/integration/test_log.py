@@ -80,6 +80,19 @@ def test_sigusr1_reopens_the_log_file(rig):
     eventually(in_the_new_file)
 
 
+def test_a_log_that_cannot_be_opened_again_is_reported_on_stderr(rig):
+    """Its directory is gone, and with it the file that is still open."""
+    directory = os.path.join(rig.directory, "logs")
+    os.mkdir(directory)
+    weir = rig.weir(log={"file": os.path.join(directory, "weir.log")}, wait=False)
+    path = os.path.join(directory, "weir.log")
+    eventually(lambda: os.path.exists(path) and " ready" in open(path, encoding="utf-8").read(), what="weir ready")
+    os.rename(directory, directory + ".old")
+    weir.expect_errors("cannot reopen")
+    weir.signal(signal.SIGUSR1)
+    weir.announced("log: cannot reopen .*: No such file or directory; still writing to the old file")
+
+
 def test_every_line_of_a_json_log_is_json(rig):
     """From start to end: start, a policy warning, a rejected reload, a successful reload, access
     log lines."""

@@ -1,10 +1,12 @@
 """SIGHUP: a new policy without a request lost, a wrong one refused, counters that go on."""
 
+import json
 import signal
 import threading
 
 from rig import eventually
 from scripted import OK, Scripted
+from tls_client import pair
 from wire import Connection, get
 
 HOUR = {"script": "gcra", "limit": 3, "period": "1h"}
@@ -95,3 +97,19 @@ def test_a_hangup_while_stopping_does_no_harm(rig):
         weir.signal(signal.SIGHUP)
         weir.signal(signal.SIGUSR1)
     weir.wait()
+
+
+def test_the_policy_of_the_api_is_the_one_in_force_after_a_reload(rig):
+    """Of options that require a restart, it has the values with which weir was started."""
+    listen = [{"address": "127.0.0.1:0", "tls": [pair("one"), pair("two")]}]
+    weir = rig.weir(workers=2, listen=listen, limits={"each": HOUR}, rules=rules("each"))
+
+    def policy():
+        return json.loads(get(weir.admin, "/api/v1/policy", headers={"Accept": "application/json"}).body)
+    before = policy()
+    assert len(before["listen"][0]["tls"]) == 2, before["listen"]
+    weir.reload(limits={"each": {**HOUR, "limit": 5}})
+    assert policy() == {**before, "limits": {"each": {**before["limits"]["each"], "limit": 5, "burst": 5}}}
+    weir.expect_errors("takes effect after a restart")
+    weir.reload(workers=3, listen=["127.0.0.1:0"])
+    assert policy()["workers"] == 2 and policy()["listen"] == before["listen"]
