@@ -9,6 +9,7 @@
 #include "admin/api.h"
 #include "admin/bound.h"
 #include "admin/dashboard.h"
+#include "base/descriptors.h"
 
 struct admin {
     const struct admin_view *view;
@@ -85,6 +86,8 @@ static void readyz(struct admin *admin, struct evhttp_request *request)
         return;
     if (reason)
         answer_line(request, 503, reason);
+    else if (descriptors_are_scarce())
+        answer_line(request, 200, "ready; no file descriptor is free, so new clients wait");
     else if (count_of(admin, worker_redis_ready) < admin->view->worker_count &&
              policy_needs_redis(admin->view->policy))
         answer_line(request, 200,
