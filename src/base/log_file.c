@@ -77,7 +77,7 @@ static void lose(const struct iovec pieces[2])
     if (!file.trouble && file.path) {
         char message[LOG_LINE_MAX / 2];
         int n = snprintf(message, sizeof message,
-                         "log: %s cannot be written: %s; lines are lost until then", file.path,
+                         "log: %s cannot be written: %s; lines are lost until it can be", file.path,
                          strerror(why));
         say_on_stderr(
             (struct slice){message, n < (int)sizeof message ? (size_t)n : sizeof message - 1});
