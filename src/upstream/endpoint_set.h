@@ -26,7 +26,7 @@ struct endpoint {
     atomic_uint ejected; /* number of workers that ejected it (upstream.h) */
     atomic_uint down;    /* of these: workers whose connections it did not accept */
     _Atomic uint64_t down_us, answered_us; /* last: such an ejection; a response while `down` */
-    unsigned streak;     /* consecutive checks that contradict `failing`; main thread */
+    unsigned streak; /* consecutive checks that contradict `failing`; main thread */
 };
 
 void endpoint_drop(struct endpoint *endpoint);

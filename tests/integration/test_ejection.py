@@ -289,7 +289,7 @@ def one_per_worker(weir, workers):
 def test_readyz_when_only_one_worker_has_requests(rig):
     """The other workers have no request from which they could learn that the server is down."""
     port = free_port()
-    server = Scripted(rig, keeping(), ("127.0.0.1", port))
+    server = Scripted(rig, respond_to_all(), ("127.0.0.1", port))
     weir = rig.weir(workers=4, upstreams={"api": {"servers": [server.text], "retry": NO_RETRY}})
     weir.expect_errors("upstream|server|api")
     with Connection(weir.address) as connection:
@@ -300,14 +300,14 @@ def test_readyz_when_only_one_worker_has_requests(rig):
         not_ready = get(weir.admin, "/readyz")
         assert not_ready.status == 503 and b"no server of an upstream can be reached" in not_ready.body, not_ready
         assert weir.metric("weir_upstream_server_up") == 0
-        Scripted(rig, keeping(), ("127.0.0.1", port))
+        Scripted(rig, respond_to_all(), ("127.0.0.1", port))
         assert connection.request(method="POST").status == 200
         assert get(weir.admin, "/readyz").status == 200
 
 
 def test_readyz_while_another_worker_still_gets_responses(rig):
     """The server accepts no more connections, but serves those that it has."""
-    server = Scripted(rig, keeping())
+    server = Scripted(rig, respond_to_all())
     weir = rig.weir(workers=2, upstreams={"api": {"servers": [server.text], "retry": NO_RETRY}})
     weir.expect_errors("upstream|server|api")
     with_connection, without = one_per_worker(weir, 2)

@@ -90,7 +90,7 @@ def test_a_log_that_cannot_be_opened_again_is_reported_on_stderr(rig):
     os.rename(directory, directory + ".old")
     weir.expect_errors("cannot reopen")
     weir.signal(signal.SIGUSR1)
-    weir.announced("log: cannot reopen .*: No such file or directory; still writing to the old file")
+    weir.wait_for_output("log: cannot reopen .*: No such file or directory; still writing to the old file")
 
 
 def test_every_line_of_a_json_log_is_json(rig):
