@@ -31,9 +31,9 @@ def test_all_three_families_on_an_admitted_request(rig):
     assert response["X-Rate-Limit-Policy"] == "per-client"
     assert response["X-Rate-Limit-Used"] == "1"
     assert items(response["RateLimit-Policy"]) == {"per-client": {"q": 3, "w": 180}, "window": {"q": 10, "w": 60}}
-    told = items(response["RateLimit"])
-    assert told["per-client"]["r"] == 2 and told["window"]["r"] == 9
-    assert 59 <= told["window"]["t"] <= 60
+    limits_shown = items(response["RateLimit"])
+    assert limits_shown["per-client"]["r"] == 2 and limits_shown["window"]["r"] == 9
+    assert 59 <= limits_shown["window"]["t"] <= 60
     assert response["Retry-After"] is None
 
 

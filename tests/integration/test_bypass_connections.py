@@ -8,7 +8,7 @@ import time
 from rig import eventually, time_scale
 from wire import Connection, request_bytes
 
-PLACES = 16
+CONNECTIONS_MAX = 16
 THE_ADDRESS, ANOTHER = "127.0.0.1", "127.0.0.2"
 
 
@@ -49,49 +49,49 @@ def kept(connections):
 
 
 def test_one_address_gets_a_quarter_of_the_connections(rig):
-    weir = rig.weir(workers=1, size_limits={"connections": PLACES})
-    silent = connected(weir, PLACES)
-    eventually(lambda: kept(silent) == PLACES // 4, what="the excess connections to be closed")
-    weir.counts(PLACES - PLACES // 4, "weir_connections_refused_total")
+    weir = rig.weir(workers=1, size_limits={"connections": CONNECTIONS_MAX})
+    silent = connected(weir, CONNECTIONS_MAX)
+    eventually(lambda: kept(silent) == CONNECTIONS_MAX // 4, what="the excess connections to be closed")
+    weir.counts(CONNECTIONS_MAX - CONNECTIONS_MAX // 4, "weir_connections_refused_total")
     assert served(weir)
     assert sum("size_limits.connections_per_ip" in line for _, line in weir.log()) == 1, "one log line, not one per connection"
     close(silent)
 
 
 def test_slow_heads_from_one_address_do_not_lock_out_others(rig):
-    weir = rig.weir(workers=1, size_limits={"connections": PLACES})
-    half = connected(weir, PLACES)
-    eventually(lambda: kept(half) == PLACES // 4)
+    weir = rig.weir(workers=1, size_limits={"connections": CONNECTIONS_MAX})
+    half = connected(weir, CONNECTIONS_MAX)
+    eventually(lambda: kept(half) == CONNECTIONS_MAX // 4)
     for connection in half:
         try:
             connection.send(b"GET / HTTP/1.1\r\n")
         except OSError:
             pass
     assert served(weir)
-    assert kept(half) == PLACES // 4
+    assert kept(half) == CONNECTIONS_MAX // 4
     close(half)
 
 
 def test_the_quarter_applies_to_all_workers_together(rig):
-    weir = rig.weir(workers=2, size_limits={"connections": PLACES})
-    silent = connected(weir, PLACES)
-    eventually(lambda: kept(silent) == PLACES // 4)
+    weir = rig.weir(workers=2, size_limits={"connections": CONNECTIONS_MAX})
+    silent = connected(weir, CONNECTIONS_MAX)
+    eventually(lambda: kept(silent) == CONNECTIONS_MAX // 4)
     close(silent)
     eventually(lambda: weir.metric("weir_connections") == 0)
-    again = connected(weir, PLACES // 4)
-    weir.counts(PLACES // 4, "weir_connections")
-    assert kept(again) == PLACES // 4, "closed connections free their slots"
+    again = connected(weir, CONNECTIONS_MAX // 4)
+    weir.counts(CONNECTIONS_MAX // 4, "weir_connections")
+    assert kept(again) == CONNECTIONS_MAX // 4, "closed connections free their slots"
     close(again)
 
 
 def test_silent_connections_are_closed_first_and_at_once(rig):
     """Stands for an attack from many addresses: here one address can use all connections."""
-    weir = rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 0})
+    weir = rig.weir(workers=1, size_limits={"connections": CONNECTIONS_MAX, "connections_per_ip": 0})
     idle = connected(weir, 2)
     assert [connection.request().status for connection in idle] == [200] * 2
     threading.Event().wait(0.3)  # by now these could be closed, and the silent ones not yet
-    silent = connected(weir, PLACES - 2)
-    weir.counts(PLACES, "weir_connections")
+    silent = connected(weir, CONNECTIONS_MAX - 2)
+    weir.counts(CONNECTIONS_MAX, "weir_connections")
     for _ in range(5):
         assert served(weir)
     weir.counts(1, "weir_connections_evicted_total")
@@ -102,16 +102,16 @@ def test_silent_connections_are_closed_first_and_at_once(rig):
 def test_slow_heads_from_many_addresses_do_not_lock_out_others(rig):
     """Slowloris: a head can take ten seconds, unless its connection is needed for another
     client."""
-    weir = rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 0})
-    half = connected(weir, PLACES, b"GET / HTTP/1.1\r\n")
-    weir.counts(PLACES, "weir_connections")
+    weir = rig.weir(workers=1, size_limits={"connections": CONNECTIONS_MAX, "connections_per_ip": 0})
+    half = connected(weir, CONNECTIONS_MAX, b"GET / HTTP/1.1\r\n")
+    weir.counts(CONNECTIONS_MAX, "weir_connections")
     assert served(weir)
-    assert kept(half) == PLACES - 1 and kept(half[:1]) == 0, "the oldest"
+    assert kept(half) == CONNECTIONS_MAX - 1 and kept(half[:1]) == 0, "the oldest"
     close(half)
 
 
 def test_a_flood_of_silent_connections_does_not_lock_out_others(rig):
-    weir = rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 0})
+    weir = rig.weir(workers=1, size_limits={"connections": CONNECTIONS_MAX, "connections_per_ip": 0})
     over, opened = threading.Event(), []
 
     def flood():
@@ -124,7 +124,7 @@ def test_a_flood_of_silent_connections_does_not_lock_out_others(rig):
     thread = threading.Thread(target=flood)
     thread.start()
     try:
-        weir.counts(PLACES, "weir_connections")
+        weir.counts(CONNECTIONS_MAX, "weir_connections")
         for _ in range(5):
             assert served(weir)
     finally:
@@ -135,21 +135,21 @@ def test_a_flood_of_silent_connections_does_not_lock_out_others(rig):
 
 def test_trusted_proxies_and_unix_sockets_are_not_limited(rig):
     path = f"{rig.directory}/weir.sock"
-    weir = rig.weir(workers=1, listen=["127.0.0.1:0", f"unix:{path}"], size_limits={"connections": PLACES},
+    weir = rig.weir(workers=1, listen=["127.0.0.1:0", f"unix:{path}"], size_limits={"connections": CONNECTIONS_MAX},
                     identity={"from": ["ip"], "trusted_proxies": [THE_ADDRESS]})
-    proxies = connected(weir, PLACES // 2)
-    local = [Connection(path) for _ in range(PLACES // 2 - 1)]
-    weir.counts(PLACES - 1, "weir_connections")
-    assert kept(proxies + local) == PLACES - 1
-    assert [connection.request().status for connection in proxies + local] == [200] * (PLACES - 1)
+    proxies = connected(weir, CONNECTIONS_MAX // 2)
+    local = [Connection(path) for _ in range(CONNECTIONS_MAX // 2 - 1)]
+    weir.counts(CONNECTIONS_MAX - 1, "weir_connections")
+    assert kept(proxies + local) == CONNECTIONS_MAX - 1
+    assert [connection.request().status for connection in proxies + local] == [200] * (CONNECTIONS_MAX - 1)
     close(proxies + local)
 
 
 def test_clients_behind_the_proxy_protocol_are_counted(rig):
     weir = rig.weir(workers=1, listen=[{"address": "127.0.0.1:0", "proxy_protocol": True}],
-                    size_limits={"connections": PLACES}, identity={"from": ["ip"], "trusted_proxies": [THE_ADDRESS]})
-    named = connected(weir, PLACES - 1, v1("203.0.113.7"))
-    eventually(lambda: kept(named) == PLACES // 4)
+                    size_limits={"connections": CONNECTIONS_MAX}, identity={"from": ["ip"], "trusted_proxies": [THE_ADDRESS]})
+    named = connected(weir, CONNECTIONS_MAX - 1, v1("203.0.113.7"))
+    eventually(lambda: kept(named) == CONNECTIONS_MAX // 4)
     with Connection(weir.address) as other:
         assert other.send(v1("203.0.113.8") + request_bytes()).response().status == 200
     close(named)
@@ -157,15 +157,15 @@ def test_clients_behind_the_proxy_protocol_are_counted(rig):
     with Connection(weir.address) as again:
         assert again.send(v1("203.0.113.7") + request_bytes()).response().status == 200
     # A proxy header without an address (LOCAL, UNKNOWN) is not counted.
-    nobody = connected(weir, PLACES - 1, b"PROXY UNKNOWN\r\n" + request_bytes())
-    assert [connection.response().status for connection in nobody] == [200] * (PLACES - 1)
-    close(nobody)
+    without_address = connected(weir, CONNECTIONS_MAX - 1, b"PROXY UNKNOWN\r\n" + request_bytes())
+    assert [connection.response().status for connection in without_address] == [200] * (CONNECTIONS_MAX - 1)
+    close(without_address)
 
 
 def test_a_reload_of_trusted_proxies_does_not_change_counts_of_open_connections(rig):
     """weir decides once per connection whether it is counted: a reload during the connection
     changes no count."""
-    weir = rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 4}, identity={"from": ["ip"]})
+    weir = rig.weir(workers=1, size_limits={"connections": CONNECTIONS_MAX, "connections_per_ip": 4}, identity={"from": ["ip"]})
     counted = connected(weir, 4)
     weir.counts(4, "weir_connections")
     weir.reload(identity={"from": ["ip"], "trusted_proxies": [THE_ADDRESS]})

@@ -114,8 +114,8 @@ def test_a_slot_moves_under_load(rig):
     cluster.begin_move(slot, to)
     eventually(lambda: len(load.responses) > 600)
     cluster.move_keys(source, to, slot)
-    asked = len(load.responses)
-    eventually(lambda: len(load.responses) > asked + 300)
+    responses_before = len(load.responses)
+    eventually(lambda: len(load.responses) > responses_before + 300)
     cluster.end_move(source, to, slot)
     moved = len(load.responses)
     eventually(lambda: len(load.responses) > moved + 300)
@@ -301,7 +301,7 @@ def test_an_acl_user_with_the_documented_permissions(rig):
     slot = slot_of_client("a")
     to = next(m for m in cluster.masters if m is not cluster.owner(slot))
     source = cluster.begin_move(slot, to)
-    assert [get(weir.address, headers=client("a")).status for _ in range(4)] == [200, 200, 200, 429], "behind ASKING"
+    assert [get(weir.address, headers=client("a")).status for _ in range(4)] == [200, 200, 200, 429], "the calls are preceded by ASKING"
     cluster.end_move(source, to, slot)
     assert rig.command("reset", "-c", weir.policy_file, "a").returncode == 0
 

@@ -144,12 +144,12 @@ def test_a_server_returns_after_the_ejection_time_which_doubles(rig):
 def test_a_late_response_does_not_end_the_ejection(rig):
     gate = threading.Event()
     rig.add_cleanup(gate.set)
-    asked = []
+    received = []
 
-    def serve(bad, asked):
+    def serve(bad, received):
         def script(peer, _number):
             while (request := peer.read_request()) is not None:
-                asked.append(request[0])
+                received.append(request[0])
                 if b"GET /slow" in request[0]:
                     gate.wait()
                 elif bad:
@@ -157,17 +157,17 @@ def test_a_late_response_does_not_end_the_ejection(rig):
                 peer.send(OK)
         return script
     others = []
-    bad, good = Scripted(rig, serve(True, asked)), Scripted(rig, serve(False, others))
+    bad, good = Scripted(rig, serve(True, received)), Scripted(rig, serve(False, others))
     weir = weir_before(rig, [bad, good])
     slow = [Connection(weir.address).send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n") for _ in range(2)]
-    eventually(lambda: asked and others, what="a request on each server")
+    eventually(lambda: received and others, what="a request on each server")
     eventually(lambda: get(weir.address) and lines(weir, "ejected for 10 s"), what="its ejection")
     gate.set()
     for connection in slow:
         assert connection.response().status == 200
         connection.close()
-    before = len(asked)
-    assert statuses(weir, 20) == [200] * 20 and len(asked) == before
+    before = len(received)
+    assert statuses(weir, 20) == [200] * 20 and len(received) == before
 
 
 def test_the_last_server_is_never_ejected_for_failures(rig):

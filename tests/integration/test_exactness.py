@@ -84,10 +84,10 @@ def test_killed_weirs_lose_at_most_their_leases_under_load(rig):
     least = 4000 - 3 * (2 * 20 + 2)
     limits = {"everybody": dict(script="fixed_window", limit=4000, period="20d", lease=20)}
     weirs = [rig.weir(workers=2, limits=limits) for _ in range(3)]
-    asked, over = itertools.count(1), threading.Event()
+    stats_requests, over = itertools.count(1), threading.Event()
 
     def arrived():  # without the requests for /stats itself
-        return rig.upstream().stats()["requests"] - next(asked)
+        return rig.upstream().stats()["requests"] - next(stats_requests)
 
     def load(number):
         while not over.is_set():

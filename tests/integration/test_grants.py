@@ -74,11 +74,11 @@ def test_a_grant_expires_and_can_be_revoked(rig):
     for weir in weirs:  # each weir applies it on its own, without a message
         last = None
         while True:
-            asked = time.monotonic()
+            sent_at = time.monotonic()
             statuses = fetch(weir, "short", 3)
             if 429 in statuses:
                 break
-            last = asked
+            last = sent_at
         assert time.monotonic() - began >= 2, "the grant ended early"
         assert last is None or last < granted + 3, f"a grant for 2 s went on for {last - granted} s"
     put(weirs[1], "long", {"quota": None})

@@ -256,8 +256,8 @@ def test_two_weirs_share_one_queue(rig):
     def twenty():
         client, start = next(clients), time.monotonic()
         seen.clear()
-        asked = [send_request(weirs[i % 2], f"/{i}", client) for i in range(20)]
-        assert [c.response().status for c in asked] == [200] * 20
+        senders = [send_request(weirs[i % 2], f"/{i}", client) for i in range(20)]
+        assert [c.response().status for c in senders] == [200] * 20
         moments = sorted(moment for moment, _ in seen)
         assert all(moment >= start + i * 0.02 for i, moment in enumerate(moments)), (start, moments)
         return moments[-1] < start + 0.38 + 0.3

@@ -113,11 +113,11 @@ def test_every_line_of_a_json_log_is_json(rig):
     entries = [json.loads(line) for line in weir.output().splitlines()]
     events = [entry for entry in entries if "level" in entry]
     assert {tuple(event) for event in events} == {("time", "level", "message")}, events
-    said = [(event["level"], event["message"]) for event in events]
-    assert said[0][1].startswith("weir ") and said[-1] == ("info", "stopped"), said
+    messages = [(event["level"], event["message"]) for event in events]
+    assert messages[0][1].startswith("weir ") and messages[-1] == ("info", "stopped"), messages
     for level, words in [("warn", "no rule uses this limit"), ("info", "ready"), ("error", ".yaml:1:9: limits"),
                          ("error", "the current policy stays in effect"), ("info", "is in effect")]:
-        assert any(level == l and words in message for l, message in said), (level, words, said)
+        assert any(level == l and words in message for l, message in messages), (level, words, messages)
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event["time"]) for event in events)
     assert [entry["target"] for entry in entries if "level" not in entry] == ["/x"]
 

@@ -110,15 +110,15 @@ def test_a_connection_is_closed_after_a_response_and_not_within_its_first_second
         nonlocal evicted
         opened = time.monotonic()
         requesters = [Requester(weir.address) for _ in range(CONNECTIONS_MAX)]
-        late, said = None, 0
-        while late is None or not said and requesters:
+        late, closed_count = None, 0
+        while late is None or not closed_count and requesters:
             for requester in list(requesters):
                 response = requester.request()
                 if response:
                     assert response.status == 200
                 if response and response["Connection"] == "close":
                     assert time.monotonic() - opened > 0.9, "the connection was open for a second"
-                    said += 1
+                    closed_count += 1
                 if not response or response["Connection"] == "close":
                     evicted += response is None
                     requesters.remove(requester)
@@ -130,6 +130,6 @@ def test_a_connection_is_closed_after_a_response_and_not_within_its_first_second
         evicted += sum(requester.request() is None for requester in requesters)
         for connection in [*requesters, late]:
             connection.close()
-        return said
+        return closed_count
     eventually(one_round, 30, "a response after which the connection is closed")
     assert weir.metric("weir_connections_evicted_total") <= evicted

@@ -293,8 +293,8 @@ def test_a_back_end_that_must_not_see_bursts(rig):
             came.append(time.monotonic())
             peer.socket.sendall(OK)
     weir = weir_with_recipe(rig, "A back end that must not see bursts", Scripted(rig, hook))
-    asked = [Connection(weir.address).send(request_bytes("/hooks/a")) for _ in range(30)]
-    assert [connection.response().status for connection in asked] == [200] * 30
+    connections = [Connection(weir.address).send(request_bytes("/hooks/a")) for _ in range(30)]
+    assert [connection.response().status for connection in connections] == [200] * 30
     assert came[-1] - came[0] >= 0.5, "29 steps of 20 ms"
 
 

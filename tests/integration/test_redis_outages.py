@@ -1,4 +1,5 @@
-"""What the log says of Redis' outages: a line for each that begins and one when all workers are back, with its true duration."""
+"""Log lines about Redis outages: one when an outage starts, and one with the true duration when all
+workers are connected again."""
 
 import re
 import time
@@ -17,18 +18,18 @@ def weir_with(rig, workers=4, wait=True, **redis):
 
 
 def lines(weir):
-    """[level, message] of every line about Redis but those of debugging."""
+    """[level, message] of the log lines about Redis, without debug lines."""
     return [[level, message] for level, message in weir.log() if message.startswith("redis ") and level != "debug"]
 
 
-def alternate(weir, times):
-    """An error and the end of it, in turn, and nothing else."""
+def assert_errors_and_ends_alternate(weir, times):
+    """One error line and one end line per outage, and no other lines."""
     assert [level for level, _ in lines(weir)] == ["error", "info"] * times, lines(weir)
     assert all("limits follow on_failure" in m for level, m in lines(weir) if level == "error")
 
 
-def test_each_of_several_outages_without_traffic_has_its_two_lines(rig):
-    """Nothing is asked of Redis meanwhile: no answer of a call tells that it is back."""
+def test_each_of_several_outages_without_traffic_has_two_lines(rig):
+    """No calls are made meanwhile, so no reply shows that Redis is back."""
     weir = weir_with(rig)
     took = []
     for number in range(3):
@@ -40,14 +41,14 @@ def test_each_of_several_outages_without_traffic_has_its_two_lines(rig):
         eventually(lambda: weir.metric("weir_redis_ready_workers") == 4)
         took.append((0.3 * number, time.monotonic() - began))
         weir.wait_for_output(AGAIN, count=number + 1)
-    alternate(weir, 3)
-    told = [float(t) for t in weir.wait_for_output(AGAIN)]
-    for (least, most), seconds in zip(took, told):
-        assert least - 0.1 <= seconds <= most + 0.1, (took, told)
+    assert_errors_and_ends_alternate(weir, 3)
+    durations = [float(t) for t in weir.wait_for_output(AGAIN)]
+    for (least, most), seconds in zip(took, durations):
+        assert least - 0.1 <= seconds <= most + 0.1, (took, durations)
 
 
-def first_place(redis):
-    """A connection to a Redis that has just started, before weir has taken all places."""
+def first_connection(redis):
+    """Connects to a Redis that has just started, before weir uses all connections."""
     def taken():
         try:
             connection = connect(redis.address)
@@ -55,11 +56,12 @@ def first_place(redis):
             return read_reply(connection.makefile("rb")) == "PONG" and connection
         except (RuntimeError, OSError):
             return None
-    return eventually(taken, what="a place for the test's own connection")
+    return eventually(taken, what="the test's own connection")
 
 
-def test_it_is_over_when_the_last_worker_is_back(rig):
-    """Redis takes five connections at first, one of them the test's, so that of five workers one at least comes back later."""
+def test_an_outage_ends_when_the_last_worker_has_reconnected(rig):
+    """Redis first accepts five connections, one of them the test's, so at least one of five workers
+    reconnects later."""
     weir = weir_with(rig, workers=5)
     redis = rig.redis()
     redis.kill()
@@ -67,10 +69,12 @@ def test_it_is_over_when_the_last_worker_is_back(rig):
     redis.arguments += ["--maxclients", "5"]
     redis.is_up = lambda: True
     redis.start()
-    with first_place(redis) as place:
-        eventually(lambda: weir.metric("weir_redis_ready_workers") >= 2)  # the main thread has two connections of its own
+    with first_connection(redis) as place:
+        # the main thread has two connections
+        eventually(lambda: weir.metric("weir_redis_ready_workers") >= 2)
         began = time.monotonic()
-        while time.monotonic() - began < 2.5:  # longer than a link is READY before it counts as good
+        # longer than a connection must stay READY to count as stable
+        while time.monotonic() - began < 2.5:
             get(weir.address)
             time.sleep(0.05)
         assert weir.metric("weir_redis_ready_workers") < 5
@@ -79,21 +83,21 @@ def test_it_is_over_when_the_last_worker_is_back(rig):
         assert read_reply(place.makefile("rb")) == "OK"
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 5)
     seconds = float(weir.wait_for_output(AGAIN)[0])
-    assert seconds >= 2.5, "from the first worker that lost it to the last that is back"
+    assert seconds >= 2.5, "from the first disconnected worker to the last reconnected one"
     levels = [level for level, _ in lines(weir)]
     assert levels.count("error") == 1 and levels.count("info") == 1 and levels[-1] == "info", lines(weir)
     assert all("still unavailable after" in m for level, m in lines(weir) if level == "warn"), lines(weir)
 
 
-def test_a_connection_that_flaps_is_one_outage(rig):
+def test_an_unstable_connection_is_one_outage(rig):
     weir = weir_with(rig, workers=2)
     for _ in range(6):
         rig.redis().command("CLIENT", "KILL", "TYPE", "normal")
         eventually(lambda: weir.metric("weir_redis_ready_workers") == 2)
     weir.wait_for_output(AGAIN)
-    told = lines(weir)
-    # On a machine that stands still for a second between two of them it may be two.
-    assert len(told) <= 4 and [level for level, _ in told] == ["error", "info"] * (len(told) // 2), told
+    durations = lines(weir)
+    # If the machine stalls for a second in between, it can be two outages.
+    assert len(durations) <= 4 and [level for level, _ in durations] == ["error", "info"] * (len(durations) // 2), durations
 
 
 def test_a_frozen_redis_with_little_traffic(rig):
@@ -102,20 +106,21 @@ def test_a_frozen_redis_with_little_traffic(rig):
         rig.redis().freeze()
         began = time.monotonic()
 
-        def away():
+        def is_down():
             get(weir.address)
             return weir.metric("weir_redis_ready_workers") == 0
-        eventually(away, what="both workers know")
-        time.sleep(2.5)  # the connection is given up, and a new one is not answered: all of that is one outage
+        eventually(is_down, what="both workers to notice")
+        # weir gives up the connection and a new one gets no reply: all of that is one outage
+        time.sleep(2.5)
         rig.redis().thaw()
         eventually(lambda: weir.metric("weir_redis_ready_workers") == 2)
         most = time.monotonic() - began
-        told = [float(t) for t in weir.wait_for_output(AGAIN, count=number + 1)]
-        assert 2.5 <= told[number] <= most + 0.1, (told, most)
-    alternate(weir, 2)
+        durations = [float(t) for t in weir.wait_for_output(AGAIN, count=number + 1)]
+        assert 2.5 <= durations[number] <= most + 0.1, (durations, most)
+    assert_errors_and_ends_alternate(weir, 2)
 
 
-def test_a_reload_during_an_outage_neither_ends_nor_repeats_it(rig):
+def test_a_reload_during_an_outage_is_part_of_it(rig):
     weir = weir_with(rig, workers=2)
     rig.redis().kill()
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
@@ -123,12 +128,12 @@ def test_a_reload_during_an_outage_neither_ends_nor_repeats_it(rig):
     assert [level for level, _ in lines(weir)] == ["error"], lines(weir)
     rig.redis().start()
     weir.wait_for_output(AGAIN)
-    alternate(weir, 1)
+    assert_errors_and_ends_alternate(weir, 1)
 
 
 @timeout(120)
-def test_calls_that_are_refused_and_no_more(rig):
-    """The connection is good all the while: what begins with an error line has to end with another line."""
+def test_rejected_calls_on_a_stable_connection(rig):
+    """The connection stays up. An error line must be followed by a line about its end."""
     weir = weir_with(rig, workers=2)
     redis = rig.redis()
     redis.command("CONFIG", "SET", "maxmemory", "1")
@@ -137,26 +142,26 @@ def test_calls_that_are_refused_and_no_more(rig):
     weir.wait_for_output(r"error redis \S+: Redis is out of memory: .*on_failure applies to such requests; raise maxmemory in Redis")
     redis.command("CONFIG", "SET", "maxmemory", "0")
 
-    def over():
+    def errors_ended():
         get(weir.address)
         return re.findall(r"info +redis \S+: calls succeed again after ([\d.]+) s of errors", weir.output())
-    assert float(eventually(over, 30)[0]) < 10
+    assert float(eventually(errors_ended, 30)[0]) < 10
     assert [level for level, _ in lines(weir)] == ["error", "info"], lines(weir)
 
 
-def test_a_reload_that_mends_the_password_ends_the_outage(rig):
-    """The connections with the wrong one are never good: they go with the policy before."""
+def test_a_reload_with_the_right_password_ends_the_outage(rig):
+    """Connections with the wrong password are never ready. They end with the old policy."""
     rig.redis().command("CONFIG", "SET", "requirepass", "right")
     weir = weir_with(rig, workers=2, wait="listening", password="wrong")
     weir.wait_for_output(r"error redis \S+: the login was refused")
     weir.reload(redis={**weir.policy["redis"], "password": "right"})
     weir.wait_for_output(AGAIN)
-    alternate(weir, 1)
+    assert_errors_and_ends_alternate(weir, 1)
 
 
-def test_another_cause_is_told_in_the_same_outage(rig):
+def test_another_cause_during_an_outage_is_logged(rig):
     weir = weir_with(rig, workers=2, wait="listening", password="right")
-    # The test's Redis has no password: the login is refused. Then it dies.
+    # The test's Redis has no password, so authentication fails. Then Redis is killed.
     weir.wait_for_output(r"error redis \S+: the login was refused")
     rig.redis().kill()
     weir.wait_for_output(r"warn +redis \S+: still unavailable after [\d.]+ s: could not connect")

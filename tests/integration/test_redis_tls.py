@@ -1,5 +1,5 @@
-"""TLS to Redis: real redis-servers with tls-port, alone, under sentinels and as a cluster; what is wrong with a certificate is named;
-a reload; the connection is lost under load."""
+"""TLS to Redis, with real servers: standalone, Sentinel and Cluster; certificate errors, reloads,
+and a lost connection under load."""
 
 import os
 
@@ -19,8 +19,8 @@ def tls(**more):
     return {"ca": CA, **more}
 
 
-def test_a_url_with_tls(rig):
-    """Decisions, the command line and resets over TLS alone; the password is in no log."""
+def test_a_rediss_url(rig):
+    """Decisions, the command line and resets over TLS. The password does not appear in any log."""
     redis = rig.redis(tls=redis_tls(), arguments=["--requirepass", PASSWORD])
     url = f"rediss://:p%40ss%2Fw%3Ard%25@{redis.text}"
     weir = rig.weir(redis={"address": url, "tls": tls()}, limits=FEW, workers=2)
@@ -30,15 +30,16 @@ def test_a_url_with_tls(rig):
     assert shown.returncode == 0 and "0 of 20" in shown.stdout, shown
     reset = rig.command("reset", "-c", weir.policy_file, "ip:127.0.0.1")
     assert reset.returncode == 0, reset
-    eventually(lambda: get(weir.address).status == 200, 5, "a remembered denial that the reset ended")
+    eventually(lambda: get(weir.address).status == 200, 5, "the reset to end a cached denial")
     granted = rig.command("grant", "-c", weir.policy_file, "ip:127.0.0.1", "unlimited", "1h")
     assert granted.returncode == 0, granted
     eventually(lambda: count(flood([weir.address], 30)) == {200: 30}, 5, "the grant")
     assert "p@ss" not in weir.output() and "p%40ss" not in weir.output()
 
 
-def test_certificates_that_are_refused(rig):
-    """Each cause has its name in the metrics and its remedy in the log. A reload with the right authority ends it."""
+def test_certificate_errors_are_reported(rig):
+    """Each cause has a metric label and a remedy in the log. A reload with the right CA ends the
+    error."""
     server = rig.redis(tls=redis_tls())
     weir = weir_before(rig, server.text, tls={"ca": os.path.join(TLS_FILES, "cert.pem")})
     assert_refused(weir, "tls_untrusted", "name the authority of its certificate in redis.tls.ca")
@@ -52,7 +53,7 @@ def test_certificates_that_are_refused(rig):
     assert "expired on 2021-" in expired.output()
 
 
-def test_a_server_that_wants_a_certificate(rig):
+def test_a_server_that_requires_a_client_certificate(rig):
     server = rig.redis(tls=redis_tls(clients="yes"))
     weir = weir_before(rig, server.text, tls=tls())
     assert_refused(weir, "tls", "check redis.tls.certificate")
@@ -62,19 +63,20 @@ def test_a_server_that_wants_a_certificate(rig):
 
 
 def test_tls_on_one_side_only(rig):
-    """A server without TLS does not answer the handshake, or answers in plain text; one with TLS hangs up on plain text."""
+    """A server without TLS does not reply to the handshake, or replies in plain text. A server with
+    TLS closes plain-text connections."""
     plain = weir_before(rig, Redis(rig, "plain", tcp=True).text, tls=tls())
     assert_refused(plain, "tls_timeout", "check that redis.address is Redis' tls-port")
-    talker = Scripted(rig, lambda peer, _number: peer.send(b"-ERR unknown command\r\n"))
-    answered = weir_before(rig, talker.text, tls=tls())
+    plain_text_server = Scripted(rig, lambda peer, _number: peer.send(b"-ERR unknown command\r\n"))
+    answered = weir_before(rig, plain_text_server.text, tls=tls())
     assert_refused(answered, "tls_missing", "check that redis.address is Redis' tls-port")
     secure = weir_before(rig, rig.redis(tls=redis_tls()).text)
     assert_refused(secure, "tls_required", "set redis.tls")
-    said = rig.command("inspect", "-c", secure.policy_file, "ip:127.0.0.1")
-    assert said.returncode == 1 and "requires TLS" in said.stderr, said
+    result = rig.command("inspect", "-c", secure.policy_file, "ip:127.0.0.1")
+    assert result.returncode == 1 and "requires TLS" in result.stderr, result
 
 
-def test_a_server_that_is_killed_under_load(rig):
+def test_a_server_is_killed_under_load(rig):
     server = rig.redis(tls=redis_tls())
     weir = rig.weir(redis={"address": server.text, "tls": tls(), "on_failure": "deny"}, limits=MANY, workers=2)
     weir.expect_errors("redis ")
@@ -92,8 +94,9 @@ def test_a_server_that_is_killed_under_load(rig):
     assert all(remaining is not None for _, status, remaining in answers if status == 200)
 
 
-def test_a_frozen_handshake_delays_nobody(rig):
-    """A server that stops in the middle: requests are decided without it at once, and by it once it goes on."""
+def test_a_stalled_handshake_does_not_delay_requests(rig):
+    """If the server stops during the handshake, on_failure decides requests at once. After it
+    continues, Redis decides."""
     server = rig.redis(tls=redis_tls())
     server.freeze()
     weir = weir_before(rig, server.text, tls=tls())
@@ -126,8 +129,8 @@ def test_a_cluster_over_tls(rig):
     assert rig.command("inspect", "-c", weir.policy_file, "client-3").returncode == 0
 
 
-def test_it_reconnects_without_a_free_descriptor(rig):
-    """A connection with TLS takes four descriptors; the reserve has them."""
+def test_weir_reconnects_without_a_free_descriptor(rig):
+    """A TLS connection needs four descriptors, from the reserve."""
     server = rig.redis(tls=redis_tls())
     weir = rig.weir(redis={"address": server.text, "tls": tls()}, limits=FEW, workers=2, size_limits={"connections": 0})
     weir.expect_errors("redis ")
@@ -136,4 +139,4 @@ def test_it_reconnects_without_a_free_descriptor(rig):
     server.kill()
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
     server.start()
-    eventually(lambda: weir.metric("weir_redis_ready_workers") == 2, 15, "connections from the reserve")
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 2, 15, "reconnections with descriptors from the reserve")

@@ -1,4 +1,4 @@
-"""SIGHUP: a new policy without a request lost, a wrong one refused, counters that go on."""
+"""SIGHUP: a new policy without lost requests, invalid policies, and counters that continue."""
 
 import json
 import signal
@@ -16,17 +16,17 @@ def rules(*limits):
     return [{"limits": list(limits)}]
 
 
-def test_a_new_policy_is_in_force_and_the_counters_go_on(rig):
+def test_a_new_policy_takes_effect_and_counters_continue(rig):
     weir = rig.weir(workers=2, limits={"each": HOUR}, rules=rules("each"))
     assert [get(weir.address).status for _ in range(4)] == [200, 200, 200, 429]
     weir.reload(limits={"each": {**HOUR, "limit": 5}, "more": HOUR}, rules=rules("each", "more"))
-    eventually(lambda: "more" in (get(weir.address)["RateLimit-Policy"] or ""), what="the new policy in every worker")
+    eventually(lambda: "more" in (get(weir.address)["RateLimit-Policy"] or ""), what="the new policy in effect in every worker")
     eventually(lambda: weir.metric("weir_limit_decisions_total", limit="each", decision="allowed") >= 3)
     eventually(lambda: weir.metric("weir_limit_decisions_total", limit="each", decision="limited") >= 1)
 
 
-def test_no_request_is_lost_or_decided_without_redis_during_reloads(rig):
-    """on_failure is deny: a decision without Redis would be a 503."""
+def test_reloads_lose_no_request_and_no_decision(rig):
+    """on_failure is deny, so a decision without Redis would be a 503."""
     weir = rig.weir(workers=2, limits={"each": {**HOUR, "limit": 1_000_000}}, rules=rules("each"))
     statuses, stop = [], threading.Event()
 
@@ -40,14 +40,14 @@ def test_no_request_is_lost_or_decided_without_redis_during_reloads(rig):
     for number in range(8):
         weir.reload(limits={"each": {**HOUR, "limit": 1_000_000 + number}})
         seen = len(statuses)
-        eventually(lambda: len(statuses) >= seen + 20, what="requests go on")
+        eventually(lambda: len(statuses) >= seen + 20, what="further requests")
     stop.set()
     for thread in threads:
         thread.join()
     assert set(statuses) == {200}
 
 
-def test_a_wrong_policy_changes_nothing_and_says_where(rig):
+def test_an_invalid_policy_changes_nothing_and_is_located(rig):
     weir = rig.weir(limits={"each": HOUR}, rules=rules("each"))
     weir.expect_errors("reload", "no limit is named", r"weir-\d+\.yaml:")
     before = weir.policy
@@ -60,7 +60,7 @@ def test_a_wrong_policy_changes_nothing_and_says_where(rig):
     assert [get(weir.address).status for _ in range(4)] == [200, 200, 200, 429]
 
 
-def test_an_exchange_ends_with_the_policy_it_began_with(rig):
+def test_a_request_finishes_with_the_policy_it_started_with(rig):
     gate = threading.Event()
 
     def script(peer, number):
@@ -81,7 +81,7 @@ def test_an_exchange_ends_with_the_policy_it_began_with(rig):
         assert '"new"' in connection.request()["RateLimit-Policy"]
 
 
-def test_what_takes_a_new_start_is_said(rig):
+def test_settings_that_require_a_restart_are_reported(rig):
     weir = rig.weir(workers=1)
     weir.reload(workers=2, listen=["127.0.0.1:1"])
     weir.wait_for_output("changed workers takes effect after a restart")
@@ -89,11 +89,11 @@ def test_what_takes_a_new_start_is_said(rig):
     assert get(weir.address).status == 200
 
 
-def test_a_hangup_while_stopping_does_no_harm(rig):
+def test_a_sighup_during_the_shutdown_is_harmless(rig):
     weir = rig.weir(workers=1)
     weir.signal(signal.SIGTERM)
     weir.signal(signal.SIGHUP)
-    while weir.alive():  # also in its very last moment
+    while weir.alive():  # also at the very end
         weir.signal(signal.SIGHUP)
         weir.signal(signal.SIGUSR1)
     weir.wait()

@@ -1,4 +1,4 @@
-"""weir replay: logs of three forms through a policy, compared with a brute-force model in exact arithmetic."""
+"""weir replay: logs in three formats, compared with a brute-force model in exact arithmetic."""
 
 import collections
 import gzip
@@ -62,7 +62,8 @@ class Log:
 
 
 def run_model(requests):
-    """`requests`: (ms, client, path), in order. Per limit: how often applied, the clients it rejected, the first one."""
+    """`requests`: (ms, client, path), in order. Returns per limit how often it applied and which
+    clients it rejected, and the first rejection."""
     limits = {"each": Gcra(2, 60000, 2), "clock": ClockWindow(12, 60000), "log": Log(4, 10000)}
     of_path = {"/both": ("each", "clock"), "/log": ("log",), "/free": ()}
     applied, rejected, minutes, refused = collections.Counter(), collections.defaultdict(collections.Counter), collections.Counter(), 0
@@ -91,8 +92,8 @@ def json_line(ms, client, path):
                        "shadow": ["a"], "status": 200})
 
 
-def shuffled_a_little(lines, random_):
-    """As servers log: in the order in which requests end."""
+def shuffled_locally(lines, random_):
+    """Servers log requests in the order in which they end."""
     return [line for _, line in sorted(enumerate(lines), key=lambda pair: pair[0] + random_.random() * 50)]
 
 
@@ -107,7 +108,7 @@ def report(rig, *arguments):
     return json.loads(done.stdout)
 
 
-def test_a_model_of_exact_arithmetic_decides_alike(rig):
+def test_replay_decides_like_the_exact_model(rig):
     random_ = random.Random(7)
     clients = [f"203.0.113.{i}" for i in range(8)] + ["2001:db8:0:1::5"]
     files, everything = [[], [], []], []
@@ -120,7 +121,7 @@ def test_a_model_of_exact_arithmetic_decides_alike(rig):
                 common_line(ms, client, path, "a [b] c", ' "-" "x \\"y\\""') if file == 1 else json_line(ms, client, path))
         files[file].append((ms, client, path, line))
     for number, entries in enumerate(files):
-        entries[:] = shuffled_a_little(entries, random_)
+        entries[:] = shuffled_locally(entries, random_)
         everything += [(ms, number, at, client, path) for at, (ms, client, path, _) in enumerate(entries)]
     rig.write("common.log", "\n".join(e[3] for e in files[0]))
     with gzip.open(os.path.join(rig.directory, "combined"), "wt") as out:
@@ -133,7 +134,7 @@ def test_a_model_of_exact_arithmetic_decides_alike(rig):
     assert got["requests"] == 6000 and got["odd_lines"] == 0 and got["out_of_order"] == 0, got
     policy = got["policies"][0]
     assert policy["rejected"] == refused and policy["admitted"] == 6000 - refused
-    assert all(rejected[name] for name in applied), "the model rejects by every limit"
+    assert all(rejected[name] for name in applied), "every limit of the model must reject some requests"
     for limit in policy["limits"]:
         name = limit["limit"]
         assert (limit["applied"], limit["rejected"]) == (applied[name], sum(rejected[name].values())), name
@@ -141,7 +142,7 @@ def test_a_model_of_exact_arithmetic_decides_alike(rig):
         assert limit["worst_minute"]["rejected"] == max(n for (of, _), n in minutes.items() if of == name)
 
 
-def test_odd_lines_are_counted_and_named(rig):
+def test_invalid_lines_are_counted_and_located(rig):
     good = [common_line(START + 1000 * i, "192.0.2.1", "/log") for i in range(3)]
     with open(os.path.join(rig.directory, "odd.log"), "wb") as out:
         out.write(b"\n".join([good[0].encode(), b"\x00\xff\xfe", b"# a comment", b"", b"x" * 70000, good[2].encode(), b'{"level":"info"}',
@@ -158,7 +159,7 @@ def test_odd_lines_are_counted_and_named(rig):
     assert "dot segments" in policy["invalid_reason"] and policy["first_invalid"]["line"] == 10
 
 
-def test_two_policies_are_compared(rig):
+def test_compare_two_policies(rig):
     rig.write("other.yaml", json.dumps({**POLICY, "limits": {**POLICY["limits"], "log": {"script": "sliding_window_log", "limit": 2, "period": "10s"}}}))
     rig.write("a.log", "\n".join(common_line(START + 1000 * i, "192.0.2.1", "/log") for i in range(6)))
     got = report(rig, "--compare", "other.yaml", "a.log")
@@ -167,18 +168,19 @@ def test_two_policies_are_compared(rig):
     assert "by replay.yaml only" in text and "first      2026-09-21 14:13:24  ip:192.0.2.1  GET /log  (a.log:5)" in text, text
 
 
-def test_a_suggested_limit_rejects_a_thousandth(rig):
-    """2,000 clients with 4 requests each, and 3 with 40: without a limit for those, 10 in 10 s would do."""
+def test_a_suggested_limit_rejects_one_in_a_thousand(rig):
+    """2,000 clients with 4 requests each, and 3 with 40. Without the latter, 10 per 10 s would be
+    enough."""
     lines = [common_line(START + 60000 * client + 1000 * (i % 10), f"10.0.{client >> 8}.{client & 255}", "/log")
              for client in range(2000) for i in range(4 if client else 40)]
     rig.write("a.log", "\n".join(lines))
     done = replay(rig, "--suggest", "--json", "a.log")
     suggestion = next(limit for limit in json.loads(done.stdout)["policies"][0]["limits"] if limit["limit"] == "log")["suggestion"]
-    # 8,036 requests; the one busy client loses 40 - value of its requests: 8 are a thousandth.
+    # 8,036 requests. The one busy client loses 40 - value of its requests; 8 are one in a thousand.
     assert suggestion["value"] == 32 and suggestion["rejected_percent"] < 0.1, suggestion
 
 
-def test_a_charge_by_status_uses_the_status_in_the_log(rig):
+def test_a_charge_by_status_uses_the_logged_status(rig):
     policy = {"upstreams": POLICY["upstreams"], "rules": [{"limits": ["failures"]}],
               "limits": {"failures": {"script": "fixed_window", "limit": 3, "period": "1h", "count": [401]}}}
     rig.write("status.yaml", json.dumps(policy))
@@ -190,7 +192,7 @@ def test_a_charge_by_status_uses_the_status_in_the_log(rig):
     assert (got["applied"], got["rejected"], got["first_rejection"]["line"]) == (7, 2, 6), (got, done.stderr)
 
 
-def test_bad_usage_and_files_that_cannot_be_read(rig):
+def test_usage_errors_and_unreadable_files(rig):
     rig.write("replay.yaml", json.dumps(POLICY))
     for arguments, words, status in (((), "name at least one log file", 2), (("--nonsense", "x"), "unknown option", 2),
                                      (("missing.log",), "missing.log: cannot be read: No such file", 1), ((".",), "directory", 1),
@@ -207,7 +209,7 @@ def test_bad_usage_and_files_that_cannot_be_read(rig):
 
 
 def test_more_clients_than_fit_into_memory(rig):
-    """The private Redis is full after some thousand clients: it has 3 MB here."""
+    """The private Redis has 3 MB here, so some thousand clients fill it."""
     os.mkdir(os.path.join(rig.directory, "bin"))
     program = rig.write("bin/redis-server", f'#!/bin/sh\nexec {shutil.which("redis-server")} "$@" --maxmemory 3mb\n')
     os.chmod(program, 0o755)
@@ -216,10 +218,10 @@ def test_more_clients_than_fit_into_memory(rig):
     done = subprocess.run([weir_program, "replay", "-c", "replay.yaml", "-q", "--no-suggest", "a.log"], cwd=rig.directory, text=True,
                           capture_output=True, timeout=60, check=False, env={**os.environ, "PATH": f"{rig.directory}/bin:" + os.environ["PATH"]})
     assert done.returncode == 1 and "is full" in done.stderr and "replay fewer logs at a time" in done.stderr, done
-    assert done.stdout == "", "no report of a part"
+    assert done.stdout == "", "no partial report"
 
 
-def test_text_from_a_log_cannot_command_the_terminal(rig):
+def test_control_characters_from_a_log_are_escaped(rig):
     rig.write("a.log", "\n".join(common_line(START + i, "192.0.2.1", "/log?\\x1b[2J\\xc2\\x9b2J") for i in range(6)))
     done = replay(rig, "--no-suggest", "a.log")
     assert not set("\x1b\x9b") & set(done.stdout) and "2J" in done.stdout and done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""Requests that are sent to another server, and those that never are: each cause, the bounds, and what must not happen."""
+"""Retries on another server: their causes, limits, and which requests are never sent again."""
 
 import random
 import threading
@@ -16,7 +16,7 @@ def unavailable(status=503, more=b""):
 
 
 class Server:
-    """Keeps what it was asked in `heads`, and answers as `script(peer)` does, which gets each connection once it has a request."""
+    """A server that stores request heads in `heads`, and calls `script(peer)` for each request."""
 
     def __init__(self, rig, script):
         self.heads = []
@@ -29,7 +29,7 @@ class Server:
         self.text = Scripted(rig, serve).text
 
 
-def saying(answer, keep=True):
+def responding(answer, keep=True):
     def script(peer):
         peer.send(answer)
         return keep
@@ -37,7 +37,7 @@ def saying(answer, keep=True):
 
 
 def closing(peer):
-    """Closes without an answer."""
+    """Closes the connection without a response."""
 
 
 def resetting(peer):
@@ -49,7 +49,7 @@ def silent(peer):
 
 
 def good(rig):
-    return Server(rig, saying(OK))
+    return Server(rig, responding(OK))
 
 
 def weir_before(rig, servers, retry=None, **more):
@@ -66,99 +66,100 @@ def statuses(weir, count=6, method="GET", **more):
 
 
 def assert_all_served_by_another(rig, script, cause, retry=None, **more):
-    bad, fine = Server(rig, script), good(rig)
-    weir = weir_before(rig, [bad, fine], retry, **more)
+    bad, good_server = Server(rig, script), good(rig)
+    weir = weir_before(rig, [bad, good_server], retry, **more)
     assert statuses(weir) == [200] * 6
-    assert bad.heads, "the bad server was never asked"
+    assert bad.heads, "the bad server got no request"
     weir.counts(len(bad.heads), "weir_upstream_retries_total", cause=cause)
     weir.counts(6, "weir_responses_total", **{"class": "2xx"})
-    assert len(fine.heads) == 6
-    return weir, bad, fine
+    assert len(good_server.heads) == 6
+    return weir, bad, good_server
 
 
-def test_a_get_whose_connection_closes_without_an_answer_goes_to_another_server(rig):
+def test_after_a_close_without_a_response_a_get_is_sent_to_another_server(rig):
     assert_all_served_by_another(rig, closing, "reset")
 
 
-def test_a_get_whose_connection_is_reset_goes_to_another_server(rig):
+def test_after_a_reset_a_get_is_sent_to_another_server(rig):
     assert_all_served_by_another(rig, resetting, "reset")
 
 
-def test_a_server_that_does_not_answer_in_time(rig):
+def test_after_a_response_timeout_a_request_is_sent_to_another_server(rig):
     assert_all_served_by_another(rig, silent, "timeout", {"on": ["timeout"]}, upstream={"response_timeout": "200ms"})
 
 
-def test_statuses_that_are_named(rig):
+def test_listed_statuses_are_retried(rig):
     for status in 502, 503, 504:
-        assert_all_served_by_another(rig, saying(unavailable(status)), str(status), {"on": [status]})
+        assert_all_served_by_another(rig, responding(unavailable(status)), str(status), {"on": [status]})
 
 
-def test_statuses_are_passed_on_unless_named(rig):
-    bad, fine = Server(rig, saying(unavailable())), good(rig)
-    weir = weir_before(rig, [bad, fine], {"on": ["connect", "reset", 502, 504]})
+def test_other_statuses_are_forwarded(rig):
+    bad, good_server = Server(rig, responding(unavailable())), good(rig)
+    weir = weir_before(rig, [bad, good_server], {"on": ["connect", "reset", 502, 504]})
     assert sorted(statuses(weir)) == [200] * 3 + [503] * 3
     assert weir.metric("weir_upstream_retries_total") == 0
 
 
-def test_a_server_that_cannot_be_connected_to(rig):
-    """Any request may go to the next one, and how many servers are tried does not depend on `tries`."""
-    fine = good(rig)
-    weir = weir_before(rig, [f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", fine], {"on": ["connect"], "tries": 1})
+def test_after_a_connect_failure_every_request_is_sent_to_another_server(rig):
+    """Requests with any method are sent to the next server, and `tries` does not limit the number
+    of servers."""
+    good_server = good(rig)
+    weir = weir_before(rig, [f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", good_server], {"on": ["connect"], "tries": 1})
     assert statuses(weir, method="POST", body=b"x" * 1000) == [200] * 6
 
 
-def test_connect_left_out(rig):
-    fine = good(rig)
-    weir = weir_before(rig, [f"127.0.0.1:{free_port()}", fine], {"on": []})
-    assert sorted(statuses(weir)) == [200] * 5 + [502], "the server is ejected all the same"
+def test_without_connect_in_retry_on(rig):
+    good_server = good(rig)
+    weir = weir_before(rig, [f"127.0.0.1:{free_port()}", good_server], {"on": []})
+    assert sorted(statuses(weir)) == [200] * 5 + [502], "the server is still ejected"
 
 
-def test_reset_left_out(rig):
-    bad, fine = Server(rig, closing), good(rig)
-    weir = weir_before(rig, [bad, fine], {"on": ["connect"]})
+def test_without_reset_in_retry_on(rig):
+    bad, good_server = Server(rig, closing), good(rig)
+    weir = weir_before(rig, [bad, good_server], {"on": ["connect"]})
     assert sorted(statuses(weir)) == [200] * 3 + [502] * 3
-    assert len(fine.heads) == 3
+    assert len(good_server.heads) == 3
 
 
-def test_methods_that_are_not_idempotent_are_sent_once(rig):
-    bad, fine = Server(rig, closing), good(rig)
-    weir = weir_before(rig, [bad, fine])
+def test_non_idempotent_methods_are_sent_once(rig):
+    bad, good_server = Server(rig, closing), good(rig)
+    weir = weir_before(rig, [bad, good_server])
     for method in "POST", "PATCH", "PURGE":
-        bad.heads.clear(), fine.heads.clear()
+        bad.heads.clear(), good_server.heads.clear()
         assert sorted(statuses(weir, method=method)) == [200] * 3 + [502] * 3, method
-        assert (len(bad.heads), len(fine.heads)) == (3, 3), method
+        assert (len(bad.heads), len(good_server.heads)) == (3, 3), method
     for method in "GET", "PUT", "DELETE", "OPTIONS":
         assert statuses(weir, method=method) == [200] * 6, method
 
 
-def test_statuses_to_methods_that_are_not_idempotent_are_passed_on(rig):
-    bad, fine = Server(rig, saying(unavailable())), good(rig)
-    weir = weir_before(rig, [bad, fine], {"on": [503]})
+def test_for_non_idempotent_methods_statuses_are_forwarded(rig):
+    bad, good_server = Server(rig, responding(unavailable())), good(rig)
+    weir = weir_before(rig, [bad, good_server], {"on": [503]})
     assert sorted(statuses(weir, method="POST")) == [200] * 3 + [503] * 3
-    assert len(fine.heads) == 3
+    assert len(good_server.heads) == 3
 
 
 def test_content_that_was_sent_is_not_sent_again(rig):
-    for script, status in (closing, 502), (saying(unavailable()), 503):
-        bad, fine = Server(rig, script), good(rig)
-        weir = weir_before(rig, [bad, fine], {"on": ["reset", 503]})
+    for script, status in (closing, 502), (responding(unavailable()), 503):
+        bad, good_server = Server(rig, script), good(rig)
+        weir = weir_before(rig, [bad, good_server], {"on": ["reset", 503]})
         assert sorted(statuses(weir, method="PUT", body=b"x" * 100)) == [200] * 3 + [status] * 3
-        assert len(fine.heads) == 3
+        assert len(good_server.heads) == 3
 
 
-def test_content_that_was_not_sent_yet_goes_to_the_other_server(rig):
-    """The server closes in place of a 100."""
+def test_content_that_was_not_sent_yet_is_sent_to_another_server(rig):
+    """The server closes instead of sending 100."""
     got = []
 
-    def expecting(peer, _number):
+    def send_100_and_read(peer, _number):
         while True:
             head = peer.read_until(b"\r\n\r\n", "a head")
             peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
             got.append((head.split(b" ")[0], peer.read_exactly(1000, "content")))
             peer.send(OK)
     bad = Scripted(rig, lambda peer, _number: peer.read_until(b"\r\n\r\n", "a head"))
-    fine = Scripted(rig, expecting)
-    weir = weir_before(rig, [bad, fine])
+    good_server = Scripted(rig, send_100_and_read)
+    weir = weir_before(rig, [bad, good_server])
     for _ in range(4):
         with Connection(weir.address) as connection:
             connection.send(request_bytes("/", "PUT", {"Expect": "100-continue", "Content-Length": "1000"}))
@@ -169,8 +170,8 @@ def test_content_that_was_not_sent_yet_goes_to_the_other_server(rig):
 
 
 def assert_never_sent_again(rig, script, what):
-    bad, fine = Server(rig, script), good(rig)
-    weir = weir_before(rig, [bad, fine], {"on": ["connect", "reset", "timeout", 502, 503, 504], "tries": 10},
+    bad, good_server = Server(rig, script), good(rig)
+    weir = weir_before(rig, [bad, good_server], {"on": ["connect", "reset", "timeout", 502, 503, 504], "tries": 10},
                        upstream={"response_timeout": "200ms"})
     for _ in range(4):
         with Connection(weir.address) as connection:
@@ -181,94 +182,94 @@ def assert_never_sent_again(rig, script, what):
                     response = connection.read_head()
             except IncompleteResponse:
                 pass
-    assert (len(bad.heads), len(fine.heads)) == (2, 2), what
+    assert (len(bad.heads), len(good_server.heads)) == (2, 2), what
     assert weir.metric("weir_upstream_retries_total") == 0, what
 
 
-def test_nothing_is_sent_again_once_some_of_an_answer_has_come(rig):
+def test_after_a_partial_response_nothing_is_sent_again(rig):
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
-    for what, answer in (("an interim answer", early), ("an interim answer and 503", early + unavailable()),
+    for what, answer in (("an interim response", early), ("an interim response and 503", early + unavailable()),
                          ("a part of a head", b"HTTP/1.1 200 OK\r\nContent-"),
                          ("a head", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"),
                          ("a part of the content", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")):
-        assert_never_sent_again(rig, saying(answer, keep=False), what)
+        assert_never_sent_again(rig, responding(answer, keep=False), what)
 
 
-def test_nothing_is_sent_again_when_an_answer_stalls(rig):
+def test_after_a_stalled_interim_response_nothing_is_sent_again(rig):
     def stalling(peer):
         peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n")
         peer.socket.recv(1)
-    assert_never_sent_again(rig, stalling, "an interim answer, then nothing")
+    assert_never_sent_again(rig, stalling, "an interim response, then nothing")
 
 
-def test_an_answer_that_makes_no_sense_is_not_asked_for_again(rig):
-    assert_never_sent_again(rig, saying(b"nonsense\r\n\r\n", keep=False), "a malformed answer")
+def test_after_a_malformed_response_nothing_is_sent_again(rig):
+    assert_never_sent_again(rig, responding(b"nonsense\r\n\r\n", keep=False), "a malformed response")
 
 
-def test_how_many_servers_a_request_is_sent_to(rig):
+def test_the_number_of_servers_per_request(rig):
     for tries, served in (1, 2), (2, 4), (3, 6):
         bad = [Server(rig, closing) for _ in range(2)]
-        fine = good(rig)
-        weir = weir_before(rig, [*bad, fine], {"tries": tries})
+        good_server = good(rig)
+        weir = weir_before(rig, [*bad, good_server], {"tries": tries})
         result = statuses(weir)
-        assert result.count(502) == 6 - len(fine.heads) and set(result) <= {200, 502}
-        assert served <= len(fine.heads), (tries, result)
-        assert sum(len(b.heads) for b in bad) + len(fine.heads) <= 6 * tries
+        assert result.count(502) == 6 - len(good_server.heads) and set(result) <= {200, 502}
+        assert served <= len(good_server.heads), (tries, result)
+        assert sum(len(b.heads) for b in bad) + len(good_server.heads) <= 6 * tries
         assert tries > 1 or weir.metric("weir_upstream_retries_total") == 0
 
 
-def test_the_last_server_s_answer_is_passed_on(rig):
-    """Each server is asked once; a single one is not asked again."""
-    first, second = (Server(rig, saying(unavailable())) for _ in range(2))
+def test_the_response_of_the_last_server_is_forwarded(rig):
+    """Each server gets the request once; a single server does not get it again."""
+    first, second = (Server(rig, responding(unavailable())) for _ in range(2))
     weir = weir_before(rig, [first, second], {"on": [503], "tries": 10})
     with Connection(weir.address) as connection:
         answers = [connection.request() for _ in range(5)]
     assert [(a.status, a["Retry-After"], a.body) for a in answers] == [(503, "7", b"late")] * 5
     assert (len(first.heads), len(second.heads)) == (5, 5)
-    alone = Server(rig, saying(unavailable()))
+    alone = Server(rig, responding(unavailable()))
     weir = weir_before(rig, [alone], {"on": [503], "tries": 10})
     assert statuses(weir, 3) == [503] * 3 and len(alone.heads) == 3
 
 
-def test_retries_have_a_budget(rig):
-    """Two servers that fail: the load is not doubled."""
-    servers = [Server(rig, saying(unavailable())) for _ in range(2)]
+def test_the_retry_budget_limits_retries(rig):
+    """If both servers fail, the load is not doubled."""
+    servers = [Server(rig, responding(unavailable())) for _ in range(2)]
     weir = weir_before(rig, servers, {"on": [503], "budget": "10%", "budget_min": 3})
     assert statuses(weir, 100) == [503] * 100
-    asked = sum(len(s.heads) for s in servers)
-    assert 103 < asked <= 113, asked
-    weir.counts(asked - 100, "weir_upstream_retries_total", cause="503")
-    weir.counts(200 - asked, "weir_upstream_retries_over_budget_total")
+    requests_sent = sum(len(s.heads) for s in servers)
+    assert 103 < requests_sent <= 113, requests_sent
+    weir.counts(requests_sent - 100, "weir_upstream_retries_total", cause="503")
+    weir.counts(200 - requests_sent, "weir_upstream_retries_over_budget_total")
 
 
 def test_without_a_budget_nothing_is_sent_again(rig):
-    bad, fine = Server(rig, closing), good(rig)
-    weir = weir_before(rig, [bad, fine], {"budget": "0%", "budget_min": 0})
+    bad, good_server = Server(rig, closing), good(rig)
+    weir = weir_before(rig, [bad, good_server], {"budget": "0%", "budget_min": 0})
     assert sorted(statuses(weir)) == [200] * 3 + [502] * 3
 
 
-def test_a_request_is_charged_once_however_often_it_is_sent(rig):
-    bad, fine = Server(rig, saying(unavailable())), good(rig)
-    weir = weir_before(rig, [bad, fine], {"on": [503]}, limits={"each": dict(script="gcra", limit=10, period="1d")})
+def test_a_retried_request_is_charged_once(rig):
+    bad, good_server = Server(rig, responding(unavailable())), good(rig)
+    weir = weir_before(rig, [bad, good_server], {"on": [503]}, limits={"each": dict(script="gcra", limit=10, period="1d")})
     with Connection(weir.address) as connection:
         answers = [connection.request() for _ in range(11)]
     assert [a.status for a in answers] == [200] * 10 + [429]
     assert [a["X-RateLimit-Remaining"] for a in answers[:10]] == [str(n) for n in range(9, -1, -1)]
-    assert (len(bad.heads), len(fine.heads)) == (5, 10)
+    assert (len(bad.heads), len(good_server.heads)) == (5, 10)
 
 
-def test_a_status_counts_for_a_limit_only_in_the_answer_that_is_passed_on(rig):
-    bad, fine = Server(rig, saying(unavailable())), good(rig)
-    weir = weir_before(rig, [bad, fine], {"on": [503]},
+def test_limits_by_status_count_only_the_forwarded_response(rig):
+    bad, good_server = Server(rig, responding(unavailable())), good(rig)
+    weir = weir_before(rig, [bad, good_server], {"on": [503]},
                        limits={"failed": dict(script="gcra", limit=1, period="1d", count=["5xx"])})
     assert statuses(weir, 10) == [200] * 10
 
 
-def test_bytes_of_an_answer_that_is_held_back_reach_nobody(rig):
-    """Nor does its connection serve another request: what it says next would be the next request's answer."""
+def test_bytes_after_a_discarded_response_reach_no_client(rig):
+    """The connection is not reused either: its next bytes would be read as the next response."""
     poison = unavailable() + b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
-    bad, fine = Server(rig, saying(poison)), good(rig)
-    weir = weir_before(rig, [bad, fine], {"on": [503]})
+    bad, good_server = Server(rig, responding(poison)), good(rig)
+    weir = weir_before(rig, [bad, good_server], {"on": [503]})
     with Connection(weir.address) as connection:
         for _ in range(5):
             connection.send(request_bytes() * 4)
@@ -276,19 +277,19 @@ def test_bytes_of_an_answer_that_is_held_back_reach_nobody(rig):
     assert len(bad.heads) > 3
 
 
-def test_a_long_answer_that_is_held_back_is_not_read_to_its_end(rig):
+def test_a_long_discarded_response_is_not_read_to_its_end(rig):
     endless = b"HTTP/1.1 503 X\r\nTransfer-Encoding: chunked\r\n\r\n" + b"10000\r\n%s\r\n" % (b"x" * 65536) * 1000
     def script(peer):
         try:
             peer.send(endless)
         except OSError:
             pass
-    bad, fine = Server(rig, script), good(rig)
-    weir = weir_before(rig, [bad, fine], {"on": [503]})
+    bad, good_server = Server(rig, script), good(rig)
+    weir = weir_before(rig, [bad, good_server], {"on": [503]})
     assert statuses(weir) == [200] * 6
 
 
-def test_all_tries_together_have_the_exchange_s_time(rig):
+def test_timeouts_exchange_applies_to_all_tries_together(rig):
     servers = [Server(rig, silent) for _ in range(3)]
     weir = weir_before(rig, servers, {"on": ["timeout"], "tries": 3}, upstream={"response_timeout": "300ms"},
                        timeouts={"exchange": "450ms"})
@@ -308,34 +309,34 @@ def test_each_try_has_its_own_response_timeout(rig):
     weir.counts(1, "weir_errors_total", cause="upstream_timeout")
 
 
-def test_a_client_that_leaves_between_two_tries(rig):
-    gate, asked = threading.Event(), threading.Event()
+def test_a_client_disconnects_between_two_tries(rig):
+    gate, requests_sent = threading.Event(), threading.Event()
 
     def holding(peer):
-        asked.set()
+        requests_sent.set()
         gate.wait()
-    bad, fine = Server(rig, holding), good(rig)
-    weir = weir_before(rig, [bad, fine])
+    bad, good_server = Server(rig, holding), good(rig)
+    weir = weir_before(rig, [bad, good_server])
     for _ in range(2):
         with Connection(weir.address) as connection:
             connection.send(request_bytes())
-            if not asked.is_set() and not fine.heads:
-                eventually(lambda: asked.is_set() or fine.heads, what="a request at a server")
+            if not requests_sent.is_set() and not good_server.heads:
+                eventually(lambda: requests_sent.is_set() or good_server.heads, what="a request to reach a server")
     gate.set()
-    eventually(lambda: weir.metric("weir_requests_active") == 0, what="both have ended")
+    eventually(lambda: weir.metric("weir_requests_active") == 0, what="both requests to end")
     assert get(weir.address).status == 200
 
 
 def test_a_reload_between_two_tries(rig):
-    """The request ends with the policy it began with."""
+    """The request finishes with the policy it started with."""
     gate = threading.Event()
-    bad, fine, other = Server(rig, lambda peer: gate.wait() and None), good(rig), Server(rig, saying(b"HTTP/1.1 204 X\r\n\r\n"))
-    weir = weir_before(rig, [bad, fine])
+    bad, good_server, other = Server(rig, lambda peer: gate.wait() and None), good(rig), Server(rig, responding(b"HTTP/1.1 204 X\r\n\r\n"))
+    weir = weir_before(rig, [bad, good_server])
     results = []
     clients = [threading.Thread(target=lambda: results.append(get(weir.address).status)) for _ in range(2)]
     for client in clients:
         client.start()
-    eventually(lambda: bad.heads, what="a request at the first server")
+    eventually(lambda: bad.heads, what="a request to reach the first server")
     weir.reload(upstreams={"api": {"servers": [other.text]}})
     gate.set()
     for client in clients:
@@ -344,12 +345,12 @@ def test_a_reload_between_two_tries(rig):
     assert get(weir.address).status == 204
 
 
-def test_a_kept_connection_that_closes_is_replaced_whatever_the_options_say(rig):
-    """On a fresh connection, once, at no cost to the budget: no server has failed."""
+def test_a_closed_idle_connection_is_replaced_regardless_of_the_options(rig):
+    """Once, on a new connection, without using the budget: no server has failed."""
     def script(peer, number):
         if peer.read_request() is not None:
             peer.send(OK)
-        if number == 0:  # the next request meets the close
+        if number == 0:  # the next request finds the connection closed
             peer.read_until(b"\r\n\r\n", "a head")
             return
         respond_to_all()(peer, number)
@@ -360,11 +361,12 @@ def test_a_kept_connection_that_closes_is_replaced_whatever_the_options_say(rig)
     assert weir.metric("weir_upstream_retries_total", cause="reset") == 0
 
 
-def test_whatever_servers_do_each_request_gets_its_own_answer(rig):
-    """Servers do as they like, and clients too: answers belong to their requests, and nothing but idempotent requests is sent twice."""
+def test_with_random_failures_each_request_gets_its_own_response(rig):
+    """With random behaviour of servers and clients, each response belongs to its request, and only
+    idempotent requests are sent twice."""
     dice, seen, lock = random.Random(7), [], threading.Lock()
 
-    def behave(peer, target, what):
+    def misbehave(peer, target, what):
         answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(target), target)
         if what < 6:
             peer.send(answer)
@@ -376,7 +378,8 @@ def test_whatever_servers_do_each_request_gets_its_own_answer(rig):
             peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n" + answer)
         elif what == 9:
             peer.reset()
-        return what < 9 or what == 12  # 10: closes; 11: closes in an answer; 12: never answers
+        # 10: closes; 11: closes within a response; 12: never responds
+        return what < 9 or what == 12
 
     def serve(peer, _number):
         while (request := peer.read_request()) is not None:
@@ -386,7 +389,7 @@ def test_whatever_servers_do_each_request_gets_its_own_answer(rig):
                 what = dice.randrange(13)
             if what == 11:
                 peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
-            if not behave(peer, target, what):
+            if not misbehave(peer, target, what):
                 return
     servers = [Scripted(rig, serve) for _ in range(3)]
     weir = weir_before(rig, servers, {"on": ["connect", "reset", "timeout", 502, 503, 504], "tries": 3},
@@ -418,17 +421,17 @@ def test_whatever_servers_do_each_request_gets_its_own_answer(rig):
     assert not wrong, wrong[:3]
     posts = [target for method, target in seen if method == b"POST"]
     assert posts and len(posts) == len(set(posts)), "a POST was sent twice"
-    assert 2 <= max(map(seen.count, seen)) <= 6, "3 servers, each once more if a kept connection was closed"
-    eventually(lambda: weir.metric("weir_requests_active") == 0, what="all have ended")
+    assert 2 <= max(map(seen.count, seen)) <= 6, "3 servers, each one more time if an idle connection was closed"
+    eventually(lambda: weir.metric("weir_requests_active") == 0, what="all requests to end")
     weir.reload(upstreams={"api": {"servers": [good(rig).text]}})
     assert statuses(weir, 3) == [200] * 3
 
 
-def test_servers_that_are_killed_one_after_the_other_go_unnoticed(rig):
-    """As in a rolling restart without any care. By default."""
-    places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    running = [rig.upstream(listen=place) for place in places]
-    weir = rig.weir(workers=2, upstreams={"api": {"servers": places}})
+def test_servers_killed_one_after_the_other_fail_no_request(rig):
+    """As in a rolling restart without draining, with default settings."""
+    server_addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    running = [rig.upstream(listen=server_address) for server_address in server_addresses]
+    weir = rig.weir(workers=2, upstreams={"api": {"servers": server_addresses}})
     weir.expect_errors("upstream|server|api")
     stop, wrong, served = threading.Event(), [], [0] * 4
 
@@ -444,12 +447,12 @@ def test_servers_that_are_killed_one_after_the_other_go_unnoticed(rig):
     for thread in clients:
         thread.start()
     for _ in range(2):
-        for i, place in enumerate(places):
+        for i, server_address in enumerate(server_addresses):
             before = sum(served)
             running[i].kill()
-            eventually(lambda: sum(served) > before + 50, 20, "requests while it is away")
-            running[i] = rig.upstream(listen=place)
-            eventually(lambda: weir.metric("weir_upstream_server_up", address=place) == 1, 20, "it is used again")
+            eventually(lambda: sum(served) > before + 50, 20, "requests while the server is down")
+            running[i] = rig.upstream(listen=server_address)
+            eventually(lambda: weir.metric("weir_upstream_server_up", address=server_address) == 1, 20, "requests to the server again")
     stop.set()
     for thread in clients:
         thread.join()

@@ -1,4 +1,5 @@
-"""Limiters of one's own: options, the contract that they must keep before they meet traffic, and what happens where one fails all the same."""
+"""Custom limiter scripts: options, the contract that is checked before use, and errors during
+use."""
 
 import json
 import os
@@ -13,7 +14,7 @@ from rig import children_of, eventually, time_scale, timeout, top, weir_program
 from wire import Connection, get, request_bytes
 
 LOCKOUT = os.path.join(top, "lua", "lockout.lua")
-# Keeps the contract for all that is asked of it, but for two costs that nobody tries.
+# Keeps the contract in all checks, but fails for two costs that the checks do not use.
 FAILING = """return function(state, now, limit, period, burst, cost, mode)
   if cost == 123456 then error("broken on purpose") end
   if cost == 123457 then return 0.5, 0, 0, 0 end
@@ -31,15 +32,15 @@ end
 
 
 def check(rig, script, text=None, **limit):
-    """`weir check` of a policy with one limit of this script."""
+    """Runs `weir check` on a policy with one limit of this script."""
     path = rig.write("own.lua", text) if text else script
     rig.write("own.yaml", json.dumps({"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, "rules": [{"limits": ["own"]}],
                                       "limits": {"own": {"script": path, "limit": 10, "period": "1m", **limit}}}, indent=1))
     return rig.command("check", "-c", "own.yaml")
 
 
-def test_the_example_runs_with_its_options(rig):
-    rest = {"rest": 900_000_000}                        # in JSON, "15m" would be a text
+def test_the_lockout_script_from_a_file(rig):
+    rest = {"rest": 900_000_000}                        # in JSON, "15m" would be a string
     checked = check(rig, LOCKOUT, limit=3, options=rest)
     assert checked.returncode == 0 and not checked.stderr, checked
     assert re.search(r"options:\n +rest: 900000000\n", checked.stdout), checked.stdout
@@ -50,7 +51,7 @@ def test_the_example_runs_with_its_options(rig):
     assert rejected.status == 429 and 60 < int(rejected["Retry-After"]) <= 900, rejected
 
 
-def test_a_lockout_lasts_for_its_rest(rig):
+def test_a_lockout_lasts_for_its_rest_time(rig):
     weir = rig.weir(limits={"login": dict(script="lockout", limit=3, period="1m", options={"rest": "15m"})})
     assert [get(weir.address).status for _ in range(2)] == [200, 200]
     assert 0 < int(get(weir.address)["X-RateLimit-Reset"]) <= 900
@@ -59,7 +60,7 @@ def test_a_lockout_lasts_for_its_rest(rig):
         assert rejected.status == 429 and 890 < int(rejected["Retry-After"]) <= 900, rejected
 
 
-def test_options_of_every_kind_come_as_written(rig):
+def test_options_of_every_type_are_passed_unchanged(rig):
     text = """return function(state, now, limit, period, burst, cost, mode, offset, n, d, yes, no, text, number, quoted)
   assert(n == 9007199254740991 and d == 1500000 and yes == true and no == false and text == "a b" and number == -5 and quoted == '7"\\n')
   return cost == 0 and 1 or cost, n % 1000, 0, 0
@@ -72,7 +73,7 @@ end"""
     weir = rig.weir(lines)
     weir.wait_for_redis()
     assert get(weir.address)["X-RateLimit-Remaining"] == "991"
-    # What `weir check` prints reads back as the same.
+    # The output of `weir check` is the same policy again.
     rig.write("own.yaml", lines)
     printed = rig.command("check", "-c", "own.yaml").stdout
     rig.write("again.yaml", printed)
@@ -81,7 +82,7 @@ end"""
 
 
 BROKEN = {
-    # name: (text of the function's body, what is said)
+    # name: (body of the function, expected message)
     "raises": ('error("oh")', "raises an error: {file}:2: oh"),
     "redis": ('return redis.call("GET", "x")', "it uses redis.call"),
     "caught": ('pcall(function() redis.call("GET", "x") end) return cost, 0, 0, 0', "it uses redis.call"),
@@ -111,28 +112,28 @@ BROKEN = {
 }
 
 
-def test_a_script_that_breaks_the_contract_is_refused_with_place_and_inputs(rig):
-    for name, (body, said) in BROKEN.items():
+def test_a_contract_violation_is_reported_with_location_and_inputs(rig):
+    for name, (body, expected) in BROKEN.items():
         text = f"local calls = 0 return function(state, now, limit, period, burst, cost, mode)\n  {body}\nend\n"
         result = check(rig, None, text)
         path = os.path.join(rig.directory, "own.lua")
         assert result.returncode == 1 and not result.stdout, (name, result)
         first, *rest = result.stderr.splitlines()
         assert re.match(r"own\.yaml:\d+:\d+: limits\.own\.script: \S*own\.lua breaks the contract of a limiter: ", first), (name, first)
-        assert re.search(said.replace("{file}", re.escape(path)), first), (name, first)
+        assert re.search(expected.replace("{file}", re.escape(path)), first), (name, first)
         assert any(line.startswith("    asked:    state ") and "limit " in line and "cost " in line for line in rest), (name, rest)
 
 
-def test_a_file_that_is_no_limiter_is_refused(rig):
-    for text, said in ("return 5", "must return a function, and returned a number"), ("local x = 1", "returned nothing"), \
+def test_a_file_that_is_not_a_limiter_is_refused(rig):
+    for text, expected in ("return 5", "must return a function, and returned a number"), ("local x = 1", "returned nothing"), \
             ("retrun 1", "own.lua:1:"), ('error("at once")', "own.lua:1: at once"), ('return redis.call("PING")', "it uses redis.call"):
         result = check(rig, None, text)
-        assert result.returncode == 1 and said in result.stderr, (text, result)
+        assert result.returncode == 1 and expected in result.stderr, (text, result)
 
 
 @timeout(90)
-def test_a_script_that_never_ends_is_found(rig):
-    """A weir that runs refuses it, as weir check does, and serves its clients meanwhile."""
+def test_an_endless_script_is_refused(rig):
+    """A running weir refuses it, as weir check does, and continues to serve its clients."""
     loop = "return function(state, now, limit, period, burst, cost)\n  while cost > limit do end\n  return cost == 0 and 1 or cost, 0, 0, 0\nend\n"
     weir = rig.weir(limits={"own": dict(script=LOCKOUT, limit=100_000_000, period="1h")})
     weir.expect_errors("breaks the contract", "asked:", "see weir.yaml", "has errors")
@@ -145,10 +146,10 @@ def test_a_script_that_never_ends_is_found(rig):
         began = time.monotonic()
         assert get(weir.address).status == 200
         slowest = max(slowest, time.monotonic() - began)
-        time.sleep(0.02)  # the trial needs a core
+        time.sleep(0.02)  # the trial needs CPU time
     assert slowest < 3 * time_scale, slowest
-    asked = re.search(r"it does not end[^$]*asked: .* limit (\d+), .* cost (\d+)", weir.output())
-    assert asked and int(asked[2]) > int(asked[1]), weir.output()
+    inputs = re.search(r"it does not end[^$]*asked: .* limit (\d+), .* cost (\d+)", weir.output())
+    assert inputs and int(inputs[2]) > int(inputs[1]), weir.output()
     assert get(weir.address).status == 200
 
 
@@ -157,23 +158,23 @@ def cpu_of(pid):
         return sum(map(int, stat.read().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
-def stopped_trial(rig):
-    """`weir check` of a good script, and the Redis in which it is tried, stopped in the midst of it."""
+def check_stopped_during_trial(rig):
+    """Starts `weir check` of a valid script, and stops the Redis of its trial during the trial."""
     with open(LOCKOUT, encoding="utf-8") as lockout:
         script = rig.write("slow.lua", re.sub(r"(return function\([^)]*\)\n)", r"\1  for _ = 1, 3000 do end\n", lockout.read()))
     rig.write("own.yaml", json.dumps({"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, "rules": [{"limits": ["own"]}],
                                       "limits": {"own": {"script": script, "limit": 10, "period": "1m"}}}))
     weir = subprocess.Popen([weir_program, "check", "-c", "own.yaml"], cwd=rig.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     redis, = eventually(lambda: children_of(weir.pid, "redis-server"))
-    eventually(lambda: cpu_of(redis) >= 0.15, what="the trial to be under way")
+    eventually(lambda: cpu_of(redis) >= 0.15, what="the trial to run")
     os.kill(redis, signal.SIGSTOP)
     return weir, redis
 
 
 @timeout(90)
-def test_a_script_is_not_judged_by_a_machine_that_stalls(rig):
-    """What Redis works on it counts, not what the machine lets it wait for."""
-    weir, redis = stopped_trial(rig)
+def test_a_stalled_machine_does_not_fail_a_script(rig):
+    """Only the CPU time of Redis counts, not its waiting time."""
+    weir, redis = check_stopped_during_trial(rig)
     time.sleep(4.5)                                     # the stall
     os.kill(redis, signal.SIGCONT)
     printed, _ = weir.communicate(timeout=60)
@@ -181,19 +182,19 @@ def test_a_script_is_not_judged_by_a_machine_that_stalls(rig):
 
 
 @timeout(90)
-def test_a_script_that_is_not_seen_to_end_is_refused(rig):
-    """Where the machine leaves no time for that; and it is said how little there was."""
-    weir, _ = stopped_trial(rig)
+def test_a_script_whose_end_was_not_observed_is_refused(rig):
+    """If the machine gives the trial too little CPU time. The message contains that CPU time."""
+    weir, _ = check_stopped_during_trial(rig)
     printed, _ = weir.communicate(timeout=60)
     assert weir.returncode == 1 and re.search(r"does not end, .* had not replied after 0\.\d s of CPU time in \d+\.\d s", printed), printed
 
 
-def said_to_fail(weir):
+def script_errors(weir):
     return [message for level, message in weir.log() if level == "error" and "its script fails" in message]
 
 
-def test_a_failing_script_is_the_matter_of_its_own_requests(rig):
-    """All are sent at once, so that they share calls."""
+def test_a_failing_script_affects_only_its_own_requests(rig):
+    """All requests are sent at once, so that they share calls."""
     limits = {"own": dict(script=rig.write("failing.lua", FAILING), limit=100_000_000, period="1h", on_failure="deny"),
               "strict": dict(script="gcra", limit=30, period="1h")}
     rules = [{"match": {"path": "/raises"}, "limits": ["own"], "cost": 123456}, {"match": {"path": "/shape"}, "limits": ["own"], "cost": 123457},
@@ -212,11 +213,11 @@ def test_a_failing_script_is_the_matter_of_its_own_requests(rig):
     assert get(weir.address, "/shape").status == 503
     weir.counts(21, "weir_script_failures_total", limit="own", cause="failed")
     assert weir.metric("weir_script_failures_total", limit="strict") is None
-    said = eventually(lambda: said_to_fail(weir), what="a line about it")
-    assert len(said) == 1 and re.search(r"limit own: its script fails: \S*failing\.lua:2: broken on purpose", said[0]), said
+    expected = eventually(lambda: script_errors(weir), what="the log line")
+    assert len(expected) == 1 and re.search(r"limit own: its script fails: \S*failing\.lua:2: broken on purpose", expected[0]), expected
 
 
-def test_limits_beside_a_failing_one_stay_exact(rig):
+def test_limits_beside_a_failing_script_stay_exact(rig):
     script = rig.write("failing.lua", FAILING)
     limits = {"own": dict(script=script, limit=100_000_000, period="1h", on_failure="allow"),
               "exact": dict(script="fixed_window", limit=123456 * 3, period="1h")}
@@ -229,7 +230,7 @@ def test_limits_beside_a_failing_one_stay_exact(rig):
     eventually(lambda: weir.metric("weir_limit_decisions_total", limit="own", decision="failed_open") >= 3)
 
 
-def test_requests_in_flight_beside_a_failing_script_are_given_back(rig):
+def test_concurrency_slots_are_freed_if_another_script_fails(rig):
     script = rig.write("failing.lua", FAILING)
     for on_failure, statuses in ("allow", [200] * 4), ("local", [200] * 4), ("deny", [503] * 4):
         weir = rig.weir(limits={"own": dict(script=script, limit=100_000_000, period="1h", on_failure=on_failure),
@@ -239,7 +240,7 @@ def test_requests_in_flight_beside_a_failing_script_are_given_back(rig):
             assert [connection.request(headers=[("X-Client-Id", on_failure)]).status for _ in range(4)] == statuses, on_failure
 
 
-def test_a_shadow_limit_whose_script_fails_changes_nothing(rig):
+def test_a_shadow_limit_with_a_failing_script_changes_nothing(rig):
     script = rig.write("failing.lua", FAILING)
     limits = {"own": dict(script=script, limit=100_000_000, period="1h", shadow=True, on_failure="deny"),
               "exact": dict(script="fixed_window", limit=123456, period="1h")}
@@ -249,16 +250,16 @@ def test_a_shadow_limit_whose_script_fails_changes_nothing(rig):
     weir.counts(2, "weir_limit_decisions_total", limit="own", decision="failed_open")
 
 
-def test_weirs_own_limiters_keep_the_contract(rig):
+def test_shipped_limiters_keep_the_contract(rig):
     for name, more in {"token_bucket": {"burst": 7}, "gcra": {}, "leaky_bucket": {}, "fixed_window": {"align": "clock", "offset": "5s"}, "rolling_window": {"options": [10]},
                        "sliding_window_log": {}, "sliding_window_counter": {}, "lockout": {"options": {"rest": 900_000_000}}}.items():
         result = check(rig, os.path.join(top, "lua", name + ".lua"), **more)
         assert result.returncode == 0 and not result.stderr, result
 
 
-def test_a_look_at_a_client_says_which_script_fails(rig):
+def test_inspect_shows_which_script_fails(rig):
     text = FAILING.replace("cost == 123456", "now > 1.6e15 and limit == 777 and cost == 0")
-    # It keeps the contract with the policy's numbers, and fails with the client's.
+    # It passes the checks with the numbers of the policy, and fails with those of the client.
     weir = rig.weir(limits={"own": dict(script=rig.write("failing.lua", text), limit=1_000_000_000, period="1h"), "other": dict(script="gcra", limit=5, period="1h")},
                     clients={"odd": {"quota": 777}})
     looked = rig.command("inspect", "-c", weir.policy_file, "odd")
@@ -267,7 +268,7 @@ def test_a_look_at_a_client_says_which_script_fails(rig):
     assert {row["limit"]: row.get("script_fails") for row in rows} == {"own": True, "other": None}, rows
 
 
-def test_a_month_by_the_wall_clock(rig):
+def test_a_calendar_month_in_a_time_zone(rig):
     zone = zoneinfo.ZoneInfo("America/New_York")
     weir = rig.weir(limits={"monthly": dict(script="fixed_window", limit=2, period="month", offset="8h", time_zone="America/New_York")})
     answer = get(weir.address)
@@ -282,7 +283,7 @@ def test_a_month_by_the_wall_clock(rig):
     assert rejected.status == 429 and abs(int(rejected["Retry-After"]) - left) < 5
 
 
-def test_a_month_without_redis(rig):
+def test_a_calendar_month_without_redis(rig):
     weir = rig.weir(limits={"monthly": dict(script="fixed_window", limit=2, period="month", time_zone="Europe/Berlin", on_failure="local")},
                     redis={"address": "127.0.0.1:1"}, wait="listening")
     weir.expect_errors("redis")
@@ -293,7 +294,7 @@ def test_a_month_without_redis(rig):
     assert abs(int(answers[2]["Retry-After"]) - (after.timestamp() - time.time())) < 5
 
 
-def test_a_failing_limit_that_allows_is_not_counted_as_allowed_where_another_rejects(rig):
+def test_a_failing_limit_is_not_counted_as_allowed_if_another_rejects(rig):
     script = rig.write("failing.lua", FAILING)
     limits = {"own": dict(script=script, limit=100_000_000, period="1h", on_failure="local"),
               "exact": dict(script="fixed_window", limit=123456 * 2, period="1h")}
@@ -308,4 +309,4 @@ def test_a_failing_limit_that_allows_is_not_counted_as_allowed_where_another_rej
     weir.counts(2, "weir_limit_decisions_total", limit="exact", decision="allowed")
     weir.counts(18, "weir_limit_decisions_total", limit="exact", decision="limited")
     weir.counts(2, "weir_limit_decisions_total", limit="own", decision="allowed")
-    assert weir.metric("weir_limit_decisions_total", limit="own", decision="not_charged"), "of those that were asked together"
+    assert weir.metric("weir_limit_decisions_total", limit="own", decision="not_charged"), "for requests in the same call"

@@ -1,4 +1,5 @@
-"""Redis Sentinel: real sentinels, a real master that is killed, demoted, frozen under load."""
+"""Redis Sentinel: real sentinels, and a real master that is killed, demoted or frozen under
+load."""
 
 import time
 
@@ -17,13 +18,13 @@ def weirs_with(rig, sentinels, number=1, limits=None, **redis):
     return weirs
 
 
-def decisions_resume(load, at):
+def assert_decisions_resume(load, at):
     eventually(lambda: load.since(at), 5, "a decision by the new master")
     took = load.since(at) - at
     assert took < 1.0 * time_scale, f"{took:.2f} s after a sentinel named the new master"
 
 
-def test_master_killed_under_load(rig):
+def test_the_master_is_killed_under_load(rig):
     sentinels = Sentinels(rig, replicas=2)
     weirs = weirs_with(rig, sentinels, 2, timeout="1s")
     load = Load([weir.address for weir in weirs])
@@ -32,23 +33,23 @@ def test_master_killed_under_load(rig):
     sentinels.master.kill()
     killed = time.monotonic()
     _, named = sentinels.new_master()
-    decisions_resume(load, named)
+    assert_decisions_resume(load, named)
     soon = named + 1.0 * time_scale
     eventually(lambda: sum(t > soon for t, *_ in list(load.responses)) > 100)
     answers = load.stop()
-    assert {status for _, status, _ in answers} == {200, 503}, "nothing but on_failure in between"
-    assert {s for t, s, _ in answers if t > soon} == {200}, "every worker of every weir"
+    assert {status for _, status, _ in answers} == {200, 503}, "only on_failure decides in between"
+    assert {s for t, s, _ in answers if t > soon} == {200}, "every worker of every weir uses the new master"
     charged_twice(answers, killed + 0.2)
     for weir in weirs:
         weir.counts(1, "weir_redis_master_changes_total")
         weir.wait_for_output(f"redis {MASTER}: the master is", count=2)
-        said = [message for _, message in weir.log() if f"redis {MASTER}: the master is" in message]
-        assert len(said) == 2, f"one line a change: {said}"
+        messages = [message for _, message in weir.log() if f"redis {MASTER}: the master is" in message]
+        assert len(messages) == 2, f"one log line per change: {messages}"
         assert "if no sentinel names another master soon" in weir.output() and "redis.address" not in weir.output()
         eventually(lambda w=weir: w.metric("weir_redis_ready_workers") == 2)
 
 
-def test_what_was_replicated_is_not_admitted_twice(rig):
+def test_replicated_charges_survive_a_failover(rig):
     sentinels = Sentinels(rig)
     weirs = weirs_with(rig, sentinels, 2, limits={"few": dict(script="sliding_window_log", limit=100, period="10d")})
     addresses = [weir.address for weir in weirs]
@@ -58,12 +59,12 @@ def test_what_was_replicated_is_not_admitted_twice(rig):
     _, named = sentinels.new_master()
     looks = []
 
-    def are_back():
+    def are_admitted_again():
         looks.append([get(address).status for address in addresses])
         return set(looks[-1]) == {200}
-    eventually(are_back, 5)
+    eventually(are_admitted_again, 5)
     admitted = 60 + sum(look.count(200) for look in looks)
-    assert admitted + count(flood(addresses, 200, connections=32)).get(200, 0) == 100, "the master's death gave none back"
+    assert admitted + count(flood(addresses, 200, connections=32)).get(200, 0) == 100, "no unit was lost with the master"
 
 
 def test_a_planned_failover(rig):
@@ -77,7 +78,7 @@ def test_a_planned_failover(rig):
     load.stop()
     assert sentinels.master.process.alive()
     master = f'"master":"{sentinels.replicas[0].text}"'
-    eventually(lambda: master in get(weir.admin, "/api/v1/status").body.decode(), what="the new master in the status")
+    eventually(lambda: master in get(weir.admin, "/api/v1/status").body.decode(), what="the new master in the status resource")
     eventually(lambda: get(weir.address).status == 200)
 
 
@@ -90,14 +91,14 @@ def test_a_frozen_master_and_a_frozen_sentinel(rig):
     frozen.signal(19)
     sentinels.master.freeze()
     _, named = sentinels.new_master()
-    decisions_resume(load, named)
+    assert_decisions_resume(load, named)
     load.stop()
     frozen.signal(18)
     sentinels.master.thaw()
-    eventually(lambda: {get(weir.address).status for _ in range(50)} == {200}, what="decisions by the new master alone")
+    eventually(lambda: {get(weir.address).status for _ in range(50)} == {200}, what="decisions by the new master only")
 
 
-def test_sentinels_tell_of_the_others_and_resets_are_heard(rig):
+def test_other_sentinels_are_discovered_and_resets_are_delivered(rig):
     sentinels = Sentinels(rig)
     policy = sentinels.policy()
     policy["sentinel"]["nodes"] = [f"127.0.0.1:{free_port()}", sentinels.sentinels[0].text]
@@ -112,12 +113,12 @@ def test_sentinels_tell_of_the_others_and_resets_are_heard(rig):
     sentinels.new_master()
     eventually(lambda: get(weirs[1].address, headers={"X-Client-Id": "a"}).status == 429, 5)
     shown = rig.command("inspect", "-c", weirs[0].policy_file, "a")
-    assert shown.returncode == 1 and "sentinel" in shown.stderr, "of the two that it names none runs"
+    assert shown.returncode == 1 and "sentinel" in shown.stderr, "neither of the two configured sentinels is running"
     assert get(weirs[0].admin, "/api/v1/clients/a", method="DELETE").status == 200
     eventually(lambda: get(weirs[1].address, headers={"X-Client-Id": "a"}).status == 200, 3)
 
 
-def test_inspect_and_reset_ask_the_master(rig):
+def test_inspect_and_reset_use_the_master(rig):
     sentinels = Sentinels(rig)
     weir, = weirs_with(rig, sentinels, limits={"few": dict(script="gcra", limit=3, period="10d")})
     assert [get(weir.address, headers={"X-Client-Id": "a"}).status for _ in range(4)] == [200, 200, 200, 429]
@@ -127,7 +128,7 @@ def test_inspect_and_reset_ask_the_master(rig):
     eventually(lambda: get(weir.address, headers={"X-Client-Id": "a"}).status == 200, 2)
 
 
-def test_sentinels_with_users_of_their_own(rig):
+def test_sentinels_with_their_own_users(rig):
     rights = "+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe +ping &+switch-master"
     sentinels = Sentinels(rig, arguments=[f"user weir on >sesame {rights}"])
     for sentinel in sentinels.sentinels:
@@ -141,7 +142,7 @@ def test_sentinels_with_users_of_their_own(rig):
     assert "0 of 3" in rig.command("inspect", "-c", weir.policy_file, "ip:127.0.0.1").stdout
     eventually(lambda: any("cmd=ping" in line and "sub=1" in line for line in
                            sum((s.command("CLIENT", "LIST").splitlines() for s in sentinels.sentinels), [])
-                           if "user=weir" in line), 5, "it hears of the next master, and asks whether it still does")
+                           if "user=weir" in line), 5, "the subscription to be active and checked with PING")
     policy["sentinel"].update(username="weir", password="wrong")
     weir = rig.weir(redis=policy, limits=limits, wait="listening")
     weir.expect_errors("redis shop")
@@ -149,7 +150,7 @@ def test_sentinels_with_users_of_their_own(rig):
     assert get(weir.address).status == 503
 
 
-def test_a_sentinel_that_announces_names_is_told(rig):
+def test_a_sentinel_that_announces_host_names_is_reported(rig):
     master = rig.redis(tcp=True)
     hostnames = ["sentinel resolve-hostnames yes", "sentinel announce-hostnames yes"]
     sentinel = Sentinel(rig, 0, master, 1, hostnames, host="localhost")
@@ -166,12 +167,12 @@ def test_a_reload_from_one_server_to_sentinels(rig):
     weir = rig.weir(workers=1, limits={"few": dict(script="gcra", limit=3, period="10d")})
     assert [get(weir.address).status for _ in range(4)] == [200, 200, 200, 429]
     weir.reload(redis=sentinels.policy(timeout="5s", on_failure="deny"))
-    eventually(lambda: get(weir.address).status == 200, what="the new policy at work")
+    eventually(lambda: get(weir.address).status == 200, what="the new policy to be in effect")
     assert [get(weir.address).status for _ in range(3)] == [200, 200, 429]
     assert sentinels.master.command("DBSIZE") == 1
 
 
-def test_no_sentinel_answers(rig):
+def test_no_sentinel_is_reachable(rig):
     nodes = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     weir = rig.weir(redis={"sentinel": {"master": MASTER, "nodes": nodes}, "on_failure": "deny"},
                     limits={"few": dict(script="gcra", limit=3, period="10d")})

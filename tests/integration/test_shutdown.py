@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: what is under way is finished, within timeouts.shutdown."""
+"""SIGTERM and SIGINT: requests in progress are finished within timeouts.shutdown."""
 
 import signal
 import time
@@ -9,13 +9,13 @@ from rig import eventually, time_scale
 from wire import Connection, IncompleteResponse, request_bytes
 
 
-def test_requests_under_way_are_finished(rig):
+def test_requests_in_progress_are_finished(rig):
     gate = Gate(rig)
     weir = rig.weir(timeouts={"shutdown": "20s"}, upstreams=gate.upstreams)
     slow = [Connection(weir.address).send(request_bytes()) for _ in range(8)]
     eventually(lambda: gate.now == 8)
     weir.signal(signal.SIGTERM)
-    eventually(lambda: not accepts(weir.address), what="a closed listener")
+    eventually(lambda: not accepts(weir.address), what="the listener to be closed")
     gate.open.set()
     for connection in slow:
         response = connection.response()
@@ -35,7 +35,7 @@ def test_idle_connections_are_closed_at_once(rig):
         assert time.monotonic() - start < 5 * time_scale
 
 
-def test_what_takes_longer_than_the_timeout_is_cut(rig):
+def test_requests_beyond_the_timeout_are_cut(rig):
     weir = rig.weir(timeouts={"shutdown": "500ms"})
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/slow?ms=60000"))
@@ -50,18 +50,18 @@ def test_what_takes_longer_than_the_timeout_is_cut(rig):
             pass
 
 
-def test_in_the_middle_of_a_body(rig):
+def test_a_response_body_in_progress_is_finished(rig):
     weir = rig.weir(timeouts={"shutdown": "30s"})
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/bytes/30000000"))
         head = connection.read_head()
         weir.signal(signal.SIGTERM)
-        eventually(lambda: not accepts(weir.address), what="a closed listener")
+        eventually(lambda: not accepts(weir.address), what="the listener to be closed")
         assert len(connection.read_body(head)) == 30000000
     assert weir.wait(15) == 0
 
 
-def test_with_redis_away(rig):
+def test_shutdown_while_redis_is_down(rig):
     weir = rig.weir(redis={"on_failure": "allow", "timeout": "100ms"},
                     limits={"each": dict(script="gcra", limit=3, period="1h")})
     weir.expect_errors("[Rr]edis")

@@ -1,4 +1,5 @@
-"""Signals for monitoring: certificates that expire, reloads that fail, the process itself."""
+"""Monitoring signals: certificates that expire, failed reloads, Redis memory, and the process
+itself."""
 
 import json
 import os
@@ -14,7 +15,7 @@ from wire import get
 
 FILES = os.path.join(top, "tests/tls")
 HOUR = {"each": dict(script="gcra", limit=3, period="1h")}
-EXPIRED_AT = 1609459200  # of tests/tls/expired.pem: 2021-01-01
+EXPIRED_AT = 1609459200  # notAfter of tests/tls/expired.pem: 2021-01-01
 
 
 def tls(certificate, key):
@@ -28,7 +29,7 @@ def check(rig, **keys):
 
 # --- certificates ---------------------------------------------------------------------------------------------------------
 
-def test_an_expired_certificate_is_told_by_check_and_at_the_start(rig):
+def test_an_expired_certificate_is_reported_by_check_and_at_start(rig):
     result = check(rig, listen=[tls("expired.pem", "server.key")])
     assert result.returncode == 0
     assert re.search(r'listen\[0\]\.tls\.certificate: "\S+expired.pem" has expired, on 2021-\S+ \S+ UTC: .*renew it', result.stderr), result.stderr
@@ -38,11 +39,11 @@ def test_an_expired_certificate_is_told_by_check_and_at_the_start(rig):
     name = "weir_certificate_expiry_timestamp_seconds"
     assert abs(weir.metric(name, certificate=os.path.join(FILES, "expired.pem")) - EXPIRED_AT) < 2 * 86400
     body = get(weir.admin, "/metrics").body.decode()
-    assert len(re.findall(rf"^{name}\{{", body, re.M)) == 2, "a sample for each file"
+    assert len(re.findall(rf"^{name}\{{", body, re.M)) == 2, "one sample per file"
     assert weir.metric(name, certificate=os.path.join(FILES, "cert.pem")) > time.time() + 365 * 86400
 
 
-def test_the_certificate_that_weir_shows_to_servers_is_looked_at_as_well(rig):
+def test_the_client_certificate_for_upstreams_is_checked_too(rig):
     files = {"certificate": os.path.join(FILES, "expired.pem"), "key": os.path.join(FILES, "server.key")}
     upstreams = {"api": {"servers": ["127.0.0.1:1"], "tls": {"ca": os.path.join(FILES, "ca.pem"), **files}}}
     assert re.search(r'upstreams\.api\.tls\.certificate: "\S+expired.pem" has expired', check(rig, upstreams=upstreams).stderr)
@@ -50,14 +51,14 @@ def test_the_certificate_that_weir_shows_to_servers_is_looked_at_as_well(rig):
     assert weir.metric("weir_certificate_expiry_timestamp_seconds", certificate=files["certificate"]) < time.time()
 
 
-def test_certificates_that_expire_soon(rig):
+def test_certificates_that_expire_soon_are_reported(rig):
     if not shutil.which("openssl"):
         return
     key, certificate = os.path.join(rig.directory, "soon.key"), os.path.join(rig.directory, "soon.pem")
     for days, words in (13, "expires in 1[23] days, on "), (1, "expires in 2[34] hours, on "), (16, None):
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", str(days),
                         "-keyout", key, "-out", certificate, "-subj", "/CN=one.test"], check=True, capture_output=True)
-        # A chain ends with the first of its certificates that does.
+        # The first certificate of a chain to expire determines the date.
         with open(os.path.join(FILES, "cert.pem"), encoding="ascii") as other, open(certificate, "a", encoding="ascii") as chain:
             chain.write(other.read())
         result = check(rig, listen=[{"address": "127.0.0.1:0", "tls": {"certificate": certificate, "key": key}}])
@@ -65,7 +66,7 @@ def test_certificates_that_expire_soon(rig):
         assert not words or re.search(words, result.stderr), result.stderr
 
 
-def test_a_reload_shows_the_dates_of_the_new_certificate(rig):
+def test_a_reload_updates_the_dates_of_certificates(rig):
     for name, file in ("cert.pem", "expired.pem"), ("key.pem", "server.key"):
         shutil.copy(os.path.join(FILES, file), os.path.join(rig.directory, name))
     listen = [{"address": "127.0.0.1:0", "tls": {"certificate": "cert.pem", "key": "key.pem"}}]
@@ -79,7 +80,7 @@ def test_a_reload_shows_the_dates_of_the_new_certificate(rig):
 
 # --- reloads --------------------------------------------------------------------------------------------------------------
 
-def test_reloads_are_counted_and_dated(rig):
+def test_reloads_have_counters_and_timestamps(rig):
     before = time.time()
     weir = rig.weir(limits=HOUR)
     weir.expect_errors("current policy stays in effect", r"\.yaml:")
@@ -97,13 +98,13 @@ def test_reloads_are_counted_and_dated(rig):
         weir.wait_for_output("the current policy stays in effect", count=number)
     assert weir.metric("weir_reload_total", result="failure") == 2
     assert weir.metric("weir_reload_total", result="success") == 1
-    assert weir.metric("weir_policy_loaded_timestamp_seconds") == reloaded, "that of the policy in force"
+    assert weir.metric("weir_policy_loaded_timestamp_seconds") == reloaded, "the timestamp of the policy in effect"
     assert weir.metric("process_start_time_seconds") == started
 
 
 # --- Redis' memory --------------------------------------------------------------------------------------------------------
 
-def test_the_memory_of_redis(rig):
+def test_memory_metrics_of_redis(rig):
     redis = rig.redis()
     redis.command("CONFIG", "SET", "maxmemory", "50mb")
     weir = rig.weir(limits=HOUR)
@@ -112,12 +113,12 @@ def test_the_memory_of_redis(rig):
     redis.command("CONFIG", "SET", "maxmemory", "0")
     redis.kill()
     weir.expect_errors("^redis ")
-    redis.start()  # asked at once on the new connection, not after ten seconds
+    redis.start()  # queried at once on the new connection, not after ten seconds
     eventually(lambda: weir.metric("weir_redis_memory_max_bytes") == 0)
 
 
-def test_a_user_who_may_not_ask_has_no_such_metric(rig):
-    """And nothing else suffers: grants go over the same connection."""
+def test_without_permission_for_info_there_are_no_memory_metrics(rig):
+    """Grants over the same connection still work."""
     redis = rig.redis()
     redis.command("ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "&weir:*", "+@all", "-info")
     weir = rig.weir(limits=HOUR, redis={"username": "weir", "password": "secret"})
@@ -134,7 +135,7 @@ def test_a_user_who_may_not_ask_has_no_such_metric(rig):
 
 
 @timeout(120)
-def test_the_memory_of_each_master_of_a_cluster(rig):
+def test_memory_metrics_of_each_cluster_master(rig):
     cluster = Cluster(rig, replicas=False)
     weir = rig.weir(limits=HOUR, redis=cluster.policy())
 
@@ -147,7 +148,7 @@ def test_the_memory_of_each_master_of_a_cluster(rig):
 
 # --- the process ----------------------------------------------------------------------------------------------------------
 
-def test_the_process_is_measured(rig):
+def test_process_metrics(rig):
     weir = rig.weir(rules=[])
     used = weir.metric("process_cpu_seconds_total")
     assert used > 0

@@ -1,4 +1,4 @@
-"""The command line, start-up and its errors, the standalone scripts, the embedded Redis."""
+"""The command line, start-up and its errors, standalone scripts, and the embedded Redis."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def test_version_and_help(rig):
         assert word in usage.stdout
 
 
-def test_bad_usage_exits_2(rig):
+def test_usage_errors_exit_with_2(rig):
     for arguments in (["--no-such-option"], ["no-such-command"], ["-c"], ["script"], ["check", "surplus"]):
         result = rig.command(*arguments)
         assert result.returncode == 2, (arguments, result)
@@ -31,7 +31,7 @@ def test_bad_usage_exits_2(rig):
         assert "a policy is named by -c FILE" in rig.command(*arguments).stderr, arguments
 
 
-def test_options_may_stand_before_the_command(rig):
+def test_options_can_precede_the_command(rig):
     policy = rig.write("policy.yaml", json.dumps(rig.policy(limits=LIMIT)))
     before, after = rig.command("-c", policy, "check"), rig.command("check", "-c", policy)
     assert before.returncode == 0 and before.stdout == after.stdout, before
@@ -51,10 +51,10 @@ def test_check_prints_the_effective_policy(rig):
     assert "hidden" not in result.stdout
     again = check(rig, result.stdout)
     if "***" not in result.stdout:
-        assert again.returncode == 0 and again.stdout == result.stdout, "what check prints is a policy again"
+        assert again.returncode == 0 and again.stdout == result.stdout, "the output of check is a valid policy"
 
 
-def test_mistakes_are_told_with_their_place(rig):
+def test_errors_are_reported_with_their_location(rig):
     result = check(rig, """\
 upstreams:
   api: { servers: [ 127.0.0.1:3000 ] }
@@ -70,14 +70,14 @@ rules:
     assert re.search(r"policy\.yaml:7:\d+: .*per-clinet", result.stderr), result.stderr
 
 
-def test_a_bad_policy_does_not_start(rig):
+def test_an_invalid_policy_does_not_start(rig):
     result = rig.command("-c", rig.write("bad.yaml", "limits: [ 1 ]\n"))
     assert result.returncode == 1 and re.search(r"bad\.yaml:1:\d+: ", result.stderr), result
     result = rig.command("-c", os.path.join(rig.directory, "absent.yaml"))
     assert result.returncode == 1 and "absent.yaml" in result.stderr and "No such file" in result.stderr
 
 
-def start_fails(rig, *words, **keys):
+def assert_start_fails(rig, *words, **keys):
     weir = rig.weir(wait=False, **keys)
     weir.expected_exit = 1
     weir.expect_errors(".")
@@ -86,30 +86,30 @@ def start_fails(rig, *words, **keys):
         assert word in weir.output(), (word, weir.output())
 
 
-def test_a_port_taken_is_named(rig):
+def test_a_port_in_use_is_reported(rig):
     taken = rig.upstream().text
-    start_fails(rig, taken, listen=[taken])
-    start_fails(rig, taken, admin=taken)
+    assert_start_fails(rig, taken, listen=[taken])
+    assert_start_fails(rig, taken, admin=taken)
 
 
-def test_all_or_nothing_when_one_of_two_listeners_cannot_be(rig):
+def test_if_one_of_two_listeners_fails_weir_does_not_start(rig):
     free = free_port()
-    start_fails(rig, rig.upstream().text, listen=[f"127.0.0.1:{free}", rig.upstream().text])
+    assert_start_fails(rig, rig.upstream().text, listen=[f"127.0.0.1:{free}", rig.upstream().text])
 
 
-def test_a_missing_script_is_named(rig):
-    start_fails(rig, "no_such_script", limits={"each": dict(script="no_such_script", limit=1, period="1s")})
-    start_fails(rig, "/nowhere/mine.lua", limits={"each": dict(script="/nowhere/mine.lua", limit=1, period="1s")})
+def test_a_missing_script_is_reported(rig):
+    assert_start_fails(rig, "no_such_script", limits={"each": dict(script="no_such_script", limit=1, period="1s")})
+    assert_start_fails(rig, "/nowhere/mine.lua", limits={"each": dict(script="/nowhere/mine.lua", limit=1, period="1s")})
 
 
-def test_a_lua_error_in_an_own_script_is_refused_with_its_message(rig):
+def test_a_lua_syntax_error_is_reported(rig):
     broken = rig.write("broken.lua", "return function(state, now)\n  retrun 1\nend\n")
-    start_fails(rig, "broken.lua:2:", limits={"each": dict(script=broken, limit=1, period="1s")})
+    assert_start_fails(rig, "broken.lua:2:", limits={"each": dict(script=broken, limit=1, period="1s")})
 
 
-def test_a_script_that_fails_while_running_is_refused(rig):
+def test_a_script_that_fails_at_run_time_is_refused(rig):
     failing = rig.write("failing.lua", "return function(state, now) return nil + 1 end\n")
-    start_fails(rig, "failing.lua:1: attempt to perform arithmetic", limits={"each": dict(script=failing, limit=1, period="1s")})
+    assert_start_fails(rig, "failing.lua:1: attempt to perform arithmetic", limits={"each": dict(script=failing, limit=1, period="1s")})
 
 
 def test_standalone_scripts_run_in_redis(rig):
@@ -132,13 +132,13 @@ def test_standalone_scripts_run_in_redis(rig):
         assert last[1] == 0 and 0 < last[2] <= last[3] <= 120000000, (name, last)
 
 
-def test_script_of_an_unknown_name(rig):
+def test_script_with_an_unknown_name(rig):
     for name in ("no_such_thing", "driver"):
         result = rig.command("script", name)
         assert result.returncode == 1 and name in result.stderr and "use one of token_bucket, " in result.stderr, result
 
 
-def test_check_warns_of_a_redis_that_evicts(rig):
+def test_check_warns_about_a_redis_that_evicts_keys(rig):
     redis = rig.redis()
     redis.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     policy = json.dumps(rig.policy(limits=LIMIT))
@@ -147,11 +147,11 @@ def test_check_warns_of_a_redis_that_evicts(rig):
         result = check(rig, policy)
         assert result.returncode == 0 and ("maxmemory-policy is allkeys-lru" in result.stderr) == warned, result
     redis.kill()
-    assert check(rig, policy).returncode == 0, "without Redis as well"
+    assert check(rig, policy).returncode == 0, "also without Redis"
 
 
-def test_check_warns_of_a_redis_that_keeps_nothing(rig):
-    """And says nothing where something is kept, or where the user may not ask."""
+def test_check_warns_about_a_redis_without_persistence(rig):
+    """No warning if Redis has persistence, or if the user has no permission to query it."""
     redis = rig.redis()
     limits = {"each": dict(script="gcra", limit=1, period="1s")}
     policy = rig.write("policy.yaml", json.dumps(rig.policy(limits=limits)))
@@ -172,13 +172,13 @@ def test_check_warns_of_a_redis_that_keeps_nothing(rig):
     assert not is_warned()
 
 
-def test_check_tells_of_an_embedded_redis_that_keeps_nothing(rig):
+def test_check_warns_about_an_embedded_redis_without_persistence(rig):
     limits = {"each": dict(script="gcra", limit=1, period="1s")}
     policy = rig.write("policy.yaml", json.dumps(rig.policy(limits=limits, redis={"address": "embedded"})))
     assert "the embedded Redis has no persistence" in rig.command("check", "-c", policy).stderr
 
 
-def test_a_url_of_redis_is_where_the_limits_are(rig):
+def test_a_redis_url_with_password_and_database(rig):
     redis = rig.redis(tcp=True, arguments=["--requirepass", "a@b"])
     host, port = redis.address
     url = f"redis://:a%40b@{host}:{port}/3"
@@ -188,7 +188,7 @@ def test_a_url_of_redis_is_where_the_limits_are(rig):
     assert "a@b" not in weir.output() and "a%40b" not in weir.output()
 
 
-def test_check_warns_of_a_log_that_cannot_be_written(rig):
+def test_check_warns_about_an_unwritable_log_file(rig):
     for file, warned in (("stderr", False), (os.path.join(rig.directory, "new.log"), False), ("/nowhere/weir.log", True)):
         result = check(rig, json.dumps(rig.policy(limits=LIMIT, log={"file": file})))
         assert result.returncode == 0 and ("cannot be written" in result.stderr) == warned, result
@@ -228,25 +228,26 @@ def test_embedded_redis(rig):
     assert not is_running(server)
 
 
-def test_embedded_redis_dies_with_weir_even_by_kill_9(rig):
+def test_embedded_redis_exits_with_weir_even_after_sigkill(rig):
     weir = rig.weir(redis={"address": "embedded"}, limits=LIMIT)
     (server,) = redis_servers_of(weir)
     weir.expected_exit = -signal.SIGKILL
     weir.kill()
-    eventually(lambda: not is_running(server), what="the end of the embedded Redis")
-    shutil.rmtree(re.search(r"embedded Redis: .* in (\S+)$", weir.output(), re.M)[1])  # nobody was left to do it
+    eventually(lambda: not is_running(server), what="the embedded Redis to exit")
+    # weir could not remove the directory
+    shutil.rmtree(re.search(r"embedded Redis: .* in (\S+)$", weir.output(), re.M)[1])
 
 
-def test_embedded_redis_is_started_again_when_it_dies(rig):
+def test_embedded_redis_is_restarted_after_a_crash(rig):
     weir = rig.weir(redis={"address": "embedded", "on_failure": "allow", "timeout": "200ms"}, limits=LIMIT)
     weir.expect_errors("[Rr]edis")
     (server,) = redis_servers_of(weir)
     os.kill(server, signal.SIGKILL)
-    eventually(lambda: redis_servers_of(weir) not in ([], [server]), 15, "another redis-server")
-    eventually(lambda: "x-ratelimit-limit" in get(weir.address).names(), 15, "decisions by it")
+    eventually(lambda: redis_servers_of(weir) not in ([], [server]), 15, "a new redis-server")
+    eventually(lambda: "x-ratelimit-limit" in get(weir.address).names(), 15, "decisions by the new redis-server")
 
 
-def test_the_program_runs_with_the_sample_policy(rig):
+def test_the_sample_policy_is_valid(rig):
     sample = os.path.join(os.path.dirname(os.environ["WEIR_LUA_DIR"]), "conf", "weir.yaml")
     result = subprocess.run([weir_program, "check", "-c", sample], capture_output=True, text=True, timeout=30)
     assert result.returncode == 0, result.stderr

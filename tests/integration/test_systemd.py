@@ -1,4 +1,4 @@
-"""What systemd sees and gives: notifications, the watchdog, sockets that outlive weir, draining."""
+"""systemd: notifications, the watchdog, socket activation, draining, credentials."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ HOUR = {"script": "gcra", "limit": 1_000_000, "period": "1h"}
 
 
 class Notifications:
-    """The socket that NOTIFY_SOCKET names, and the states received there so far."""
+    """The socket in NOTIFY_SOCKET, and the states received so far."""
 
     def __init__(self, rig):
         self.path = os.path.join(rig.directory, "notify")
@@ -72,7 +72,7 @@ PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x4000
 
 
 class Stopped:
-    """One thread of a process, stopped as by a debugger."""
+    """One thread of a process, stopped with ptrace."""
 
     def __init__(self, thread):
         self.thread, self.libc = thread, ctypes.CDLL(None, use_errno=True)
@@ -90,8 +90,8 @@ class Stopped:
         assert self.ptrace(PTRACE_DETACH) == 0
 
 
-def silent(notifications, seconds):
-    """Whether nothing arrives within the seconds, after what was sent before."""
+def is_silent(notifications, seconds):
+    """Whether no state arrives within `seconds`, after reading pending ones."""
     def pending():
         try:
             return notifications.next()
@@ -104,12 +104,12 @@ def silent(notifications, seconds):
 
 
 def threads_of(weir):
-    """The numbers of its threads by name."""
+    """The thread ids by thread name."""
     numbers = map(int, os.listdir(f"/proc/{weir.pid}/task"))
     return {open(f"/proc/{weir.pid}/task/{number}/comm", encoding="ascii").read().strip(): number for number in numbers}
 
 
-def test_the_watchdog_is_pinged_only_while_every_thread_works(rig):
+def test_watchdog_pings_stop_if_a_thread_hangs(rig):
     notifications = Notifications(rig)
     weir = rig.weir(environment={"NOTIFY_SOCKET": notifications.path, "WATCHDOG_USEC": "400000"})
     weir.expect_errors("has not completed a loop iteration", "log writer has not responded")
@@ -117,20 +117,20 @@ def test_the_watchdog_is_pinged_only_while_every_thread_works(rig):
         notifications.until("WATCHDOG")
     threads = threads_of(weir)
     for name, word in ("weir worker 0", "worker 0 has not"), ("weir worker 1", "worker 1 has not"), ("weir log", "log writer has not"):
-        before = weir.output().count(word)  # on a busy machine, any thread may stop for that long
+        before = weir.output().count(word)  # on a busy machine, any thread can stall that long
         with Stopped(threads[name]):
             weir.wait_for_output(word, before + 1)
             notifications.socket.setblocking(False)
-            eventually(lambda: silent(notifications, 0.5), what=f"no ping within the watchdog's interval: {word}")
+            eventually(lambda: is_silent(notifications, 0.5), what=f"no ping within the watchdog's interval: {word}")
             notifications.socket.settimeout(20)
         notifications.until("WATCHDOG")
-    weir.reload()  # may take longer than the interval
+    weir.reload()  # can take longer than the interval
     notifications.until("RELOADING")
     assert int(notifications.until("WATCHDOG")["WATCHDOG_USEC"]) > 100_000_000
     notifications.until("WATCHDOG_USEC", "400000")
 
 
-def test_sockets_are_found_by_address_and_by_name(rig):
+def test_sockets_are_matched_by_address_and_by_name(rig):
     one, secure, admin, local = listening(), listening(), listening(), os.path.join(rig.directory, "weir.sock")
     sockets = [("weir.socket", listening(local, socket.AF_UNIX)), ("admin-1", admin), ("listen-2", secure), ("weir.socket", one)]
     weir = rig.weir(workers=7, sockets=sockets, limits={"each": HOUR}, admin="127.0.0.1:1", listen=[
@@ -145,18 +145,18 @@ def test_sockets_are_found_by_address_and_by_name(rig):
     assert sum(used) == len(connections) and max(used) <= 24, used
     weir.signal(signal.SIGTERM)
     assert weir.wait() == 0
-    connect(local).close()  # its file is systemd's
+    connect(local).close()  # systemd owns the socket file
     connect(one.getsockname()).close()
 
 
-def test_a_socket_for_all_addresses_serves_ipv4(rig):
+def test_a_dual_stack_socket_serves_ipv4(rig):
     both = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     weir = rig.weir(sockets=[("weir.socket", both)], listen=[f"0.0.0.0:{both.getsockname()[1]}"], log={"access": "json"})
     assert get(("127.0.0.1", weir.address[1])).status == 200
     weir.wait_for_output('"peer":"127.0.0.1"')
 
 
-def test_a_socket_that_the_policy_does_not_name_is_an_error(rig):
+def test_a_socket_that_the_policy_does_not_list_is_an_error(rig):
     one = listening()
     weir = rig.weir(wait=False, sockets=[("weir.socket", one)])
     weir.expected_exit = 1
@@ -165,9 +165,9 @@ def test_a_socket_that_the_policy_does_not_name_is_an_error(rig):
 
 
 def test_systemd_socket_activate(rig):
-    """systemd's own tool, which starts weir with the first connection."""
+    """systemd's own tool, which starts weir at the first connection."""
     port = free_port()
-    weir = rig.weir(listen=[f"127.0.0.1:{port}"])  # writes the policy
+    weir = rig.weir(listen=[f"127.0.0.1:{port}"])  # to write the policy file
     weir.finish()
     tool = subprocess.Popen(["systemd-socket-activate", "-l", f"127.0.0.1:{port}", "--setenv=WEIR_LUA_DIR", weir_program, "-c",
                              weir.policy_file], stderr=subprocess.PIPE)
@@ -181,7 +181,7 @@ def test_systemd_socket_activate(rig):
     assert tool.wait(20) == 0 and b"1 of these sockets is from systemd" in output, output
 
 
-def test_connections_wait_while_weir_restarts(rig):
+def test_connections_are_queued_while_weir_restarts(rig):
     one = listening()
     sockets, listen = [("weir.socket", one)], [text_of(one.getsockname())]
     weir = rig.weir(sockets=sockets, listen=listen)
@@ -192,7 +192,7 @@ def test_connections_wait_while_weir_restarts(rig):
     assert [connection.response().status for connection in waiting] == [200] * 20
 
 
-def test_draining(rig):
+def test_a_drain_period_precedes_the_shutdown(rig):
     weir = rig.weir(workers=1, timeouts={"drain": "1h"})
     assert get(weir.admin, "/readyz", host="127.0.0.1").status == 200
     idle = Connection(weir.address)
@@ -211,12 +211,13 @@ def test_draining(rig):
     weir.wait_for_output("finishing requests in progress")
     assert late.request().status == 200
     late.close()
-    eventually(lambda: not accepts(weir.address), what="a closed listener")
+    eventually(lambda: not accepts(weir.address), what="the listener to be closed")
     assert weir.wait() == 0
 
 
 def test_restarts_under_load_fail_no_request(rig):
-    """Each client sends request after request. All restarts go by SIGTERM and a new process with the same socket."""
+    """Each client sends requests continuously. Every restart is a SIGTERM and a new process with
+    the same socket."""
     one = listening()
     more = {"sockets": [("weir.socket", one)], "listen": [text_of(one.getsockname())], "timeouts": {"drain": "300ms"},
             "limits": {"each": HOUR}}
@@ -242,7 +243,7 @@ def test_restarts_under_load_fail_no_request(rig):
         thread.start()
     for _ in range(3):
         seen = len(statuses)
-        eventually(lambda: len(statuses) >= seen + 100, what="requests go on")
+        eventually(lambda: len(statuses) >= seen + 100, what="further requests")
         weir.signal(signal.SIGTERM)
         assert weir.wait() == 0
         weir = rig.weir(**more)
@@ -254,7 +255,8 @@ def test_restarts_under_load_fail_no_request(rig):
 
 
 def test_files_in_the_credentials_directory(rig):
-    """LoadCredential= in the unit; the policy names the files by the variable that systemd sets."""
+    """LoadCredential= in the unit; the policy refers to the files by the variable that systemd
+    sets."""
     directory = os.path.join(rig.directory, "credentials")
     os.mkdir(directory)
     for file in pair("one").values():

@@ -1,5 +1,6 @@
-"""What an attacker tries beyond malformed messages: fields that vanish on the way, answers that do not fit their request,
-descriptors that run out, readers that do not read. Each line of docs/threat-model.md that no other file here tests."""
+"""Attacks beyond malformed messages: fields that are not forwarded, responses that do not match
+their request, exhausted descriptors, clients that do not read. These are the lines of
+docs/threat-model.md without other tests."""
 
 import fcntl
 import os
@@ -17,26 +18,27 @@ from scripted import OK, Scripted, respond_to_all
 from wire import Connection, IncompleteResponse, get, request_bytes
 
 
-def before(rig, script, **more):
+def weir_before(rig, script, **more):
     api = Scripted(rig, script)
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, **more)
     weir.expect_errors("upstream|server|api")
     return weir, api
 
 
-# --- fields that decide, and do not arrive -------------------------------------------------------------------------------
+# --- fields that decide but are not forwarded
+# ----------------------------------------------------------------------------
 
-def test_the_identity_header_cannot_be_named_away(rig):
-    """A server that asks for the key must not be asked without it, at the expense of the key's owner."""
+def test_connection_cannot_remove_the_identity_header(rig):
+    """Otherwise a request would be charged to a key that the server does not see."""
     weir = rig.weir(identity={"from": ["header:X-Api-Key", "ip"]})
     assert get(weir.address, "/echo", headers={"X-Api-Key": "k"}).status == 200
     for connection in "X-Api-Key", "close, x-api-key", "keep-alive,X-API-KEY":
         refused = get(weir.address, "/echo", headers={"X-Api-Key": "k", "Connection": connection})
         assert refused.status == 400 and b"Connection names" in refused.body
-    assert get(weir.address, "/echo", headers={"Connection": "X-Api-Key"}).status == 200, "there is none to name"
+    assert get(weir.address, "/echo", headers={"Connection": "X-Api-Key"}).status == 200, "there is no such field to remove"
 
 
-def test_a_repeat_is_free_only_where_the_server_sees_that_it_is_one(rig):
+def test_deduplication_requires_that_the_key_is_forwarded(rig):
     limits = {"few": dict(script="fixed_window", limit=2, period="1h", dedup="Idempotency-Key")}
     weir = rig.weir(limits=limits)
     key = {"Idempotency-Key": "a"}
@@ -45,18 +47,19 @@ def test_a_repeat_is_free_only_where_the_server_sees_that_it_is_one(rig):
     assert [get(weir.address, headers=named_away).status for _ in range(3)] == [200, 429, 429]
 
 
-def test_two_values_are_not_a_new_place_in_a_limit_per_header(rig):
-    """Which of them the server takes nobody knows: made-up ones in front must not give the last one a limit of its own."""
+def test_two_values_of_a_header_do_not_create_a_new_counter(rig):
+    """The server could use either value. Invented values before the real one must not select
+    another counter."""
     limits = {"few": dict(script="fixed_window", limit=2, period="1h", per="header:X-Tenant")}
     weir = rig.weir(limits=limits)
     seen = [get(weir.address, headers=[("X-Tenant", f"made-up-{n}"), ("X-Tenant", "t")]).status for n in range(4)]
     assert seen == [200, 200, 429, 429]
-    assert get(weir.address, headers={"X-Tenant": "t", "Connection": "X-Tenant"}).status == 429, "the same as none"
+    assert get(weir.address, headers={"X-Tenant": "t", "Connection": "X-Tenant"}).status == 429, "the same counter as without the header"
     assert get(weir.address, headers={"X-Tenant": "t"}).status == 200
 
 
-def test_names_that_pass_for_weirs_own_are_removed(rig):
-    """CGI and its heirs read X_Weir_Client as X-Weir-Client."""
+def test_names_that_cgi_reads_as_weirs_own_are_removed(rig):
+    """CGI and similar interfaces read X_Weir_Client as X-Weir-Client."""
     limits = {"each": dict(script="gcra", limit=1000, period="1d")}
     weir = rig.weir(limits=limits)
     forged = ["X_Weir_Client", "X-Weir_Client", "x_weir-client", "X_Forwarded_For", "X_Client_Id", "Content_Length", "Transfer_Encoding"]
@@ -64,14 +67,14 @@ def test_names_that_pass_for_weirs_own_are_removed(rig):
     assert not set(forged) & set(names), names
 
 
-def test_trailers_that_mean_something_in_a_header_are_dropped(rig):
+def test_trailers_with_a_meaning_as_headers_are_dropped(rig):
     def script(peer, _number):
         head, _ = peer.read_request()
         assert b"\r\ntrailer:" not in head.lower(), head
         assert not peer.trailers, peer.trailers
         peer.send(b"HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"
                   b"X-Sum: 1\r\nSet-Cookie: a=b\r\nContent-Length: 9\r\n\r\n")
-    weir, api = before(rig, script)
+    weir, api = weir_before(rig, script)
     with Connection(weir.address) as connection:
         body = b"1\r\nx\r\n0\r\nX-Client-Id: forged\r\nTransfer-Encoding: chunked\r\n\r\n"
         connection.send(request_bytes("/", "POST", {"TE": "trailers", "Connection": "TE", "Trailer": "X-Client-Id",
@@ -83,9 +86,9 @@ def test_trailers_that_mean_something_in_a_header_are_dropped(rig):
     assert not api.failures, api.failures
 
 
-def test_request_ids_do_not_tell_how_many_requests_there_were(rig):
-    """What makes a number of a count can be undone, by whoever wants to know how busy his neighbours are."""
-    def undone(x, shift):
+def test_request_ids_do_not_reveal_the_number_of_requests(rig):
+    """A counter with a reversible mapping would let a client compute the load of other clients."""
+    def inverse_xorshift(x, shift):
         y = x
         for _ in range(64 // shift):
             y = x ^ y >> shift
@@ -94,19 +97,21 @@ def test_request_ids_do_not_tell_how_many_requests_there_were(rig):
     weir, words, counts = rig.weir(workers=1), 2 ** 64, []
     for _ in range(3):
         x = int(dict(get(weir.address).fields)["X-Request-Id"][16:], 16)
-        x = undone(x, 31) * pow(0x94d049bb133111eb, -1, words) % words
-        x = undone(x, 27) * pow(0xbf58476d1ce4e5b9, -1, words) % words
-        counts.append(undone(x, 30))
+        x = inverse_xorshift(x, 31) * pow(0x94d049bb133111eb, -1, words) % words
+        x = inverse_xorshift(x, 27) * pow(0xbf58476d1ce4e5b9, -1, words) % words
+        counts.append(inverse_xorshift(x, 30))
     assert all((b - a) % words > 1000 for a, b in zip(counts, counts[1:])), counts
 
 
-# --- answers that do not fit ---------------------------------------------------------------------------------------------
+# --- responses that do not match
+# -----------------------------------------------------------------------------------------
 
 POISON = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nPOISON"
 
 
-def test_content_where_none_may_be_reaches_nobody(rig):
-    """The server sends content with an answer to HEAD, a 204 or a 304: its bytes would be the next client's answer."""
+def test_content_of_responses_without_content_reaches_no_client(rig):
+    """The server sends content with a response to HEAD, a 204 or a 304. It would be read as the
+    next client's response."""
     answers = {"/head": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(POISON),
                "/chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
                "/204": b"HTTP/1.1 204 No Content\r\nContent-Length: %d\r\n\r\n" % len(POISON),
@@ -118,7 +123,7 @@ def test_content_where_none_may_be_reaches_nobody(rig):
             answer = answers.get(request[0].split(b" ")[1].decode())
             peer.send(answer + POISON if answer else OK)
 
-    weir, _ = before(rig, script)
+    weir, _ = weir_before(rig, script)
     with Connection(weir.address) as connection:
         for target in answers:
             for _ in range(3):
@@ -129,8 +134,9 @@ def test_content_where_none_may_be_reaches_nobody(rig):
                 assert connection.request("/").body == b"ok", target
 
 
-def test_bytes_behind_a_large_answer_are_not_the_next_one(rig):
-    """They are in the kernel still when the next request is there already, and the loop has not told of them."""
+def test_bytes_after_a_large_response_are_not_the_next_response(rig):
+    """The bytes are still in the kernel when the next request has already arrived, and the event
+    loop has not reported them yet."""
     def script(peer, _number):
         while request := peer.read_request():
             if request[0].startswith(b"GET /large"):
@@ -138,7 +144,7 @@ def test_bytes_behind_a_large_answer_are_not_the_next_one(rig):
             else:
                 peer.send(OK)
 
-    weir, _ = before(rig, script)
+    weir, _ = weir_before(rig, script)
     with Connection(weir.address) as connection:
         for _ in range(50):
             connection.send(request_bytes("/large") + request_bytes("/next"))
@@ -146,20 +152,22 @@ def test_bytes_behind_a_large_answer_are_not_the_next_one(rig):
             assert connection.response().body == b"ok"
 
 
-def test_what_idle_links_hold_is_nobodys_answer(rig):
-    """Requests are there first, then what nobody asked for, in some of the links that would take them, and the end of others: all in
-    one turn of the loop, which meets the requests before it hears of the links."""
+def test_unexpected_data_on_idle_connections_is_not_a_response(rig):
+    """Requests arrive first, then unexpected data on some of the idle server connections, and EOF
+    on others. All this happens in one loop iteration, and weir handles the requests before the
+    events of the connections."""
     many = 12
     all_open = threading.Barrier(many)
 
     def script(peer, _number):
-        peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)   # POISON does not wait for an acknowledgement
+        # POISON is sent without waiting for an acknowledgement
+        peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while request := peer.read_request():
             if b"/open" in request[0]:
                 all_open.wait(20)
             peer.send(OK)
 
-    weir, api = before(rig, script)
+    weir, api = weir_before(rig, script)
     clients = [Connection(weir.address) for _ in range(many)]
     for ill in range(many + 1):
         for client in clients:
@@ -179,22 +187,24 @@ def test_what_idle_links_hold_is_nobodys_answer(rig):
     assert not api.failures, api.failures
 
 
-def test_bytes_behind_an_answer_that_waited_are_not_the_next_one(rig):
-    """The client reads nothing: a response that was read together with the interim ones before it waits in weir, and later bytes wait in
-    the kernel. When the client reads, the response, its end and the next request are processed in one iteration of the loop.
+def test_bytes_after_a_delayed_response_are_not_the_next_response(rig):
+    """The client does not read. A response that was read together with preceding interim responses
+    waits in weir, and further bytes wait in the kernel. When the client reads, the rest of the
+    response and the next request are handled in one loop iteration.
 
-    How much the kernel stores for a client that reads nothing differs between connections. So the size of the response that fills this
-    store is searched: with a smaller one weir sends the next response too; with a larger one weir does not get to the next request."""
+    The kernel's buffer for a client that does not read differs between connections, so the test
+    searches for the response size that fills it. With a smaller response, weir also sends the next
+    one. With a larger one, weir does not reach the next request."""
     interim = b"HTTP/1.1 103 Early Hints\r\nLink: " + b"x" * 4000 + b"\r\n\r\n"
     waited = {}  # per attempt: a queue of whether the response waited in weir
 
-    def heard(peer):
+    def closed_or_readable(peer):
         return select.select([peer.socket], [], [], 0)[0]
 
     def send_all(peer, data):
-        """Returns when weir's kernel has it, or has said something itself."""
+        """Returns when weir's kernel has received the data, or when weir has sent or closed."""
         peer.send(data)
-        eventually(lambda: fcntl.ioctl(peer.socket, termios.TIOCOUTQ, bytes(4)) == bytes(4) or heard(peer), what="an acknowledgement")
+        eventually(lambda: fcntl.ioctl(peer.socket, termios.TIOCOUTQ, bytes(4)) == bytes(4) or closed_or_readable(peer), what="the acknowledgement")
 
     def script(peer, _number):
         while request := peer.read_request():
@@ -204,7 +214,7 @@ def test_bytes_behind_an_answer_that_waited_are_not_the_next_one(rig):
                 try:
                     peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(content) + content)
                 except OSError:
-                    return   # the test has given this attempt up
+                    return   # the test has ended this attempt
                 continue
             if not target.startswith(b"/waits/"):
                 peer.send(OK)
@@ -215,21 +225,25 @@ def test_bytes_behind_an_answer_that_waited_are_not_the_next_one(rig):
             finally:
                 weir.signal(signal.SIGCONT)
             with Connection(weir.address) as other:
-                assert other.request("/").body == b"ok"   # by then the response was read, and sent if there was room
+                # then the response has been read, and sent if there was room
+                assert other.request("/").body == b"ok"
             try:
                 send_all(peer, POISON)
-                waited[int(target[7:])].put(not heard(peer))
+                waited[int(target[7:])].put(not closed_or_readable(peer))
             except OSError:
-                waited[int(target[7:])].put(False)   # weir is done with the response, and closed the connection or sent the next request
+                # weir is done with the response, and has closed the connection or sent the next
+                # request
+                waited[int(target[7:])].put(False)
 
-    weir, api = before(rig, script)
+    weir, api = weir_before(rig, script)
     size, received = 40000, b""
     for attempt in range(200):
         waited[attempt] = queue.Queue()
         client = socket.socket()
         client.settimeout(20)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 88)   # then it takes less
+        # so that the kernel buffers less
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 88)
         client.connect(weir.address)
         client.sendall(request_bytes(f"/full/{size}") + request_bytes(f"/waits/{attempt}") + request_bytes("/next"))
         try:
@@ -248,35 +262,37 @@ def test_bytes_behind_an_answer_that_waited_are_not_the_next_one(rig):
     assert not api.failures, api.failures
 
 
-def test_a_tunnel_is_for_who_may_have_one(rig):
-    """No tunnel for HTTP/1.0, for a 200, for Upgrade without Connection, for another protocol than asked."""
+def test_a_tunnel_requires_a_valid_upgrade(rig):
+    """No tunnel for HTTP/1.0, for a 200, for Upgrade without Connection, or for a protocol that was
+    not requested."""
     switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
-    weir, api = before(rig, respond_to_all(switch + POISON))
-    asked = {"Connection": "upgrade", "Upgrade": "echo"}
-    for headers, more in ((asked, {"version": "HTTP/1.0"}), ({"Upgrade": "echo"}, {}), ({"Connection": "upgrade"}, {}),
-                          ({**asked, "Upgrade": "other"}, {})):
+    weir, api = weir_before(rig, respond_to_all(switch + POISON))
+    upgrade_fields = {"Connection": "upgrade", "Upgrade": "echo"}
+    for headers, more in ((upgrade_fields, {"version": "HTTP/1.0"}), ({"Upgrade": "echo"}, {}), ({"Connection": "upgrade"}, {}),
+                          ({**upgrade_fields, "Upgrade": "other"}, {})):
         with Connection(weir.address) as connection:
             connection.send(request_bytes(headers=headers, **more))
             assert connection.response().status == 502, headers
-    weir, _ = before(rig, respond_to_all(OK))
+    weir, _ = weir_before(rig, respond_to_all(OK))
     with Connection(weir.address) as connection:
-        # What follows is a request, and not a tunnel's bytes: the server said 200.
-        connection.send(request_bytes(headers=asked) + request_bytes("/second"))
+        # The next bytes are a request and not tunnel data: the server responded with 200.
+        connection.send(request_bytes(headers=upgrade_fields) + request_bytes("/second"))
         assert [connection.response().body for _ in range(2)] == [b"ok", b"ok"]
 
 
-def test_an_answer_cannot_be_split(rig):
-    """Folded lines, bare CR and LF, NUL in what the server says: a 502, whatever stands behind them."""
+def test_response_splitting_is_a_502(rig):
+    """Folded lines, bare CR, bare LF and NUL in the server's response: 502, whatever follows."""
     for line in (b"X: a\r\n Set-Cookie: b", b"X: a\r\n\tSet-Cookie: b", b"X: a\rSet-Cookie: b", b"X: a\nSet-Cookie: b", b"X: a\0b",
                  b"X\r: a", b"X : a", b": a", b"X: a\r\n\r"):
-        weir, _ = before(rig, respond_to_all(b"HTTP/1.1 200 OK\r\n" + line + b"\r\nContent-Length: 2\r\n\r\nok"))
+        weir, _ = weir_before(rig, respond_to_all(b"HTTP/1.1 200 OK\r\n" + line + b"\r\nContent-Length: 2\r\n\r\nok"))
         response = get(weir.address)
         assert response.status == 502 and response["Set-Cookie"] is None, line
 
 
-def test_an_early_answer_to_a_client_that_expects_does_not_desynchronise(rig):
-    """The server answers without a 100, and the client sends its content all the same: it is no request."""
-    weir, _ = before(rig, keeping_heads(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+def test_an_early_response_to_expect_does_not_desynchronize(rig):
+    """The server responds without a 100, and the client still sends its content: it is not a
+    request."""
+    weir, _ = weir_before(rig, respond_to_heads(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
     with Connection(weir.address) as connection:
         content = request_bytes("/smuggled")
         connection.send(request_bytes("/", "POST", {"Expect": "100-continue", "Content-Length": str(len(content))}))
@@ -289,8 +305,8 @@ def test_an_early_answer_to_a_client_that_expects_does_not_desynchronise(rig):
         assert connection.is_closed(), connection.buffer
 
 
-def keeping_heads(answer):
-    """Answers each head and leaves what follows it in the connection."""
+def respond_to_heads(answer):
+    """Responds to each head and leaves the following bytes unread."""
     def script(peer, _number):
         while True:
             head = peer.read_until(b"\r\n\r\n", "a head")
@@ -299,7 +315,8 @@ def keeping_heads(answer):
     return script
 
 
-# --- what runs out -------------------------------------------------------------------------------------------------------
+# --- exhausted resources
+# -------------------------------------------------------------------------------------------------
 
 def cpu_seconds(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
@@ -307,15 +324,17 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_out_of_descriptors_is_survived_without_spinning(rig):
-    """At the limit newcomers wait in the kernel, the loop rests, idle connections make room, and all are served in the end."""
+def test_descriptor_exhaustion_does_not_spin(rig):
+    """At the limit, new connections wait in the kernel, the event loop sleeps, idle connections are
+    closed for new ones, and all clients are served in the end."""
     weir = rig.weir(workers=1, size_limits={"connections": 0})
     weir.expect_errors("descriptors: all")
     get(weir.address)
     limit = weir.descriptors() + 8
     resource.prlimit(weir.pid, resource.RLIMIT_NOFILE, (limit, limit))
-    held = [Connection(weir.address).send(b"GET / HTTP/1.1\r\n") for _ in range(12)]  # more than fit, and none is idle
-    eventually(lambda: "descriptors: all" in weir.output(), what="the end of all descriptors")
+    # more than there are descriptors, and none is idle
+    held = [Connection(weir.address).send(b"GET / HTTP/1.1\r\n") for _ in range(12)]
+    eventually(lambda: "descriptors: all" in weir.output(), what="all descriptors to be used")
     before_it = cpu_seconds(weir.pid)
     threading.Event().wait(1)
     assert cpu_seconds(weir.pid) - before_it < 0.3, "weir spins"
@@ -323,29 +342,29 @@ def test_out_of_descriptors_is_survived_without_spinning(rig):
         connection.close()
     for connection in held[6:]:
         assert connection.send(b"Host: a\r\n\r\n").response().status in (200, 502), "502: no descriptor for its server"
-    # Those are idle now, and make room.
+    # These connections are idle now and are closed for new ones.
     for _ in range(12):
         held.append(Connection(weir.address))
         assert held[-1].request().status in (200, 502)
     eventually(lambda: weir.metric("weir_connections_evicted_total") > 0)
     for connection in held[6:]:
         connection.close()
-    eventually(lambda: get(weir.address).status == 200, what="an answer with descriptors to spare")
+    eventually(lambda: get(weir.address).status == 200, what="a response with free descriptors")
 
 
-def test_a_client_that_does_not_read_is_cut(rig):
-    """Slow reading, the third form of slowloris: no byte of the answer is taken for timeouts.send."""
+def test_a_client_that_does_not_read_is_disconnected(rig):
+    """Slow read attack: the client accepts no byte of the response for timeouts.send."""
     weir = rig.weir(workers=1, timeouts={"send": "500ms"})
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     s.connect(weir.address)
     s.sendall(request_bytes("/bytes/50000000"))
-    eventually(lambda: weir.metric("weir_errors_total", cause="client_stalled") == 1, what="the end of the answer")
+    eventually(lambda: weir.metric("weir_errors_total", cause="client_stalled") == 1, what="the response to be aborted")
     eventually(lambda: weir.metric("weir_upstream_connections") == 0 and weir.metric("weir_connections") == 0)
     s.close()
 
 
-def test_connections_of_one_address_are_bounded_and_others_get_in(rig):
+def test_connections_per_address_are_limited(rig):
     weir = rig.weir(size_limits={"connections_per_ip": 3})
     near = [Connection(weir.address) for _ in range(3)]
     assert [c.request().status for c in near] == [200] * 3
@@ -360,4 +379,4 @@ def test_connections_of_one_address_are_bounded_and_others_get_in(rig):
             return get(weir.address).status == 200
         except (IncompleteResponse, OSError):
             return False
-    eventually(served, what="a place for the address")
+    eventually(served, what="a connection for the address")

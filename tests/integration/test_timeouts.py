@@ -1,4 +1,5 @@
-"""Timeouts of a connection: between requests, in a tunnel, and while the client takes its answer; each is its own."""
+"""Connection timeouts: between requests, in a tunnel, and while the client reads a response. They
+are independent."""
 
 import socket
 import threading
@@ -10,8 +11,8 @@ from wire import Connection, get, request_bytes
 SHORT = "300ms"
 
 
-def lasts(connection, seconds=1):
-    """Is the connection open for so long, with nothing to read?"""
+def stays_open(connection, seconds=1):
+    """Whether the connection stays open for `seconds` without data."""
     connection.socket.settimeout(seconds)
     try:
         return connection.socket.recv(1) != b""
@@ -19,27 +20,27 @@ def lasts(connection, seconds=1):
         return True
 
 
-def test_a_quiet_tunnel_outlives_keepalive_and_send(rig):
+def test_keepalive_and_send_timeouts_do_not_end_a_quiet_tunnel(rig):
     _, weir = tunnel(rig, timeouts={"keepalive": SHORT, "send": SHORT})
     with Connection(weir.address) as connection:
         open_tunnel(connection)
-        assert lasts(connection)
+        assert stays_open(connection)
         connection.socket.settimeout(20)
         connection.send(b"ping")
         assert connection.read_exactly(4, "an echo") == b"ping"
 
 
-def test_an_idle_connection_outlives_tunnel_and_send(rig):
+def test_tunnel_and_send_timeouts_do_not_end_an_idle_connection(rig):
     weir = rig.weir(workers=1, timeouts={"tunnel": SHORT, "send": SHORT})
     with Connection(weir.address) as connection:
         assert connection.request().status == 200
-        assert lasts(connection)
+        assert stays_open(connection)
         connection.socket.settimeout(20)
         assert connection.request().status == 200
 
 
-def paused_download(weir):
-    """A client that takes no more than its kernel does, and then nothing for a second."""
+def stalled_download(weir):
+    """A client whose kernel buffers are full and which does not read for a second."""
     s = socket.socket()
     s.settimeout(20)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -48,9 +49,9 @@ def paused_download(weir):
     return s
 
 
-def test_a_paused_download_outlives_keepalive_and_tunnel(rig):
+def test_keepalive_and_tunnel_timeouts_do_not_end_a_paused_download(rig):
     weir = rig.weir(workers=1, timeouts={"keepalive": SHORT, "tunnel": SHORT})
-    with paused_download(weir) as s:
+    with stalled_download(weir) as s:
         weir.counts(1, "weir_requests_active")
         threading.Event().wait(1)
         assert weir.metric("weir_requests_active") == 1
@@ -60,27 +61,27 @@ def test_a_paused_download_outlives_keepalive_and_tunnel(rig):
         assert received >= 50_000_000
 
 
-def test_each_ends_in_its_time(rig):
+def test_each_timeout_ends_its_own_kind_of_connection(rig):
     weir = rig.weir(workers=1, timeouts={"keepalive": SHORT})
     with Connection(weir.address) as connection:
         assert connection.request().status == 200
         assert connection.is_closed()
     weir.reload(timeouts={"send": SHORT})
-    with paused_download(weir):
+    with stalled_download(weir):
         weir.counts(1, "weir_errors_total", cause="client_stalled")
 
 
-def test_idle_stands_for_those_that_are_not_given(rig):
+def test_timeouts_idle_is_the_default_of_the_others(rig):
     _, weir = tunnel(rig, timeouts={"idle": SHORT, "keepalive": "1h"})
     with Connection(weir.address) as connection:
         open_tunnel(connection)
         assert connection.is_closed()
     with Connection(weir.address) as connection:
         assert connection.request("/", headers={"X-Plain": "1"})["Keep-Alive"] == "timeout=3599"
-        assert lasts(connection)
+        assert stays_open(connection)
 
 
-def test_clients_are_told_how_long_the_connection_is_kept(rig):
+def test_keep_alive_contains_the_timeout(rig):
     weir = rig.weir(workers=1, limits={"few": dict(script="fixed_window", limit=2, period="1h")}, timeouts={"keepalive": "20s"})
     with Connection(weir.address) as connection:
         for status in 200, 200, 429:
@@ -91,7 +92,7 @@ def test_clients_are_told_how_long_the_connection_is_kept(rig):
         assert response["Connection"] == "close" and response["Keep-Alive"] is None
 
 
-def test_a_server_s_own_words_on_its_connection_reach_nobody(rig):
+def test_connection_fields_of_the_server_are_not_forwarded(rig):
     def script(peer, _number):
         peer.read_request()
         peer.send(b"HTTP/1.1 200 OK\r\nConnection: close, keep-alive\r\nKeep-Alive: timeout=5, max=3\r\nContent-Length: 2\r\n\r\nok")

@@ -1,4 +1,5 @@
-"""TLS on listeners: handshakes good and bad, several hosts, bodies through slow peers, the end of a connection, reloads."""
+"""TLS on listeners: handshakes, host selection, bodies with slow peers, the end of connections,
+reloads."""
 
 import hashlib
 import json
@@ -24,15 +25,15 @@ def handshake_errors(weir):
     return weir.metric("weir_tls_handshake_errors_total")
 
 
-def test_requests_over_both_versions(rig):
+def test_requests_over_both_tls_versions(rig):
     weir = weir_with_tls(rig)
     for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
         with TlsConnection(weir.address, context=client(version=version)) as connection:
             assert connection.socket.selected_alpn_protocol() == "http/1.1"
             for _ in range(3):
                 fields = json.loads(connection.request("/echo").body)["fields"]
-                told = {name.lower(): value for name, value in fields}
-                assert told["x-forwarded-proto"] == "https" and told["x-forwarded-for"] == "127.0.0.1"
+                fields_received = {name.lower(): value for name, value in fields}
+                assert fields_received["x-forwarded-proto"] == "https" and fields_received["x-forwarded-for"] == "127.0.0.1"
     assert handshake_errors(weir) == 0
 
 
@@ -45,26 +46,26 @@ def test_curl(rig):
     assert len(done.stdout) == 200000
 
 
-def refused(weir, **more):
+def assert_handshake_fails(weir, **more):
     before = handshake_errors(weir)
     try:
         TlsConnection(weir.address, **more).close()
     except (ssl.SSLError, OSError):
-        eventually(lambda: handshake_errors(weir) == before + 1, what="the handshake is counted")
+        eventually(lambda: handshake_errors(weir) == before + 1, what="the failed handshake to be counted")
         return
     raise AssertionError("the handshake should have failed")
 
 
-def test_what_is_not_spoken(rig):
+def test_unsupported_versions_and_protocols_are_refused(rig):
     weir = weir_with_tls(rig)
     old = client()
     old.set_ciphers("ALL:@SECLEVEL=0")
     old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
-    refused(weir, context=old)
+    assert_handshake_fails(weir, context=old)
     static = client(version=ssl.TLSVersion.TLSv1_2)
     static.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
-    refused(weir, context=static)
-    refused(weir, context=client(alpn=["spdy/3"]))
+    assert_handshake_fails(weir, context=static)
+    assert_handshake_fails(weir, context=client(alpn=["spdy/3"]))
     with TlsConnection(weir.address, context=client(alpn=["http/1.1", "h2"])) as connection:
         assert connection.socket.selected_alpn_protocol() == "h2"
     with TlsConnection(weir.address, context=client(alpn=["spdy/3", "http/1.1"])) as connection:
@@ -73,20 +74,20 @@ def test_what_is_not_spoken(rig):
         assert connection.request().status == 200
 
 
-def test_the_certificate_is_the_hosts(rig):
+def test_the_certificate_is_selected_by_host(rig):
     weir = weir_with_tls(rig, "one", "two")
     for host, file in ("one.test", "one"), ("a.one.test", "one"), ("two.test", "two"), ("b.two.test", "two"), ("TWO.test", "two"):
         with TlsConnection(weir.address, host, client(file)) as connection:
             assert connection.request().status == 200
-    anyone = client("one")
-    anyone.check_hostname = False
-    for host in None, "other.test":  # the first is for everybody else
-        with TlsConnection(weir.address, host, anyone) as connection:
+    any_host = client("one")
+    any_host.check_hostname = False
+    for host in None, "other.test":  # the first certificate is the default
+        with TlsConnection(weir.address, host, any_host) as connection:
             assert connection.request().status == 200
 
 
-def test_each_client_gets_the_kind_of_certificate_that_it_can_check(rig):
-    """RSA and ECDSA for the same hosts, in either order; who names no host gets the same choice."""
+def test_each_client_gets_a_certificate_type_that_it_supports(rig):
+    """RSA and ECDSA certificates for the same hosts, in either order; also without SNI."""
     for order in ("one", "rsa", "two"), ("two", "rsa", "one"), ("rsa", "one"):
         weir = weir_with_tls(rig, *order)
         for ciphers, file in ("ECDHE-ECDSA-AES128-GCM-SHA256", "one"), ("ECDHE-RSA-AES128-GCM-SHA256", "rsa"):
@@ -100,49 +101,49 @@ def test_each_client_gets_the_kind_of_certificate_that_it_can_check(rig):
             assert connection.request().status == 200
 
 
-def test_a_ticket_resumes(rig):
+def test_sessions_are_resumed_with_tickets(rig):
     weir = weir_with_tls(rig, workers=3)
     for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
         context = client(version=version)
         with TlsConnection(weir.address, context=context) as connection:
             connection.request()
             session = connection.socket.session
-        for _ in range(4):  # whichever worker it meets
+        for _ in range(4):  # by any worker
             with TlsConnection(weir.address, context=context, session=session) as connection:
                 assert connection.socket.session_reused
                 assert connection.request().status == 200
 
 
-def test_garbage_and_plain_http(rig):
+def test_garbage_and_plain_http_are_refused(rig):
     weir = weir_with_tls(rig)
     for count, data in enumerate((b"\x16\x03\x01\x00\x05hello", b"\0" * 1000, request_bytes("/"), b"\x80\x2e\x01", V1), 1):
         with Connection(weir.address) as connection:
             connection.send(data)
             try:
                 connection.socket.shutdown(socket.SHUT_WR)
-            except OSError:  # it is closed already
+            except OSError:  # already closed
                 pass
             while connection.fill():
                 pass
             assert b"HTTP/1.1" not in connection.buffer
-        eventually(lambda: handshake_errors(weir) == count, what="each is counted")
-    assert not [line for line in weir.log() if "handshake" in line[1]], "not a line each"
+        eventually(lambda: handshake_errors(weir) == count, what="each failure to be counted")
+    assert not [line for line in weir.log() if "handshake" in line[1]], "no log line per failure"
     with TlsConnection(weir.address) as connection:
         assert connection.request().status == 200
 
 
-def test_byte_by_byte(rig):
+def test_handshake_and_request_sent_byte_by_byte(rig):
     weir = weir_with_tls(rig)
     for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
-        hand = ManualTls(weir.address, client(version=version)).handshake(step=1)
-        hand.tls.write(request_bytes("/bytes/30000", headers={"Connection": "close"}))
-        for byte in hand.take():
-            hand.socket.sendall(bytes([byte]))
-        assert hand.read_all().endswith((b"abcdefghijklmnopqrstuvwxyz" * 2000)[:30000][-100:])
-        hand.socket.close()
+        manual = ManualTls(weir.address, client(version=version)).handshake(step=1)
+        manual.tls.write(request_bytes("/bytes/30000", headers={"Connection": "close"}))
+        for byte in manual.take():
+            manual.socket.sendall(bytes([byte]))
+        assert manual.read_all().endswith((b"abcdefghijklmnopqrstuvwxyz" * 2000)[:30000][-100:])
+        manual.socket.close()
 
 
-def test_who_stops_within_the_handshake_is_closed_in_time(rig):
+def test_incomplete_handshakes_time_out(rig):
     weir = weir_with_tls(rig, timeouts={"request_header": "600ms"})
     first = ManualTls(weir.address)
     first.try_to(first.tls.do_handshake)
@@ -154,16 +155,16 @@ def test_who_stops_within_the_handshake_is_closed_in_time(rig):
         assert connection.is_closed()
     while waiting[2].fill():
         pass
-    eventually(lambda: handshake_errors(weir) == 4, what="all are counted, the first that sent nothing as well")
-    with TlsConnection(weir.address) as silent:  # one deadline for handshake and head
+    eventually(lambda: handshake_errors(weir) == 4, what="all four to be counted, including the one that sent nothing")
+    with TlsConnection(weir.address) as silent:  # one timeout for handshake and head
         assert silent.is_closed()
     for connection in waiting:
         connection.close()
     eventually(lambda: weir.metric("weir_connections") == 0)
 
 
-def test_what_waits_inside_a_record_is_not_forgotten(rig):
-    """Many requests, with content and without, in records that each hold several, behind one that is slow."""
+def test_requests_within_one_record_are_all_served(rig):
+    """Records with several requests each, with and without content, after a slow request."""
     weir = weir_with_tls(rig, workers=1)
     bodies = [os.urandom(size) for size in (0, 1, 10, 5000, 16000, 3)]
     batch = b"".join(request_bytes("/echo", "POST", body=body) for body in bodies) + request_bytes("/") * 50
@@ -182,8 +183,9 @@ def test_what_waits_inside_a_record_is_not_forgotten(rig):
             assert echoed["content_crc32"] == zlib.crc32(body)
 
 
-def test_a_request_inside_a_record_is_not_closed_to_make_room(rig):
-    """Between the requests of one record the connection is idle for as long as a turn takes, with newcomers at the door."""
+def test_a_connection_with_a_request_in_its_record_is_not_idle(rig):
+    """Between the requests of one record the connection is idle for a loop iteration, while new
+    connections wait."""
     weir = weir_with_tls(rig, workers=1, size_limits={"connections": 2, "connections_per_ip": 0})
     with TlsConnection(weir.address) as first, TlsConnection(weir.address) as second:
         assert [c.request().status for c in (first, second)] == [200, 200]
@@ -197,7 +199,7 @@ def test_a_request_inside_a_record_is_not_closed_to_make_room(rig):
 
 
 @timeout(120)
-def test_a_large_answer_to_a_slow_reader_with_flat_memory(rig):
+def test_a_large_response_to_a_slow_reader_uses_constant_memory(rig):
     weir = weir_with_tls(rig, workers=1)
     size = 20_000_000
     expected = hashlib.md5((b"abcdefghijklmnopqrstuvwxyz" * (size // 26 + 1))[:size]).hexdigest()
@@ -213,7 +215,7 @@ def test_a_large_answer_to_a_slow_reader_with_flat_memory(rig):
 
 
 @timeout(120)
-def test_a_large_upload_to_a_slow_server_with_flat_memory(rig):
+def test_a_large_upload_to_a_slow_server_uses_constant_memory(rig):
     total, digests = 20_000_000, []
 
     def slow_server(peer, _number):
@@ -235,58 +237,58 @@ def test_a_large_upload_to_a_slow_server_with_flat_memory(rig):
     assert sanitized or grown < 2000, f"{grown} KiB more than at rest"
 
 
-def test_both_ways_at_once_through_a_tunnel(rig):
+def test_a_tunnel_transfers_in_both_directions_at_once(rig):
     api = Scripted(rig, echo_after(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
                                    b"Sec-WebSocket-Accept: y\r\n\r\n"))
     weir = weir_with_tls(rig, workers=1, upstreams={"api": {"servers": [api.text]}})
-    hand = ManualTls(weir.address).handshake()
-    hand.tls.write(request_bytes(headers=ASKED))
+    manual = ManualTls(weir.address).handshake()
+    manual.tls.write(request_bytes(headers=ASKED))
     sent = os.urandom(3_000_000)
     received, done = bytearray(), threading.Event()
     lock = threading.Lock()
 
     def read():
         while not done.is_set():
-            data = hand.socket.recv(10000)
+            data = manual.socket.recv(10000)
             with lock:
                 if data:
-                    hand.incoming.write(data)
+                    manual.incoming.write(data)
                 else:
-                    hand.incoming.write_eof()
+                    manual.incoming.write_eof()
                 try:
-                    while (piece := hand.try_to(hand.tls.read, 65536)):
+                    while (piece := manual.try_to(manual.tls.read, 65536)):
                         received.extend(piece)
                 except ssl.SSLZeroReturnError:  # close_notify
                     done.set()
 
-    hand.socket.sendall(hand.take())
+    manual.socket.sendall(manual.take())
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     eventually(lambda: b"\r\n\r\n" in received, what="101")
     head = bytes(received).index(b"\r\n\r\n") + 4
     for at in range(0, len(sent), 50000):
         with lock:
-            hand.tls.write(sent[at:at + 50000])
-            data = hand.take()
-        hand.socket.sendall(data)
-    eventually(lambda: len(received) >= head + len(sent), 30, "the echo of all of it")
-    with lock:  # half-close: close_notify, and the server's last words still come
-        hand.try_to(hand.tls.unwrap)
-        data = hand.take()
+            manual.tls.write(sent[at:at + 50000])
+            data = manual.take()
+        manual.socket.sendall(data)
+    eventually(lambda: len(received) >= head + len(sent), 30, "the complete echo")
+    with lock:  # half-close: after close_notify, the server's last data still arrives
+        manual.try_to(manual.tls.unwrap)
+        data = manual.take()
     assert bytes(received[head:]) == sent
-    hand.socket.sendall(data)
-    hand.socket.shutdown(socket.SHUT_WR)
+    manual.socket.sendall(data)
+    manual.socket.shutdown(socket.SHUT_WR)
     assert done.wait(20) and bytes(received[head + len(sent):]) == b"goodbye"
-    hand.socket.close()
+    manual.socket.close()
 
 
-def test_the_end_is_said(rig):
-    """close_notify behind the last answer, none behind one that was cut."""
+def test_close_notify_is_sent_only_after_complete_responses(rig):
+    """close_notify after the last response, none after a truncated one."""
     weir = weir_with_tls(rig)
-    hand = ManualTls(weir.address).handshake()
-    hand.tls.write(request_bytes("/bytes/1000", headers={"Connection": "close"}))
-    assert hand.read_all().endswith(b"l")  # an end without close_notify would be an SSLEOFError
-    hand.socket.close()
+    manual = ManualTls(weir.address).handshake()
+    manual.tls.write(request_bytes("/bytes/1000", headers={"Connection": "close"}))
+    assert manual.read_all().endswith(b"l")  # an end without close_notify would raise SSLEOFError
+    manual.socket.close()
 
     def cut(peer, _number):
         peer.read_until(b"\r\n\r\n", "the head")
@@ -296,36 +298,36 @@ def test_the_end_is_said(rig):
 
     api = Scripted(rig, cut)
     weir = weir_with_tls(rig, upstreams={"api": {"servers": [api.text]}})
-    hand = ManualTls(weir.address).handshake()
-    hand.tls.write(request_bytes(version="HTTP/1.0", method="POST", headers={"Content-Length": "2"}))
-    hand.socket.sendall(hand.take())
+    manual = ManualTls(weir.address).handshake()
+    manual.tls.write(request_bytes(version="HTTP/1.0", method="POST", headers={"Content-Length": "2"}))
+    manual.socket.sendall(manual.take())
     received = b""
     while not received.endswith(b"half"):
-        received += hand.until(hand.tls.read, 65536)
-    hand.tls.write(b"go")
-    hand.socket.sendall(hand.take())
+        received += manual.until(manual.tls.read, 65536)
+    manual.tls.write(b"go")
+    manual.socket.sendall(manual.take())
     try:
-        assert hand.read_all() is None, "an answer that was cut looks whole"
+        assert manual.read_all() is None, "a truncated response looks complete"
     except (ssl.SSLEOFError, ConnectionResetError):
         pass
-    hand.socket.close()
+    manual.socket.close()
 
 
-def test_a_client_that_says_its_end_still_gets_its_answer_where_that_is_allowed(rig):
+def test_half_close_with_close_notify_still_gets_the_response(rig):
     weir = weir_with_tls(rig, half_close="allow")
-    hand = ManualTls(weir.address, client(version=ssl.TLSVersion.TLSv1_3)).handshake()
-    hand.tls.write(request_bytes("/slow?ms=200"))
-    hand.try_to(hand.tls.unwrap)
-    hand.socket.sendall(hand.take())
-    hand.socket.shutdown(socket.SHUT_WR)
-    while hand.socket.recv(65536):
-        pass  # what comes is beyond Python's reach after unwrap
+    manual = ManualTls(weir.address, client(version=ssl.TLSVersion.TLSv1_3)).handshake()
+    manual.tls.write(request_bytes("/slow?ms=200"))
+    manual.try_to(manual.tls.unwrap)
+    manual.socket.sendall(manual.take())
+    manual.socket.shutdown(socket.SHUT_WR)
+    while manual.socket.recv(65536):
+        pass  # Python cannot read the response after unwrap
     eventually(lambda: weir.metric("weir_responses_total", **{"class": "2xx"}) == 1)
-    hand.socket.close()
+    manual.socket.close()
 
 
-def test_key_updates(rig):
-    """RFC 8446 section 4.6.3: reading has to write in between."""
+def test_key_updates_during_a_download(rig):
+    """RFC 8446 section 4.6.3: reading a key update requires writing one."""
     weir = weir_with_tls(rig)
     if not shutil.which("openssl"):
         return
@@ -335,14 +337,14 @@ def test_key_updates(rig):
             peer.stdin.write(b"K\n")
             peer.stdin.flush()
             while b"KEYUPDATE" not in (line := peer.stderr.readline()):
-                assert line, "no update of keys"
+                assert line, "no key update"
         peer.stdin.write(b"GET /bytes/26 HTTP/1.1\nHost: a\nConnection: close\n\n")
         peer.stdin.flush()
         out = peer.stdout.read()
     assert b"abcdefghijklmnopqrstuvwxyz" in out, out[-500:]
 
 
-def test_a_reload_takes_the_new_certificate(rig):
+def test_a_reload_loads_the_new_certificate(rig):
     for name, file in ("cert.pem", "cert.pem"), ("key.pem", "key.pem"):
         shutil.copy(os.path.join(FILES, file), os.path.join(rig.directory, name))
     weir = rig.weir(listen=[{"address": "127.0.0.1:0", "tls": {"certificate": "cert.pem", "key": "key.pem"}}])
@@ -365,30 +367,30 @@ def test_a_reload_takes_the_new_certificate(rig):
             except ssl.SSLError:
                 return False
         eventually(renewed, what="the new certificate")
-        assert before.request().status == 200, "a connection goes on with the certificate that it began with"
+        assert before.request().status == 200, "an open connection keeps its certificate"
 
 
-def test_with_the_proxy_protocol_ahead(rig):
+def test_tls_after_a_proxy_protocol_header(rig):
     weir = weir_with_tls(rig, extra={"proxy_protocol": True}, identity={"trusted_proxies": ["127.0.0.1"]})
     with TlsConnection(weir.address, plain=V1) as connection:
-        told = {name.lower(): value for name, value in json.loads(connection.request("/echo").body)["fields"]}
-        assert told["x-forwarded-for"] == "203.0.113.7" and told["x-forwarded-proto"] == "https"
-    hand = ManualTls(weir.address)
-    hand.try_to(hand.tls.do_handshake)
-    hand.socket.sendall(V1 + hand.take())  # in one piece
-    hand.receive()
-    hand.handshake().tls.write(request_bytes("/bytes/26", headers={"Connection": "close"}))
-    assert hand.read_all().endswith(b"xyz")
-    hand.socket.close()
+        fields_received = {name.lower(): value for name, value in json.loads(connection.request("/echo").body)["fields"]}
+        assert fields_received["x-forwarded-for"] == "203.0.113.7" and fields_received["x-forwarded-proto"] == "https"
+    manual = ManualTls(weir.address)
+    manual.try_to(manual.tls.do_handshake)
+    manual.socket.sendall(V1 + manual.take())  # in one piece
+    manual.receive()
+    manual.handshake().tls.write(request_bytes("/bytes/26", headers={"Connection": "close"}))
+    assert manual.read_all().endswith(b"xyz")
+    manual.socket.close()
 
 
-def test_bad_files_are_named_at_the_start(rig):
+def test_errors_in_certificate_files_are_reported_at_start(rig):
     rig.write("policy.yaml", json.dumps(rig.policy(listen=[{"address": "127.0.0.1:0", "tls": {**pair("one"), "key": "no.key"}}])))
     done = rig.command("-c", "policy.yaml")
     assert done.returncode == 1 and '"no.key" cannot be read: No such file or directory' in done.stderr, done.stderr
 
 
-def test_nothing_is_left_of_many_connections(rig):
+def test_connections_leak_no_descriptors(rig):
     weir = weir_with_tls(rig, workers=1)
     get_one = lambda: TlsConnection(weir.address).request().status
     assert get_one() == 200
@@ -400,5 +402,5 @@ def test_nothing_is_left_of_many_connections(rig):
         connection.close()
         assert get_one() == 200
     eventually(lambda: weir.metric("weir_connections") == 0)
-    eventually(lambda: weir.descriptors() <= descriptors + 2, what="descriptors as before")
+    eventually(lambda: weir.descriptors() <= descriptors + 2, what="the number of descriptors from before")
     assert get(weir.admin, "/healthz").status == 200

@@ -1,5 +1,5 @@
-"""Ids from JSON Web Tokens, cookies and query parameters: whose they are, what is stored of them, and what does not get around a
-limit. PyJWT makes the tokens."""
+"""Client ids from JSON Web Tokens, cookies and query parameters: which client they identify, what
+is stored, and that they cannot bypass a limit. PyJWT creates the tokens."""
 
 import json
 import os
@@ -20,45 +20,45 @@ def bearer(token):
     return {"Authorization": "Bearer " + token}
 
 
-def charged(weir, headers=None, target="/echo"):
-    """The identity that was charged, as the upstream is told."""
+def charged_identity(weir, headers=None, target="/echo"):
+    """The identity that was charged, from the field that the upstream received."""
     response = get(weir.address, target, headers=headers)
     assert response.status == 200, response
     return next(value for name, value in json.loads(response.body)["fields"] if name.lower() == "x-weir-client")
 
 
-def with_tokens(rig, keys, sources=("jwt:sub", "ip"), limits=None, workers=2, identity=None, **jwt):
+def weir_with_tokens(rig, keys, sources=("jwt:sub", "ip"), limits=None, workers=2, identity=None, **jwt):
     rig.write("jwks.json", keys.jwks)
     settings = {"keys": "jwks.json", "audience": "api", **jwt}
     return rig.weir(limits=limits or LIMIT, workers=workers, identity={"from": list(sources), "jwt": settings, **(identity or {})})
 
 
-def test_tokens_of_every_algorithm(rig):
+def test_tokens_with_each_algorithm(rig):
     issuer = Issuer("RS256", "ES256", "EdDSA")
     rig.write("secret", SECRET + "\n")
     os.chmod(os.path.join(rig.directory, "secret"), 0o600)
-    weir = with_tokens(rig, issuer, secret_file="secret", issuer="https://id.test")
+    weir = weir_with_tokens(rig, issuer, secret_file="secret", issuer="https://id.test")
     for algorithm in ("RS256", "ES256", "EdDSA", "HS256"):
         alice, number, several = issuer.sign(algorithm, *({"sub": sub, "iss": "https://id.test", "aud": aud, "exp": LATER}
                                              for sub, aud in (("alice", "api"), (42, "api"), ("bob", ["web", "api"]))))
-        assert charged(weir, bearer(alice)) == charged(weir, {"authorization": "bearer  " + alice}) == "jwt:alice", algorithm
-        assert charged(weir, bearer(number)) == "jwt:42" and charged(weir, bearer(several)) == "jwt:bob"
+        assert charged_identity(weir, bearer(alice)) == charged_identity(weir, {"authorization": "bearer  " + alice}) == "jwt:alice", algorithm
+        assert charged_identity(weir, bearer(number)) == "jwt:42" and charged_identity(weir, bearer(several)) == "jwt:bob"
         echo = json.loads(get(weir.address, "/echo", headers=bearer(alice)).body)
         assert ["Authorization", "Bearer " + alice] in echo["fields"], "forwarded unchanged"
-        assert charged(weir, bearer(alice[:-2] + ("AA" if alice[-2:] != "AA" else "BB"))) == "ip:127.0.0.1"
+        assert charged_identity(weir, bearer(alice[:-2] + ("AA" if alice[-2:] != "AA" else "BB"))) == "ip:127.0.0.1"
     eventually(lambda: weir.metric("weir_tokens_total", result="cached") + weir.metric("weir_tokens_total", result="verified") == 20,
-               what="every request with a good token is counted once")
-    assert weir.metric("weir_tokens_total", result="verified") <= 2 * 12, "at most once by each of two workers"
+               what="every request with a valid token to be counted once")
+    assert weir.metric("weir_tokens_total", result="verified") <= 2 * 12, "at most once per worker"
     weir.counts(4, "weir_invalid_tokens_total", reason="signature")
 
 
-def test_what_makes_a_token_invalid(rig):
+def test_reasons_for_invalid_tokens(rig):
     issuer, other = Issuer("RS256", "ES256"), Issuer("RS256")
     good = {"sub": "alice", "aud": "api", "iss": "https://id.test"}
     old, early, stranger, elsewhere, fine = issuer.sign("RS256", {**good, "exp": 1}, {**good, "nbf": LATER}, {**good, "iss": "x"},
                                                         {**good, "aud": "web"}, good)
-    weir = with_tokens(rig, issuer, issuer="https://id.test", invalid="401", workers=1)
-    assert charged(weir, bearer(fine)) == "jwt:alice"
+    weir = weir_with_tokens(rig, issuer, issuer="https://id.test", invalid="401", workers=1)
+    assert charged_identity(weir, bearer(fine)) == "jwt:alice"
     none = "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0." + fine.split(".")[1] + "."
     wrong = [(old, "expired"), (early, "not_yet_valid"), (stranger, "issuer"), (elsewhere, "audience"), (none, "algorithm"),
              (other.sign("RS256", good)[0], "signature"), (issuer.sign("HS256", good)[0], "algorithm"), ("opaque", "malformed"), ("", "malformed"),
@@ -70,37 +70,37 @@ def test_what_makes_a_token_invalid(rig):
         assert json.loads(answer.body)["detail"].startswith("the token is not valid: ")
     answer = get(weir.address, headers=[("Authorization", "Bearer " + fine)] * 2)
     assert answer.status == 401 and weir.metric("weir_invalid_tokens_total", reason="repeated") == 1, answer
-    assert charged(weir, {**bearer(fine), "Connection": "Authorization"}) == "jwt:alice", "Connection cannot remove it"
-    assert charged(weir) == charged(weir, {"Authorization": "Basic YTpi"}) == "ip:127.0.0.1", "no token"
+    assert charged_identity(weir, {**bearer(fine), "Connection": "Authorization"}) == "jwt:alice", "Connection cannot remove the token"
+    assert charged_identity(weir) == charged_identity(weir, {"Authorization": "Basic YTpi"}) == "ip:127.0.0.1", "no token"
     weir.counts(len(wrong) + 1, "weir_errors_total", cause="invalid_token")
     lines = [text for _, text in weir.log() if "invalid token" in text]
-    assert lines == ["1 invalid token; the last, from 127.0.0.1: it has expired"], "the others wait for the next line"
-    assert not any(token in weir.output() for token, _ in wrong if len(token) > 20), "no token in the log"
+    assert lines == ["1 invalid token; the last, from 127.0.0.1: it has expired"], "the other errors are in the next line"
+    assert not any(token in weir.output() for token, _ in wrong if len(token) > 20), "the log contains no token"
 
 
-def test_an_invalid_token_falls_through(rig):
+def test_with_an_invalid_token_the_next_source_is_used(rig):
     issuer = Issuer("EdDSA")
     bad = issuer.sign("EdDSA", {"sub": "alice", "aud": "web"})[0]
     list_claim, good = issuer.sign("EdDSA", {"sub": ["a"], "client_id": "c", "aud": "api"}, {"sub": "x" * 300, "aud": "api"})
-    weir = with_tokens(rig, issuer, ("jwt:sub", "jwt:client_id", "header:X-Client-Id", "ip"))
-    assert charged(weir, {**bearer(bad), "X-Client-Id": "c"}) == "id:c"
-    assert charged(weir, bearer(list_claim)) == "jwt:c", "a claim that is no text gives no value"
-    assert re.fullmatch("jwt:h:[0-9a-f]{32}", charged(weir, bearer(good))), "long ones are hashed"
+    weir = weir_with_tokens(rig, issuer, ("jwt:sub", "jwt:client_id", "header:X-Client-Id", "ip"))
+    assert charged_identity(weir, {**bearer(bad), "X-Client-Id": "c"}) == "id:c"
+    assert charged_identity(weir, bearer(list_claim)) == "jwt:c", "a claim that is not a string is ignored"
+    assert re.fullmatch("jwt:h:[0-9a-f]{32}", charged_identity(weir, bearer(good))), "long values are hashed"
     answer = get(weir.address, headers=[("Authorization", "Bearer " + good), ("Authorization", "Bearer x")])
-    assert answer.status == 400, "a server may use the first one"
+    assert answer.status == 400, "a server could use the first one"
     weir.counts(1, "weir_invalid_tokens_total", reason="repeated")
     assert not weir.log() or all("web" not in text for _, text in weir.log())
 
 
-def test_a_cached_token_ends_with_its_exp(rig):
+def test_a_cached_token_expires_at_exp(rig):
     issuer = Issuer("EdDSA")
     ends = int(time.time()) + 2
     token = issuer.sign("EdDSA", {"sub": "alice", "aud": "api", "exp": ends})[0]
-    weir = with_tokens(rig, issuer, workers=1)
-    seen = charged(weir, bearer(token))
+    weir = weir_with_tokens(rig, issuer, workers=1)
+    seen = charged_identity(weir, bearer(token))
     if time.time() < ends:
         assert seen == "jwt:alice"
-    eventually(lambda: charged(weir, bearer(token)) == "ip:127.0.0.1", what="the end of the token")
+    eventually(lambda: charged_identity(weir, bearer(token)) == "ip:127.0.0.1", what="the token to expire")
     assert time.time() >= ends
     was_late = seen != "jwt:alice"
     weir.counts(1 + was_late, "weir_invalid_tokens_total", reason="expired")
@@ -109,50 +109,50 @@ def test_a_cached_token_ends_with_its_exp(rig):
 def test_a_reload_reads_the_keys_again(rig):
     before, after = Issuer("EdDSA"), Issuer("EdDSA")
     claims = {"sub": "alice", "aud": "api"}
-    weir = with_tokens(rig, before, workers=1)
+    weir = weir_with_tokens(rig, before, workers=1)
     old, new = before.sign("EdDSA", claims)[0], after.sign("EdDSA", claims)[0]
-    assert charged(weir, bearer(old)) == charged(weir, bearer(old)) == "jwt:alice" and charged(weir, bearer(new)) == "ip:127.0.0.1"
+    assert charged_identity(weir, bearer(old)) == charged_identity(weir, bearer(old)) == "jwt:alice" and charged_identity(weir, bearer(new)) == "ip:127.0.0.1"
     rig.write("jwks.json", after.jwks)
     weir.reload()
-    assert charged(weir, bearer(old)) == "ip:127.0.0.1", "verified tokens are forgotten"
-    assert charged(weir, bearer(new)) == "jwt:alice"
+    assert charged_identity(weir, bearer(old)) == "ip:127.0.0.1", "the cache of verified tokens is cleared"
+    assert charged_identity(weir, bearer(new)) == "jwt:alice"
 
 
-def test_a_token_is_believed_from_anyone_and_other_sources_are_not(rig):
+def test_tokens_are_accepted_from_every_peer_and_other_sources_from_trusted_ones(rig):
     issuer = Issuer("EdDSA")
     token = issuer.sign("EdDSA", {"sub": "alice", "aud": "api"})[0]
-    weir = with_tokens(rig, issuer, ("cookie:session", "query:key", "header:X-Client-Id", "jwt:sub", "ip"),
+    weir = weir_with_tokens(rig, issuer, ("cookie:session", "query:key", "header:X-Client-Id", "jwt:sub", "ip"),
                        identity={"trusted_proxies": ["10.0.0.1"]}, header="X-Token")
     headers = {"X-Token": token, "Cookie": "session=a", "X-Client-Id": "c"}
-    assert charged(weir, headers, "/echo?key=k") == charged(weir, {**headers, "X-Token": "Bearer " + token}) == "jwt:alice"
+    assert charged_identity(weir, headers, "/echo?key=k") == charged_identity(weir, {**headers, "X-Token": "Bearer " + token}) == "jwt:alice"
     assert get(weir.address, headers={**headers, "Connection": "X-Token"}).status == 400
     echo = json.loads(get(weir.address, "/echo?key=k", headers=headers).body)
     names = [name for name, _ in echo["fields"]]
     assert echo["target"] == "/echo?key=k" and "Cookie" in names and "X-Client-Id" not in names
-    assert charged(weir, [("Cookie", "session=a; session=b"), ("X_Token", token)]) == "ip:127.0.0.1", "twins are dropped"
+    assert charged_identity(weir, [("Cookie", "session=a; session=b"), ("X_Token", token)]) == "ip:127.0.0.1", "names that differ only in punctuation are dropped"
     weir.reload(identity={**weir.policy["identity"], "headers_from": "anyone"})
-    assert charged(weir, {**headers, "Cookie": ""}, "/echo?key=k").startswith("query:")
-    assert charged(weir, headers, "/echo?key=k").startswith("cookie:")
+    assert charged_identity(weir, {**headers, "Cookie": ""}, "/echo?key=k").startswith("query:")
+    assert charged_identity(weir, headers, "/echo?key=k").startswith("cookie:")
 
 
-def test_the_address_in_another_header(rig):
+def test_client_ip_header_selects_the_field_with_the_address(rig):
     weir = rig.weir(limits=LIMIT, identity={"trusted_proxies": ["127.0.0.1"], "client_ip_header": "CF-Connecting-IP", "ipv4_prefix": 24})
     headers = {"CF-Connecting-IP": "203.0.113.7", "X-Forwarded-For": "198.51.100.1"}
-    assert charged(weir, headers) == "ip:203.0.113.0/24"
+    assert charged_identity(weir, headers) == "ip:203.0.113.0/24"
     weir.reload(identity={"trusted_proxies": ["10.0.0.1"], "client_ip_header": "X-Edge-Address"})
     echo = json.loads(get(weir.address, "/echo", headers={"X-Edge-Address": "203.0.113.7"}).body)
-    assert "X-Edge-Address" not in [name for name, _ in echo["fields"]], "of a peer that is not trusted"
+    assert "X-Edge-Address" not in [name for name, _ in echo["fields"]], "from an untrusted peer"
     assert ["X-Weir-Client", "ip:127.0.0.1"] in echo["fields"]
 
 
-def test_no_credential_is_stored_or_logged(rig):
+def test_credentials_are_neither_stored_nor_logged(rig):
     weir = rig.weir(limits={"each": dict(script="fixed_window", limit=5, period="1d")}, log={"access": "json"},
                     clients={"cookie:secret-c%20": {"quota": 3}},
                     identity={"from": ["cookie:session", "query:api_key", "header:X-Api-Key", "ip"], "hash": True, "hash_key": "a key",
                               "headers_from": "anyone"})
-    clients = {"cookie": charged(weir, {"Cookie": "session=secret-c"}),
-               "query": charged(weir, {"Referer": "http://a/?api_key=secret-r"}, "/echo?a=1&api_key=secret-q"),
-               "id": charged(weir, {"X-Api-Key": "secret-k"})}
+    clients = {"cookie": charged_identity(weir, {"Cookie": "session=secret-c"}),
+               "query": charged_identity(weir, {"Referer": "http://a/?api_key=secret-r"}, "/echo?a=1&api_key=secret-q"),
+               "id": charged_identity(weir, {"X-Api-Key": "secret-k"})}
     for prefix, client in clients.items():
         assert re.fullmatch(prefix + ("" if prefix != "id" else ":h") + ":[0-9a-f]{32}", client), client
     lines = eventually(lambda: [json.loads(line) for line in weir.output().splitlines() if line.startswith("{")][2:], what="three lines")
@@ -162,24 +162,24 @@ def test_no_credential_is_stored_or_logged(rig):
         shown = rig.command("inspect", "-c", weir.policy_file, name)
         assert f"{limit}" in shown.stdout and f"{limit - 1}" in shown.stdout and not shown.stderr, shown
     assert "secret" not in rig.command("check", "-c", weir.policy_file).stdout
-    mistaken = rig.command("inspect", "-c", weir.policy_file, clients["query"])
-    assert "a hash, as in logs, is written query:h:HASH" in mistaken.stderr, mistaken
+    wrong_name = rig.command("inspect", "-c", weir.policy_file, clients["query"])
+    assert "a hash, as in logs, is written query:h:HASH" in wrong_name.stderr, wrong_name
     assert rig.command("grant", "-c", weir.policy_file, "query:secret-q", "9", "1h").returncode == 0
     eventually(lambda: get(weir.address, "/?api_key=secret-q")["X-RateLimit-Limit"] == "9", what="the grant")
     assert rig.command("reset", "-c", weir.policy_file, "query:secret-q").returncode == 0
 
 
-def test_two_readings_of_a_cookie_or_query_are_refused(rig):
+def test_an_ambiguous_cookie_or_query_parameter_is_refused(rig):
     weir = rig.weir(limits=LIMIT, identity={"from": ["cookie:session", "query:api_key", "ip"], "headers_from": "anyone"})
     for headers, target in (([("Cookie", "session=a; session=b")], "/"), ([("Cookie", "session=a"), ("Cookie", "session=b")], "/"),
                             ([("Cookie", "SESSION=a")], "/"), ([], "/?api_key=a&api_key=b"), ([], "/?x;api_key=a"), ([], "/?api.key=a"),
                             ([], "/?api_key=%zz"), ([], "/?api_key=%00")):
         answer = get(weir.address, target, headers=headers)
         assert answer.status == 400, (headers, target, answer)
-    assert charged(weir, [("Cookie", "session=a; b=c"), ("Cookie", "session=\"%61\"")]).startswith("cookie:"), "one value"
+    assert charged_identity(weir, [("Cookie", "session=a; b=c"), ("Cookie", "session=\"%61\"")]).startswith("cookie:"), "one value"
 
 
-def test_quotas_know_clients_by_their_names(rig):
+def test_quotas_of_the_database_with_prefixed_client_names(rig):
     database = Postgres(rig)
     database.sql("INSERT INTO clients VALUES ('jwt:app', 7), ('cookie:h:%s', 8)" % HASH_A)
     issuer = Issuer("EdDSA")
@@ -192,8 +192,8 @@ def test_quotas_know_clients_by_their_names(rig):
     def limit_of(**headers):
         return get(weir.address, headers=headers)["X-RateLimit-Limit"]
     for _ in range(2):
-        assert limit_of(Authorization="Bearer " + known) == "7", "the claim after the one without a row"
+        assert limit_of(Authorization="Bearer " + known) == "7", "the second claim, because the first has no row"
         assert limit_of(Authorization="Bearer " + unknown, Cookie="session=A") == "8"
         assert limit_of(Authorization="Bearer " + unknown) == "1000"
     assert weir.metric("weir_tokens_total", result="verified") == 2, "once each"
-    assert weir.metric("weir_tokens_total", result="cached") == 4, "a request counts once, whatever the database says"
+    assert weir.metric("weir_tokens_total", result="cached") == 4, "each request is counted once, independent of the database"

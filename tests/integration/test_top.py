@@ -1,4 +1,4 @@
-"""weir top: one screen for scripts, and the live view on a pseudo-terminal."""
+"""weir top: one screen with --once, and the live view on a pseudo-terminal."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ from wire import flood
 
 ALTERNATE, NORMAL, NO_CURSOR, CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25l", b"\x1b[?25h"
 HOUR = {"script": "gcra", "limit": 3, "period": "1h"}
-EVIL = "caf\u00e9\u009b31m"  # a C1 control is CSI for some terminals
+EVIL = "caf\u00e9\u009b31m"  # some terminals interpret the C1 control as CSI
 
 
 def start(rig, **more):
@@ -29,7 +29,7 @@ def start(rig, **more):
 
 
 class Terminal:
-    """weir top on a terminal of its own."""
+    """weir top on its own pseudo-terminal."""
 
     def __init__(self, rig, *arguments, columns=100, lines=40):
         self.pid, self.fd = pty.fork()
@@ -50,32 +50,32 @@ class Terminal:
             if select.select([self.fd], [], [], 0.1)[0]:
                 try:
                     self.output += os.read(self.fd, 65536)
-                except OSError:  # the program has ended
+                except OSError:  # the program has exited
                     assert part in self.output, self.output[-2000:]
 
     def frame(self, lines):
-        """The lines of the last frame for a terminal of so many lines, without colours."""
+        """The lines of the last frame for a terminal with this number of lines, without colours."""
         self.read_until(b"\x1b[%d;1H" % lines)
         text = self.output.rpartition(b"\x1b[%d;1H" % lines)[0].rpartition(b"\x1b[H")[2]
         return re.sub(rb"\x1b\[[0-9;]*[A-Za-z]", b"", text).decode("ascii").replace("\r", "").split("\n")
 
-    def echoes(self):
+    def echo_is_on(self):
         return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
 
-    def ended(self):
+    def has_exited(self):
         if self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.status = status if pid else None
         return self.status is not None
 
     def close(self):
-        if not self.ended():
+        if not self.has_exited():
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         os.close(self.fd)
 
 
-def test_one_screen_for_scripts(rig):
+def test_top_once_prints_one_screen(rig):
     weir = start(rig)
     result = rig.command("top", "--once", "http://" + text_of(weir.admin) + "/")
     assert result.returncode == 0, result.stderr
@@ -89,7 +89,7 @@ def test_one_screen_for_scripts(rig):
     assert max(map(len, narrow.split("\n"))) <= 60 and "id:busy" in narrow, narrow
 
 
-def test_the_policy_names_listener_and_token(rig):
+def test_top_finds_the_listener_and_the_token_in_the_policy(rig):
     os.chmod(rig.write("admin.token", "0123456789abcdef"), 0o600)
     sock = os.path.join(rig.directory, "admin.sock")
     weir = rig.weir(rules=[], admin=[{"address": f"unix:{sock}.read", "read_only": True}, {"address": f"unix:{sock}", "token_file": "admin.token"}])
@@ -107,13 +107,13 @@ def test_the_policy_names_listener_and_token(rig):
     assert result.returncode == 1 and "no admin listener that serves events" in result.stderr, result
 
 
-def test_the_live_view_follows_the_size_and_restores_the_terminal(rig):
+def test_the_live_view_adapts_to_the_size_and_restores_the_terminal(rig):
     weir = start(rig)
     for end in "q", signal.SIGTERM, signal.SIGINT:
         terminal = Terminal(rig, text_of(weir.admin))
         terminal.read_until(b"id:busy")
         terminal.read_until(b"q quits")
-        assert terminal.output.startswith(ALTERNATE + NO_CURSOR) and not terminal.echoes()
+        assert terminal.output.startswith(ALTERNATE + NO_CURSOR) and not terminal.echo_is_on()
         assert b"\xc2\x9b" not in terminal.output and rb"\xc2\x9b31m" in terminal.output
         assert b"the answer" not in terminal.output, "no error before the first event"
         if end == "q":
@@ -126,11 +126,11 @@ def test_the_live_view_follows_the_size_and_restores_the_terminal(rig):
             os.kill(terminal.pid, end)
         terminal.output = b""
         terminal.read_until(CURSOR + NORMAL)
-        eventually(terminal.ended, what="the end of weir top")
+        eventually(terminal.has_exited, what="weir top to exit")
         assert os.WIFEXITED(terminal.status) and os.WEXITSTATUS(terminal.status) == 0, terminal.status
 
 
-def test_it_connects_again(rig):
+def test_top_reconnects(rig):
     weir = start(rig)
     terminal = Terminal(rig, text_of(weir.admin))
     terminal.read_until(b"id:busy")
@@ -141,10 +141,10 @@ def test_it_connects_again(rig):
     terminal.read_until(b"q quits")
     os.write(terminal.fd, b"q")
     terminal.read_until(CURSOR + NORMAL)
-    eventually(terminal.ended, what="the end of weir top")
+    eventually(terminal.has_exited, what="weir top to exit")
 
 
-def test_a_listener_that_sends_nonsense(rig):
+def test_top_reports_invalid_responses(rig):
 
     for answer, why in ((b"SSH-2.0-nonsense\r\n\r\n", "listener answers"), (b"", "no HTTP"),
                         (b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {\"a\": \n\n", "not JSON"),

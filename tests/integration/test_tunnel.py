@@ -1,4 +1,5 @@
-"""Upgrade: after the server's 101 to an asked upgrade, bytes go both ways and nobody looks at them."""
+"""Upgrade: after the server's 101 to a requested upgrade, weir relays bytes in both directions
+unchanged."""
 
 import random
 import socket
@@ -10,7 +11,7 @@ from tunnels import ASKED, SWITCH, open_tunnel, tunnel
 from wire import Connection, request_bytes
 
 
-def test_bytes_go_both_ways_until_both_sides_have_ended(rig):
+def test_a_tunnel_lasts_until_both_sides_have_closed(rig):
     api, weir = tunnel(rig, limits={"each": dict(script="gcra", limit=5, period="1h")}, rules=[{"limits": ["each"]}])
     with Connection(weir.address) as connection:
         assert open_tunnel(connection)["X-RateLimit-Remaining"] == "4"
@@ -18,7 +19,7 @@ def test_bytes_go_both_ways_until_both_sides_have_ended(rig):
             connection.socket.sendall(piece)
             assert connection.read_exactly(len(piece), "the echo") == piece
         connection.socket.shutdown(socket.SHUT_WR)
-        assert connection.read_exactly(7, "what follows our FIN") == b"goodbye"
+        assert connection.read_exactly(7, "the data after the client's FIN") == b"goodbye"
         assert connection.socket.recv(1) == b""
     head = api.peers[0].head.lower()
     assert b"upgrade: websocket" in head and b"connection: upgrade" in head
@@ -26,8 +27,8 @@ def test_bytes_go_both_ways_until_both_sides_have_ended(rig):
     eventually(lambda: weir.metric("weir_requests_active") == 0)
 
 
-def test_much_goes_both_ways_and_on_after_one_side_has_ended(rig):
-    """More than is looked at: most of it passes through pipes."""
+def test_large_data_in_both_directions_and_after_a_half_close(rig):
+    """More than weir buffers: most of the data is spliced through pipes."""
     up, down, after = (random.Random(seed).randbytes(3000000 + seed) for seed in (1, 2, 3))
     got = []
 
@@ -55,28 +56,28 @@ def test_much_goes_both_ways_and_on_after_one_side_has_ended(rig):
             connection.socket.shutdown(socket.SHUT_WR)
         sender = threading.Thread(target=send)
         sender.start()
-        assert connection.read_exactly(len(down) + len(after), "what the server says") == down + after
+        assert connection.read_exactly(len(down) + len(after), "the server's data") == down + after
         assert connection.socket.recv(1) == b""
         sender.join()
     assert got == [True]
     eventually(lambda: weir.metric("weir_requests_active") == 0)
 
 
-def test_what_the_client_sends_before_the_101_waits_for_it(rig):
+def test_data_before_the_101_is_sent_after_it(rig):
     _, weir = tunnel(rig)
     with Connection(weir.address) as connection:
         open_tunnel(connection, early=b"early bird")
         assert connection.read_exactly(10, "the echo") == b"early bird"
 
 
-def test_what_the_server_sends_with_the_101_arrives(rig):
+def test_data_sent_with_the_101_is_relayed(rig):
     _, weir = tunnel(rig, switch=SWITCH + b"first words")
     with Connection(weir.address) as connection:
         open_tunnel(connection)
         assert connection.read_exactly(11, "the server's first words") == b"first words"
 
 
-def test_back_pressure_holds_a_tunnel_to_two_buffers(rig):
+def test_back_pressure_limits_a_tunnel_to_two_buffers(rig):
     _, weir = tunnel(rig)
     with Connection(weir.address) as connection:
         open_tunnel(connection)
@@ -88,7 +89,7 @@ def test_back_pressure_holds_a_tunnel_to_two_buffers(rig):
                 sent += connection.socket.send(b"y" * 65536)
         except BlockingIOError:
             pass
-        assert sent < 200_000_000, "nobody reads, so sending must block"
+        assert sent < 200_000_000, "neither side reads, so sending must block"
         assert weir.resident_kib() - before < 4000
         connection.socket.setblocking(True)
         got = 0
@@ -97,21 +98,21 @@ def test_back_pressure_holds_a_tunnel_to_two_buffers(rig):
         assert got == sent
 
 
-def test_an_idle_tunnel_ends(rig):
+def test_an_idle_tunnel_times_out(rig):
     _, weir = tunnel(rig, timeouts={"tunnel": "300ms"})
     with Connection(weir.address) as connection:
         open_tunnel(connection)
         assert connection.socket.recv(1) == b""
 
 
-def test_a_101_that_nobody_asked_for_is_a_502(rig):
+def test_an_unrequested_101_is_a_502(rig):
     _, weir = tunnel(rig)
     weir.expect_errors("upstream|server|api")
     with Connection(weir.address) as connection:
         assert connection.request().status == 502
 
 
-def test_an_upgrade_with_content_or_to_h2c_is_not_passed_on(rig):
+def test_an_upgrade_with_content_or_to_h2c_is_not_forwarded(rig):
     def script(peer, number):
         while request := peer.read_request():
             assert b"upgrade" not in request[0].lower(), request[0]
@@ -126,7 +127,7 @@ def test_an_upgrade_with_content_or_to_h2c_is_not_passed_on(rig):
     assert api.failures == []
 
 
-def test_the_server_may_decline(rig):
+def test_the_server_can_decline_the_upgrade(rig):
     def script(peer, number):
         while peer.read_request():
             peer.socket.sendall(OK)

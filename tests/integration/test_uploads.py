@@ -1,4 +1,5 @@
-"""Clients that are still sending their content when their answer comes: they get the answer, and no reset in its place."""
+"""Responses to clients that are still sending content: the client gets the response and no
+reset."""
 
 import fcntl
 import http.client
@@ -27,26 +28,26 @@ def tls_listener():
 
 
 def trusting():
-    """A client's TLS context that does not look at names."""
+    """A TLS context for clients that does not verify host names."""
     context = tls_client()
     context.check_hostname = False
     return context
 
 
-def rejecting(rig, **more):
-    """weir in the state in which it answers every request with 429."""
+def weir_that_rejects(rig, **more):
+    """weir in a state in which it rejects every request with 429."""
     weir = rig.weir(limits={"few": NO_MORE}, **more)
     assert get(weir.address).status == 200
     return weir
 
 
-def before(rig, script, **more):
+def weir_before(rig, script, **more):
     api = Scripted(rig, script)
     return rig.weir(upstreams={"api": {"servers": [api.text]}}, **more), api
 
 
 def upload(address, body=CONTENT, **headers):
-    """The status that http.client sees. It sends all of the content before it reads."""
+    """The status as http.client sees it. It sends all of the content before it reads."""
     connection = http.client.HTTPConnection(*address, timeout=30 * time_scale)
     try:
         connection.request("POST", "/", body=body, headers=headers)
@@ -70,7 +71,7 @@ def uploads(address, count=UPLOADS, **more):
 
 
 def unsent(connection):
-    """How many bytes the peer's kernel has not acknowledged."""
+    """The number of bytes that the peer's kernel has not acknowledged."""
     return struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))[0]
 
 
@@ -79,32 +80,33 @@ def pieces(total=SIZE, size=50_000):
         yield bytes(size)
 
 
-# --- weir answers --------------------------------------------------------------------------------------------------------
+# --- responses of weir
+# ---------------------------------------------------------------------------------------------------
 
 @timeout(120)
-def test_a_rejected_upload_sees_its_429(rig):
-    weir = rejecting(rig)
+def test_a_rejected_upload_gets_its_429(rig):
+    weir = weir_that_rejects(rig)
     assert uploads(weir.address) == [429] * UPLOADS
 
 
 @timeout(120)
-def test_a_rejected_chunked_upload_sees_its_429(rig):
-    weir = rejecting(rig)
+def test_a_rejected_chunked_upload_gets_its_429(rig):
+    weir = weir_that_rejects(rig)
     assert [upload(weir.address, pieces()) for _ in range(8)] == [429] * 8
 
 
 @timeout(120)
-def test_an_upload_that_is_too_large_sees_its_413(rig):
+def test_an_upload_that_is_too_large_gets_its_413(rig):
     weir = rig.weir(size_limits={"request_body": "1m"})
     assert uploads(weir.address) == [413] * UPLOADS
-    assert [upload(weir.address, pieces()) for _ in range(8)] == [413] * 8, "found out in the middle of the content"
+    assert [upload(weir.address, pieces()) for _ in range(8)] == [413] * 8, "detected in the middle of the content"
 
 
 @timeout(120)
-def test_curl_sees_its_429(rig):
+def test_curl_gets_its_429(rig):
     if not shutil.which("curl"):
         return
-    weir = rejecting(rig)
+    weir = weir_that_rejects(rig)
     file = rig.write("content", "x" * SIZE)
     for more in [], ["-H", "Expect:"]:
         for _ in range(5):
@@ -114,9 +116,9 @@ def test_curl_sees_its_429(rig):
 
 
 @timeout(120)
-def test_uploads_over_tls_see_their_answers(rig):
+def test_uploads_over_tls_get_their_responses(rig):
     total = []
-    weir, _ = before(rig, reads_on(total), **tls_listener())
+    weir, _ = weir_before(rig, respond_and_read(total), **tls_listener())
     refuses = rig.weir(size_limits={"request_body": "1m"}, **tls_listener())
     for address, status in (weir.address, 401), (refuses.address, 413):
         for _ in range(6):
@@ -124,11 +126,11 @@ def test_uploads_over_tls_see_their_answers(rig):
             connection.request("POST", "/", body=CONTENT)
             assert connection.getresponse().status == status
             connection.close()
-    eventually(lambda: total == [SIZE] * 6, what="all content at the server")
+    eventually(lambda: total == [SIZE] * 6, what="all content to reach the server")
 
 
-def drip(connection, total=300_000, rate=100_000):
-    """Sends content as over a slow line."""
+def send_slowly(connection, total=300_000, rate=100_000):
+    """Sends content at a low rate."""
     pause, sent = threading.Event(), 0
     while sent < total:
         connection.send(bytes(rate // 50))
@@ -137,23 +139,24 @@ def drip(connection, total=300_000, rate=100_000):
 
 
 @timeout(120)
-def test_an_upload_over_a_slow_line_sees_its_answer(rig):
-    """300 kB at 100 kB/s: longer than two seconds."""
-    refuses, limits = rig.weir(size_limits={"request_body": "1k"}), rejecting(rig)
+def test_a_slow_upload_gets_its_response(rig):
+    """300 kB at 100 kB/s: takes longer than two seconds."""
+    refuses, limits = rig.weir(size_limits={"request_body": "1k"}), weir_that_rejects(rig)
 
     def client(number):
         address, status = ((refuses.address, 413), (limits.address, 429))[number % 2]
         with Connection(address) as connection:
             connection.send(request_bytes(method="POST", headers={"Content-Length": "300000"}))
-            drip(connection)
+            send_slowly(connection)
             assert connection.response("POST").status == status
 
     run_in_threads(client, 10)
 
 
-def test_what_is_read_and_dropped_is_no_request(rig):
-    """The content holds requests, in a length and in chunks; the connection has been told to close."""
-    weir = rejecting(rig)
+def test_discarded_content_is_not_parsed_as_requests(rig):
+    """The content contains requests, with a length and in chunks. The response contains Connection:
+    close."""
+    weir = weir_that_rejects(rig)
     served = rig.upstream().stats()["requests"]
     inner = request_bytes("/smuggled") * 4000
     for data in (request_bytes(method="POST", body=inner),
@@ -163,23 +166,24 @@ def test_what_is_read_and_dropped_is_no_request(rig):
             response = connection.response("POST")
             assert response.status == 429 and response["Connection"] == "close"
             assert connection.is_closed()
-    assert rig.upstream().stats()["requests"] == served + 1, "the request for the statistics"
+    assert rig.upstream().stats()["requests"] == served + 1, "the request for /stats"
 
 
-def test_a_client_that_expects_100_is_not_asked_for_content(rig):
-    weir = rejecting(rig)
+def test_a_rejected_client_that_expects_100_is_not_asked_for_content(rig):
+    weir = weir_that_rejects(rig)
     with Connection(weir.address) as connection:
         connection.send(request_bytes(method="POST", headers={"Expect": "100-continue", "Content-Length": str(SIZE)}))
         response = connection.response("POST")
         assert response.status == 429 and response["Connection"] == "close"
-        assert connection.is_closed(), "weir has ended its side"
-    eventually(lambda: weir.metric("weir_connections") == 0, 4, "the end of the connection with the client's")
+        assert connection.is_closed(), "weir has closed its side"
+    eventually(lambda: weir.metric("weir_connections") == 0, 4, "the connection to end when the client closes")
 
 
-# --- the server answers early --------------------------------------------------------------------------------------------
+# --- early responses of the server
+# ---------------------------------------------------------------------------------------
 
-def reads_on(total):
-    """Answers when it has the head, then reads all the content; `total` gets how much."""
+def respond_and_read(total):
+    """Responds after the head, then reads all the content and appends its size to `total`."""
     def script(peer, _number):
         peer.read_until(b"\r\n\r\n", "a head")
         peer.send(EARLY)
@@ -191,34 +195,35 @@ def reads_on(total):
 
 
 @timeout(120)
-def test_an_early_answer_arrives_and_the_content_goes_on_to_a_server_that_reads_it(rig):
+def test_after_an_early_response_the_content_is_still_forwarded(rig):
     total = []
-    weir, api = before(rig, reads_on(total))
+    weir, api = weir_before(rig, respond_and_read(total))
     assert uploads(weir.address) == [401] * UPLOADS
-    eventually(lambda: len(total) == UPLOADS, what="the end of all content")
+    eventually(lambda: len(total) == UPLOADS, what="all content to be read")
     assert total == [SIZE] * UPLOADS, total
-    assert api.accepted == UPLOADS, "whose answer came early is not used again"
+    assert api.accepted == UPLOADS, "a connection with an early response is not reused"
     weir.counts(0, "weir_upstream_connections")
     weir.counts(0, "weir_requests_active")
 
 
-def test_an_early_answer_is_delivered_while_the_content_still_comes(rig):
-    """The client learns at once, and what it sends after that arrives."""
+def test_an_early_response_is_delivered_during_the_upload(rig):
+    """The client receives the response at once, and the content that it sends afterwards is
+    forwarded."""
     total = []
-    weir, _ = before(rig, reads_on(total))
+    weir, _ = weir_before(rig, respond_and_read(total))
     with Connection(weir.address) as connection:
         connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}))
         response = connection.response("POST")
         assert response.status == 401 and response.body == b"no way"
         assert not total
         connection.send(CONTENT)
-        eventually(lambda: total == [SIZE], what="the whole content at the server")
+        eventually(lambda: total == [SIZE], what="the whole content to reach the server")
         if response["Connection"] != "close":
-            assert connection.request().status == 401, "the connection goes on behind the content"
+            assert connection.request().status == 401, "the connection can be used after the content"
 
 
 @timeout(120)
-def test_an_early_answer_arrives_from_a_server_that_closes(rig):
+def test_an_early_response_of_a_server_that_closes_is_delivered(rig):
     def script(peer, number):
         peer.read_until(b"\r\n\r\n", "a head")
         answer = EARLY.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
@@ -226,14 +231,14 @@ def test_an_early_answer_arrives_from_a_server_that_closes(rig):
         if number % 2:
             peer.socket.shutdown(socket.SHUT_WR)
 
-    weir, _ = before(rig, script)
+    weir, _ = weir_before(rig, script)
     seen = uploads(weir.address)
     assert seen == [401] * UPLOADS, seen
 
 
 @timeout(120)
-def test_an_early_answer_without_an_end_of_its_own_arrives(rig):
-    """It ends with the server's side of the connection, which goes on reading."""
+def test_an_early_response_delimited_by_close_is_delivered(rig):
+    """It ends when the server shuts down its sending side; the server continues to read."""
     total = []
 
     def script(peer, _number):
@@ -245,13 +250,13 @@ def test_an_early_answer_without_an_end_of_its_own_arrives(rig):
             read += len(data)
         total.append(read)
 
-    weir, _ = before(rig, script)
+    weir, _ = weir_before(rig, script)
     assert uploads(weir.address, 8) == [401] * 8
-    eventually(lambda: total == [SIZE] * 8, what="all content at the server")
+    eventually(lambda: total == [SIZE] * 8, what="all content to reach the server")
 
 
 def slow_reader(address):
-    """A connection that takes little of an answer before it reads."""
+    """A connection with a small receive buffer."""
     connection = Connection.__new__(Connection)
     connection.buffer, connection.socket = b"", socket.socket()
     connection.socket.settimeout(20 * time_scale)
@@ -261,16 +266,17 @@ def slow_reader(address):
 
 
 @timeout(120)
-def test_a_large_early_answer_arrives_while_the_content_is_dropped(rig):
-    """The server closes; the client reads nothing before it has sent everything, and its answer waits in weir."""
+def test_a_large_early_response_is_delivered_while_content_is_discarded(rig):
+    """The server closes. The client reads only after it has sent everything, so the response waits
+    in weir."""
     size = 2_000_000
 
     def script(peer, _number):
         peer.read_until(b"\r\n\r\n", "a head")
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % size + bytes(size))
-        eventually(lambda: unsent(peer.socket) == 0, what="the whole answer at weir")
+        eventually(lambda: unsent(peer.socket) == 0, what="weir to receive the whole response")
 
-    weir, _ = before(rig, script)
+    weir, _ = weir_before(rig, script)
     for _ in range(4):
         with slow_reader(weir.address) as connection:
             connection.send(request_bytes(method="POST", body=CONTENT))
@@ -278,7 +284,7 @@ def test_a_large_early_answer_arrives_while_the_content_is_dropped(rig):
             assert response.status == 200 and len(response.body) == size
 
 
-def test_a_client_that_stops_sending_after_an_early_answer_ends_the_request_at_the_server(rig):
+def test_a_client_that_stops_sending_after_an_early_response_ends_the_server_connection(rig):
     ended = threading.Event()
 
     def script(peer, _number):
@@ -288,17 +294,18 @@ def test_a_client_that_stops_sending_after_an_early_answer_ends_the_request_at_t
             pass
         ended.set()
 
-    weir, _ = before(rig, script)
+    weir, _ = weir_before(rig, script)
     with Connection(weir.address) as connection:
         connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}) + bytes(1000))
         assert connection.response("POST").status == 401
     assert ended.wait(10 * time_scale)
     weir.counts(0, "weir_requests_active")
-    assert not weir.metric("weir_errors_total", cause="client_gone"), "its answer was complete"
+    assert not weir.metric("weir_errors_total", cause="client_gone"), "the response was complete"
 
 
-def test_a_server_that_reads_nothing_after_its_answer_holds_nobody(rig):
-    """Content that neither moves on nor has to: dropped after response_timeout, and the client has its answer."""
+def test_a_server_that_stops_reading_after_its_response_is_disconnected(rig):
+    """Content that the server does not read is discarded after response_timeout, and the client has
+    its response."""
     over = threading.Event()
     rig.add_cleanup(over.set)
 
@@ -313,30 +320,31 @@ def test_a_server_that_reads_nothing_after_its_answer_holds_nobody(rig):
     weir.counts(0, "weir_upstream_connections")
 
 
-# --- bounds of what is read and dropped ------------------------------------------------------------------------------------
+# --- limits for discarded content
+# ------------------------------------------------------------------------------------------
 
 def rejected_upload(weir):
-    """A connection whose upload was rejected, and goes on."""
+    """A connection whose upload was rejected and can still send."""
     connection = Connection(weir.address)
     connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}))
     assert connection.response("POST").status == 429
     return connection
 
 
-def test_only_so_many_connections_linger_and_the_oldest_closes_first(rig):
-    weir = rejecting(rig, workers=1, size_limits={"connections": 16, "connections_per_ip": 0})
+def test_lingering_connections_are_limited_and_the_oldest_is_closed_first(rig):
+    weir = weir_that_rejects(rig, workers=1, size_limits={"connections": 16, "connections_per_ip": 0})
     lingering = [rejected_upload(weir) for _ in range(8)]
     weir.counts(4, "weir_connections_lingering")
     for connection in lingering[:4]:
-        eventually(lambda c=connection: not still_taken(c), what="the end of the oldest")
-    assert all(still_taken(connection) for connection in lingering[4:])
+        eventually(lambda c=connection: not is_accepting(c), what="the oldest connection to be closed")
+    assert all(is_accepting(connection) for connection in lingering[4:])
     for connection in lingering:
         connection.close()
     weir.counts(0, "weir_connections_lingering")
 
 
-def still_taken(connection):
-    """Does weir take more content?"""
+def is_accepting(connection):
+    """Whether weir still reads content."""
     try:
         connection.send(b"x")
         return True
@@ -344,25 +352,25 @@ def still_taken(connection):
         return False
 
 
-def test_content_without_end_is_read_for_so_long_and_no_longer(rig):
-    weir = rejecting(rig, timeouts={"linger": "700ms"})
+def test_endless_content_is_discarded_until_timeouts_linger(rig):
+    weir = weir_that_rejects(rig, timeouts={"linger": "700ms"})
     with rejected_upload(weir) as connection:
         pause = threading.Event()
-        eventually(lambda: pause.wait(0.01) or not still_taken(connection), 10, "the end of timeouts.linger")
+        eventually(lambda: pause.wait(0.01) or not is_accepting(connection), 10, "the end of timeouts.linger")
     weir.counts(0, "weir_connections")
 
 
-def test_a_client_that_sends_too_slowly_is_not_read_for_long(rig):
-    """A byte now and then is no progress."""
-    weir = rejecting(rig, timeouts={"linger": "1h"})
+def test_a_slow_lingering_client_is_disconnected_earlier(rig):
+    """A byte from time to time is not progress."""
+    weir = weir_that_rejects(rig, timeouts={"linger": "1h"})
     with rejected_upload(weir) as connection:
         pause = threading.Event()
-        eventually(lambda: pause.wait(0.5) or not still_taken(connection), 20, "the end for a slow client")
+        eventually(lambda: pause.wait(0.5) or not is_accepting(connection), 20, "the slow client to be disconnected")
     weir.counts(0, "weir_connections")
 
 
-def test_lingering_does_not_hold_up_the_end(rig):
-    weir = rejecting(rig, timeouts={"linger": "1h"})
+def test_lingering_connections_do_not_delay_the_shutdown(rig):
+    weir = weir_that_rejects(rig, timeouts={"linger": "1h"})
     with rejected_upload(weir) as connection:
         weir.counts(1, "weir_connections_lingering")
         over = threading.Event()
@@ -375,13 +383,13 @@ def test_lingering_does_not_hold_up_the_end(rig):
 
 
 def keep_sending(connection, over):
-    while not over.wait(0.01) and still_taken(connection):
+    while not over.wait(0.01) and is_accepting(connection):
         pass
 
 
-def test_a_stop_lets_content_behind_an_early_answer_arrive(rig):
+def test_a_shutdown_forwards_content_after_an_early_response(rig):
     total = []
-    weir, _ = before(rig, reads_on(total))
+    weir, _ = weir_before(rig, respond_and_read(total))
     with Connection(weir.address) as connection:
         connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}))
         assert connection.response("POST").status == 401
@@ -389,30 +397,31 @@ def test_a_stop_lets_content_behind_an_early_answer_arrive(rig):
         weir.wait_for_output("finishing requests in progress")
         connection.send(CONTENT)
         assert weir.wait(20) == 0
-    eventually(lambda: total == [SIZE], what="the whole content at the server")
+    eventually(lambda: total == [SIZE], what="the whole content to reach the server")
 
 
-def test_a_reload_lets_content_behind_an_early_answer_arrive(rig):
+def test_a_reload_forwards_content_after_an_early_response(rig):
     total = []
-    weir, _ = before(rig, reads_on(total))
-    with Connection(weir.address) as connection, rejected_upload(rejecting(rig)) as lingering:
+    weir, _ = weir_before(rig, respond_and_read(total))
+    with Connection(weir.address) as connection, rejected_upload(weir_that_rejects(rig)) as lingering:
         connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}))
         assert connection.response("POST").status == 401
         weir.reload(timeouts={"linger": "1s"})
         connection.send(CONTENT)
-        assert still_taken(lingering)
-        eventually(lambda: total == [SIZE], what="the whole content at the server")
+        assert is_accepting(lingering)
+        eventually(lambda: total == [SIZE], what="the whole content to reach the server")
 
 
-def test_a_connection_goes_on_behind_an_early_answer_and_content_that_the_server_did_not_want(rig):
-    """The server answers and closes, the client's connection is kept: what follows the content is the next request."""
+def test_a_connection_stays_usable_after_an_early_response_and_unread_content(rig):
+    """The server responds and closes. The client's connection stays open: after the content follows
+    the next request."""
     def script(peer, number):
         if number:
             return respond_to_all()(peer, number)
         peer.read_until(b"\r\n\r\n", "a head")
         return peer.send(EARLY)
 
-    weir, _ = before(rig, script, workers=1)
+    weir, _ = weir_before(rig, script, workers=1)
     with Connection(weir.address) as connection:
         sender = threading.Thread(target=connection.send, args=(request_bytes(method="POST", body=CONTENT) + request_bytes("/next"),))
         sender.start()
@@ -422,8 +431,9 @@ def test_a_connection_goes_on_behind_an_early_answer_and_content_that_the_server
         sender.join()
 
 
-def test_what_goes_wrong_behind_an_early_answer_is_no_request_either(rig):
-    """Broken chunks, and more content than is allowed: the answer arrived, and the connection ends."""
+def test_invalid_content_after_an_early_response_is_not_parsed_as_a_request(rig):
+    """Broken chunks, and too much content: the response was delivered, and the connection is
+    closed."""
     heads = []
 
     def script(peer, _number):
@@ -432,7 +442,7 @@ def test_what_goes_wrong_behind_an_early_answer_is_no_request_either(rig):
         while peer.socket.recv(MIB):
             pass
 
-    weir, _ = before(rig, script, workers=1, size_limits={"request_body": "100k"})
+    weir, _ = weir_before(rig, script, workers=1, size_limits={"request_body": "100k"})
     inner = request_bytes("/smuggled") * 3000
     for count, rest in enumerate((b"5\r\nab\r\nxx" + inner, b"%x\r\n%s\r\n" % (len(inner), inner) * 2 + inner, b"zz\r\n" + inner), 1):
         with Connection(weir.address) as connection:
@@ -445,7 +455,7 @@ def test_what_goes_wrong_behind_an_early_answer_is_no_request_either(rig):
 
 
 def test_many_lingering_connections_need_little_memory(rig):
-    weir = rejecting(rig, workers=1, size_limits={"connections": 2000, "connections_per_ip": 0})
+    weir = weir_that_rejects(rig, workers=1, size_limits={"connections": 2000, "connections_per_ip": 0})
     rejected_upload(weir).close()
     weir.counts(0, "weir_connections_lingering")
     before_it = weir.resident_kib()
@@ -453,7 +463,7 @@ def test_many_lingering_connections_need_little_memory(rig):
     for connection in lingering:
         connection.send(bytes(100_000))
     weir.counts(500, "weir_connections_lingering")
-    assert sanitized or weir.resident_kib() - before_it < 4096, "no buffer each"
+    assert sanitized or weir.resident_kib() - before_it < 4096, "lingering connections have no buffers"
     for connection in lingering:
         connection.close()
     weir.counts(0, "weir_connections_lingering")

@@ -1,4 +1,4 @@
-"""Upstreams that are down, slow, broken or lying; clients that leave."""
+"""Upstreams that are down, slow or send invalid responses; clients that disconnect."""
 
 import socket
 import time
@@ -8,14 +8,14 @@ from scripted import OK, Scripted, respond_with, respond_to_all
 from wire import Connection, IncompleteResponse, get, request_bytes
 
 
-def before(rig, script, **upstream):
+def weir_before(rig, script, **upstream):
     api = Scripted(rig, script)
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text], **upstream}})
     weir.expect_errors("upstream|server|api")
     return weir
 
 
-def test_502_when_nobody_listens(rig):
+def test_a_refused_connection_is_a_502(rig):
     weir = rig.weir(upstreams={"api": {"servers": [f"127.0.0.1:{free_port()}"]}})
     weir.expect_errors("upstream|server|api")
     with Connection(weir.address) as connection:
@@ -23,21 +23,21 @@ def test_502_when_nobody_listens(rig):
         assert connection.request(method="POST", body=b"x" * 10000).status == 502
 
 
-def test_another_server_takes_over_for_one_that_is_down(rig):
+def test_another_server_replaces_one_that_is_down(rig):
     weir = rig.weir(upstreams={"api": {"servers": [f"127.0.0.1:{free_port()}", rig.upstream().text]}})
     weir.expect_errors("upstream|server|api")
     assert [get(weir.address).status for _ in range(10)] == [200] * 10
 
 
 def assert_504_after_the_deadline(weir):
-    """Of 300 ms."""
+    """The timeout is 300 ms."""
     start = time.monotonic()
     assert get(weir.address).status == 504
     assert 0.25 < time.monotonic() - start < 3 * time_scale
 
 
-def test_504_when_the_connection_is_not_accepted(rig):
-    """A listener whose queue is full: the kernel drops further SYNs."""
+def test_a_connection_that_is_not_accepted_is_a_504(rig):
+    """A listener with a full queue: the kernel drops further SYNs."""
     full = socket.socket()
     full.bind(("127.0.0.1", 0))
     full.listen(0)
@@ -52,35 +52,35 @@ def test_504_when_the_connection_is_not_accepted(rig):
     assert_504_after_the_deadline(weir)
 
 
-def test_504_when_no_answer_comes(rig):
+def test_a_missing_response_is_a_504(rig):
     def silent(peer, _number):
         peer.read_request()
         peer.read_request()
-    weir = before(rig, silent, response_timeout="300ms")
+    weir = weir_before(rig, silent, response_timeout="300ms")
     assert_504_after_the_deadline(weir)
 
 
-def test_504_when_an_answer_s_head_stalls(rig):
-    """What has come of it, and is kept, is no reason to wait on."""
+def test_a_stalled_response_head_is_a_504(rig):
+    """A partial head does not extend the timeout."""
     def halting(peer, _number):
         peer.read_request()
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Le")
         peer.read_request()
-    weir = before(rig, halting, response_timeout="300ms")
+    weir = weir_before(rig, halting, response_timeout="300ms")
     assert_504_after_the_deadline(weir)
 
 
-def test_a_body_that_stalls_is_cut_visibly(rig):
+def test_a_stalled_body_is_truncated_for_the_client(rig):
     def stalling(peer, _number):
         peer.read_request()
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n12345")
         peer.read_request()
-    weir = before(rig, stalling, response_timeout="300ms")
+    weir = weir_before(rig, stalling, response_timeout="300ms")
     assert_cut(weir)
 
 
 def assert_cut(weir):
-    """The client gets what came, and can see that it is not all."""
+    """The client receives the partial response and can detect that it is incomplete."""
     with Connection(weir.address) as connection:
         connection.send(request_bytes())
         while connection.fill():
@@ -90,20 +90,20 @@ def assert_cut(weir):
             response = connection.response()
         except IncompleteResponse:
             return
-        raise AssertionError(f"a message that was cut short looks whole: {response}")
+        raise AssertionError(f"a truncated message looks complete: {response}")
 
 
-def test_an_upstream_that_dies_in_the_body_leaves_a_message_visibly_cut(rig):
+def test_a_response_that_breaks_off_is_truncated_for_the_client(rig):
     for answer in (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n12345",
                    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
                    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n12345"):
-        assert_cut(before(rig, respond_with(answer)))
+        assert_cut(weir_before(rig, respond_with(answer)))
 
 
-def test_an_upstream_with_broken_chunks_leaves_a_message_visibly_cut(rig):
+def test_a_response_with_invalid_chunks_is_truncated_or_a_502(rig):
     for chunks in (b"5\r\n12345\r\nzz\r\n", b"5\r\n1234567890\r\n", b"5\n12345\r\n0\r\n\r\n", b"-5\r\n12345\r\n0\r\n\r\n",
                    b"ffffffffffffffff5\r\n12345\r\n0\r\n\r\n"):
-        weir = before(rig, respond_with(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks))
+        weir = weir_before(rig, respond_with(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks))
         assert_cut_or_502(weir)
 
 
@@ -115,11 +115,11 @@ def assert_cut_or_502(weir):
             pass
 
 
-def test_an_upstream_that_dies_before_a_word_is_502(rig):
+def test_a_reset_without_a_response_is_a_502(rig):
     def dying(peer, _number):
         peer.read_request()
         peer.reset()
-    weir = before(rig, dying)
+    weir = weir_before(rig, dying)
     assert [get(weir.address).status for _ in range(3)] == [502] * 3
 
 
@@ -145,7 +145,7 @@ BROKEN_HEADS = {
 }
 
 
-def test_a_broken_head_is_502(rig):
+def test_an_invalid_response_head_is_a_502(rig):
     current = []
     api = Scripted(rig, lambda peer, _number: peer.read_request() and peer.send(current[0]))
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
@@ -157,12 +157,12 @@ def test_a_broken_head_is_502(rig):
     assert get(weir.address).status == 200
 
 
-def test_a_flood_of_interim_answers_ends(rig):
+def test_a_flood_of_interim_responses_is_cut(rig):
     def script(peer, _number):
         peer.read_request()
         for _ in range(100000):
             peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 10)
-    weir = before(rig, script, response_timeout="1s")
+    weir = weir_before(rig, script, response_timeout="1s")
     with Connection(weir.address) as connection:
         connection.send(request_bytes())
         interim = 0
@@ -171,10 +171,10 @@ def test_a_flood_of_interim_answers_ends(rig):
                 interim += 1
         except IncompleteResponse:
             pass
-        assert interim < 20000, "interim answers without end are passed on"
+        assert interim < 20000, "an unlimited number of interim responses is forwarded"
 
 
-def test_a_client_that_leaves_in_each_phase(rig):
+def test_clients_that_disconnect_in_each_phase_leave_no_connections(rig):
     weir = rig.weir(workers=1, limits={"each": dict(script="gcra", limit=100000, period="1d")})
     for data in (b"", b"GET", request_bytes("/slow?ms=300"), request_bytes("/bytes/50000000"),
                  request_bytes("/chunked/50000000"), request_bytes("/", "POST", {"Content-Length": "100000"}) + b"x" * 10,
@@ -187,7 +187,7 @@ def test_a_client_that_leaves_in_each_phase(rig):
                 if abrupt:
                     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     assert [get(weir.address).status for _ in range(5)] == [200] * 5
-    eventually(lambda: (weir.metric("weir_connections") or 0) <= 1, what="no connection left")
+    eventually(lambda: (weir.metric("weir_connections") or 0) <= 1, what="all connections to be closed")
 
 
 def test_descriptors_do_not_leak(rig):
@@ -200,20 +200,20 @@ def test_descriptors_do_not_leak(rig):
         with Connection(weir.address) as connection:
             connection.send(b"BAD\r\n\r\n")
             connection.is_closed()
-    eventually(lambda: weir.descriptors() <= base + 2, what="the descriptors of before")
+    eventually(lambda: weir.descriptors() <= base + 2, what="the number of descriptors from before")
 
 
-def test_a_pool_recovers_when_its_server_comes_back(rig):
+def test_a_restarted_server_is_used_again(rig):
     port = free_port()
     weir = rig.weir(upstreams={"api": {"servers": [f"127.0.0.1:{port}"]}})
     weir.expect_errors("upstream|server|api")
     assert get(weir.address).status == 502
     Scripted(rig, respond_to_all(), ("127.0.0.1", port))
-    eventually(lambda: get(weir.address).status == 200, 10, "200 from the server that came back")
+    eventually(lambda: get(weir.address).status == 200, 10, "a 200 from the restarted server")
 
 
-def test_a_server_with_bad_answers_is_ejected_while_it_has_fellows(rig):
-    """Five in a row; then nothing goes there, though it would be the one with the least outstanding requests."""
+def test_a_server_with_invalid_responses_is_ejected_if_there_are_others(rig):
+    """After five in a row it gets no requests, although it has the fewest requests in progress."""
     def bad(peer, number):
         if peer.read_request():
             peer.socket.sendall(b"nonsense\r\n\r\n")
@@ -223,10 +223,10 @@ def test_a_server_with_bad_answers_is_ejected_while_it_has_fellows(rig):
     statuses = [get(weir.address).status for _ in range(40)]
     assert statuses.count(502) == 5
     assert statuses[-20:] == [200] * 20
-    eventually(lambda: weir.output().count("5 failed requests in a row") == 1, what="one line about it")
+    eventually(lambda: weir.output().count("5 failed requests in a row") == 1, what="the log line")
 
 
-def test_an_ejected_server_is_probed_and_comes_back_at_no_request_s_cost(rig):
+def test_an_ejected_server_is_probed_without_using_requests(rig):
     port = free_port()
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [f"127.0.0.1:{port}", rig.upstream().text]}})
     weir.expect_errors("upstream|server|api")
@@ -238,29 +238,30 @@ def test_an_ejected_server_is_probed_and_comes_back_at_no_request_s_cost(rig):
             served.append(request)
             peer.socket.sendall(OK)
     Scripted(rig, back, address=("127.0.0.1", port))
-    eventually(lambda: f"{port} accepts connections again" in weir.output(), what="the probe")
-    assert served == [], "a probe is a bare connection"
+    eventually(lambda: f"{port} accepts connections again" in weir.output(), what="the successful probe")
+    assert served == [], "a probe is only a connection"
     assert [get(weir.address).status for _ in range(10)] == [200] * 10
-    assert served, "it has its share again"
+    assert served, "the server gets requests again"
 
 
-def test_a_bad_chunk_in_the_same_read_as_the_head_is_a_502(rig):
-    """Nothing has been sent to the client by then, so it gets an answer, and the log does not say 200."""
+def test_an_invalid_chunk_in_the_same_read_as_the_head_is_a_502(rig):
+    """Nothing has been sent to the client yet, so it gets an error response, and the log does not
+    show 200."""
     def script(peer, number):
         peer.read_request()
         peer.socket.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n-1\r\n")
         peer.socket.recv(1)
-    weir = before(rig, script)
+    weir = weir_before(rig, script)
     assert get(weir.address).status == 502
     weir.counts(1, "weir_responses_total", **{"class": "5xx"})
     assert weir.metric("weir_responses_total", **{"class": "2xx"}) == 0
 
 
-def test_a_request_that_was_not_decided_is_not_logged_as_decided(rig):
+def test_a_request_without_a_decision_has_none_in_the_log(rig):
     api = Scripted(rig, respond_to_all())
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, log={"access": "json"},
                     size_limits={"request_body": "1k"})
     with Connection(weir.address) as connection:
         assert connection.request(method="POST", body=b"x" * 2000).status == 413
-    line = eventually(lambda: [l for l in weir.output().splitlines() if '"status":413' in l], what="its access line")[0]
+    line = eventually(lambda: [l for l in weir.output().splitlines() if '"status":413' in l], what="the access log line")[0]
     assert '"decision"' not in line

@@ -1,4 +1,5 @@
-"""TLS to upstreams: who is believed, what is said of those who are not, links that are kept, sessions that are resumed, cut answers."""
+"""TLS to upstreams: certificate verification, error messages, connection reuse, session resumption,
+truncated responses."""
 
 import json
 import os
@@ -20,36 +21,36 @@ def weir_before(rig, *servers, tls=None, workers=1, **more):
     return rig.weir(upstreams={"api": {**upstream, **more}}, workers=workers, rules=[])
 
 
-def echo(peer, _number):
-    """Says what it was asked, and how much content came with it."""
-    while (asked := peer.read_request()) is not None:
-        body = json.dumps({"head": asked[0].decode("latin-1"), "content": len(asked[1])}).encode()
+def describe_request(peer, _number):
+    """Responds with the request head and the size of the content."""
+    while (received := peer.read_request()) is not None:
+        body = json.dumps({"head": received[0].decode("latin-1"), "content": len(received[1])}).encode()
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
 
-def test_requests_over_both_versions(rig):
+def test_requests_over_both_tls_versions(rig):
     for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
-        made = context(version=version)
+        tls_context = context(version=version)
         names = []
-        made.sni_callback = lambda _socket, name, _context: names.append(name)
-        server = TlsServer(rig, echo, lambda _: made)
+        tls_context.sni_callback = lambda _socket, name, _context: names.append(name)
+        server = TlsServer(rig, describe_request, lambda _: tls_context)
         weir = weir_before(rig, server, tls={"ca": CA, "server_name": "server.test"})
         with Connection(weir.address) as client:
             for size in 0, 5, 300000:
-                told = json.loads(client.request("/", "POST", body=b"x" * size).body)
-                assert told["content"] == size and "x-forwarded-proto: http\r\n" in told["head"].lower()
+                received_request = json.loads(client.request("/", "POST", body=b"x" * size).body)
+                assert received_request["content"] == size and "x-forwarded-proto: http\r\n" in received_request["head"].lower()
         weir.counts(2, "weir_upstream_reused_total")
         assert server.handshakes == 1 and names == ["server.test"]
 
 
-def test_an_address_is_verified_and_told_to_nobody(rig):
-    made, names = context(), []
-    made.sni_callback = lambda _socket, name, _context: names.append(name)
-    weir = weir_before(rig, TlsServer(rig, respond_to_all(), lambda _: made))
+def test_an_ip_address_is_verified_but_not_sent_as_sni(rig):
+    tls_context, names = context(), []
+    tls_context.sni_callback = lambda _socket, name, _context: names.append(name)
+    weir = weir_before(rig, TlsServer(rig, respond_to_all(), lambda _: tls_context))
     assert get(weir.address).status == 200 and names == [None]
 
 
-def test_a_large_answer_and_a_unix_socket(rig):
+def test_a_large_response_and_a_unix_socket(rig):
     body = os.urandom(3 << 20)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     server = TlsServer(rig, respond_to_all(answer), address=os.path.join(rig.directory, "api.sock"))
@@ -58,77 +59,78 @@ def test_a_large_answer_and_a_unix_socket(rig):
         assert get(weir.address).body == body
 
 
-def test_the_servers_own_certificate_may_be_what_is_trusted(rig):
-    """Pinned: no authority is asked."""
+def test_the_servers_certificate_can_be_pinned(rig):
+    """The certificate itself is in tls.ca, without its CA."""
     assert get(weir_before(rig, TlsServer(rig, respond_to_all()), tls={"ca": file("server.pem")}).address).status == 200
 
 
-def refused(rig, words, servers=None, made=None, **more):
-    """The answer is 502 for a cause of its own, and the log says once what is wrong."""
-    server = servers or TlsServer(rig, respond_to_all(), lambda _: made or context())
+def assert_certificate_error(rig, words, servers=None, tls_context=None, **more):
+    """The response is a 502 with its own cause, and the log describes the error once."""
+    server = servers or TlsServer(rig, respond_to_all(), lambda _: tls_context or context())
     weir = weir_before(rig, server, **more)
     with Connection(weir.address) as client:
         for _ in range(5):
             answer = client.request()
             assert answer.status == 502 and b"has a valid TLS certificate" in answer.body, answer
-    eventually(lambda: weir.metric("weir_errors_total", cause="upstream_tls") == 5, what="the requests are counted")
+    eventually(lambda: weir.metric("weir_errors_total", cause="upstream_tls") == 5, what="the requests to be counted")
     weir.wait_for_output(re.escape(words))
     lines = [line for _, line in weir.log() if words in line]
     assert len(lines) == 1 and "127.0.0.1" in lines[0], weir.output()
 
 
-def test_a_certificate_that_has_expired(rig):
-    refused(rig, "expired on 2021-01-01", made=context("expired.pem"))
+def test_an_expired_certificate_is_refused(rig):
+    assert_certificate_error(rig, "expired on 2021-01-01", tls_context=context("expired.pem"))
 
 
-def test_a_certificate_for_another_name(rig):
-    refused(rig, "its certificate is not valid for other.test but for server.test (tls.server_name says another)",
+def test_a_certificate_for_another_name_is_refused(rig):
+    assert_certificate_error(rig, "its certificate is not valid for other.test but for server.test (tls.server_name says another)",
             tls={"ca": CA, "server_name": "other.test"})
 
 
-def test_an_authority_that_is_not_trusted(rig):
-    refused(rig, "its certificate is from an authority that is not trusted (see tls.ca): Test", tls={"ca": file("two.pem")})
+def test_an_unknown_authority_is_refused(rig):
+    assert_certificate_error(rig, "its certificate is from an authority that is not trusted (see tls.ca): Test", tls={"ca": file("two.pem")})
 
 
-def test_a_self_signed_certificate(rig):
-    refused(rig, "its certificate is self-signed and not trusted", made=context("cert.pem", "key.pem"))
+def test_a_self_signed_certificate_is_refused(rig):
+    assert_certificate_error(rig, "its certificate is self-signed and not trusted", tls_context=context("cert.pem", "key.pem"))
 
 
-def test_the_systems_authorities_do_not_know_ours(rig):
-    refused(rig, "its certificate is from an authority that is not trusted (see tls.ca): Test", tls=True)
+def test_the_system_authorities_are_the_default(rig):
+    assert_certificate_error(rig, "its certificate is from an authority that is not trusted (see tls.ca): Test", tls=True)
 
 
-def test_what_does_not_speak_tls(rig):
+def test_a_server_without_tls_is_refused(rig):
     def plain(peer, _number):
         peer.socket.recv(100)
         peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    refused(rig, "no TLS handshake with it: wrong version number", servers=Scripted(rig, plain))
+    assert_certificate_error(rig, "no TLS handshake with it: wrong version number", servers=Scripted(rig, plain))
 
 
-def test_without_verification(rig):
-    made = context("expired.pem")
-    weir = weir_before(rig, TlsServer(rig, respond_to_all(), lambda _: made), tls={"verify": False, "server_name": "any.test"})
+def test_verification_can_be_disabled(rig):
+    tls_context = context("expired.pem")
+    weir = weir_before(rig, TlsServer(rig, respond_to_all(), lambda _: tls_context), tls={"verify": False, "server_name": "any.test"})
     assert get(weir.address).status == 200
     done = rig.command("check", "-c", weir.policy_file)
     assert done.returncode == 0 and "warning: upstreams.api.tls.verify: an attacker between" in done.stderr, done.stderr
 
 
-def test_a_server_that_asks_for_a_certificate(rig):
-    made = context(client_ca=CA, version=ssl.TLSVersion.TLSv1_2)
-    server = TlsServer(rig, respond_to_all(), lambda _: made)
+def test_a_server_that_requires_a_client_certificate(rig):
+    tls_context = context(client_ca=CA, version=ssl.TLSVersion.TLSv1_2)
+    server = TlsServer(rig, respond_to_all(), lambda _: tls_context)
     own = {"ca": CA, "certificate": file("client.pem"), "key": file("client.key")}
     assert get(weir_before(rig, server, tls=own).address).status == 200
-    refused(rig, "no TLS handshake with it: ", servers=server)
-    newer = context(client_ca=CA, version=ssl.TLSVersion.TLSv1_3)  # there it is told after the handshake
+    assert_certificate_error(rig, "no TLS handshake with it: ", servers=server)
+    # with TLS 1.3 the error arrives after the handshake
+    newer = context(client_ca=CA, version=ssl.TLSVersion.TLSv1_3)
     server = TlsServer(rig, respond_to_all(), lambda _: newer)
     assert get(weir_before(rig, server, tls=own).address).status == 200
     weir = weir_before(rig, server)
     assert get(weir.address).status == 502
-    # "tlsv13 alert certificate required", unless a reset of the connection was faster than that.
+    # "tlsv13 alert certificate required", unless a reset of the connection arrives first.
     eventually(lambda: any("closed the connection before the end of its response" in line for _, line in weir.log()))
 
 
-def test_a_handshake_that_stalls(rig):
+def test_a_stalled_handshake_times_out(rig):
     weir = weir_before(rig, Scripted(rig, lambda peer, _: peer.socket.recv(100000) and peer.socket.recv(1)), connect_timeout="500ms")
     answer = get(weir.address)
     assert answer.status == 504
@@ -136,7 +138,7 @@ def test_a_handshake_that_stalls(rig):
     weir.wait_for_output("no TLS handshake within connect_timeout")
 
 
-def test_the_next_server_is_asked(rig):
+def test_after_a_tls_error_the_next_server_is_used(rig):
     expired = context("expired.pem")
     bad, good = TlsServer(rig, respond_to_all(), lambda _: expired), TlsServer(rig, respond_to_all())
     weir = weir_before(rig, bad, good)
@@ -144,50 +146,50 @@ def test_the_next_server_is_asked(rig):
     weir.counts(1, "weir_upstream_retries_total")
 
 
-def test_a_probe_shakes_hands(rig):
-    expired, valid, mended = context("expired.pem"), context(), []
-    server = TlsServer(rig, respond_to_all(), lambda _: valid if mended else expired)
+def test_a_probe_includes_the_tls_handshake(rig):
+    expired, valid, renewed = context("expired.pem"), context(), []
+    server = TlsServer(rig, respond_to_all(), lambda _: valid if renewed else expired)
     weir = weir_before(rig, server)
     assert get(weir.address).status == 502
     weir.wait_for_output("expired on 2021-01-01; ejected")
-    mended.append(True)
+    renewed.append(True)
     weir.wait_for_output("accepts connections again")
     eventually(lambda: server.handshakes == 1)
-    assert get(weir.address).status == 200 and server.handshakes == 1, "the probe's link serves"
+    assert get(weir.address).status == 200 and server.handshakes == 1, "the probe's connection is used for requests"
 
 
 def test_sessions_are_resumed(rig):
     for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
-        made = context(version=version)
-        server = TlsServer(rig, respond_to_all(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")), lambda _: made)
+        tls_context = context(version=version)
+        server = TlsServer(rig, respond_to_all(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")), lambda _: tls_context)
         weir = weir_before(rig, server)
         for _ in range(4):
             assert get(weir.address).status == 200
         assert (server.handshakes, server.resumed) == (4, 3)
 
 
-def ending(politely, head=b"HTTP/1.1 200 OK\r\n\r\n"):
+def respond_until_close(with_close_notify, head=b"HTTP/1.1 200 OK\r\n\r\n"):
     def script(peer, _number):
         peer.read_request()
         peer.send(head + b"half of it")
-        if politely:
+        if with_close_notify:
             peer.socket.unwrap()
     return script
 
 
-def test_an_answer_that_ends_with_the_connection(rig):
-    """RFC 9112 section 9.8: only a close_notify ends it."""
-    assert get(weir_before(rig, TlsServer(rig, ending(True))).address).body == b"half of it"
-    weir = weir_before(rig, TlsServer(rig, ending(False)))
+def test_a_response_delimited_by_close_requires_close_notify(rig):
+    """RFC 9112 section 9.8: only close_notify marks the end."""
+    assert get(weir_before(rig, TlsServer(rig, respond_until_close(True))).address).body == b"half of it"
+    weir = weir_before(rig, TlsServer(rig, respond_until_close(False)))
     try:
-        raise AssertionError(f"a cut answer looks whole: {get(weir.address)}")
+        raise AssertionError(f"a truncated response looks complete: {get(weir.address)}")
     except IncompleteResponse:
         pass
     weir.counts(1, "weir_errors_total", cause="upstream_closed")
 
 
-class Typed:
-    """openssl s_server, which sends what is typed: K has it renew the keys."""
+class Interactive:
+    """openssl s_server, controlled through its stdin: K starts a key update."""
 
     def __init__(self, rig):
         self.port = free_port()
@@ -211,9 +213,9 @@ class Typed:
         self.process.communicate()
 
 
-def test_an_idle_link_survives_what_tls_has_to_say(rig):
-    """And nothing else."""
-    server = Typed(rig)
+def test_an_idle_connection_survives_tls_messages_but_not_data(rig):
+    """Key updates and session tickets are allowed; application data is not."""
+    server = Interactive(rig)
     weir = weir_before(rig, server)
     with Connection(weir.address) as client:
         for number in range(3):
@@ -226,12 +228,13 @@ def test_an_idle_link_survives_what_tls_has_to_say(rig):
             server.wait(b"KeyUpdate")
         weir.counts(2, "weir_upstream_reused_total")
         weir.counts(1, "weir_upstream_connections_opened_total")
-        server.type(b"something nobody asked for\n")
-        eventually(lambda: weir.metric("weir_upstream_connections") == 0, what="the link is closed")
+        server.type(b"unexpected data\n")
+        eventually(lambda: weir.metric("weir_upstream_connections") == 0, what="the connection to be closed")
 
 
-def test_what_an_idle_link_holds_is_nobodys_answer(rig):
-    """The request is there first: in the turn of the loop that hears of both, weir finds what the link holds, or its end."""
+def test_unexpected_data_on_an_idle_connection_is_not_a_response(rig):
+    """The request arrives first. In the loop iteration that reports both, weir finds the data on
+    the idle connection, or its end."""
     def script(peer, number):
         peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)   # nothing waits for an acknowledgement
         respond_to_all()(peer, number)
@@ -252,17 +255,17 @@ def test_what_an_idle_link_holds_is_nobodys_answer(rig):
             assert client.response().body == b"ok"
 
 
-def test_a_reload_changes_who_is_believed(rig):
+def test_a_reload_changes_the_trusted_authorities(rig):
     server = TlsServer(rig, respond_to_all())
     weir = weir_before(rig, server)
     assert get(weir.address).status == 200
     weir.reload(upstreams={"api": {"servers": [server.text], "tls": {"ca": file("two.pem")}}})
-    eventually(lambda: get(weir.address).status == 502, what="the new authorities count")
+    eventually(lambda: get(weir.address).status == 502, what="the new authorities to be in effect")
     weir.reload(upstreams={"api": {"servers": [server.text], "tls": {"ca": CA}}})
-    eventually(lambda: get(weir.address).status == 200, what="the old authorities count again")
+    eventually(lambda: get(weir.address).status == 200, what="the old authorities to be in effect again")
 
 
-def test_nothing_is_left_of_many_links(rig):
+def test_connections_leak_no_descriptors(rig):
     server = TlsServer(rig, respond_to_all(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")))
     weir = weir_before(rig, server)
     get(weir.address)
@@ -270,16 +273,19 @@ def test_nothing_is_left_of_many_links(rig):
     with Connection(weir.address) as client:
         for _ in range(60):
             assert client.request().status == 200
-    eventually(lambda: weir.descriptors() <= before, what="the links are closed")
+    eventually(lambda: weir.descriptors() <= before, what="the connections to be closed")
 
 
-def test_one_probe_at_a_time_of_a_server_that_is_mute(rig):
-    """Requests that fail while a probe is under way begin no other, which a reload would leave behind."""
+def test_a_hanging_server_has_one_probe_at_a_time(rig):
+    """A request that fails during a probe must not start another probe, which would survive a
+    reload."""
     probe_ended = threading.Event()
     begun_by_then = []
 
     def mute(peer, number):
-        if number < 2:  # the first request fails when the second one's link stands, the second request when the probe is under way
+        # the first request fails when the second connection is established, the second request
+        # while the probe runs
+        if number < 2:
             eventually(lambda: server.accepted > number + 1, what="the next connection")
             return
         while peer.fill():
@@ -289,7 +295,8 @@ def test_one_probe_at_a_time_of_a_server_that_is_mute(rig):
             probe_ended.set()
 
     server = Scripted(rig, mute)
-    weir = weir_before(rig, server, connect_timeout="2500ms")  # longer than until another probe
+    # longer than the interval between probes
+    weir = weir_before(rig, server, connect_timeout="2500ms")
     weir.expect_errors("upstream|server|api")
     with Connection(weir.address) as first, Connection(weir.address) as second:
         first.send(request_bytes())

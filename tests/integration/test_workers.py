@@ -1,4 +1,4 @@
-"""Several workers: they share nothing that they write, and still keep one limit together."""
+"""Several workers share no writable memory and still enforce one limit together."""
 
 import contextlib
 import threading
@@ -7,12 +7,12 @@ from rig import eventually
 from wire import Connection, count, flood, get
 
 
-def test_four_workers_one_limit(rig):
+def test_four_workers_enforce_one_limit(rig):
     weir = rig.weir(workers=4, limits={"all": dict(script="gcra", limit=200, period="10d", per="all")})
     assert count(flood(weir.address, 500, connections=64)) == {200: 200, 429: 300}
 
 
-def test_two_workers_local_fallback_never_above_the_limit(rig):
+def test_the_local_fallback_of_two_workers_stays_within_the_limit(rig):
     rig.redis(start=False)
     weir = rig.weir(workers=2, redis={"on_failure": "local", "timeout": "100ms"},
                     limits={"each": dict(script="token_bucket", limit=50, period="10d")})
@@ -21,7 +21,7 @@ def test_two_workers_local_fallback_never_above_the_limit(rig):
     assert counts == {200: 50, 429: 250}, counts
 
 
-def test_many_connections_come_and_go_while_metrics_are_read(rig):
+def test_connections_open_and_close_while_metrics_are_read(rig):
     weir = rig.weir(workers=4, limits={"each": dict(script="sliding_window_log", limit=100, period="10d")})
     done = threading.Event()
 
@@ -39,10 +39,10 @@ def test_many_connections_come_and_go_while_metrics_are_read(rig):
     finally:
         done.set()
         watcher.join()
-    eventually(lambda: weir.metric("weir_connections") == 0, what="no connection left")
+    eventually(lambda: weir.metric("weir_connections") == 0, what="all connections to be closed")
 
 
-def test_workers_all_get_connections(rig):
+def test_every_worker_gets_connections(rig):
     weir = rig.weir(workers=4)
     connections = [Connection(weir.address) for _ in range(64)]
     for connection in connections:
@@ -52,8 +52,9 @@ def test_workers_all_get_connections(rig):
         connection.close()
 
 
-def test_the_limit_of_connections_holds(rig):
-    """Thirty clients with half a head each, ten places: nobody who was let in is thrown out, the others wait until a place is free."""
+def test_the_connection_limit_is_exact(rig):
+    """Thirty clients with incomplete heads, and ten slots: accepted connections are not closed, and
+    the others wait for a free slot."""
     weir = rig.weir(workers=2, size_limits={"connections": 10, "connections_per_ip": 0})
     connections = [Connection(weir.address) for _ in range(30)]
     for connection in connections:
@@ -70,16 +71,18 @@ def test_the_limit_of_connections_holds(rig):
 
 
 
-def test_a_policy_is_in_force_when_every_worker_judges_by_it(rig):
+def test_a_reload_is_complete_when_every_worker_uses_the_new_policy(rig):
     weir = rig.weir(workers=4, limits={"c": dict(script="gcra", limit=1000, period="1s")})
-    rig.redis().freeze()  # the workers go on with the policy before while they cannot connect for the new one
+    # workers use the old policy as long as they cannot connect to Redis for the new one
+    rig.redis().freeze()
     weir.reload(clients={"pest": {"quota": 0}})
     assert [get(weir.address, headers={"X-Client-Id": "pest"}).status for _ in range(16)] == [429] * 16
     rig.redis().thaw()
 
 
-def test_connections_are_shared_out_evenly(rig):
-    """The kernel's hash gives the busiest of eight workers some 20 of 80 connections; a worker that has more than another gives it some."""
+def test_connections_are_balanced(rig):
+    """The kernel's hash gives the busiest of eight workers about 20 of 80 connections. Workers with
+    more connections pass some to others."""
     weir = rig.weir(workers=8)
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(Connection(weir.address)) for _ in range(80)]
@@ -91,14 +94,16 @@ def test_connections_are_shared_out_evenly(rig):
     eventually(lambda: weir.metric("weir_connections") == 0)
 
 
-def test_every_place_of_every_worker_is_used(rig):
-    """Ten places of four workers: a worker whose own are taken finds the free ones, and not one more."""
+def test_every_connection_slot_of_every_worker_is_used(rig):
+    """Ten slots for four workers: a worker without free slots uses those of the others, and never
+    more than ten are used."""
     weir = rig.weir(workers=4, size_limits={"connections": 10, "connections_per_ip": 0})
     with contextlib.ExitStack() as stack:
         for _ in range(3):
             connections = [stack.enter_context(Connection(weir.address)) for _ in range(10)]
             for connection in connections:
-                connection.send(b"GET / HTTP/1.1\r\n")  # under way: nobody is closed to make room
+                # not idle, so it is not closed for a new connection
+                connection.send(b"GET / HTTP/1.1\r\n")
             weir.counts(10, "weir_connections")
             shares = sorted(weir.metric("weir_worker_connections", worker=str(w)) for w in range(4))
             assert shares == [2, 2, 3, 3], shares

@@ -114,12 +114,12 @@ class Load:
         return next((t for t, s, _ in list(self.responses) if t > moment and s == status), None)
 
 
-def charged_twice(answers, gone):
+def charged_twice(answers, failover_time):
     """The number of units of a fixed window that both masters admitted, because they were not
     replicated yet. These are the last units before the failover, each admitted at most twice. All
     other units were admitted once."""
     units = Counter(remaining for _, status, remaining in answers if status == 200)
-    last = min(remaining for t, status, remaining in answers if status == 200 and t < gone)
+    last = min(remaining for t, status, remaining in answers if status == 200 and t < failover_time)
     twice = [unit for unit, times in units.items() if times > 1]
     assert all(units[unit] == 2 and unit >= last for unit in twice), "more units admitted twice than replication lost"
     return len(twice)
