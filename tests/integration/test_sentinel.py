@@ -114,7 +114,7 @@ def test_other_sentinels_are_discovered_and_resets_are_delivered(rig):
     eventually(lambda: get(weirs[1].address, headers={"X-Client-Id": "a"}).status == 429, 5)
     shown = rig.command("inspect", "-c", weirs[0].policy_file, "a")
     assert shown.returncode == 1 and "sentinel" in shown.stderr, "neither of the two configured sentinels is running"
-    assert get(weirs[0].admin, "/api/v1/clients/a", method="DELETE").status == 200
+    eventually(lambda: get(weirs[0].admin, "/api/v1/clients/a", method="DELETE").status == 200, 5, "the new master at the first weir")
     eventually(lambda: get(weirs[1].address, headers={"X-Client-Id": "a"}).status == 200, 3)
 
 
