@@ -55,14 +55,7 @@ static bool store_out(struct http2_request *r, struct slice rest, bool last)
 
     r->downstream.pending = true;
     r->out_last = last;
-    if (rest.n == 0)
-        return true;
-    if (!r->out && !(r->out = iobuf_get(buffers, rest.n < IOBUF_SMALL ? rest.n : IOBUF_LARGE)))
-        return false;
-    if (rest.n > iobuf_room(r->out))
-        return false;
-    iobuf_append(r->out, rest);
-    return true;
+    return iobuf_store(buffers, &r->out, rest);
 }
 
 /* Stores trailers that the session has not taken. */

@@ -289,6 +289,20 @@ def test_flow_control_to_a_slow_client(rig):
         assert not any(client.streams[s].body for s in streams[1:])
 
 
+def test_a_rejection_waits_for_the_window(rig):
+    """A configured body is several pieces of content."""
+    parts = "a" * 3000, "b" * 3000
+    body = rig.write("rejected.txt", "{limit}".join(parts))
+    weir = rig.weir(workers=1, limits={"one": dict(script="token_bucket", limit=1, period="1h")}, rejection={"body_file": body})
+    with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 0)], hold=True) as client:
+        assert client.get("/status/204").status == 204
+        stream = client.start()
+        assert client.responds_to_ping()
+        client.send(WINDOW_UPDATE, 0, stream, (10000).to_bytes(4, "big"))
+        rejected = client.response(stream)
+        assert rejected.status == 429 and rejected.body == "one".join(parts).encode()
+
+
 def test_flow_control_to_a_slow_server(rig):
     """A client can send at most one window per stream to a server that does not read."""
     gate = threading.Event()
