@@ -93,7 +93,7 @@ enum fault {
       "the server did not respond in time")                                                        \
     X(CAUSE_EXCHANGE_TIMEOUT, 504, FAULT_UPSTREAM, true, RETRY_NONE, "exchange_timeout",           \
       "the exchange took longer than timeouts.exchange")                                           \
-    X(CAUSE_CALL_TIMEOUT, 504, FAULT_CLIENT, true, RETRY_NONE, "grpc_timeout",                     \
+    X(CAUSE_CALL_TIMEOUT, 504, FAULT_CLIENT, false, RETRY_NONE, "grpc_timeout",                    \
       "the deadline of the gRPC call (grpc-timeout) has passed")                                   \
     X(CAUSE_NO_MEMORY, 503, FAULT_WEIR, true, RETRY_CONNECT, "no_memory", "weir is out of memory") \
     X(CAUSE_NO_DESCRIPTORS, 503, FAULT_WEIR, true, RETRY_NONE, "no_descriptors",                   \

@@ -89,3 +89,11 @@ def test_weir_enforces_grpc_deadlines(rig):
         for other in "1H", "99999999S", "x", "", "-1m", "123456789m", "5":
             assert call(client, [TYPE, ("grpc-timeout", other)], path="/now").status == 200
     weir.counts(3, "weir_errors_total", cause="grpc_timeout")
+
+
+def test_a_deadline_is_no_refund(rig):
+    """Calls that end before weir can forward them are charged, so that a deadline is no way around the limits."""
+    weir = rig.weir(workers=1, limits={"few": dict(script="token_bucket", limit=3, period="1h")})
+    with Http2(weir.address) as client:
+        outcomes = [outcome(call(client, [TYPE, ("grpc-timeout", "1n")]))[0] for _ in range(10)]
+    assert outcomes.count(8) == 7, outcomes
