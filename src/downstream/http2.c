@@ -145,7 +145,8 @@ static void wait_in(struct client *c, struct deadline_queue *queue, uint64_t aft
 }
 
 /* Chooses the connection's list and deadline. A connection with requests needs none: they have
- * their own. */
+ * their own. After GOAWAY, the client has timeouts.send to take the ends of the last responses:
+ * libnghttp2 sends END_STREAM only if the stream's window is open. */
 static void settle(struct http2_connection *connection, bool moved)
 {
     struct client *c = connection->client;
@@ -166,6 +167,8 @@ static void settle(struct http2_connection *connection, bool moved)
         wait_in(c, &w->downstream->queue.head, timeouts->request_header_us, false);
     else if (busy)
         deadline_cancel(&c->deadline);
+    else if (connection->stopping || connection->idle_over)
+        wait_in(c, &w->downstream->queue.http2_send, timeouts->send_us, false);
     else
         wait_in(c, &w->downstream->queue.idle, timeouts->keepalive_us, false);
 }
@@ -178,6 +181,7 @@ void http2_head_timed_out(struct client *c)
 
 void http2_idle_passed(struct client *c)
 {
+    c->http2->idle_over = true;
     http2_session_shut_down(c->http2->session);
     http2_session_shut_down(c->http2->session);
     http2_touch(c->http2);

@@ -35,6 +35,7 @@ struct http2_connection {
     bool dirty;             /* in http2_worker->dirty: output or events are pending */
     bool lost;              /* the socket failed */
     bool stopping;          /* GOAWAY was sent */
+    bool idle_over;         /* GOAWAY was sent since the connection was idle */
     struct deadline second; /* of the second GOAWAY */
 };
 

@@ -302,15 +302,17 @@ static struct exchange *of_client_deadline(struct deadline *deadline)
     return x;
 }
 
-/* On a busy machine the deadline may fire before timely input is read. */
+/* On a busy machine the deadline may fire before timely input is read. It is extended once: with
+ * HTTP/2 the unread input may belong to other streams. */
 static void content_passed(struct deadline *deadline)
 {
     struct exchange *x = of_client_deadline(deadline);
 
-    if (x->downstream->ops->has_input(x->downstream))
+    if (!x->content_extended && x->downstream->ops->has_input(x->downstream)) {
+        x->content_extended = true;
         deadline_arm(&x->worker->queue.content, deadline, clock_us(),
                      x->policy->timeouts.request_body_us);
-    else
+    } else
         exchange_fail(x, CAUSE_CONTENT_TIMEOUT, NULL);
 }
 
@@ -330,9 +332,11 @@ static void link_timed_out(struct exchange *x)
 
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     /* On a busy machine, weir may process the deadline before a response that arrived in time.
-     * A partial header that was already read does not count. */
-    if (!x->link->pending && !x->downstream->pending && x->link->ops->has_input(x->link)) {
+     * A partial header that was already read does not count. Once, as in content_passed(). */
+    if (!x->response_extended && !x->link->pending && !x->downstream->pending &&
+        x->link->ops->has_input(x->link)) {
         exchange_watch(x, false, true);
+        x->response_extended = true;
         return;
     }
     if (x->answer < ANSWER_STARTED)

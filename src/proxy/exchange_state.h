@@ -69,6 +69,8 @@ struct exchange {
     struct upstream_tries tries;
     bool sent_again;  /* on a new connection, after the server closed a reused one */
     unsigned retries; /* retries on another server */
+    /* A deadline was extended once because input was unread; nothing has moved since. */
+    bool content_extended, response_extended;
     bool link_broken; /* sending the request failed; a response may still arrive */
     enum answer answer;
     unsigned interim; /* number of 1xx responses received */

@@ -33,6 +33,8 @@ void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
     bool content = x->link && !x->request.ended && !x->link_broken && !to_server &&
                    !exchange_awaits_continue(x);
 
+    x->content_extended &= !client_moved;
+    x->response_extended &= !link_moved;
     if (to_client)
         run_deadline(&w->queue.write, &x->client_deadline, x->policy->timeouts.send_us,
                      client_moved);

@@ -2,10 +2,14 @@
 cause and the client. Other clients are still served, and memory stays flat."""
 
 import re
+import signal
+import threading
+import time
 
-from http2_wire import (CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, PADDED, PING,
-                        PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, Http2, frame)
+from http2_wire import (CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, NO_ERROR, PADDED,
+                        PING, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, Http2, frame)
 from rig import eventually, sanitized
+from scripted import Scripted
 from wire import get
 
 
@@ -177,6 +181,49 @@ def test_slow_bodies_time_out(rig):
         assert {client.response(stream).status for stream in streams} == {408}
         assert client.get().status == 200
     weir.counts(50, "weir_errors_total", cause="request_body_timeout")
+
+
+def test_a_deadline_beside_other_input(rig):
+    """Unread input of other streams extends a deadline only once."""
+    weir = rig.weir(workers=1, timeouts={"request_body": "200ms"})
+    with Http2(weir.address) as client:
+        stalled = client.start("/echo", method="POST", end=False)
+        assert client.responds_to_ping()
+        for _ in range(6):
+            weir.signal(signal.SIGSTOP)
+            time.sleep(0.3)  # the deadline passes
+            client.send(PING, 0, 0, b"unread  ")
+            weir.signal(signal.SIGCONT)
+            assert client.responds_to_ping() and client.responds_to_ping()
+            if client.streams[stalled].status:
+                break
+        else:
+            raise AssertionError("the deadline was extended six times")
+        assert client.response(stalled).status == 408
+
+
+def test_an_end_that_does_not_fit_the_window(rig):
+    """The content fills the window, and END_STREAM does not fit: after the GOAWAY, the client has
+    timeouts.send to open the window."""
+    def script(peer, _number):
+        while peer.read_request():
+            peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+            read.wait(20)
+            peer.send(b"0\r\n\r\n")
+    read, api = threading.Event(), Scripted(rig, script)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, timeouts={"keepalive": "300ms", "send": "300ms"})
+    with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 5)], hold=True) as client:
+        stream = client.start()
+        client.read_until(lambda: client.streams[stream].body == b"hello")
+        read.set()
+        assert client.read_to_end()[-1] == (stream, NO_ERROR) and client.streams[stream].cut
+    with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 5)], hold=True) as client:
+        stream = client.start()
+        client.read_until(lambda: client.goaways)
+        client.send(WINDOW_UPDATE, 0, stream, b"\0\0\0\1")
+        assert client.response(stream).body == b"hello"
+        client.read_to_end()
+    weir.counts(0, "weir_connections")
 
 
 def test_random_frames_do_not_crash_weir(rig):
