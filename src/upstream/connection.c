@@ -138,9 +138,10 @@ static void connect_timed_out(struct deadline *deadline)
 {
     struct connection *c = CONTAINER_OF(deadline, struct connection, link.deadline);
     connection_failed(c, LINK_FAILED_TIMEOUT,
-                      c->state == CONNECTION_BUSY ? "no HTTP/2 SETTINGS within connect_timeout"
-                      : c->stream.layer           ? "no TLS handshake within connect_timeout"
-                                                  : "no connection within connect_timeout");
+                      c->state == CONNECTION_BUSY
+                          ? "no HTTP/2 SETTINGS that allow a stream within connect_timeout"
+                      : c->stream.layer ? "no TLS handshake within connect_timeout"
+                                        : "no connection within connect_timeout");
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */

@@ -110,7 +110,7 @@ void http2_connection_up(struct http2_connection *h)
                           "the server does not offer HTTP/2 (ALPN h2)");
 }
 
-/* The server's SETTINGS have arrived. */
+/* The server's SETTINGS have arrived, and allow streams. */
 static void open_connection(struct http2_connection *h)
 {
     struct http2_server *s = &h->server->http2;
@@ -118,9 +118,7 @@ static void open_connection(struct http2_connection *h)
 
     h->open = true;
     s->connecting--;
-    s->streams = capacity < 1                            ? 1
-                 : capacity > HTTP2_UPSTREAM_STREAMS_MAX ? HTTP2_UPSTREAM_STREAMS_MAX
-                                                         : capacity;
+    s->streams = capacity > HTTP2_UPSTREAM_STREAMS_MAX ? HTTP2_UPSTREAM_STREAMS_MAX : capacity;
     deadline_cancel(&h->connection->link.deadline);
     if (h->probe)
         server_admit(h->server, "accepts connections");
@@ -169,7 +167,10 @@ static void lose(struct http2_connection *h)
         end_connection(h);
     else
         connection_failed(h->connection, LINK_FAILED_CONNECT,
-                          h->why ? h->why : "the server closed the connection before its SETTINGS");
+                          h->why ? h->why
+                          : http2_session_is_open(h->session)
+                              ? "the server allows no HTTP/2 stream"
+                              : "the server closed the connection before its SETTINGS");
 }
 
 void http2_connection_idle(struct http2_connection *h)
@@ -254,8 +255,18 @@ void http2_silence_passed(struct deadline *deadline)
 
 static bool is_unused(const struct http2_connection *h)
 {
+    if (!h->open)
+        return http2_session_is_open(h->session) && !http2_session_accepts(h->session);
     return TAILQ_EMPTY(&h->links) &&
            (h->draining || !server_keeps_idle(h->server) || !http2_session_accepts(h->session));
+}
+
+/* A server may allow no streams at first (RFC 9113 section 6.5.2). Such a connection counts as one
+ * that is being made: weir makes no others meanwhile, and gives up after connect_timeout. */
+static bool becomes_open(const struct http2_connection *h)
+{
+    return !h->lost && !h->open && http2_session_is_open(h->session) &&
+           http2_session_capacity(h->session) > 0;
 }
 
 static void flush(struct http2_connection *h)
@@ -269,9 +280,9 @@ static void flush(struct http2_connection *h)
             break;
         sent = push(h);
     }
-    if (!h->lost && !h->open && http2_session_is_open(h->session))
+    if (becomes_open(h))
         open_connection(h);
-    if (h->lost || http2_session_is_over(h->session) || (h->open && is_unused(h))) {
+    if (h->lost || http2_session_is_over(h->session) || is_unused(h)) {
         lose(h);
         return;
     }

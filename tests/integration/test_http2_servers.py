@@ -4,13 +4,15 @@ violations; also with a real nginx."""
 import hashlib
 import os
 import shutil
+import signal
 import socket
 import struct
 import threading
+import time
 
 from http2_server import Http2Peer, Http2Server, respond_to_requests
-from http2_wire import (CANCEL, DATA, HEADERS, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, PING, PUSH_PROMISE,
-                        REFUSED_STREAM, SETTINGS, Http2)
+from http2_wire import (CANCEL, DATA, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, PING,
+                        PUSH_PROMISE, REFUSED_STREAM, SETTINGS, Http2, frame)
 from rig import Process, eventually, free_port
 from scripted import Scripted, respond_to_all
 from tls_server import CA, TlsServer, context
@@ -207,6 +209,44 @@ def test_a_lowered_stream_limit_applies_at_once(rig):
     weir = weir_before(rig, server)
     assert [get(weir.address).status for _ in range(3)] == [200] * 3
     assert server.next_recorded() == 1 and server.accepted == 2
+
+
+def test_a_server_that_allows_no_stream(rig):
+    """weir makes one connection and waits for new SETTINGS."""
+    server = Http2Server(rig, respond_to_requests, settings=[(MAX_CONCURRENT_STREAMS, 0)])
+    weir = weir_before(rig, server, upstream={"connect_timeout": "300ms"})
+    assert_problem(weir, 504, "upstream_connect_timeout")
+    eventually(lambda: "no HTTP/2 SETTINGS that allow a stream within connect_timeout" in weir.output())
+    assert server.accepted == 1
+
+
+def test_a_server_that_allows_streams_late(rig):
+    def script(connection, number):
+        asked.wait(20)
+        connection.put(SETTINGS, payload=struct.pack(">HI", MAX_CONCURRENT_STREAMS, 10))
+        respond_to_requests(connection, number)
+    asked, server = threading.Event(), Http2Server(rig, script, settings=[(MAX_CONCURRENT_STREAMS, 0)])
+    weir = weir_before(rig, server)
+    with Connection(weir.address) as client:
+        client.send(request_bytes("/"))
+        eventually(lambda: server.accepted == 1)
+        asked.set()
+        assert client.response().status == 200
+    assert server.accepted == 1
+
+
+def test_a_server_that_goes_away_at_once(rig):
+    """A GOAWAY follows the SETTINGS: weir tries another server, and not another connection."""
+    def script(peer, _number):
+        peer.send(frame(SETTINGS) + frame(GOAWAY, 0, 0, struct.pack(">II", 0, 0)))
+        while peer.socket.recv(65536):
+            pass
+    leaving, other = Scripted(rig, script), Http2Server(rig, respond_to_requests)
+    assert_problem(weir_before(rig, leaving), 502, "upstream_connect")
+    assert leaving.accepted == 1
+    weir = weir_before(rig, leaving, other)
+    assert [get(weir.address).status for _ in range(4)] == [200] * 4
+    assert leaving.accepted <= 2
 
 
 def test_a_client_that_disconnects_resets_its_stream(rig):
@@ -560,6 +600,30 @@ def test_a_stream_without_a_response_times_out_alone(rig):
         assert client.get("/").status == 200
     assert server.accepted == 1 and request.peer is not None
     weir.counts(1, "weir_errors_total", cause="upstream_timeout")
+
+
+def test_a_stream_without_response_beside_other_input(rig):
+    """Unread input of the connection extends the deadline only once."""
+    def script(connection, _number):
+        server.record(connection)
+        while connection.next_request() is not None:
+            pass
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server, upstream={"response_timeout": "200ms"})
+    with Connection(weir.address) as client:
+        client.send(request_bytes("/"))
+        connection = server.next_recorded()
+        for _ in range(6):
+            weir.signal(signal.SIGSTOP)
+            time.sleep(0.3)  # the deadline passes
+            connection.put(PING, 0, 0, b"unread  ")
+            weir.signal(signal.SIGCONT)
+            get(weir.admin, "/healthz", host="127.0.0.1")
+            if weir.metric("weir_errors_total", cause="upstream_timeout"):
+                break
+        else:
+            raise AssertionError("the deadline was extended six times")
+        assert client.response().status == 504
 
 
 def test_after_a_timeout_a_silent_server_gets_a_new_connection(rig):
