@@ -43,6 +43,7 @@ bool client_open(struct worker *w, int fd, const struct address *peer, unsigned 
     memset(c, 0, sizeof *c);
     MAGIC_SET(c, CLIENT_MAGIC);
     c->worker = w;
+    c->protocol = &http1_protocol;
     c->downstream = (struct downstream){.ops = &http1_ops, .worker = w, .origin = &c->origin};
     c->listener = (uint16_t)listener;
     c->state = CLIENT_PROXY_HEADER;
@@ -70,8 +71,8 @@ void client_close(struct client *c)
     MAGIC_CHECK(c, CLIENT_MAGIC);
     if (c->state == CLIENT_CLOSED)
         return;
-    if (c->http2)
-        http2_end(c);
+    if (c->protocol->end)
+        c->protocol->end(c);
     client_list_remove(c);
     c->state = CLIENT_CLOSED;
     deadline_cancel(&c->deadline);
@@ -158,16 +159,12 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(c, CLIENT_MAGIC);
     if (unlikely(c->silent))
         client_speaks(c);
-    if (c->http2) {
-        http2_readable(c);
-        return;
-    }
     switch (c->state) {
     case CLIENT_PROXY_HEADER: read_proxy_header(c); break;
     case CLIENT_HANDSHAKE: handshake(c); break;
     case CLIENT_IDLE:
-    case CLIENT_HEAD: http1_read_head(c); break;
-    case CLIENT_EXCHANGE: http1_readable(c, what & EV_CLOSED); break;
+    case CLIENT_HEAD:
+    case CLIENT_EXCHANGE: c->protocol->readable(c, what & EV_CLOSED); break;
     case CLIENT_DRAIN:
     case CLIENT_LINGER: linger_readable(c); break;
     case CLIENT_CLOSED: break;
@@ -180,10 +177,8 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
 
     MAGIC_CHECK(c, CLIENT_MAGIC);
-    if (c->http2)
-        http2_writable(c);
-    else if (c->state == CLIENT_EXCHANGE)
-        http1_writable(c);
+    if (c->state == CLIENT_IDLE || c->state == CLIENT_HEAD || c->state == CLIENT_EXCHANGE)
+        c->protocol->writable(c);
 }
 
 static struct client *of_deadline(struct deadline *deadline)
@@ -200,10 +195,8 @@ static void head_passed(struct deadline *deadline)
         refuse_proxy_header(c);
     else if (c->state == CLIENT_HANDSHAKE)
         refuse_handshake(c);
-    else if (c->http2)
-        http2_head_timed_out(c);
     else
-        http1_head_timed_out(c);
+        c->protocol->head_timed_out(c);
 }
 
 /* On a busy machine the deadline may fire before timely input is read. */
@@ -213,10 +206,8 @@ static void idle_passed(struct deadline *deadline)
     if (stream_has_input(&c->stream))
         deadline_arm(&c->worker->downstream->queue.idle, &c->deadline, clock_us(),
                      c->worker->policy->timeouts.keepalive_us);
-    else if (c->http2)
-        http2_idle_passed(c);
     else
-        client_close(c);
+        c->protocol->idle_timed_out(c);
 }
 
 bool clients_init(struct worker *w)

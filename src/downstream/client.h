@@ -44,9 +44,25 @@ struct http1 {
     bool tunnel;           /* after 101 */
 };
 
+struct client;
+
+/* What a protocol does with a connection in CLIENT_HEAD, CLIENT_EXCHANGE and CLIENT_IDLE. Each
+ * function may close it. */
+struct client_protocol {
+    /* `closed`: the client's FIN or reset was reported while reading was paused. */
+    void (*readable)(struct client *client, bool closed);
+    void (*writable)(struct client *client);
+    void (*head_timed_out)(struct client *client); /* timeouts.request_header has passed */
+    void (*idle_timed_out)(struct client *client); /* timeouts.keepalive has passed */
+    void (*stop)(struct client *client);           /* begins the graceful end */
+    void (*cut)(struct client *client);            /* ends all requests by force */
+    void (*end)(struct client *client);            /* called by client_close(); NULL: nothing */
+};
+
 struct client {
     uint32_t magic;
     enum client_state state;
+    const struct client_protocol *protocol;
     struct worker *worker;
     struct downstream downstream; /* downstream.exchange is set in CLIENT_EXCHANGE */
     struct client_origin origin;

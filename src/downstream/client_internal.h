@@ -18,11 +18,9 @@ void client_list_remove(struct client *client);
 /* Clears `silent`: the first byte or the end of the stream was received. */
 void client_speaks(struct client *client);
 
-/* http1.c: the downstream of a connection's request, and its events in CLIENT_EXCHANGE. `closed`:
- * the client's FIN or reset was reported while reading was paused. */
+/* http1.c: the protocol of a new connection, and the downstream of its request. */
+extern const struct client_protocol http1_protocol;
 extern const struct downstream_ops http1_ops;
-void http1_readable(struct client *client, bool closed);
-void http1_writable(struct client *client);
 
 /* http1_head.c: reads a head and begins its exchange. May close the connection. */
 void http1_read_head(struct client *client);

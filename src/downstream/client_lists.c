@@ -5,7 +5,6 @@
 #include "downstream/client_internal.h"
 #include "downstream/handoff.h"
 #include "downstream/http2.h"
-#include "proxy/exchange.h"
 
 enum {
     IDLE_MIN_MS = 200,    /* minimum idle time before eviction: a request may be in transit */
@@ -87,48 +86,29 @@ void client_speaks(struct client *c)
     client_list_insert(c);
 }
 
-/* Keeps connections with unread input, so that a request that has arrived is served. */
-static void close_unless_asking(struct client *c)
+static void stop_all(struct client_list *list)
 {
-    if (c->http2)
-        http2_stop(c);
-    else if (!stream_has_input(&c->stream))
-        client_close(c);
+    struct client *next;
+
+    for (struct client *c = TAILQ_FIRST(list); c; c = next) {
+        next = TAILQ_NEXT(c, link);
+        c->protocol->stop(c);
+    }
 }
 
 void clients_stop(struct worker *w)
 {
-    struct client *c, *next;
-
-    for (c = TAILQ_FIRST(&w->downstream->silent); c; c = next) {
-        next = TAILQ_NEXT(c, link);
-        close_unless_asking(c);
-    }
-    for (c = TAILQ_FIRST(&w->downstream->idle); c; c = next) {
-        next = TAILQ_NEXT(c, link);
-        close_unless_asking(c);
-    }
-    for (c = TAILQ_FIRST(&w->downstream->heads); c; c = next) {
-        next = TAILQ_NEXT(c, link);
-        close_unless_asking(c);
-    }
-    TAILQ_FOREACH (c, &w->downstream->clients, link)
-        if (c->http2)
-            http2_stop(c);
+    stop_all(&w->downstream->silent);
+    stop_all(&w->downstream->idle);
+    stop_all(&w->downstream->heads);
+    stop_all(&w->downstream->clients);
     linger_stop(w);
 }
 
 void clients_cut(struct worker *w)
 {
-    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->clients));) {
-        if (c->http2) {
-            http2_cut(c);
-            client_close(c);
-        } else if (c->state == CLIENT_EXCHANGE)
-            exchange_cut(c->downstream.exchange, CAUSE_SHUTDOWN);
-        else
-            client_close(c);
-    }
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->clients));)
+        c->protocol->cut(c);
     for (struct client *c; (c = TAILQ_FIRST(&w->downstream->silent));)
         client_close(c);
     for (struct client *c; (c = TAILQ_FIRST(&w->downstream->heads));)

@@ -215,11 +215,13 @@ static bool splice_from(struct downstream *d, struct body_reader *reader, struct
     return true;
 }
 
-void http1_writable(struct client *c)
+static void writable(struct client *c)
 {
     struct exchange *x = c->downstream.exchange;
-    enum sent sent = stream_flush(&c->stream, &c->worker->buffers);
 
+    if (c->state != CLIENT_EXCHANGE)
+        return;
+    enum sent sent = stream_flush(&c->stream, &c->worker->buffers);
     if (accepted(c, sent, c->http1.response_ended) == DOWNSTREAM_GONE)
         exchange_client_gone(x);
     else
@@ -328,11 +330,13 @@ static void read_ahead(struct client *c)
         exchange_body_cut_short(x);
 }
 
-void http1_readable(struct client *c, bool closed)
+static void readable(struct client *c, bool closed)
 {
     struct exchange *x = c->downstream.exchange;
 
-    if (closed && c->http1.response_ended) /* all of its content may have arrived */
+    if (c->state != CLIENT_EXCHANGE)
+        http1_read_head(c);
+    else if (closed && c->http1.response_ended) /* all of its content may have arrived */
         stream_pause(&c->stream, false);
     else if (closed)
         exchange_client_gone(x);
@@ -390,3 +394,24 @@ const struct downstream_ops http1_ops = {.send_head = send_head,
                                          .splice_body = splice_body,
                                          .splice_from = splice_from,
                                          .end = end};
+
+/* ---- connection ----------------------------------------------------------------------------- */
+
+/* Keeps a connection with unread input, so that a request that has arrived is served. */
+static void stop(struct client *c)
+{
+    if (c->state != CLIENT_EXCHANGE && !stream_has_input(&c->stream))
+        client_close(c);
+}
+
+static void cut(struct client *c)
+{
+    exchange_cut(c->downstream.exchange, CAUSE_SHUTDOWN);
+}
+
+const struct client_protocol http1_protocol = {.readable = readable,
+                                               .writable = writable,
+                                               .head_timed_out = http1_head_timed_out,
+                                               .idle_timed_out = client_close,
+                                               .stop = stop,
+                                               .cut = cut};

@@ -51,53 +51,7 @@ static const struct http2_events events = {.request = http2_on_request,
                                            .closed = http2_on_closed,
                                            .fault = on_fault};
 
-/* ---- begin and end --------------------------------------------------------------------------- */
-
-static struct http2_worker *worker_of(struct worker *w)
-{
-    struct http2_worker *h = w->downstream->http2;
-
-    if (h || !(h = malloc(sizeof *h)))
-        return h;
-    if (!(h->scratch = http2_scratch_new())) {
-        free(h);
-        return NULL;
-    }
-    TAILQ_INIT(&h->dirty);
-    TAILQ_INIT(&h->ended);
-    h->dirty_count = 0;
-    h->free_requests = NULL;
-    h->free_count = 0;
-    return w->downstream->http2 = h;
-}
-
-void http2_begin(struct client *c, struct slice bytes)
-{
-    struct worker *w = c->worker;
-    struct http2_worker *h = worker_of(w);
-    struct http2_connection *connection = h ? calloc(1, sizeof *connection) : NULL;
-
-    if (connection)
-        connection->session = http2_session_new(&w->policy->http2, &events, connection, h->scratch,
-                                                &w->buffers, &c->stream.out, clock_us());
-    if (!connection || !connection->session) {
-        log_error("no memory for an HTTP/2 connection");
-        free(connection);
-        client_close(c);
-        return;
-    }
-    connection->client = c;
-    TAILQ_INIT(&connection->requests);
-    TAILQ_INIT(&connection->ready);
-    c->http2 = connection;
-    c->origin.http2 = true;
-    counter_add(&w->stats.http2_connections, 1);
-    if (bytes.n) {
-        memcpy(h->receive, bytes.p, bytes.n);
-        http2_session_receive(connection->session, (struct slice){h->receive, bytes.n}, clock_us());
-    }
-    http2_touch(connection);
-}
+/* ---- end -------------------------------------------------------------------------------------- */
 
 /* Takes the connection off the list of those to be flushed. */
 static void take_off(struct http2_connection *connection)
@@ -111,11 +65,14 @@ static void take_off(struct http2_connection *connection)
     h->dirty_count--;
 }
 
-void http2_end(struct client *c)
+/* Frees the session, and ends the requests of its streams as abandoned. */
+static void end(struct client *c)
 {
     struct http2_connection *connection = c->http2;
     struct http2_request *r;
 
+    if (!connection) /* ended by finish() */
+        return;
     connection->lost = true;
     while ((r = TAILQ_FIRST(&connection->requests))) {
         r->stream = NULL;
@@ -128,12 +85,13 @@ void http2_end(struct client *c)
     c->http2 = NULL;
 }
 
-void http2_cut(struct client *c)
+static void cut(struct client *c)
 {
     struct http2_request *r;
 
     while ((r = TAILQ_FIRST(&c->http2->requests)))
         exchange_cut(r->downstream.exchange, CAUSE_SHUTDOWN);
+    client_close(c);
 }
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
@@ -173,13 +131,13 @@ static void settle(struct http2_connection *connection, bool moved)
         wait_in(c, &w->downstream->queue.idle, timeouts->keepalive_us, false);
 }
 
-void http2_head_timed_out(struct client *c)
+static void head_timed_out(struct client *c)
 {
     counter_add(&c->worker->stats.errors[CAUSE_HEAD_TIMEOUT], 1);
     client_close(c);
 }
 
-void http2_idle_passed(struct client *c)
+static void idle_timed_out(struct client *c)
 {
     c->http2->idle_over = true;
     http2_session_shut_down(c->http2->session);
@@ -199,7 +157,8 @@ static void second_passed(struct deadline *deadline)
     http2_touch(connection);
 }
 
-void http2_stop(struct client *c)
+/* GOAWAY, then the end of all streams, then the close. */
+static void stop(struct client *c)
 {
     struct http2_connection *connection = c->http2;
 
@@ -239,7 +198,7 @@ bool http2_push(struct http2_connection *connection)
 /* The session is over: the client may still be sending, and must receive the GOAWAY. */
 static void finish(struct client *c)
 {
-    http2_end(c);
+    end(c);
     linger_begin(c);
 }
 
@@ -303,11 +262,12 @@ void http2_flush(struct worker *w)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-void http2_readable(struct client *c)
+static void readable(struct client *c, bool closed)
 {
     struct http2_connection *connection = c->http2;
     struct worker *w = c->worker;
 
+    (void)closed;
     if (stream_holds_output(&c->stream)) { /* resumed by flush() */
         stream_want_read(&c->stream, false);
         return;
@@ -324,7 +284,7 @@ void http2_readable(struct client *c)
     http2_touch(connection);
 }
 
-void http2_writable(struct client *c)
+static void writable(struct client *c)
 {
     struct http2_connection *connection = c->http2;
     size_t held = iobuf_held(c->stream.out);
@@ -333,6 +293,63 @@ void http2_writable(struct client *c)
         http2_touch(connection);
     else
         settle(connection, iobuf_held(c->stream.out) < held);
+}
+
+static const struct client_protocol protocol = {.readable = readable,
+                                                .writable = writable,
+                                                .head_timed_out = head_timed_out,
+                                                .idle_timed_out = idle_timed_out,
+                                                .stop = stop,
+                                                .cut = cut,
+                                                .end = end};
+
+/* ---- begin ----------------------------------------------------------------------------------- */
+
+static struct http2_worker *worker_of(struct worker *w)
+{
+    struct http2_worker *h = w->downstream->http2;
+
+    if (h || !(h = malloc(sizeof *h)))
+        return h;
+    if (!(h->scratch = http2_scratch_new())) {
+        free(h);
+        return NULL;
+    }
+    TAILQ_INIT(&h->dirty);
+    TAILQ_INIT(&h->ended);
+    h->dirty_count = 0;
+    h->free_requests = NULL;
+    h->free_count = 0;
+    return w->downstream->http2 = h;
+}
+
+void http2_begin(struct client *c, struct slice bytes)
+{
+    struct worker *w = c->worker;
+    struct http2_worker *h = worker_of(w);
+    struct http2_connection *connection = h ? calloc(1, sizeof *connection) : NULL;
+
+    if (connection)
+        connection->session = http2_session_new(&w->policy->http2, &events, connection, h->scratch,
+                                                &w->buffers, &c->stream.out, clock_us());
+    if (!connection || !connection->session) {
+        log_error("no memory for an HTTP/2 connection");
+        free(connection);
+        client_close(c);
+        return;
+    }
+    connection->client = c;
+    TAILQ_INIT(&connection->requests);
+    TAILQ_INIT(&connection->ready);
+    c->protocol = &protocol;
+    c->http2 = connection;
+    c->origin.http2 = true;
+    counter_add(&w->stats.http2_connections, 1);
+    if (bytes.n) {
+        memcpy(h->receive, bytes.p, bytes.n);
+        http2_session_receive(connection->session, (struct slice){h->receive, bytes.n}, clock_us());
+    }
+    http2_touch(connection);
 }
 
 static void wake(evutil_socket_t fd, short what, void *arg)

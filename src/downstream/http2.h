@@ -19,20 +19,6 @@ struct http2_worker;
  * the preface, or none. May close the connection. */
 void http2_begin(struct client *client, struct slice bytes);
 
-/* Events of a connection with client->http2 set. Each may close it. */
-void http2_readable(struct client *client);
-void http2_writable(struct client *client);
-void http2_head_timed_out(struct client *client);
-void http2_idle_passed(struct client *client);
-
-/* Begins the graceful end: GOAWAY, then the end of all streams, then the close. */
-void http2_stop(struct client *client);
-/* Ends the requests of all streams by force. */
-void http2_cut(struct client *client);
-/* Frees the session, and ends the requests of its streams as abandoned. Called by
- * client_close(). */
-void http2_end(struct client *client);
-
 /* Writes the output of this loop iteration and frees what has ended. Called once per iteration. */
 void http2_flush(struct worker *worker);
 void http2_worker_free(struct worker *worker);

@@ -97,7 +97,7 @@ static void end(struct downstream *d, enum downstream_end how)
     }
     request_end(r);
     if (client_gives_way(c) && !r->connection->lost)
-        http2_stop(c);
+        c->protocol->stop(c);
 }
 
 /* ---- request --------------------------------------------------------------------------------- */

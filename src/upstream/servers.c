@@ -23,10 +23,15 @@ void server_tried(const struct server *server, struct upstream_tries *tries)
         tries->servers |= (uint64_t)1 << server->slot;
 }
 
+/* Balancing: ejected servers only if all are; then by the number of requests in progress. */
+static bool is_better(const struct server *a, const struct server *b)
+{
+    return a->ejected != b->ejected ? a->ejected < b->ejected : a->outstanding < b->outstanding;
+}
+
 struct server *servers_choose(struct pool *pool, const struct upstream_tries *tries)
 {
     struct server *best = NULL;
-
     bool first = tries->servers == 0; /* retries do not advance the round-robin start */
 
     pool->next = pool->slots ? (pool->next + first) % pool->slots : 0;
@@ -36,8 +41,7 @@ struct server *servers_choose(struct pool *pool, const struct upstream_tries *tr
         struct server *s = pool->servers[slot];
         if (!s || (tries->servers >> slot & 1) || !endpoint_is_healthy(s->endpoint))
             continue;
-        if (!best || s->ejected < best->ejected ||
-            (best->ejected == s->ejected && s->outstanding < best->outstanding))
+        if (!best || is_better(s, best))
             best = s;
     }
     return best;
