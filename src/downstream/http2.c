@@ -51,7 +51,7 @@ static const struct http2_events events = {.request = http2_on_request,
                                            .closed = http2_on_closed,
                                            .fault = on_fault};
 
-/* ---- end -------------------------------------------------------------------------------------- */
+/* ---- end --------------------------------------------------------------------------------- */
 
 /* Takes the connection off the list of those to be flushed. */
 static void take_off(struct http2_connection *connection)
