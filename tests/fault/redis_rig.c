@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "fault/test_clock.h"
 
-static const uint64_t rig_patience_us = 20000000;
+static const uint64_t rig_timeout_us = 20000000;
 
 /* --- Directory and loop ------------------------------------------------------------------------------- */
 
@@ -45,8 +45,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what, (void)arg;
 }
 
-void rig_turn_until(struct event_base *base, void (*after)(void *), bool (*done)(void *),
-                    void *context)
+void rig_run_until(struct event_base *base, void (*after)(void *), bool (*done)(void *),
+                   void *context)
 {
     static const struct timeval moment = {0, 2000};
     struct event *tick = event_new(base, -1, EV_PERSIST, on_tick, NULL);
@@ -59,7 +59,7 @@ void rig_turn_until(struct event_base *base, void (*after)(void *), bool (*done)
         event_base_loop(base, EVLOOP_ONCE);
         if (after)
             after(context);
-        ck_assert_msg(clock_us() - since < rig_patience_us, "waited in vain");
+        ck_assert_msg(clock_us() - since < rig_timeout_us, "timed out");
     }
     event_free(tick);
 }
@@ -77,7 +77,7 @@ static void set_address(struct address *address, char *path, size_t size, const 
 
 /* --- The real server ---------------------------------------------------------------------------------- */
 
-static void wait_until_it_answers(struct real_redis *redis)
+static void wait_for_reply(struct real_redis *redis)
 {
     uint64_t since = clock_us();
     const struct timespec moment = {0, 2000000};
@@ -91,7 +91,7 @@ static void wait_until_it_answers(struct real_redis *redis)
             redisFree(c);
         if (fine)
             return;
-        ck_assert_msg(clock_us() - since < rig_patience_us, "redis-server does not answer");
+        ck_assert_msg(clock_us() - since < rig_timeout_us, "redis-server does not reply");
         nanosleep(&moment, NULL);
     }
 }
@@ -106,7 +106,7 @@ void real_redis_start_again(struct real_redis *redis)
                "", "--appendonly", "no", "--logfile", "/dev/null", "--dir", redis->directory, NULL);
         _exit(127);
     }
-    wait_until_it_answers(redis);
+    wait_for_reply(redis);
 }
 
 void real_redis_prepare(struct real_redis *redis)
@@ -176,7 +176,7 @@ static void client_close(struct fake_client *client)
     free(client);
 }
 
-static void say(struct fake_client *client, const char *bytes)
+static void send_reply(struct fake_client *client, const char *bytes)
 {
     evbuffer_add(bufferevent_get_output(client->stream), bytes, strlen(bytes));
 }
@@ -186,8 +186,8 @@ static long argument(const redisReply *command, size_t i)
     return i < command->elements ? strtol(command->element[i]->str, NULL, 10) : 0;
 }
 
-/* Writes what the driver says of a run when everything is admitted: remaining 7, reset 1 s. */
-static unsigned say_run(struct evbuffer *out, long limits, bool plain)
+/* Writes the driver's reply if everything is admitted: remaining 7, reset 1 s. */
+static unsigned write_result(struct evbuffer *out, long limits, bool plain)
 {
     for (long i = 0; i < limits; i++)
         evbuffer_add_printf(out,
@@ -195,7 +195,7 @@ static unsigned say_run(struct evbuffer *out, long limits, bool plain)
     return (unsigned)limits * (plain ? 2 : 5);
 }
 
-static void say_admitted(struct fake_client *client, const redisReply *command)
+static void send_admitted(struct fake_client *client, const redisReply *command)
 {
     struct evbuffer *out = bufferevent_get_output(client->stream), *numbers = evbuffer_new();
     size_t at = 3 + (size_t)argument(command, 2);
@@ -205,22 +205,22 @@ static void say_admitted(struct fake_client *client, const redisReply *command)
     while (at < command->elements) {
         bool plain = argument(command, at) < 0;
         long header = labs(argument(command, at)), requests = header / 10, each = header % 10;
-        count += say_run(numbers, requests * each, plain);
+        count += write_result(numbers, requests * each, plain);
         at += 1 + (size_t)each * (plain ? 1 : requests > 1 ? 7 : 6);
     }
     evbuffer_add_printf(out, "*%u\r\n", count);
     evbuffer_add_buffer(out, numbers);
     evbuffer_free(numbers);
-    say(client, ":1790000000000000\r\n");
+    send_reply(client, ":1790000000000000\r\n");
 }
 
-static void answer_call(struct fake_client *client, const redisReply *command)
+static void reply_to_call(struct fake_client *client, const redisReply *command)
 {
     struct fake_redis *fake = client->fake;
-    if (fake->answer)
-        say(client, fake->answer);
+    if (fake->reply)
+        send_reply(client, fake->reply);
     else
-        say_admitted(client, command);
+        send_admitted(client, command);
 }
 
 static bool is(const redisReply *command, const char *name)
@@ -228,34 +228,34 @@ static bool is(const redisReply *command, const char *name)
     return command->elements > 0 && strcasecmp(command->element[0]->str, name) == 0;
 }
 
-static void answer_setup(struct fake_client *client, const redisReply *command)
+static void reply_to_setup(struct fake_client *client, const redisReply *command)
 {
     struct fake_redis *fake = client->fake;
 
     if (fake->setup_error && is(command, fake->setup_command))
-        say(client, fake->setup_error);
+        send_reply(client, fake->setup_error);
     else if (is(command, "SCRIPT")) {
         fake->script_loads++;
-        say(client, "$40\r\n0123456789abcdef0123456789abcdef01234567\r\n");
+        send_reply(client, "$40\r\n0123456789abcdef0123456789abcdef01234567\r\n");
     } else if (is(command, "ROLE"))
-        say(client, fake->role ? fake->role : "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n");
+        send_reply(client, fake->role ? fake->role : "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n");
     else if (is(command, "PING")) {
         fake->pings++;
-        say(client, "+PONG\r\n");
+        send_reply(client, "+PONG\r\n");
     } else
-        say(client, "+OK\r\n");
+        send_reply(client, "+OK\r\n");
 }
 
-static void answer_well(struct fake_client *client, const redisReply *command)
+static void reply_normally(struct fake_client *client, const redisReply *command)
 {
     if (is(command, "EVALSHA") || is(command, "EVAL"))
-        answer_call(client, command);
+        reply_to_call(client, command);
     else
-        answer_setup(client, command);
+        reply_to_setup(client, command);
 }
 
-/* False: the client is gone. */
-static bool act(struct fake_client *client, const redisReply *command)
+/* Returns false if the connection was closed. */
+static bool handle_command(struct fake_client *client, const redisReply *command)
 {
     struct fake_redis *fake = client->fake;
     bool call = is(command, "EVALSHA") || is(command, "EVAL");
@@ -263,22 +263,22 @@ static bool act(struct fake_client *client, const redisReply *command)
     fake->calls += is(command, "EVALSHA");
     fake->evals += is(command, "EVAL");
     switch (call || !fake->only_calls ? fake->mode : FAKE_GOOD) {
-    case FAKE_GOOD: answer_well(client, command); break;
+    case FAKE_GOOD: reply_normally(client, command); break;
     case FAKE_HANG:
     case FAKE_DEAF: break;
     case FAKE_HALF:
-        say(client, "*5\r\n:1\r\n:2\r\n:");
+        send_reply(client, "*5\r\n:1\r\n:2\r\n:");
         bufferevent_flush(client->stream, EV_WRITE, BEV_FLUSH);
         evbuffer_write(bufferevent_get_output(client->stream), bufferevent_getfd(client->stream));
         client_close(client);
         return false;
-    case FAKE_GARBAGE: say(client, "HTTP/1.1 400 Bad Request\r\n\r\n"); break;
+    case FAKE_GARBAGE: send_reply(client, "HTTP/1.1 400 Bad Request\r\n\r\n"); break;
     case FAKE_EXTRA:
-        answer_well(client, command);
-        answer_well(client, command);
+        reply_normally(client, command);
+        reply_normally(client, command);
         break;
     case FAKE_CLOSE: client_close(client); return false;
-    case FAKE_HUGE: say(client, "*1000000000\r\n:1\r\n"); break;
+    case FAKE_HUGE: send_reply(client, "*1000000000\r\n:1\r\n"); break;
     }
     return true;
 }
@@ -294,7 +294,7 @@ static void on_read(struct bufferevent *stream, void *arg)
     while ((n = bufferevent_read(stream, bytes, sizeof bytes)) > 0)
         redisReaderFeed(client->reader, bytes, n);
     while (alive && redisReaderGetReply(client->reader, &command) == REDIS_OK && command) {
-        alive = act(client, command);
+        alive = handle_command(client, command);
         freeReplyObject(command);
     }
 }

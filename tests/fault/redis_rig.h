@@ -1,5 +1,5 @@
-/* redis_rig.h - the Redis servers of the tests: a real one to start, stop and hold, and a scripted one that
- * misbehaves on demand. Both listen on a unix socket in a directory of their own. */
+/* redis_rig.h - Redis servers for tests: a real one to start, stop and suspend, and a scripted one
+ * with faults. Both listen on a Unix socket in their own directory. */
 #ifndef WEIR_TESTS_REDIS_RIG_H
 #define WEIR_TESTS_REDIS_RIG_H
 
@@ -9,15 +9,16 @@
 
 #include "policy/policy.h"
 
-/* --- A directory that goes away with rig_remove_directory() ---- */
+/* --- A temporary directory, removed by rig_remove_directory() ---- */
 void rig_make_directory(char directory[64]);
 void rig_remove_directory(const char *directory);
 
-/* --- Turning the loop ---- */
+/* --- Running the event loop ---- */
 
-/* Runs the loop, `after` after each turn, until `done(context)`; fails the test after 20 s. */
-void rig_turn_until(struct event_base *base, void (*after)(void *), bool (*done)(void *),
-                    void *context);
+/* Runs the loop, and `after` after each iteration, until `done(context)` is true. Fails the test
+ * after 20 s. */
+void rig_run_until(struct event_base *base, void (*after)(void *), bool (*done)(void *),
+                   void *context);
 
 /* --- The real server ---- */
 struct real_redis {
@@ -28,23 +29,23 @@ struct real_redis {
 };
 
 bool real_redis_is_installed(void);
-/* False: no redis-server on this machine. */
+/* Returns false if there is no redis-server on this machine. */
 bool real_redis_start(struct real_redis *redis);
 void real_redis_prepare(struct real_redis *redis);     /* directory and address only */
 void real_redis_start_again(struct real_redis *redis); /* same path, after a kill */
 void real_redis_kill(struct real_redis *redis);
 void real_redis_stop(struct real_redis *redis);
-/* A blocking command on a connection of its own; the reply is the caller's. */
+/* Sends a blocking command on a new connection. The caller frees the reply. */
 redisReply *real_redis_command(const struct real_redis *redis, const char *command);
 void real_redis_do(const struct real_redis *redis, const char *command);
 
-/* --- The scripted server: lives in the test's own event loop ---- */
+/* --- The scripted server: runs in the test's own event loop ---- */
 enum fake_mode {
-    FAKE_GOOD,    /* +OK, a SHA, +PONG; calls: `answer` */
-    FAKE_HANG,    /* reads, never answers */
-    FAKE_HALF,    /* half of an array, then the end */
-    FAKE_GARBAGE, /* bytes that are no reply */
-    FAKE_EXTRA,   /* the answer twice */
+    FAKE_GOOD,    /* +OK, a SHA, +PONG; calls: `reply` */
+    FAKE_HANG,    /* reads, never replies */
+    FAKE_HALF,    /* half of an array, then closes */
+    FAKE_GARBAGE, /* bytes that are not a reply */
+    FAKE_EXTRA,   /* the reply twice */
     FAKE_CLOSE,   /* closes on a call */
     FAKE_HUGE,    /* an array of a billion elements */
     FAKE_DEAF     /* accepts, never reads */
@@ -56,8 +57,8 @@ struct fake_redis {
     struct address address;
     struct evconnlistener *listener;
     enum fake_mode mode;
-    bool only_calls;         /* `mode` holds for calls alone: set-up goes well */
-    const char *answer;      /* raw reply to a call; NULL: the driver's, all admitted */
+    bool only_calls;         /* `mode` applies to calls only: set-up succeeds */
+    const char *reply;       /* raw reply to a call; NULL: the driver's, all admitted */
     const char *setup_error; /* raw reply to `setup_command` */
     const char *setup_command;
     const char *role; /* raw reply to ROLE */
@@ -65,7 +66,7 @@ struct fake_redis {
     struct fake_client *clients;
 };
 
-/* Also turns test_clock_skip_waits() on: nothing outside the loop is waited for. */
+/* Also calls test_clock_skip_waits(true): everything happens in this event loop. */
 void fake_redis_start(struct fake_redis *fake, struct event_base *base);
 void fake_redis_stop(struct fake_redis *fake);
 /* Drops all connections. */

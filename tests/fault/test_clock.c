@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static _Atomic uint64_t ahead_us; /* of the machine's clocks */
+static _Atomic uint64_t ahead_us; /* ahead of the machine's clocks */
 static atomic_bool skips_waits;
 
 void test_clock_advance_us(uint64_t us)

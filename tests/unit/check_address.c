@@ -12,7 +12,7 @@ static struct address parsed(const char *text)
     return address;
 }
 
-START_TEST(addresses_are_read_and_written)
+START_TEST(addresses_are_parsed_and_formatted)
 {
     static const char *const same[] = {"127.0.0.1:80", "0.0.0.0:0",         "255.255.255.255:65535",
                                        "[::]:8080",    "[2001:db8::1]:443", "unix:/run/weir.sock",
@@ -30,7 +30,7 @@ START_TEST(addresses_are_read_and_written)
 }
 END_TEST
 
-START_TEST(a_peer_is_its_address_but_for_a_path)
+START_TEST(a_peer_name_omits_the_path)
 {
     static const struct {
         const char *address, *peer;
@@ -68,7 +68,7 @@ START_TEST(the_longest_unix_path_fits)
 }
 END_TEST
 
-START_TEST(what_is_no_address_is_refused)
+START_TEST(invalid_addresses_are_refused)
 {
     static const char *const bad[] = {"",
                                       ":",
@@ -98,7 +98,7 @@ START_TEST(what_is_no_address_is_refused)
 }
 END_TEST
 
-START_TEST(names_are_looked_up_where_that_may_block)
+START_TEST(host_names_are_resolved_synchronously)
 {
     struct address address;
     const char *why = NULL;
@@ -123,7 +123,7 @@ static const char *formatted(const struct ip_range *range)
     return room;
 }
 
-START_TEST(ranges_are_read_and_written)
+START_TEST(ranges_are_parsed_and_formatted)
 {
     static const char *const same[] = {"10.0.0.0/8", "203.0.113.7", "0.0.0.0/0",  "2001:db8::/32",
                                        "::1",        "::/0",        "10.1.2.0/23"};
@@ -141,7 +141,7 @@ START_TEST(ranges_are_read_and_written)
 }
 END_TEST
 
-START_TEST(what_is_no_range_is_refused)
+START_TEST(invalid_ranges_are_refused)
 {
     static const char *const bad[] = {"",
                                       "/8",
@@ -164,7 +164,7 @@ START_TEST(what_is_no_range_is_refused)
 }
 END_TEST
 
-static bool holds(const char *range_text, const char *ip_text)
+static bool contains(const char *range_text, const char *ip_text)
 {
     struct ip_range range;
     struct ip ip;
@@ -174,25 +174,25 @@ static bool holds(const char *range_text, const char *ip_text)
     return ip_range_holds(&range, &ip);
 }
 
-START_TEST(ranges_hold_what_shares_their_prefix)
+START_TEST(a_range_contains_addresses_with_its_prefix)
 {
-    ck_assert(holds("10.0.0.0/8", "10.255.255.255"));
-    ck_assert(!holds("10.0.0.0/8", "11.0.0.0"));
-    ck_assert(holds("10.1.2.0/23", "10.1.3.255"));
-    ck_assert(!holds("10.1.2.0/23", "10.1.4.0"));
-    ck_assert(holds("10.0.0.0/8", "::ffff:10.1.1.1")); /* IPv4-mapped IPv6 addresses are IPv4 */
-    ck_assert(!holds("0.0.0.0/0", "2001:db8::1"));
-    ck_assert(holds("::/0", "2001:db8::1"));
-    ck_assert(!holds("::/0", "10.1.1.1"));
-    ck_assert(!holds("::/64", "10.1.1.1"));
-    ck_assert(holds("2001:db8::/33", "2001:db8:7fff::1"));
-    ck_assert(!holds("2001:db8::/33", "2001:db8:8000::1"));
-    ck_assert(holds("::1", "::1"));
-    ck_assert(!holds("::1", "::2"));
+    ck_assert(contains("10.0.0.0/8", "10.255.255.255"));
+    ck_assert(!contains("10.0.0.0/8", "11.0.0.0"));
+    ck_assert(contains("10.1.2.0/23", "10.1.3.255"));
+    ck_assert(!contains("10.1.2.0/23", "10.1.4.0"));
+    ck_assert(contains("10.0.0.0/8", "::ffff:10.1.1.1")); /* IPv4-mapped IPv6 addresses are IPv4 */
+    ck_assert(!contains("0.0.0.0/0", "2001:db8::1"));
+    ck_assert(contains("::/0", "2001:db8::1"));
+    ck_assert(!contains("::/0", "10.1.1.1"));
+    ck_assert(!contains("::/64", "10.1.1.1"));
+    ck_assert(contains("2001:db8::/33", "2001:db8:7fff::1"));
+    ck_assert(!contains("2001:db8::/33", "2001:db8:8000::1"));
+    ck_assert(contains("::1", "::1"));
+    ck_assert(!contains("::1", "::2"));
 }
 END_TEST
 
-START_TEST(masks_clear_the_rest)
+START_TEST(masks_clear_the_remaining_bits)
 {
     struct ip ip, masked;
     char room[64];
@@ -214,15 +214,15 @@ int main(void)
 {
     Suite *suite = suite_create("address");
     TCase *tests = tcase_create("address");
-    tcase_add_test(tests, addresses_are_read_and_written);
-    tcase_add_test(tests, a_peer_is_its_address_but_for_a_path);
+    tcase_add_test(tests, addresses_are_parsed_and_formatted);
+    tcase_add_test(tests, a_peer_name_omits_the_path);
     tcase_add_test(tests, the_longest_unix_path_fits);
-    tcase_add_test(tests, what_is_no_address_is_refused);
-    tcase_add_test(tests, names_are_looked_up_where_that_may_block);
-    tcase_add_test(tests, ranges_are_read_and_written);
-    tcase_add_test(tests, what_is_no_range_is_refused);
-    tcase_add_test(tests, ranges_hold_what_shares_their_prefix);
-    tcase_add_test(tests, masks_clear_the_rest);
+    tcase_add_test(tests, invalid_addresses_are_refused);
+    tcase_add_test(tests, host_names_are_resolved_synchronously);
+    tcase_add_test(tests, ranges_are_parsed_and_formatted);
+    tcase_add_test(tests, invalid_ranges_are_refused);
+    tcase_add_test(tests, a_range_contains_addresses_with_its_prefix);
+    tcase_add_test(tests, masks_clear_the_remaining_bits);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

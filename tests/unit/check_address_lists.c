@@ -84,12 +84,12 @@ static void check_ends(const struct address_table *table, const struct ip_range 
     check_at(table, ip, count);
 }
 
-START_TEST(the_table_is_what_a_search_finds)
+START_TEST(the_table_equals_a_linear_search)
 {
     struct address_table table;
 
-    for (unsigned turn = 0; turn < 60; turn++) {
-        unsigned count = (unsigned)random_below(turn % 3 ? 12 : RANGES_MAX);
+    for (unsigned round = 0; round < 60; round++) {
+        unsigned count = (unsigned)random_below(round % 3 ? 12 : RANGES_MAX);
         for (unsigned i = 0; i < count; i++) {
             struct ip ip = random_ip();
             unsigned bits = ip_is_v4(&ip) && random_below(20) ? 96 + (unsigned)random_below(33)
@@ -108,7 +108,7 @@ START_TEST(the_table_is_what_a_search_finds)
 }
 END_TEST
 
-START_TEST(ranges_mean_what_they_say)
+START_TEST(the_longest_prefix_applies)
 {
     struct listed_range all[] = {
         range_of("10.0.0.0/8", LISTED_BLOCKED),    range_of("10.1.0.0/16", LISTED_ALLOWED),
@@ -152,8 +152,8 @@ int main(void)
     Suite *suite = suite_create("address_lists");
     TCase *tests = tcase_create("address_lists");
 
-    tcase_add_test(tests, the_table_is_what_a_search_finds);
-    tcase_add_test(tests, ranges_mean_what_they_say);
+    tcase_add_test(tests, the_table_equals_a_linear_search);
+    tcase_add_test(tests, the_longest_prefix_applies);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -27,7 +27,7 @@ static void assert_text(const struct text *t, const char *expected)
     ck_assert_mem_eq(t->p, expected, t->n);
 }
 
-START_TEST(numbers_stop_before_they_overflow)
+START_TEST(numbers_are_limited_to_their_range)
 {
     uint64_t value = 7;
     ck_assert(slice_to_u64(SLICE("18446744073709551615"), UINT64_MAX, &value));
@@ -56,7 +56,7 @@ START_TEST(lists_skip_empty_elements_and_trim)
 END_TEST
 
 /* Compares with a list of all events. */
-START_TEST(recent_counts_what_is_in_the_window)
+START_TEST(recent_events_are_those_within_the_window)
 {
     enum { EVENTS = 20000, WINDOW = 1000 };
     static uint64_t at[EVENTS];
@@ -85,7 +85,7 @@ START_TEST(recent_counts_what_is_in_the_window)
 }
 END_TEST
 
-START_TEST(text_never_writes_beyond_its_end)
+START_TEST(text_never_writes_past_its_end)
 {
     char bytes[8] = "abcdefg";
     struct text t = text_over(bytes, 4);
@@ -154,7 +154,7 @@ START_TEST(siphash_depends_on_every_byte_and_the_key)
 END_TEST
 
 /* The variants that process 8 bytes at a time agree with the simple ones at every length. */
-START_TEST(names_compare_without_case_at_every_length_and_place)
+START_TEST(names_compare_without_case_at_every_length_and_position)
 {
     const char upper[] = "ABCXYZ@[`{-_0189ACEG~", lower[] = "abcxyz@[`{-_0189aceg~";
 
@@ -183,7 +183,7 @@ static uint64_t powers_around(unsigned i)
     return power + i % 3 - 1;
 }
 
-START_TEST(numbers_are_written_as_printf_writes_them)
+START_TEST(numbers_are_formatted_like_printf)
 {
     uint64_t value = 1;
     for (unsigned i = 0; i < 200; i++, value = i < 140 ? value * 7 + i : powers_around(i - 140)) {
@@ -217,7 +217,7 @@ START_TEST(numbers_are_written_as_printf_writes_them)
 }
 END_TEST
 
-START_TEST(the_longer_hash_depends_on_every_byte_as_well)
+START_TEST(the_128_bit_hash_depends_on_every_byte)
 {
     struct hash_key key = hash_key_random();
     char bytes[33] = "";
@@ -234,7 +234,7 @@ START_TEST(the_longer_hash_depends_on_every_byte_as_well)
 }
 END_TEST
 
-START_TEST(the_clock_of_a_turn_never_runs_ahead)
+START_TEST(the_cached_clock_never_runs_ahead)
 {
     uint64_t before = clock_us();
     ck_assert_uint_ge(clock_cached_us(), before); /* exact if no event loop is running */
@@ -256,34 +256,34 @@ START_TEST(the_clock_of_a_turn_never_runs_ahead)
 }
 END_TEST
 
-static unsigned long_turns;
+static unsigned long_iterations;
 
-static void note_long_turn(void *context)
+static void on_long_iteration(void *context)
 {
-    ck_assert_ptr_eq(context, &long_turns);
-    long_turns++;
+    ck_assert_ptr_eq(context, &long_iterations);
+    long_iterations++;
 }
 
-START_TEST(a_turn_that_is_long_is_noticed_when_the_clock_is_read_again)
+START_TEST(a_long_iteration_is_reported_when_the_clock_is_read)
 {
-    clock_iteration_limit(2000, note_long_turn, &long_turns);
+    clock_iteration_limit(2000, on_long_iteration, &long_iterations);
     clock_iteration_begin();
     uint64_t begun = clock_cached_us();
     while (clock_us() < begun + 2000)
         ;
     ck_assert_uint_eq(clock_cached_us(), begun); /* as old as its uses */
-    ck_assert_uint_eq(long_turns, 0);
+    ck_assert_uint_eq(long_iterations, 0);
     clock_cached_read();
-    ck_assert_uint_eq(long_turns, 1);
+    ck_assert_uint_eq(long_iterations, 1);
     ck_assert_uint_ge(clock_cached_us(), begun + 2000);
     clock_iteration_begin();
     (void)clock_cached_us();
-    ck_assert_uint_eq(long_turns, 1); /* another iteration */
+    ck_assert_uint_eq(long_iterations, 1); /* another iteration */
     clock_iteration_limit(0, NULL, NULL);
 }
 END_TEST
 
-START_TEST(histogram_puts_a_value_on_its_bound_below)
+START_TEST(a_value_on_a_bound_is_in_the_lower_bucket)
 {
     struct histogram h = {0};
     histogram_add(&h, histogram_bounds_us[3]);
@@ -305,7 +305,7 @@ static void note(struct deadline *d)
     passed[n + 1] = 0;
 }
 
-START_TEST(deadlines_of_a_queue_pass_in_order_of_time_whatever_the_order_of_arming)
+START_TEST(deadlines_of_a_queue_expire_in_order_of_time)
 {
     struct event_base *base = event_base_new();
     struct deadlines all;
@@ -333,13 +333,13 @@ START_TEST(deadlines_of_a_queue_pass_in_order_of_time_whatever_the_order_of_armi
 }
 END_TEST
 
-static void answer_in_the_last_moment(void *context)
+static void cancel_a_due_deadline(void *context)
 {
     strcat(passed, "b");
     deadline_cancel(context);
 }
 
-START_TEST(deadlines_that_are_due_pass_without_the_timer_and_may_be_cancelled_before)
+START_TEST(due_deadlines_run_without_the_timer_and_can_be_cancelled)
 {
     struct event_base *base = event_base_new();
     struct deadlines all;
@@ -347,7 +347,7 @@ START_TEST(deadlines_that_are_due_pass_without_the_timer_and_may_be_cancelled_be
 
     ck_assert_int_eq(deadlines_init(&all, base), 0);
     deadline_queue_init(&all, &queue, note);
-    all.before = answer_in_the_last_moment;
+    all.before = cancel_a_due_deadline;
     all.context = &many[1];
     passed[0] = 0;
     uint64_t now = clock_us() - 10000000;
@@ -392,7 +392,7 @@ START_TEST(deadlines_need_no_descriptor)
 }
 END_TEST
 
-START_TEST(buffers_hold_what_was_appended_and_return_to_the_pool)
+START_TEST(buffers_keep_appended_bytes_and_return_to_the_pool)
 {
     struct iobuf_pool pool = {0};
     struct iobuf *b = iobuf_get(&pool, 10), *again;
@@ -420,7 +420,7 @@ static struct address peer(unsigned n)
     return a;
 }
 
-START_TEST(connections_of_an_address_are_counted_exactly)
+START_TEST(connections_per_address_are_counted_exactly)
 {
     struct ip_counts *counts = ip_counts_new(1000, 32, 64);
     struct address a;
@@ -450,16 +450,16 @@ START_TEST(connections_of_an_address_are_counted_exactly)
 }
 END_TEST
 
-/* ---- alarms ---------------------------------------------------------------------------------- */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
-enum { ALARMS = 500 };
+enum { TIMERS = 500 };
 
 static struct timer_heap timer_heap;
-static struct timer rung[ALARMS];
-static unsigned rung_count;
+static struct timer expired[TIMERS];
+static unsigned expired_count;
 static uint64_t last_at_us, last_sequence;
 
-static void ring(struct timer *timer)
+static void on_expired(struct timer *timer)
 {
     ck_assert(!timer_is_set(timer));
     ck_assert_uint_ge(clock_us(), timer->at_us);
@@ -467,63 +467,63 @@ static void ring(struct timer *timer)
     ck_assert(timer->at_us > last_at_us || timer->sequence > last_sequence);
     last_at_us = timer->at_us;
     last_sequence = timer->sequence;
-    rung_count++;
+    expired_count++;
 }
 
-START_TEST(timer_heap_ring_in_order_never_too_early_and_never_when_cancelled)
+START_TEST(timers_expire_in_order_never_early_and_never_after_cancel)
 {
     struct event_base *base = event_base_new();
     unsigned state = 1, cancelled = 0;
     uint64_t now = clock_us();
 
-    rung_count = 0;
+    expired_count = 0;
     last_at_us = last_sequence = 0;
-    timer_heap_init(&timer_heap, base, ring);
-    for (unsigned i = 0; i < ALARMS; i++) {
+    timer_heap_init(&timer_heap, base, on_expired);
+    for (unsigned i = 0; i < TIMERS; i++) {
         state = state * 1103515245 + 12345;
-        ck_assert(timer_set(&timer_heap, &rung[i], now + (state >> 16) % 50000));
-        if (state >> 8 & 1 && timer_is_set(&rung[i / 2])) {
-            timer_cancel(&timer_heap, &rung[i / 2]);
+        ck_assert(timer_set(&timer_heap, &expired[i], now + (state >> 16) % 50000));
+        if (state >> 8 & 1 && timer_is_set(&expired[i / 2])) {
+            timer_cancel(&timer_heap, &expired[i / 2]);
             cancelled++;
         }
     }
-    ck_assert_uint_gt(cancelled, ALARMS / 8);
+    ck_assert_uint_gt(cancelled, TIMERS / 8);
     while (timer_heap.count)
         event_base_loop(base, EVLOOP_ONCE);
-    ck_assert_uint_eq(rung_count, ALARMS - cancelled);
+    ck_assert_uint_eq(expired_count, TIMERS - cancelled);
     last_at_us = last_sequence = 0;
-    ck_assert(timer_set(&timer_heap, &rung[0], 1)); /* long past */
-    ck_assert(timer_set(&timer_heap, &rung[1], UINT64_MAX / 1000000));
-    while (timer_is_set(&rung[0]))
+    ck_assert(timer_set(&timer_heap, &expired[0], 1)); /* long past */
+    ck_assert(timer_set(&timer_heap, &expired[1], UINT64_MAX / 1000000));
+    while (timer_is_set(&expired[0]))
         event_base_loop(base, EVLOOP_ONCE);
-    ck_assert(timer_is_set(&rung[1]));
+    ck_assert(timer_is_set(&expired[1]));
     timer_heap_clear(&timer_heap);
-    ck_assert(!timer_is_set(&rung[1]));
+    ck_assert(!timer_is_set(&expired[1]));
     event_base_free(base);
 }
 END_TEST
 
-static void *say_the_same(void *said)
+static void *log_the_same_event(void *is_first)
 {
     for (unsigned i = 0; i < 100; i++)
-        *(bool *)said |= log_is_first(SLICE("10.0.0.1:6379"), "down");
+        *(bool *)is_first |= log_is_first(SLICE("10.0.0.1:6379"), "down");
     return NULL;
 }
 
-START_TEST(threads_say_one_event_once)
+START_TEST(an_event_is_logged_once_for_all_threads)
 {
-    bool said[8] = {false};
+    bool is_first[8] = {false};
     pthread_t threads[8];
     unsigned count = 0;
 
     for (unsigned i = 0; i < 8; i++)
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, say_the_same, &said[i]), 0);
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, log_the_same_event, &is_first[i]), 0);
     for (unsigned i = 0; i < 8; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     for (unsigned i = 0; i < 8; i++)
-        count += said[i];
+        count += is_first[i];
     ck_assert_uint_eq(count, 1);
-    /* Another event, and one thread by itself. */
+    /* Another event, logged by one thread. */
     ck_assert(log_is_first(SLICE("10.0.0.1:6379"), "up"));
     ck_assert(log_is_first(SLICE("10.0.0.1:6379"), "up"));
     ck_assert(log_is_first(SLICE("10.0.0.2:6379"), "down"));
@@ -531,7 +531,7 @@ START_TEST(threads_say_one_event_once)
 END_TEST
 
 /* "full" takes twelve bytes. */
-START_TEST(a_torn_line_stays_in_its_file)
+START_TEST(a_truncated_line_stays_in_its_file)
 {
     char directory[] = "/tmp/weir-check-log-XXXXXX", full[64], next[64], bytes[256] = "";
     struct rlimit before, twelve;
@@ -556,7 +556,7 @@ START_TEST(a_torn_line_stays_in_its_file)
     bytes[fread(bytes, 1, sizeof bytes - 1, file)] = '\0';
     fclose(file);
     ck_assert_ptr_nonnull(strstr(bytes, "log: 1 line was lost: File too large\ntwo\n"));
-    ck_assert_msg(bytes[0] == '2', "it begins with \"%s\"", bytes); /* the year */
+    ck_assert_msg(bytes[0] == '2', "the file starts with \"%s\"", bytes); /* the year */
     unlink(full), unlink(next), rmdir(directory);
 }
 END_TEST
@@ -631,7 +631,7 @@ static void log_one_event(const char *path, const char *format, const char *mess
     fclose(file);
 }
 
-START_TEST(an_event_in_json_is_one_valid_object)
+START_TEST(a_json_log_line_is_one_valid_object)
 {
     static const char start[] = "\",\"level\":\"warn\",\"message\":\"";
     char path[] = "/tmp/weir-check-log-XXXXXX", line[LOG_LINE_MAX + 1], huge[3 * LOG_LINE_MAX];
@@ -670,31 +670,30 @@ int main(void)
 {
     Suite *suite = suite_create("base and net");
     TCase *tests = tcase_create("all");
-    tcase_add_test(tests, numbers_stop_before_they_overflow);
+    tcase_add_test(tests, numbers_are_limited_to_their_range);
     tcase_add_test(tests, lists_skip_empty_elements_and_trim);
-    tcase_add_test(tests, text_never_writes_beyond_its_end);
+    tcase_add_test(tests, text_never_writes_past_its_end);
     tcase_add_test(tests, text_writes_numbers);
     tcase_add_test(tests, json_text_is_always_valid);
     tcase_add_test(tests, text_for_terminals_has_no_control_characters);
     tcase_add_test(tests, siphash_depends_on_every_byte_and_the_key);
-    tcase_add_test(tests, names_compare_without_case_at_every_length_and_place);
-    tcase_add_test(tests, numbers_are_written_as_printf_writes_them);
-    tcase_add_test(tests, the_longer_hash_depends_on_every_byte_as_well);
-    tcase_add_test(tests, the_clock_of_a_turn_never_runs_ahead);
-    tcase_add_test(tests, histogram_puts_a_value_on_its_bound_below);
-    tcase_add_test(tests, deadlines_of_a_queue_pass_in_order_of_time_whatever_the_order_of_arming);
-    tcase_add_test(tests,
-                   deadlines_that_are_due_pass_without_the_timer_and_may_be_cancelled_before);
+    tcase_add_test(tests, names_compare_without_case_at_every_length_and_position);
+    tcase_add_test(tests, numbers_are_formatted_like_printf);
+    tcase_add_test(tests, the_128_bit_hash_depends_on_every_byte);
+    tcase_add_test(tests, the_cached_clock_never_runs_ahead);
+    tcase_add_test(tests, a_value_on_a_bound_is_in_the_lower_bucket);
+    tcase_add_test(tests, deadlines_of_a_queue_expire_in_order_of_time);
+    tcase_add_test(tests, due_deadlines_run_without_the_timer_and_can_be_cancelled);
     tcase_add_test(tests, deadlines_need_no_descriptor);
-    tcase_add_test(tests, a_turn_that_is_long_is_noticed_when_the_clock_is_read_again);
-    tcase_add_test(tests, timer_heap_ring_in_order_never_too_early_and_never_when_cancelled);
-    tcase_add_test(tests, buffers_hold_what_was_appended_and_return_to_the_pool);
-    tcase_add_test(tests, connections_of_an_address_are_counted_exactly);
-    tcase_add_test(tests, threads_say_one_event_once);
-    tcase_add_test(tests, recent_counts_what_is_in_the_window);
-    tcase_add_test(tests, a_torn_line_stays_in_its_file);
+    tcase_add_test(tests, a_long_iteration_is_reported_when_the_clock_is_read);
+    tcase_add_test(tests, timers_expire_in_order_never_early_and_never_after_cancel);
+    tcase_add_test(tests, buffers_keep_appended_bytes_and_return_to_the_pool);
+    tcase_add_test(tests, connections_per_address_are_counted_exactly);
+    tcase_add_test(tests, an_event_is_logged_once_for_all_threads);
+    tcase_add_test(tests, recent_events_are_those_within_the_window);
+    tcase_add_test(tests, a_truncated_line_stays_in_its_file);
     tcase_add_test(tests, a_line_that_wraps_around_is_written_in_one_piece);
-    tcase_add_test(tests, an_event_in_json_is_one_valid_object);
+    tcase_add_test(tests, a_json_log_line_is_one_valid_object);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

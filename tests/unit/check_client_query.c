@@ -44,7 +44,7 @@ static void tear_down(void)
     policy_drop(policy);
 }
 
-static bool give(const char *wire)
+static bool feed_reply(const char *wire)
 {
     static const unsigned unanswered = 1;
     struct redis_reply_reader replies = {.unsolicited = false};
@@ -81,7 +81,7 @@ static void expect_end(void)
 /* The grants reply that precedes each inspection. */
 static const char nothing_granted[] = "*2\r\n:1000\r\n$0\r\n\r\n", *granted = nothing_granted;
 
-static void begin(const char *client, enum client_query_kind kind, uint64_t timeout_us)
+static void start_query(const char *client, enum client_query_kind kind, uint64_t timeout_us)
 {
     const char *why;
     ck_assert(client_query_identity(policy, slice_of(client), &identity, &why));
@@ -94,24 +94,24 @@ static void begin(const char *client, enum client_query_kind kind, uint64_t time
     expect_argument(1, "p*:grants");
     expect_argument(2, "granted");
     expect_argument(3, identity.text);
-    ck_assert(give(granted));
+    ck_assert(feed_reply(granted));
     granted = nothing_granted;
 }
 
-START_TEST(a_look_scans_for_lists_and_asks_once)
+START_TEST(an_inspection_scans_for_keys_and_reads_all_at_once)
 {
-    begin("few", CLIENT_QUERY_LOOK, 1000000);
+    start_query("few", CLIENT_QUERY_LOOK, 1000000);
     expect_next();
     expect_argument(1, "scan");
     expect_argument(2, "0");
     expect_argument(3, "p\\*:{id:few}:l:*");
-    ck_assert(give("*2\r\n$2\r\n77\r\n*0\r\n"));
+    ck_assert(feed_reply("*2\r\n$2\r\n77\r\n*0\r\n"));
     expect_next();
     expect_argument(2, "77");
-    ck_assert(give("*2\r\n$1\r\n0\r\n*3\r\n"
-                   "$28\r\np*:{id:few}:l:list:{route:b}\r\n"
-                   "$28\r\np*:{id:few}:l:list:{route:b}\r\n"
-                   "$28\r\np*:{id:few}:l:list:{route:a}\r\n"));
+    ck_assert(feed_reply("*2\r\n$1\r\n0\r\n*3\r\n"
+                         "$28\r\np*:{id:few}:l:list:{route:b}\r\n"
+                         "$28\r\np*:{id:few}:l:list:{route:b}\r\n"
+                         "$28\r\np*:{id:few}:l:list:{route:a}\r\n"));
     expect_next();
     expect_argument(0, "3");
     expect_argument(1, "p*:{id:few}:l:single");
@@ -122,7 +122,8 @@ START_TEST(a_look_scans_for_lists_and_asks_once)
     expect_argument(8, "0");  /* for nothing */
     expect_argument(10, "2"); /* of 2 */
     ck_assert_int_eq(argc, 5 + 3 * 7);
-    ck_assert(give("*16\r\n:1\r\n:2\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:7\r\n:9\r\n:0\r\n:1\r\n:"
+    ck_assert(
+        feed_reply("*16\r\n:1\r\n:2\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:7\r\n:9\r\n:0\r\n:1\r\n:"
                    "1\r\n:0\r\n:8\r\n:0\r\n"
                    ":1790000000000000\r\n"));
     expect_end();
@@ -136,24 +137,24 @@ START_TEST(a_look_scans_for_lists_and_asks_once)
 }
 END_TEST
 
-START_TEST(a_look_needs_nothing_for_who_is_not_counted)
+START_TEST(an_inspection_of_an_unlimited_client_needs_no_calls)
 {
-    begin("none", CLIENT_QUERY_LOOK, 1000000);
+    start_query("none", CLIENT_QUERY_LOOK, 1000000);
     expect_end();
     client_query_free(query);
-    begin("ip:2001:db8:1:2::3", CLIENT_QUERY_LOOK, 1000000);
+    start_query("ip:2001:db8:1:2::3", CLIENT_QUERY_LOOK, 1000000);
     ck_assert(slice_equal(identity_text(&identity), SLICE("ip:2001:db8:1::/56")));
 }
 END_TEST
 
-START_TEST(time_ends_a_scan)
+START_TEST(a_scan_ends_at_the_timeout)
 {
-    begin("a", CLIENT_QUERY_LOOK, 0);
+    start_query("a", CLIENT_QUERY_LOOK, 0);
     expect_next();
-    ck_assert(give("*2\r\n$2\r\n77\r\n*0\r\n"));
+    ck_assert(feed_reply("*2\r\n$2\r\n77\r\n*0\r\n"));
     expect_next();
     expect_argument(0, "1");
-    ck_assert(give("*6\r\n:1\r\n:5\r\n:0\r\n:0\r\n:0\r\n:1\r\n"));
+    ck_assert(feed_reply("*6\r\n:1\r\n:5\r\n:0\r\n:0\r\n:0\r\n:1\r\n"));
     expect_end();
     ck_assert(!client_query_complete(query));
     const struct limit_status *rows;
@@ -162,12 +163,12 @@ START_TEST(time_ends_a_scan)
 }
 END_TEST
 
-START_TEST(a_grant_is_looked_at_first)
+START_TEST(an_inspection_reads_the_grant_first)
 {
     int64_t quota, us;
 
     granted = "*2\r\n:1000\r\n$6\r\n9:1500\r\n";
-    begin("none", CLIENT_QUERY_LOOK, 0);
+    start_query("none", CLIENT_QUERY_LOOK, 0);
     ck_assert(client_query_granted(query, &quota, &us) && quota == 9 && us == 500);
     ck_assert_int_eq(client_query_client(query)->each, 9);
     expect_next();
@@ -177,7 +178,7 @@ START_TEST(a_grant_is_looked_at_first)
                                        "*2\r\n:1\r\n$7\r\n9:1500x\r\n", "*2\r\n:1\r\n:9\r\n"};
     for (unsigned i = 0; i < COUNT_OF(none); i++) {
         granted = none[i];
-        begin("none", CLIENT_QUERY_LOOK, 0);
+        start_query("none", CLIENT_QUERY_LOOK, 0);
         ck_assert(!client_query_granted(query, &quota, &us) &&
                   client_query_client(query)->quota == QUOTA_PROHIBITED);
         client_query_free(query);
@@ -199,19 +200,19 @@ START_TEST(a_grant_is_one_call)
     ck_assert_int_eq(argc, COUNT_OF(arguments));
     for (int i = 0; i < argc; i++)
         expect_argument(i, arguments[i]);
-    ck_assert(give("*2\r\n:1\r\n:1\r\n"));
+    ck_assert(feed_reply("*2\r\n:1\r\n:1\r\n"));
     expect_end();
     ck_assert(client_query_granted(query, &quota, &us) && client_query_notified(query));
     client_query_free(query);
     query = client_query_new_grant(policy, &identity, GRANT_NONE, 0);
     expect_next();
     expect_argument(4, "none");
-    ck_assert(give("*2\r\n:0\r\n:0\r\n"));
+    ck_assert(feed_reply("*2\r\n:0\r\n:0\r\n"));
     ck_assert(!client_query_granted(query, &quota, &us) && !client_query_notified(query));
     client_query_free(query);
     query = client_query_new_grant(policy, &identity, 1, 1);
     expect_next();
-    ck_assert(!give("*1\r\n:1\r\n"));
+    ck_assert(!feed_reply("*1\r\n:1\r\n"));
     expect_end();
     ck_assert(!client_query_identity(policy, SLICE("ip:10.0.0.0/8"), &identity, &why) &&
               strstr(why, "range"));
@@ -219,7 +220,7 @@ START_TEST(a_grant_is_one_call)
 END_TEST
 
 /* A SCAN reply with this many keys of client a, in pages as Redis sends them. */
-static char *scan_answer(const char *cursor, unsigned count)
+static char *scan_reply(const char *cursor, unsigned count)
 {
     char *wire;
     size_t size;
@@ -231,22 +232,22 @@ static char *scan_answer(const char *cursor, unsigned count)
     return wire;
 }
 
-START_TEST(a_reset_removes_more_than_it_can_hold_and_then_tells)
+START_TEST(a_reset_of_many_keys_runs_in_several_steps)
 {
-    begin("a", CLIENT_QUERY_RESET, 1000000);
+    start_query("a", CLIENT_QUERY_RESET, 1000000);
     expect_next();
-    char *wire = scan_answer("0", CLIENT_QUERY_FOUND_MAX + 1);
-    ck_assert(give(wire));
+    char *wire = scan_reply("0", CLIENT_QUERY_FOUND_MAX + 1);
+    ck_assert(feed_reply(wire));
     free(wire);
     expect_next();
     expect_argument(0, "256");
     expect_argument(argc - 1, "forget");
-    ck_assert(give("*2\r\n:256\r\n:0\r\n"));
+    ck_assert(feed_reply("*2\r\n:256\r\n:0\r\n"));
     expect_next();
     expect_argument(1, "scan"); /* the same page again */
     expect_argument(2, "0");
-    wire = scan_answer("0", 1);
-    ck_assert(give(wire));
+    wire = scan_reply("0", 1);
+    ck_assert(feed_reply(wire));
     free(wire);
     expect_next();
     expect_argument(0, "3"); /* unused limits are reset as well */
@@ -255,7 +256,7 @@ START_TEST(a_reset_removes_more_than_it_can_hold_and_then_tells)
     expect_argument(4, "forget");
     expect_argument(5, "p*:resets");
     expect_argument(6, "id:a");
-    ck_assert(give("*2\r\n:3\r\n:1\r\n"));
+    ck_assert(feed_reply("*2\r\n:3\r\n:1\r\n"));
     expect_end();
     ck_assert_uint_eq(client_query_removed(query), 259);
     ck_assert(client_query_complete(query) && client_query_notified(query));
@@ -263,33 +264,34 @@ START_TEST(a_reset_removes_more_than_it_can_hold_and_then_tells)
 END_TEST
 
 /* Otherwise the client could use the limit once before this and once more afterwards. */
-START_TEST(a_reset_removes_each_key_once)
+START_TEST(a_reset_deletes_each_key_once)
 {
-    begin("a", CLIENT_QUERY_RESET, 1000000);
+    start_query("a", CLIENT_QUERY_RESET, 1000000);
     expect_next();
-    ck_assert(give("*2\r\n$1\r\n5\r\n*2\r\n$18\r\np*:{id:a}:l:single\r\n$30\r\np*:{id:a}:l:list:{"
+    ck_assert(
+        feed_reply("*2\r\n$1\r\n5\r\n*2\r\n$18\r\np*:{id:a}:l:single\r\n$30\r\np*:{id:a}:l:list:{"
                    "route:00001}\r\n"));
     expect_next();
     expect_argument(1, "scan");
     expect_argument(2, "5");
-    ck_assert(give("*2\r\n$1\r\n0\r\n*1\r\n$30\r\np*:{id:a}:l:list:{route:00001}\r\n"));
+    ck_assert(feed_reply("*2\r\n$1\r\n0\r\n*1\r\n$30\r\np*:{id:a}:l:list:{route:00001}\r\n"));
     expect_next();
     expect_argument(0, "3");
     expect_argument(1, "p*:{id:a}:l:single");
     expect_argument(3, "p*:{id:a}:l:list:{route:00001}");
     expect_argument(4, "forget");
     expect_argument(5, "p*:resets");
-    ck_assert(give("*2\r\n:2\r\n:1\r\n"));
+    ck_assert(feed_reply("*2\r\n:2\r\n:1\r\n"));
     expect_end();
 }
 END_TEST
 
-START_TEST(a_look_shows_what_it_can_hold)
+START_TEST(an_inspection_shows_at_most_as_many_keys_as_fit)
 {
-    begin("a", CLIENT_QUERY_LOOK, 1000000);
+    start_query("a", CLIENT_QUERY_LOOK, 1000000);
     expect_next();
-    char *wire = scan_answer("5", CLIENT_QUERY_FOUND_MAX + 1);
-    ck_assert(give(wire));
+    char *wire = scan_reply("5", CLIENT_QUERY_FOUND_MAX + 1);
+    ck_assert(feed_reply(wire));
     free(wire);
     expect_next();
     expect_argument(0, "257");
@@ -307,23 +309,23 @@ static const char *const misshapen[] = {
     "*3\r\n$1\r\n0\r\n*0\r\n:0\r\n",
 };
 
-START_TEST(answers_of_the_wrong_shape_end_it)
+START_TEST(malformed_replies_end_the_query)
 {
-    begin("a", _i % 2 ? CLIENT_QUERY_LOOK : CLIENT_QUERY_RESET, 1000000);
+    start_query("a", _i % 2 ? CLIENT_QUERY_LOOK : CLIENT_QUERY_RESET, 1000000);
     expect_next();
-    ck_assert(!give(misshapen[_i]));
+    ck_assert(!feed_reply(misshapen[_i]));
     expect_end();
     client_query_free(query);
-    begin("a", _i % 2 ? CLIENT_QUERY_LOOK : CLIENT_QUERY_RESET, 1000000);
+    start_query("a", _i % 2 ? CLIENT_QUERY_LOOK : CLIENT_QUERY_RESET, 1000000);
     expect_next();
-    ck_assert(give("*2\r\n$1\r\n0\r\n*0\r\n"));
+    ck_assert(feed_reply("*2\r\n$1\r\n0\r\n*0\r\n"));
     expect_next();
-    ck_assert(!give(misshapen[_i]));
+    ck_assert(!feed_reply(misshapen[_i]));
     expect_end();
 }
 END_TEST
 
-START_TEST(clients_are_read)
+START_TEST(client_names_are_parsed)
 {
     static const char *const bad[] = {
         "", "id:", "a\tb", "ip:", "ip:x", "ip:10.0.0.0/8", "ip:2001:db8::/48", "ip:2001:db8::1/56"};
@@ -345,20 +347,20 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("inquiry");
-    TCase *tests = tcase_create("inquiry");
+    Suite *suite = suite_create("client query");
+    TCase *tests = tcase_create("client query");
 
     tcase_add_checked_fixture(tests, set_up, tear_down);
-    tcase_add_test(tests, a_look_scans_for_lists_and_asks_once);
-    tcase_add_test(tests, a_look_needs_nothing_for_who_is_not_counted);
-    tcase_add_test(tests, time_ends_a_scan);
-    tcase_add_test(tests, a_grant_is_looked_at_first);
+    tcase_add_test(tests, an_inspection_scans_for_keys_and_reads_all_at_once);
+    tcase_add_test(tests, an_inspection_of_an_unlimited_client_needs_no_calls);
+    tcase_add_test(tests, a_scan_ends_at_the_timeout);
+    tcase_add_test(tests, an_inspection_reads_the_grant_first);
     tcase_add_test(tests, a_grant_is_one_call);
-    tcase_add_test(tests, a_reset_removes_more_than_it_can_hold_and_then_tells);
-    tcase_add_test(tests, a_reset_removes_each_key_once);
-    tcase_add_test(tests, a_look_shows_what_it_can_hold);
-    tcase_add_loop_test(tests, answers_of_the_wrong_shape_end_it, 0, (int)COUNT_OF(misshapen));
-    tcase_add_test(tests, clients_are_read);
+    tcase_add_test(tests, a_reset_of_many_keys_runs_in_several_steps);
+    tcase_add_test(tests, a_reset_deletes_each_key_once);
+    tcase_add_test(tests, an_inspection_shows_at_most_as_many_keys_as_fit);
+    tcase_add_loop_test(tests, malformed_replies_end_the_query, 0, (int)COUNT_OF(misshapen));
+    tcase_add_test(tests, client_names_are_parsed);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

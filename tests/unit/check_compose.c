@@ -89,7 +89,7 @@ static struct redis_settings start_redis(void)
     return (struct redis_settings){.address = real.address};
 }
 
-START_TEST(what_no_limit_needs_is_left_out_of_the_driver)
+START_TEST(unused_parts_of_the_driver_are_omitted)
 {
     static const char driver[] = "1\n--{ several\n2\n--{ dedup\n9\n--}\n--}\n--{ "
                                  "options\n3\n--}\n--{ dedup\n4\n--}\n--{ own\n5\n--}\n"
@@ -125,7 +125,7 @@ START_TEST(what_no_limit_needs_is_left_out_of_the_driver)
 }
 END_TEST
 
-START_TEST(every_composition_is_compiled_and_runs)
+START_TEST(every_combination_of_features_compiles_and_runs)
 {
     struct redis_settings settings = start_redis();
 
@@ -148,7 +148,7 @@ START_TEST(every_composition_is_compiled_and_runs)
 }
 END_TEST
 
-START_TEST(the_driver_text_is_as_promised)
+START_TEST(the_driver_contains_the_limiters_as_specified)
 {
     write_file("driver.lua", "return limits\n");
     char *script = compose_driver(&policy, directory, report);
@@ -189,7 +189,7 @@ START_TEST(the_driver_text_is_as_promised)
 }
 END_TEST
 
-START_TEST(the_real_driver_runs_in_redis)
+START_TEST(the_shipped_driver_runs_in_redis)
 {
     static const char *const names[] = {
         "token_bucket",       "leaky_bucket",           "gcra",          "fixed_window",
@@ -220,7 +220,7 @@ static const struct {
     {"local a = 1\n\n\nreturn a..nothing.x", ":4:"}, /* compiles; fails when loaded */
 };
 
-START_TEST(a_mistake_is_found_by_redis_and_reported_with_its_place)
+START_TEST(a_script_error_is_reported_with_its_location)
 {
     struct redis_settings settings = start_redis();
     char position[128];
@@ -236,7 +236,7 @@ START_TEST(a_mistake_is_found_by_redis_and_reported_with_its_place)
 }
 END_TEST
 
-START_TEST(redis_away_is_no_verdict)
+START_TEST(without_redis_there_is_no_result)
 {
     struct redis_settings settings = {0};
     ck_assert_int_eq(compose_check(&settings, "return 1", report), -1);
@@ -248,7 +248,7 @@ START_TEST(redis_away_is_no_verdict)
 }
 END_TEST
 
-START_TEST(a_missing_file_is_named)
+START_TEST(a_missing_file_is_reported)
 {
     ck_assert_ptr_null(compose_driver(&policy, "/nowhere", report));
     ck_assert_ptr_nonnull(strstr(reported(), "/nowhere/driver.lua: cannot be read: No such file"));
@@ -257,7 +257,7 @@ START_TEST(a_missing_file_is_named)
 }
 END_TEST
 
-START_TEST(a_plain_script_limits_by_itself)
+START_TEST(a_standalone_script_enforces_its_limit)
 {
     char *script = NULL;
     size_t size;
@@ -288,16 +288,16 @@ int main(void)
 
     tcase_add_checked_fixture(tests, set_up, tear_down);
     tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, what_no_limit_needs_is_left_out_of_the_driver, 0, 6);
-    tcase_add_test(tests, every_composition_is_compiled_and_runs);
-    tcase_add_test(tests, the_driver_text_is_as_promised);
-    tcase_add_test(tests, redis_away_is_no_verdict);
-    tcase_add_test(tests, a_missing_file_is_named);
+    tcase_add_loop_test(tests, unused_parts_of_the_driver_are_omitted, 0, 6);
+    tcase_add_test(tests, every_combination_of_features_compiles_and_runs);
+    tcase_add_test(tests, the_driver_contains_the_limiters_as_specified);
+    tcase_add_test(tests, without_redis_there_is_no_result);
+    tcase_add_test(tests, a_missing_file_is_reported);
     if (real_redis_is_installed()) {
-        tcase_add_test(tests, the_real_driver_runs_in_redis);
-        tcase_add_loop_test(tests, a_mistake_is_found_by_redis_and_reported_with_its_place, 0,
+        tcase_add_test(tests, the_shipped_driver_runs_in_redis);
+        tcase_add_loop_test(tests, a_script_error_is_reported_with_its_location, 0,
                             (int)COUNT_OF(mistakes));
-        tcase_add_test(tests, a_plain_script_limits_by_itself);
+        tcase_add_test(tests, a_standalone_script_enforces_its_limit);
     }
     suite_add_tcase(suite, tests);
     return run_suite(suite);

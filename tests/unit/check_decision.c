@@ -62,7 +62,7 @@ static struct decision two_limits(void)
     return d;
 }
 
-START_TEST(an_allowed_request_shows_the_smallest_share_and_all_limits)
+START_TEST(an_allowed_request_shows_the_limit_with_the_smallest_share)
 {
     struct decision d = two_limits();
     ck_assert_str_eq(fields(&d, all_families),
@@ -82,7 +82,7 @@ START_TEST(an_allowed_request_shows_the_smallest_share_and_all_limits)
 }
 END_TEST
 
-START_TEST(each_family_comes_alone)
+START_TEST(each_family_can_be_selected_alone)
 {
     struct decision d = two_limits();
     ck_assert_str_eq(fields(&d, 0), "");
@@ -164,7 +164,7 @@ static size_t write_marked(struct text *out, const struct decision *d, unsigned 
 }
 
 /* Two rejections of the same form differ only in their numbers. */
-START_TEST(numbers_written_over_a_rejection_make_another_one)
+START_TEST(a_rejection_with_patched_numbers_equals_a_new_one)
 {
     const unsigned families[] = {all_families, headers_named("x-ratelimit-epoch ietf"), 0};
     char first[2048], second[2048], digits[24];
@@ -203,7 +203,7 @@ START_TEST(numbers_written_over_a_rejection_make_another_one)
 }
 END_TEST
 
-static struct decision by_terms(enum verdict verdict)
+static struct decision decision_without_numbers(enum verdict verdict)
 {
     struct decision d = {.verdict = verdict,
                          .result_count = 1,
@@ -213,9 +213,9 @@ static struct decision by_terms(enum verdict verdict)
     return d;
 }
 
-START_TEST(a_prohibited_client_sees_zero_and_no_times)
+START_TEST(a_prohibited_client_gets_quota_zero_and_no_times)
 {
-    struct decision d = by_terms(VERDICT_PROHIBITED);
+    struct decision d = decision_without_numbers(VERDICT_PROHIBITED);
     ck_assert_str_eq(fields(&d, all_families), "X-RateLimit-Limit: 0\r\n"
                                                "X-RateLimit-Remaining: 0\r\n"
                                                "X-Rate-Limit-Policy: Window\r\n"
@@ -224,16 +224,16 @@ START_TEST(a_prohibited_client_sees_zero_and_no_times)
 }
 END_TEST
 
-START_TEST(an_unlimited_client_sees_minus_one)
+START_TEST(an_unlimited_client_gets_quota_minus_one)
 {
-    struct decision d = by_terms(VERDICT_UNLIMITED);
+    struct decision d = decision_without_numbers(VERDICT_UNLIMITED);
     ck_assert_str_eq(fields(&d, all_families),
                      "X-Rate-Limit-Policy: Window\r\nX-Rate-Limit-Quota: -1\r\n");
     ck_assert_str_eq(fields(&d, headers_named("ietf x-ratelimit")), "");
 }
 END_TEST
 
-START_TEST(decided_without_redis)
+START_TEST(decisions_without_redis_have_no_fields)
 {
     struct decision open = {.verdict = VERDICT_FAILED_OPEN, .rejected_by = -1};
     struct decision closed = {.verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1};
@@ -247,7 +247,7 @@ START_TEST(decided_without_redis)
 }
 END_TEST
 
-START_TEST(a_wait_is_spread_upwards_only)
+START_TEST(jitter_only_increases_the_wait)
 {
     struct decision d = two_limits();
     d.results[1].verdict = d.verdict = VERDICT_LIMITED;
@@ -270,7 +270,7 @@ START_TEST(a_wait_is_spread_upwards_only)
 }
 END_TEST
 
-START_TEST(requests_in_flight_have_no_window_and_no_reset)
+START_TEST(concurrency_limits_have_no_window_and_no_reset)
 {
     static const struct limit flight = {.name = (char *)"flight",
                                         .label = (char *)"flight",
@@ -295,7 +295,7 @@ START_TEST(requests_in_flight_have_no_window_and_no_reset)
 }
 END_TEST
 
-START_TEST(limits_that_are_not_to_be_shown_are_not)
+START_TEST(limits_with_headers_off_are_hidden)
 {
     struct decision d = two_limits();
     struct limit hidden = window;
@@ -327,7 +327,7 @@ START_TEST(limits_that_are_not_to_be_shown_are_not)
 }
 END_TEST
 
-START_TEST(names_are_escaped_and_large_numbers_stay_structured_fields)
+START_TEST(names_are_escaped_and_large_numbers_are_limited)
 {
     struct limit odd = {.name = (char *)"a\"b\\c\xc3\n",
                         .label = (char *)"odd",
@@ -347,7 +347,7 @@ START_TEST(names_are_escaped_and_large_numbers_stay_structured_fields)
 END_TEST
 
 /* Otherwise a server's field of the same name would stay in the response. */
-START_TEST(the_parser_knows_every_field_that_is_sent)
+START_TEST(every_field_that_is_sent_is_known_to_the_parser)
 {
     struct decision d = two_limits();
 
@@ -369,19 +369,19 @@ int main(void)
     Suite *suite = suite_create("decision");
     TCase *tests = tcase_create("fields");
 
-    tcase_add_test(tests, an_allowed_request_shows_the_smallest_share_and_all_limits);
-    tcase_add_test(tests, each_family_comes_alone);
-    tcase_add_test(tests, the_parser_knows_every_field_that_is_sent);
+    tcase_add_test(tests, an_allowed_request_shows_the_limit_with_the_smallest_share);
+    tcase_add_test(tests, each_family_can_be_selected_alone);
+    tcase_add_test(tests, every_field_that_is_sent_is_known_to_the_parser);
     tcase_add_test(tests, a_rejected_request_shows_the_limit_that_rejected);
     tcase_add_test(tests, a_request_that_can_never_be_admitted_has_no_retry_after);
-    tcase_add_test(tests, numbers_written_over_a_rejection_make_another_one);
-    tcase_add_test(tests, a_prohibited_client_sees_zero_and_no_times);
-    tcase_add_test(tests, an_unlimited_client_sees_minus_one);
-    tcase_add_test(tests, decided_without_redis);
-    tcase_add_test(tests, a_wait_is_spread_upwards_only);
-    tcase_add_test(tests, limits_that_are_not_to_be_shown_are_not);
-    tcase_add_test(tests, requests_in_flight_have_no_window_and_no_reset);
-    tcase_add_test(tests, names_are_escaped_and_large_numbers_stay_structured_fields);
+    tcase_add_test(tests, a_rejection_with_patched_numbers_equals_a_new_one);
+    tcase_add_test(tests, a_prohibited_client_gets_quota_zero_and_no_times);
+    tcase_add_test(tests, an_unlimited_client_gets_quota_minus_one);
+    tcase_add_test(tests, decisions_without_redis_have_no_fields);
+    tcase_add_test(tests, jitter_only_increases_the_wait);
+    tcase_add_test(tests, limits_with_headers_off_are_hidden);
+    tcase_add_test(tests, concurrency_limits_have_no_window_and_no_reset);
+    tcase_add_test(tests, names_are_escaped_and_large_numbers_are_limited);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

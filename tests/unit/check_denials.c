@@ -22,7 +22,7 @@ static struct denial_key key_of(const char *name)
     return denials_key(denials, slice_of(name), SLICE("numbers"));
 }
 
-static void remember(const char *name, uint64_t asked_us, int64_t wait_us)
+static void cache_denial(const char *name, uint64_t asked_us, int64_t wait_us)
 {
     struct denial denial = {.key = key_of(name),
                             .asked_us = asked_us,
@@ -31,13 +31,13 @@ static void remember(const char *name, uint64_t asked_us, int64_t wait_us)
     denials_remember(denials, &denial);
 }
 
-START_TEST(a_denial_ends_with_its_wait_and_after_a_second)
+START_TEST(a_denial_expires_with_its_wait_or_after_a_second)
 {
     uint64_t now = clock_us();
 
-    remember("short", now, 1000);
-    remember("long", now, 3600000000);
-    remember("never", now, -1);
+    cache_denial("short", now, 1000);
+    cache_denial("long", now, 3600000000);
+    cache_denial("never", now, -1);
     ck_assert(denials_any(denials, now));
     ck_assert_ptr_nonnull(denials_find(denials, key_of("short"), now + 999));
     ck_assert_ptr_null(denials_find(denials, key_of("short"), now + 1000));
@@ -49,18 +49,18 @@ START_TEST(a_denial_ends_with_its_wait_and_after_a_second)
 }
 END_TEST
 
-START_TEST(what_was_asked_before_a_reset_is_forgotten)
+START_TEST(denials_from_before_a_reset_are_dropped)
 {
     uint64_t before = clock_us();
 
-    remember("a", before, 3600000000);
+    cache_denial("a", before, 3600000000);
     ck_assert_ptr_nonnull(denials_find(denials, key_of("a"), before + 1));
     denials_forget_all();
     uint64_t after = clock_us() + 1;
     ck_assert_ptr_null(denials_find(denials, key_of("a"), after));
-    remember("under way", before, 3600000000); /* the reply arrived after the reset */
+    cache_denial("under way", before, 3600000000); /* the reply arrived after the reset */
     ck_assert_ptr_null(denials_find(denials, key_of("under way"), after));
-    remember("a", after, 3600000000);
+    cache_denial("a", after, 3600000000);
     ck_assert_ptr_nonnull(denials_find(denials, key_of("a"), after + 1));
 }
 END_TEST
@@ -71,8 +71,8 @@ int main(void)
     TCase *tests = tcase_create("denials");
 
     tcase_add_checked_fixture(tests, set_up, tear_down);
-    tcase_add_test(tests, a_denial_ends_with_its_wait_and_after_a_second);
-    tcase_add_test(tests, what_was_asked_before_a_reset_is_forgotten);
+    tcase_add_test(tests, a_denial_expires_with_its_wait_or_after_a_second);
+    tcase_add_test(tests, denials_from_before_a_reset_are_dropped);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

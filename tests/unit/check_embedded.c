@@ -35,7 +35,7 @@ static void tear_down(void)
     ck_assert_msg(rmdir(home) == 0, "%s: %s", home, strerror(errno));
 }
 
-static long long ask_number(const struct embedded *e, const char *command)
+static long long query_number(const struct embedded *e, const char *command)
 {
     redisContext *redis = redisConnectUnix(embedded_address(e)->local.sun_path);
     redisReply *reply = redis && !redis->err ? redisCommand(redis, command) : NULL;
@@ -50,10 +50,10 @@ static long long ask_number(const struct embedded *e, const char *command)
 
 static pid_t server_pid(const struct embedded *e)
 {
-    return (pid_t)ask_number(e, "INFO server");
+    return (pid_t)query_number(e, "INFO server");
 }
 
-START_TEST(it_starts_privately_and_leaves_nothing)
+START_TEST(it_starts_with_private_files_and_removes_them)
 {
     struct embedded *e = embedded_start();
     struct stat found;
@@ -71,13 +71,13 @@ START_TEST(it_starts_privately_and_leaves_nothing)
 }
 END_TEST
 
-static void on_tick(evutil_socket_t fd, short what, void *arg)
+static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what, (void)arg;
 }
 
 /* A one-hour-old directory of a killed weir. */
-static void leave_behind(char directory[128], const char *name)
+static void create_leftover(char directory[128], const char *name)
 {
     static const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     char file[160];
@@ -89,13 +89,13 @@ static void leave_behind(char directory[128], const char *name)
     ck_assert_int_eq(utimensat(AT_FDCWD, directory, long_ago, 0), 0);
 }
 
-START_TEST(what_a_killed_weir_left_is_removed_and_what_is_held_is_not)
+START_TEST(directories_of_killed_processes_are_removed_unless_in_use)
 {
     char left[128], held[128], file[160];
     struct stat found;
 
-    leave_behind(left, "aaaaaa");
-    leave_behind(held, "bbbbbb");
+    create_leftover(left, "aaaaaa");
+    create_leftover(held, "bbbbbb");
     int fd = open(held, O_RDONLY | O_DIRECTORY);
     ck_assert_int_eq(flock(fd, LOCK_EX), 0);
     struct embedded *e = embedded_start();
@@ -110,11 +110,11 @@ START_TEST(what_a_killed_weir_left_is_removed_and_what_is_held_is_not)
 }
 END_TEST
 
-START_TEST(it_comes_back_when_killed)
+START_TEST(it_is_restarted_after_a_crash)
 {
     static const struct timeval moment = {0, 5000};
     struct event_base *base = event_base_new();
-    struct event *tick = event_new(base, -1, EV_PERSIST, on_tick, NULL);
+    struct event *tick = event_new(base, -1, EV_PERSIST, on_timer, NULL);
     struct embedded *e = embedded_start();
     uint64_t since = clock_us();
 
@@ -136,7 +136,7 @@ START_TEST(it_comes_back_when_killed)
 }
 END_TEST
 
-START_TEST(it_dies_with_its_parent)
+START_TEST(it_exits_with_its_parent)
 {
     int channel[2];
     pid_t child, server;
@@ -172,7 +172,7 @@ START_TEST(it_dies_with_its_parent)
 }
 END_TEST
 
-START_TEST(a_missing_program_is_named)
+START_TEST(a_missing_program_is_reported)
 {
     char path[] = "/tmp/weir-log-XXXXXX", line[1024] = "";
     close(mkstemp(path));
@@ -203,12 +203,12 @@ int main(void)
     tcase_add_checked_fixture(tests, set_up, tear_down);
     tcase_set_timeout(tests, 60);
     if (installed) {
-        tcase_add_test(tests, it_starts_privately_and_leaves_nothing);
-        tcase_add_test(tests, what_a_killed_weir_left_is_removed_and_what_is_held_is_not);
-        tcase_add_test(tests, it_comes_back_when_killed);
-        tcase_add_test(tests, it_dies_with_its_parent);
+        tcase_add_test(tests, it_starts_with_private_files_and_removes_them);
+        tcase_add_test(tests, directories_of_killed_processes_are_removed_unless_in_use);
+        tcase_add_test(tests, it_is_restarted_after_a_crash);
+        tcase_add_test(tests, it_exits_with_its_parent);
     }
-    tcase_add_test(tests, a_missing_program_is_named);
+    tcase_add_test(tests, a_missing_program_is_reported);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -96,7 +96,7 @@ START_TEST(a_bucket_is_exact)
 }
 END_TEST
 
-START_TEST(a_bucket_survives_other_numbers_and_a_clock_set_back)
+START_TEST(a_bucket_handles_changed_limits_and_a_clock_set_back)
 {
     struct limit limit = limit_of(LIMIT_BUCKET, 10, 10, 1000000),
                  raised = limit_of(LIMIT_BUCKET, 7, 20, 1000000);
@@ -116,7 +116,7 @@ START_TEST(a_bucket_survives_other_numbers_and_a_clock_set_back)
 }
 END_TEST
 
-START_TEST(a_bucket_beyond_all_times_still_counts)
+START_TEST(a_bucket_with_extreme_times_still_counts)
 {
     struct limit limit = limit_of(LIMIT_BUCKET, 1, INT64_MAX / 2, INT64_MAX / 2);
     struct fallback *f = fallback_new(1000);
@@ -131,7 +131,7 @@ START_TEST(a_bucket_beyond_all_times_still_counts)
 }
 END_TEST
 
-START_TEST(best_effort_takes_what_is_left)
+START_TEST(best_effort_grants_the_remaining_units)
 {
     struct limit limit = limit_of(LIMIT_BUCKET, 10, 10, 1000000),
                  window = limit_of(LIMIT_WINDOW, 10, 10, 1000000);
@@ -173,7 +173,7 @@ START_TEST(a_window_starts_at_the_first_request)
 }
 END_TEST
 
-START_TEST(a_window_follows_the_clock)
+START_TEST(an_aligned_window_follows_the_clock)
 {
     struct limit limit = limit_of(LIMIT_WINDOW, 1, 1, 1000000);
     struct fallback *f = fallback_new(1000);
@@ -196,7 +196,7 @@ END_TEST
 /* As tests/lua/edits.lua for Redis: n used units remain used in the edited limit, at most its
  * burst. */
 /* Two workers read the clock; the one with the later time is counted first. */
-START_TEST(a_window_is_not_forgotten_by_an_earlier_clock)
+START_TEST(an_earlier_clock_does_not_reset_a_window)
 {
     struct limit first = limit_of(LIMIT_WINDOW, 1, 1, 60000000), aligned = first;
     struct fallback *f = fallback_new(1000);
@@ -214,7 +214,7 @@ START_TEST(a_window_is_not_forgotten_by_an_earlier_clock)
 }
 END_TEST
 
-START_TEST(an_edited_bucket_keeps_what_was_used)
+START_TEST(a_changed_bucket_keeps_its_used_units)
 {
     static const int64_t hour = 3600000000, day = 86400000000;
     struct limit hourly = limit_of(LIMIT_BUCKET, 1000, 1000, hour);
@@ -244,7 +244,7 @@ START_TEST(an_edited_bucket_keeps_what_was_used)
 }
 END_TEST
 
-START_TEST(an_edited_window_keeps_what_was_used)
+START_TEST(a_changed_window_keeps_its_used_units)
 {
     static const int64_t minute = 60000000;
     struct limit longer = limit_of(LIMIT_WINDOW, 100, 0, 60 * minute);
@@ -267,7 +267,7 @@ START_TEST(an_edited_window_keeps_what_was_used)
 }
 END_TEST
 
-START_TEST(a_lockout_rests)
+START_TEST(a_lockout_lasts_for_its_rest_time)
 {
     static const int64_t minute = 60000000;
     struct limit limit = limit_of(LIMIT_WINDOW, 2, 0, minute);
@@ -288,7 +288,7 @@ START_TEST(a_lockout_rests)
 }
 END_TEST
 
-START_TEST(all_or_nothing)
+START_TEST(several_limits_are_charged_all_or_none)
 {
     struct limit wide = limit_of(LIMIT_BUCKET, 10, 10, 1000000),
                  narrow = limit_of(LIMIT_WINDOW, 2, 2, 1000000);
@@ -311,7 +311,7 @@ START_TEST(all_or_nothing)
 }
 END_TEST
 
-START_TEST(one_key_twice_in_a_request)
+START_TEST(a_request_can_contain_a_key_twice)
 {
     struct limit limit = limit_of(LIMIT_BUCKET, 3, 3, 1000000);
     struct fallback *f = fallback_new(1000);
@@ -324,7 +324,7 @@ START_TEST(one_key_twice_in_a_request)
 }
 END_TEST
 
-START_TEST(memory_is_bounded_and_the_oldest_goes)
+START_TEST(memory_is_bounded_and_the_oldest_keys_are_evicted)
 {
     struct limit limit = limit_of(LIMIT_BUCKET, 1, 1, 3600000000);
     struct fallback *f = fallback_new(2000);
@@ -346,7 +346,7 @@ START_TEST(memory_is_bounded_and_the_oldest_goes)
 }
 END_TEST
 
-START_TEST(requests_in_flight_are_counted_until_they_have_ended)
+START_TEST(requests_in_flight_are_counted_until_they_end)
 {
     struct limit limit = limit_of(LIMIT_CONCURRENCY, 3, 3, 10000000);
     struct fallback *f = fallback_new(1000);
@@ -386,7 +386,7 @@ static const struct limit shared_limit = {.name = (char *)"shared",
                                           .period_us = 86400000000};
 
 /* Two limits with random keys, in either order: a lock-order bug would deadlock here. */
-static void *hammer(void *arg)
+static void *send_random_requests(void *arg)
 {
     struct thread *t = arg;
     unsigned state = t->number * 7919 + 1;
@@ -409,7 +409,7 @@ static void *hammer(void *arg)
     return NULL;
 }
 
-START_TEST(threads_share_exactly_one_limit)
+START_TEST(threads_together_admit_exactly_the_limit)
 {
     struct thread threads[THREADS] = {0};
     struct fallback *f = fallback_new(4000);
@@ -420,7 +420,8 @@ START_TEST(threads_share_exactly_one_limit)
     for (unsigned i = 0; i < THREADS; i++) {
         threads[i].number = i;
         threads[i].fallback = f;
-        ck_assert_int_eq(pthread_create(&threads[i].id, NULL, hammer, &threads[i]), 0);
+        ck_assert_int_eq(pthread_create(&threads[i].id, NULL, send_random_requests, &threads[i]),
+                         0);
     }
     for (unsigned i = 0; i < THREADS; i++) {
         pthread_join(threads[i].id, NULL);
@@ -446,20 +447,20 @@ int main(void)
 
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, a_bucket_is_exact, 0, 8);
-    tcase_add_test(tests, an_edited_bucket_keeps_what_was_used);
-    tcase_add_test(tests, an_edited_window_keeps_what_was_used);
-    tcase_add_test(tests, a_bucket_survives_other_numbers_and_a_clock_set_back);
-    tcase_add_test(tests, a_bucket_beyond_all_times_still_counts);
-    tcase_add_test(tests, best_effort_takes_what_is_left);
+    tcase_add_test(tests, a_changed_bucket_keeps_its_used_units);
+    tcase_add_test(tests, a_changed_window_keeps_its_used_units);
+    tcase_add_test(tests, a_bucket_handles_changed_limits_and_a_clock_set_back);
+    tcase_add_test(tests, a_bucket_with_extreme_times_still_counts);
+    tcase_add_test(tests, best_effort_grants_the_remaining_units);
     tcase_add_test(tests, a_window_starts_at_the_first_request);
-    tcase_add_test(tests, a_window_follows_the_clock);
-    tcase_add_test(tests, a_lockout_rests);
-    tcase_add_test(tests, a_window_is_not_forgotten_by_an_earlier_clock);
-    tcase_add_test(tests, all_or_nothing);
-    tcase_add_test(tests, one_key_twice_in_a_request);
-    tcase_add_test(tests, memory_is_bounded_and_the_oldest_goes);
-    tcase_add_test(tests, requests_in_flight_are_counted_until_they_have_ended);
-    tcase_add_test(tests, threads_share_exactly_one_limit);
+    tcase_add_test(tests, an_aligned_window_follows_the_clock);
+    tcase_add_test(tests, a_lockout_lasts_for_its_rest_time);
+    tcase_add_test(tests, an_earlier_clock_does_not_reset_a_window);
+    tcase_add_test(tests, several_limits_are_charged_all_or_none);
+    tcase_add_test(tests, a_request_can_contain_a_key_twice);
+    tcase_add_test(tests, memory_is_bounded_and_the_oldest_keys_are_evicted);
+    tcase_add_test(tests, requests_in_flight_are_counted_until_they_end);
+    tcase_add_test(tests, threads_together_admit_exactly_the_limit);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

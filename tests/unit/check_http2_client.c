@@ -261,7 +261,7 @@ static bool pass_to_client(void)
 }
 
 /* Passes bytes in both directions until neither side sends more. */
-static void talk(void)
+static void exchange_frames(void)
 {
     for (bool more = true; more;) {
         more = pass_to_server();
@@ -327,9 +327,9 @@ static struct http2_stream *get(void)
     return open_with("GET /", "", false);
 }
 
-static void settle(void) /* the exchange of SETTINGS */
+static void exchange_settings(void) /* the exchange of SETTINGS */
 {
-    talk();
+    exchange_frames();
     events[0] = served[0] = '\0';
 }
 
@@ -340,9 +340,9 @@ static bool contains(const char *text, const char *part)
 
 /* ---- requests and responses ------------------------------------------------------------------ */
 
-START_TEST(the_session_begins_with_settings)
+START_TEST(the_session_starts_with_settings)
 {
-    talk();
+    exchange_frames();
     ck_assert_str_eq(served, "setting 2=0;setting 4=65536;setting 6=32768;setting 9=1;");
     ck_assert(contains(events, "capacity"));
     ck_assert(http2_session_is_open(session));
@@ -353,12 +353,12 @@ END_TEST
 
 START_TEST(a_request_is_sent_without_hop_by_hop_fields)
 {
-    settle();
+    exchange_settings();
     open_with("GET /a?b=%20",
               "X-Test: One\r\nConnection: x-hop, TE\r\nX-Hop: 1\r\nTE: gzip, trailers\r\n"
               "Keep-Alive: 1\r\nCookie: a=1; b=2\r\n",
               false);
-    talk();
+    exchange_frames();
     ck_assert_str_eq(served, "1 :method=GET;1 :scheme=http;1 :authority=a.test;1 :path=/a?b=%20;"
                              "1 x-test=One;1 cookie=a=1; b=2;1 te=trailers;1 end;");
 }
@@ -366,11 +366,11 @@ END_TEST
 
 START_TEST(a_response_is_reported)
 {
-    settle();
+    exchange_settings();
     get();
-    talk();
+    exchange_frames();
     respond(1, "200", 5, NULL);
-    talk();
+    exchange_frames();
     ck_assert_str_eq(events, "head 1 200 unknown;content 1 xxxxx;end 1;closed 1 complete;");
     ck_assert_int_eq(http2_session_streams(session), 0);
     ck_assert_ptr_null(out);
@@ -379,27 +379,27 @@ END_TEST
 
 START_TEST(a_response_without_content_is_complete_with_its_head)
 {
-    settle();
+    exchange_settings();
     get();
-    talk();
+    exchange_frames();
     respond(1, "204", 0, NULL);
-    talk();
+    exchange_frames();
     ck_assert_str_eq(events, "head 1 204 none end;closed 1 complete;");
 }
 END_TEST
 
 START_TEST(trailers_are_sent_and_received)
 {
-    settle();
+    exchange_settings();
     struct http2_stream *stream = open_with("POST /", "", true);
     ck_assert_uint_eq(http2_send_content(stream, SLICE("hello"), false), 5);
     ck_assert(http2_send_trailers(stream, &sum));
     ck_assert(http2_sent_all(stream));
-    talk();
+    exchange_frames();
     ck_assert(contains(served, "1 x-sum=9;1 end;"));
     ck_assert_uint_eq(content_served, 5);
     respond(1, "200", 3, "grpc-status=0");
-    talk();
+    exchange_frames();
     ck_assert_str_eq(events, "head 1 200 unknown;content 1 xxx;end 1;grpc-status: 0\r\n\r\n"
                              "closed 1 complete;");
 }
@@ -407,10 +407,10 @@ END_TEST
 
 START_TEST(trailers_need_no_content)
 {
-    settle();
+    exchange_settings();
     struct http2_stream *stream = open_with("POST /", "", true);
     ck_assert(http2_send_trailers(stream, &sum));
-    talk();
+    exchange_frames();
     ck_assert(contains(served, "1 x-sum=9;1 end;"));
     ck_assert_uint_eq(content_served, 0);
 }
@@ -419,13 +419,13 @@ END_TEST
 START_TEST(interim_responses_are_reported)
 {
     nghttp2_nv pair = pair_of(":status", "103");
-    settle();
+    exchange_settings();
     get();
-    talk();
+    exchange_frames();
     ck_assert_int_eq(nghttp2_submit_headers(server, 0, 1, NULL, &pair, 1, NULL), 0);
-    talk();
+    exchange_frames();
     respond(1, "200", 2, NULL);
-    talk();
+    exchange_frames();
     ck_assert_str_eq(events,
                      "interim 1 103;head 1 200 unknown;content 1 xx;end 1;closed 1 complete;");
 }
@@ -433,17 +433,17 @@ END_TEST
 
 START_TEST(large_content_passes_through_small_windows)
 {
-    settle();
+    exchange_settings();
     struct http2_stream *stream = open_with("POST /", "", true);
     sending[0] = (struct sending){sizeof zeros, _i ? &sum : NULL};
     send_more(stream);
     ck_assert_uint_gt(sending[0].left, 0);
-    talk();
+    exchange_frames();
     ck_assert_uint_eq(content_served, sizeof zeros);
     ck_assert(contains(served, _i ? "1 x-sum=9;1 end;" : "1 end;"));
     ck_assert(http2_sent_all(stream));
     respond(1, "200", 500000, _i ? "a=b" : NULL);
-    talk();
+    exchange_frames();
     ck_assert_uint_eq(content_received, 500000);
     ck_assert(
         contains(events, _i ? "end 1;a: b\r\n\r\nclosed 1 complete;" : "end 1;closed 1 complete;"));
@@ -452,79 +452,80 @@ END_TEST
 
 START_TEST(content_that_is_not_consumed_stays_within_the_window)
 {
-    settle();
+    exchange_settings();
     struct http2_stream *stream = get();
     hold_content = true;
-    talk();
+    exchange_frames();
     respond(1, "200", 500000, NULL);
-    talk();
+    exchange_frames();
     ck_assert_uint_eq(content_received, 65536);
     hold_content = false;
     http2_consume(stream, 65536);
-    talk();
+    exchange_frames();
     ck_assert_uint_eq(content_received, 500000);
 }
 END_TEST
 
 START_TEST(a_server_that_does_not_read_stops_the_content)
 {
-    settle();
+    exchange_settings();
     server_reads = false;
     struct http2_stream *stream = open_with("POST /", "", true);
     sending[0].left = sizeof zeros;
     send_more(stream);
-    talk();
+    exchange_frames();
     ck_assert_uint_eq(content_served, 65535);
     ck_assert_uint_eq(sizeof zeros - sending[0].left, 65535);
     ck_assert_ptr_null(out);
 }
 END_TEST
 
-START_TEST(the_server_may_respond_before_the_request_ends)
+START_TEST(the_server_can_respond_before_the_request_ends)
 {
-    settle();
+    exchange_settings();
     struct http2_stream *stream = open_with("POST /", "", true);
     ck_assert_uint_eq(http2_send_content(stream, SLICE("hello"), false), 5);
-    talk();
+    exchange_frames();
     respond(1, "413", 2, NULL);
-    talk();
+    exchange_frames();
     ck_assert_str_eq(events, "head 1 413 unknown;content 1 xx;end 1;");
     nghttp2_submit_rst_stream(server, 0, 1, NGHTTP2_NO_ERROR);
-    talk();
+    exchange_frames();
     ck_assert(contains(events, "closed 1 cut 0;"));
     ck_assert_int_eq(http2_session_streams(session), 0);
 }
 END_TEST
 
-/* ---- the ends of streams and of the session -------------------------------------------------- */
+/* ---- the end of streams and of the session
+ * ---------------------------------------------------- */
 
 START_TEST(a_request_can_be_cancelled)
 {
-    settle();
+    exchange_settings();
     struct http2_stream *stream = get();
-    talk();
+    exchange_frames();
     if (_i)
         http2_stream_detach(stream);
     else
         http2_reset(stream);
-    talk();
+    exchange_frames();
     ck_assert(contains(served, "1 reset 8;"));
     ck_assert_str_eq(events, _i ? "" : "closed 1 cut 8;");
     ck_assert_int_eq(http2_session_streams(session), 0);
     streams[0] = NULL;
     get();
-    talk();
+    exchange_frames();
     respond(3, "200", 1, NULL);
-    talk();
+    exchange_frames();
     ck_assert(contains(events, "closed 3 complete;"));
 }
 END_TEST
 
 START_TEST(a_request_can_be_cancelled_before_it_is_sent)
 {
-    settle();
+    exchange_settings();
     http2_reset(get());
-    talk();
+    exchange_frames();
     ck_assert(!contains(served, ":path"));
     ck_assert_str_eq(events, "closed 1 cut 8;");
     ck_assert(http2_session_accepts(session));
@@ -533,33 +534,33 @@ END_TEST
 
 START_TEST(refused_streams_were_not_processed)
 {
-    settle();
+    exchange_settings();
     get();
     get();
-    talk();
+    exchange_frames();
     nghttp2_submit_rst_stream(server, 0, 1, NGHTTP2_REFUSED_STREAM);
     nghttp2_submit_rst_stream(server, 0, 3, NGHTTP2_INTERNAL_ERROR);
-    talk();
+    exchange_frames();
     ck_assert_str_eq(events, "closed 1 cut 7 unprocessed;closed 3 cut 2;");
 }
 END_TEST
 
 START_TEST(goaway_names_the_streams_that_were_not_processed)
 {
-    settle();
+    exchange_settings();
     get();
     get();
     get();
-    talk();
+    exchange_frames();
     ck_assert_int_eq(nghttp2_submit_goaway(server, 0, 3, NGHTTP2_NO_ERROR, NULL, 0), 0);
-    talk();
+    exchange_frames();
     ck_assert_str_eq(events, "capacity 0;closed 5 cut 7 unprocessed;");
     ck_assert(!http2_session_accepts(session));
     ck_assert_ptr_null(get());
     ck_assert(!http2_session_is_over(session));
     respond(1, "200", 1, NULL);
     respond(3, "200", 1, NULL);
-    talk();
+    exchange_frames();
     ck_assert(contains(events, "closed 1 complete;") && contains(events, "closed 3 complete;"));
     ck_assert(http2_session_is_over(session));
 }
@@ -567,54 +568,55 @@ END_TEST
 
 START_TEST(goaway_closes_requests_that_were_not_sent)
 {
-    settle();
+    exchange_settings();
     ck_assert_int_eq(nghttp2_submit_goaway(server, 0, 0, NGHTTP2_NO_ERROR, NULL, 0), 0);
     get();
     pass_to_client();
-    talk();
+    exchange_frames();
     ck_assert_str_eq(events, "capacity 0;closed 1 cut 7 unprocessed;");
     ck_assert(!contains(served, ":path"));
     ck_assert(http2_session_is_over(session));
 }
 END_TEST
 
-START_TEST(the_servers_limit_of_streams_is_kept)
+START_TEST(the_servers_stream_limit_is_respected)
 {
     nghttp2_settings_entry most = {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, 2};
     ck_assert_uint_eq(http2_session_capacity(session), HTTP2_CAPACITY_UNKNOWN);
     get();
     ck_assert_uint_eq(http2_session_capacity(session), HTTP2_CAPACITY_UNKNOWN - 1);
     nghttp2_submit_settings(server, 0, &most, 1);
-    talk();
+    exchange_frames();
     ck_assert(contains(events, "capacity 1;"));
     ck_assert_ptr_nonnull(get());
     ck_assert_uint_eq(http2_session_capacity(session), 0);
     ck_assert_ptr_null(get());
     ck_assert(http2_session_accepts(session));
     respond(1, "200", 0, NULL);
-    talk();
+    exchange_frames();
     ck_assert_uint_eq(http2_session_capacity(session), 1);
 }
 END_TEST
 
 START_TEST(the_session_can_be_ended)
 {
-    settle();
+    exchange_settings();
     get();
-    talk();
+    exchange_frames();
     http2_client_session_end(session);
-    talk();
+    exchange_frames();
     ck_assert(contains(served, "goaway 0;"));
     ck_assert_ptr_null(get());
     ck_assert(!http2_session_is_over(session));
     respond(1, "200", 1, NULL);
-    talk();
+    exchange_frames();
     ck_assert(contains(events, "closed 1 complete;"));
     ck_assert(http2_session_is_over(session));
 }
 END_TEST
 
-/* ---- servers that misbehave ------------------------------------------------------------------ */
+/* ---- servers that violate the protocol
+ * -------------------------------------------------------- */
 
 static void drop_output(void)
 {
@@ -691,7 +693,7 @@ static const struct {
     {"longer than the length", "GET", {STATUS "|content-length=2"}, "abc", NULL},
 };
 
-START_TEST(responses_are_judged_as_rfc_9113_says)
+START_TEST(responses_are_validated_as_in_rfc_9113)
 {
     unsigned i = (unsigned)_i / 2;
     char line[64];
@@ -711,9 +713,10 @@ START_TEST(responses_are_judged_as_rfc_9113_says)
                        strlen(responses[i].content));
     }
     deliver(_i % 2 ? 1 : 16384);
-    const char *told = strstr(events, ";") + 1; /* behind "capacity" */
+    const char *client_events = strstr(events, ";") + 1; /* behind "capacity" */
     if (responses[i].events && _i % 2 == 0)
-        ck_assert_msg(strcmp(told, responses[i].events) == 0, "%s: %s", responses[i].name, events);
+        ck_assert_msg(strcmp(client_events, responses[i].events) == 0, "%s: %s", responses[i].name,
+                      events);
     ck_assert_msg(contains(events, "closed 1 complete;") == (responses[i].events != NULL), "%s: %s",
                   responses[i].name, events);
     if (!responses[i].events) {
@@ -726,7 +729,7 @@ START_TEST(responses_are_judged_as_rfc_9113_says)
 }
 END_TEST
 
-START_TEST(a_header_above_the_limit_is_refused)
+START_TEST(a_header_list_above_the_limit_is_refused)
 {
     char fields[8192] = STATUS;
     for (unsigned f = 0; f < 60; f++)
@@ -815,7 +818,7 @@ static const struct {
               {continuation, HTTP2_CONTINUATIONS},
               {window_update, LIMIT_WINDOW_UPDATES}};
 
-START_TEST(floods_end_the_session_and_name_their_cause)
+START_TEST(floods_end_the_session_with_their_cause)
 {
     get();
     peer_frame(&peer, NGHTTP2_SETTINGS, 0, 0, NULL, 0);
@@ -832,23 +835,23 @@ START_TEST(floods_end_the_session_and_name_their_cause)
 }
 END_TEST
 
-/* Every stream of a server that refuses them all costs one of weir's, so it is no flood. */
+/* A server that refuses every stream is not a flood: weir has opened each of them. */
 START_TEST(a_server_may_refuse_every_stream)
 {
-    settle();
+    exchange_settings();
     for (unsigned i = 0; i < 1500; i++) {
         get();
-        talk();
+        exchange_frames();
         nghttp2_submit_rst_stream(server, 0, (int32_t)(2 * i + 1), NGHTTP2_REFUSED_STREAM);
-        talk();
+        exchange_frames();
     }
     ck_assert_int_eq((int)last_fault, HTTP2_NO_CAUSE);
     ck_assert(http2_session_accepts(session));
 }
 END_TEST
 
-/* Responses that cross the reset of their stream are no flood either. */
-START_TEST(late_responses_of_cancelled_requests_are_dropped)
+/* Responses to streams that were reset at the same time are not a flood either. */
+START_TEST(late_responses_to_cancelled_requests_are_dropped)
 {
     for (unsigned i = 0; i < 1500; i++) {
         http2_session_send(session);
@@ -872,7 +875,7 @@ int main(void)
     Suite *suite = suite_create("http2 client");
     TCase *tests = tcase_create("client");
     tcase_add_checked_fixture(tests, start, stop);
-    tcase_add_test(tests, the_session_begins_with_settings);
+    tcase_add_test(tests, the_session_starts_with_settings);
     tcase_add_test(tests, a_request_is_sent_without_hop_by_hop_fields);
     tcase_add_test(tests, a_response_is_reported);
     tcase_add_test(tests, a_response_without_content_is_complete_with_its_head);
@@ -882,20 +885,20 @@ int main(void)
     tcase_add_loop_test(tests, large_content_passes_through_small_windows, 0, 2);
     tcase_add_test(tests, content_that_is_not_consumed_stays_within_the_window);
     tcase_add_test(tests, a_server_that_does_not_read_stops_the_content);
-    tcase_add_test(tests, the_server_may_respond_before_the_request_ends);
+    tcase_add_test(tests, the_server_can_respond_before_the_request_ends);
     tcase_add_loop_test(tests, a_request_can_be_cancelled, 0, 2);
     tcase_add_test(tests, a_request_can_be_cancelled_before_it_is_sent);
     tcase_add_test(tests, refused_streams_were_not_processed);
     tcase_add_test(tests, goaway_names_the_streams_that_were_not_processed);
     tcase_add_test(tests, goaway_closes_requests_that_were_not_sent);
-    tcase_add_test(tests, the_servers_limit_of_streams_is_kept);
+    tcase_add_test(tests, the_servers_stream_limit_is_respected);
     tcase_add_test(tests, the_session_can_be_ended);
-    tcase_add_loop_test(tests, responses_are_judged_as_rfc_9113_says, 0, 2 * COUNT_OF(responses));
-    tcase_add_loop_test(tests, a_header_above_the_limit_is_refused, 0, 2);
+    tcase_add_loop_test(tests, responses_are_validated_as_in_rfc_9113, 0, 2 * COUNT_OF(responses));
+    tcase_add_loop_test(tests, a_header_list_above_the_limit_is_refused, 0, 2);
     tcase_add_test(tests, long_trailers_are_refused);
-    tcase_add_loop_test(tests, floods_end_the_session_and_name_their_cause, 0, COUNT_OF(floods));
+    tcase_add_loop_test(tests, floods_end_the_session_with_their_cause, 0, COUNT_OF(floods));
     tcase_add_test(tests, a_server_may_refuse_every_stream);
-    tcase_add_test(tests, late_responses_of_cancelled_requests_are_dropped);
+    tcase_add_test(tests, late_responses_to_cancelled_requests_are_dropped);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -147,7 +147,7 @@ static const struct {
     {GET "|content-length=3", "Content-Length without content"},
 };
 
-START_TEST(malformed_requests_are_found)
+START_TEST(malformed_requests_are_refused)
 {
     ck_assert_int_eq(rewrite(malformed[_i].fields, true, 4096), REQUEST_TEXT_MALFORMED);
     ck_assert_str_eq(refusal.why, malformed[_i].why);
@@ -175,7 +175,7 @@ static const struct {
     {":method=TRACE|:scheme=https|:authority=a.test|:path=/|content-length=1", 400},
 };
 
-START_TEST(other_bad_requests_are_answered)
+START_TEST(other_invalid_requests_get_a_status)
 {
     ck_assert_int_eq(rewrite(refused[_i].fields, false, 4096), REQUEST_TEXT_REFUSED);
     ck_assert_uint_eq(refusal.status, refused[_i].status);
@@ -244,8 +244,8 @@ int main(void)
     Suite *suite = suite_create("http2 request");
     TCase *tests = tcase_create("request");
     tcase_add_loop_test(tests, valid_requests_become_one_head, 0, COUNT_OF(good));
-    tcase_add_loop_test(tests, malformed_requests_are_found, 0, COUNT_OF(malformed));
-    tcase_add_loop_test(tests, other_bad_requests_are_answered, 0, COUNT_OF(refused));
+    tcase_add_loop_test(tests, malformed_requests_are_refused, 0, COUNT_OF(malformed));
+    tcase_add_loop_test(tests, other_invalid_requests_get_a_status, 0, COUNT_OF(refused));
     tcase_add_test(tests, the_header_list_limit_is_exact);
     tcase_add_test(tests, the_largest_header_list_fits);
     tcase_add_test(tests, more_fields_than_http1_allows_get_431);

@@ -55,7 +55,7 @@ static void send_reply(struct http2_stream *stream, struct reply *reply)
     reply->left -= http2_send_content(stream, (struct slice){zeros, reply->left}, true);
 }
 
-static void answer(struct http2_stream *stream)
+static void respond(struct http2_stream *stream)
 {
     struct http2_field fields[] = {{SLICE("Content-Type"), SLICE("text/plain")}};
     struct reply *reply = &replies[http2_stream_id(stream) / 2];
@@ -75,7 +75,7 @@ static void on_request(struct http2_stream *stream, struct request_head *head,
          SLICE_ARG(head->path), kinds[framing->kind]);
     last_stream = stream;
     if (!no_reply && framing->kind == FRAMING_NONE)
-        answer(stream);
+        respond(stream);
 }
 
 static void on_refused(struct http2_stream *stream, const struct refusal *refusal,
@@ -98,7 +98,7 @@ static void on_content_end(struct http2_stream *stream, struct slice trailers)
 {
     note("end %u;%.*s", http2_stream_id(stream), SLICE_ARG(trailers));
     if (!no_reply)
-        answer(stream);
+        respond(stream);
 }
 
 static void on_writable(struct http2_stream *stream)
@@ -225,7 +225,7 @@ static void deliver(void)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-START_TEST(requests_are_reported_and_answered)
+START_TEST(requests_are_reported_and_get_responses)
 {
     static const size_t steps[] = {16384, 1, 7, 10, 33};
     peer_headers(&peer, END_STREAM, 1, PEER_GET);
@@ -279,7 +279,7 @@ static void take_step(const char *name, const struct http2_step *step, size_t at
         ck_assert_msg(strstr(events, step->payload) != NULL, "%s: %s", name, events);
 }
 
-static void assert_goes_on(const char *name)
+static void assert_connection_is_usable(const char *name)
 {
     static const char window[] = "\0\4\0\0\xff\xff"; /* the initial one of the standard */
 
@@ -289,11 +289,12 @@ static void assert_goes_on(const char *name)
     unsigned before = end_streams;
     peer_headers(&peer, END_STREAM, 9, PEER_GET);
     deliver();
-    ck_assert_msg(end_streams == before + 1, "%s: the connection does not go on: %s", name, events);
+    ck_assert_msg(end_streams == before + 1, "%s: the connection is not usable: %s", name, events);
 }
 
-/* Each case is delivered whole and byte by byte. After a stream error the connection goes on. */
-START_TEST(frames_are_judged_as_the_standards_say)
+/* Each case is delivered in one piece and byte by byte. After a stream error the connection must
+ * still work. */
+START_TEST(frames_are_validated_as_in_the_rfcs)
 {
     const struct http2_case *c = &http2_cases[_i / 2];
     size_t at_once = _i % 2 ? 1 : 65536;
@@ -317,7 +318,7 @@ START_TEST(frames_are_judged_as_the_standards_say)
     ck_assert_msg(c->outcome == OUTCOME_STREAM_ERROR || strstr(events, "request ") ||
                       strstr(events, "refused "),
                   "%s: %s", c->name, events);
-    assert_goes_on(c->name);
+    assert_connection_is_usable(c->name);
 }
 END_TEST
 
@@ -364,7 +365,7 @@ static void rapid_reset(unsigned i)
     peer_u32_frame(&peer, NGHTTP2_RST_STREAM, 2 * i + 1, NGHTTP2_CANCEL);
 }
 
-static void provoked_reset(unsigned i) /* CVE-2025-8671 */
+static void made_you_reset(unsigned i) /* CVE-2025-8671 */
 {
     peer_headers(&peer, 0, 2 * i + 1, PEER_POST);
     peer_u32_frame(&peer, NGHTTP2_WINDOW_UPDATE, 2 * i + 1, 0x7fffffff);
@@ -431,7 +432,7 @@ static const struct {
     int cause;
 } floods[] = {
     {rapid_reset, 201, LIMIT_RESETS},
-    {provoked_reset, 201, LIMIT_RESETS},
+    {made_you_reset, 201, LIMIT_RESETS},
     {settings_frame, 49, LIMIT_SETTINGS}, /* two came with the preface */
     {ping, 101, LIMIT_PINGS},
     {priority, 1001, LIMIT_PRIORITIES},
@@ -443,7 +444,7 @@ static const struct {
     {continuation, 9, HTTP2_CONTINUATIONS},
 };
 
-START_TEST(floods_end_the_session_and_name_their_cause)
+START_TEST(floods_end_the_session_with_their_cause)
 {
     no_reply = true;
     unsigned at = flood(floods[_i].each, 5000);
@@ -695,7 +696,7 @@ END_TEST
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-START_TEST(a_reset_of_the_client_is_reported)
+START_TEST(a_reset_by_the_client_is_reported)
 {
     no_reply = true;
     peer_headers(&peer, 0, 1, PEER_POST);
@@ -705,7 +706,7 @@ START_TEST(a_reset_of_the_client_is_reported)
 }
 END_TEST
 
-START_TEST(a_reset_of_weir_costs_the_client_nothing)
+START_TEST(a_reset_by_weir_is_not_charged_to_the_client)
 {
     no_reply = true;
     for (unsigned i = 0; i < 500; i++) {
@@ -738,7 +739,7 @@ START_TEST(an_early_response_ends_the_request)
 }
 END_TEST
 
-START_TEST(interim_responses_come_first)
+START_TEST(interim_responses_precede_the_final_one)
 {
     no_reply = true;
     peer_headers(&peer, END_STREAM, 1, PEER_GET);
@@ -769,7 +770,7 @@ START_TEST(goaway_is_sent_twice)
     ck_assert_uint_eq(last_goaway_stream, 3);
     ck_assert_str_eq(events, "request 1 GET / none;request 3 GET / none;");
     ck_assert(!http2_session_is_over(session));
-    answer(last_stream);
+    respond(last_stream);
     run_output();
     peer_u32_frame(&peer, NGHTTP2_RST_STREAM, 1, NGHTTP2_CANCEL);
     deliver();
@@ -817,12 +818,12 @@ int main(void)
     Suite *suite = suite_create("http2 session");
     TCase *all = tcase_create("session");
     tcase_add_checked_fixture(all, start, stop);
-    tcase_add_loop_test(all, requests_are_reported_and_answered, 0, 5);
+    tcase_add_loop_test(all, requests_are_reported_and_get_responses, 0, 5);
     tcase_add_test(all, a_request_can_be_refused_with_a_status);
-    tcase_add_loop_test(all, frames_are_judged_as_the_standards_say, 0, 2 * COUNT_OF(http2_cases));
+    tcase_add_loop_test(all, frames_are_validated_as_in_the_rfcs, 0, 2 * COUNT_OF(http2_cases));
     tcase_add_loop_test(all, another_protocol_is_refused, 0, 3);
     tcase_add_test(all, the_preface_requires_settings);
-    tcase_add_loop_test(all, floods_end_the_session_and_name_their_cause, 0, COUNT_OF(floods));
+    tcase_add_loop_test(all, floods_end_the_session_with_their_cause, 0, COUNT_OF(floods));
     tcase_add_test(all, resets_at_the_permitted_rate_are_accepted);
     tcase_add_test(all, streams_above_the_limit_are_refused_and_count);
     tcase_add_test(all, streams_above_an_acknowledged_limit_end_the_session);
@@ -835,10 +836,10 @@ int main(void)
     tcase_add_test(all, content_waits_for_the_window_of_the_client);
     tcase_add_test(all, output_is_bounded);
     tcase_add_test(all, windows_of_one_byte_end_the_session);
-    tcase_add_test(all, a_reset_of_the_client_is_reported);
-    tcase_add_test(all, a_reset_of_weir_costs_the_client_nothing);
+    tcase_add_test(all, a_reset_by_the_client_is_reported);
+    tcase_add_test(all, a_reset_by_weir_is_not_charged_to_the_client);
     tcase_add_test(all, an_early_response_ends_the_request);
-    tcase_add_test(all, interim_responses_come_first);
+    tcase_add_test(all, interim_responses_precede_the_final_one);
     tcase_add_test(all, goaway_is_sent_twice);
     tcase_add_test(all, an_incomplete_head_is_kept);
     suite_add_tcase(suite, all);

@@ -56,7 +56,7 @@ static size_t varying(void)
     return 1 + (state >> 16) % 9;
 }
 
-START_TEST(pieces_of_any_size_give_the_same_content)
+START_TEST(pieces_of_any_size_decode_to_the_same_content)
 {
     char out[sizeof coded];
     for (fixed_size = 1; fixed_size <= sizeof coded; fixed_size++) {
@@ -69,7 +69,7 @@ START_TEST(pieces_of_any_size_give_the_same_content)
 }
 END_TEST
 
-START_TEST(what_follows_the_message_is_not_touched)
+START_TEST(bytes_after_the_message_are_not_changed)
 {
     char bytes[] = "3\r\nabc\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n";
     size_t size = sizeof bytes - 1, n;
@@ -89,7 +89,7 @@ START_TEST(what_follows_the_message_is_not_touched)
 }
 END_TEST
 
-START_TEST(content_before_a_fault_is_given)
+START_TEST(content_before_an_error_is_returned)
 {
     char bytes[] = "3\r\nabc\r\n2\r\nde!";
     size_t size = sizeof bytes - 1, n;
@@ -159,9 +159,9 @@ int main(void)
 {
     Suite *suite = suite_create("http chunked");
     TCase *tests = tcase_create("chunked");
-    tcase_add_test(tests, pieces_of_any_size_give_the_same_content);
-    tcase_add_test(tests, what_follows_the_message_is_not_touched);
-    tcase_add_test(tests, content_before_a_fault_is_given);
+    tcase_add_test(tests, pieces_of_any_size_decode_to_the_same_content);
+    tcase_add_test(tests, bytes_after_the_message_are_not_changed);
+    tcase_add_test(tests, content_before_an_error_is_returned);
     tcase_add_test(tests, each_limit_is_exact);
     tcase_add_test(tests, extensions_are_bounded_over_the_message);
     suite_add_tcase(suite, tests);

@@ -201,7 +201,7 @@ static bool same_slices(struct slice a, struct slice b, const char *what)
 }
 
 /* Checks that the forwarded message parses to the same result. */
-static void assert_reads_back(const struct reader *r)
+static void assert_round_trip(const struct reader *r)
 {
     static char bytes[REPORT_MAX];
     struct text out = text_over(bytes, sizeof bytes);
@@ -272,14 +272,14 @@ static void case_check(const char *directory, const char *name)
         reader_begin(&reader, response);
         feed(&reader, bytes, cut);
         feed(&reader, bytes + cut, n - cut);
-        assert_report(&reader, wanted, name, "cut at byte", cut);
+        assert_report(&reader, wanted, name, "split at byte", cut);
     }
     reader_begin(&reader, response);
     for (size_t i = 0; i < n; i++)
         feed(&reader, bytes + i, 1);
     assert_report(&reader, wanted, name, "byte by byte", n);
     if (reader.refusal.status == 0 && reader.head_size)
-        assert_reads_back(&reader);
+        assert_round_trip(&reader);
 }
 
 static void corpus_check(const char *suffix, unsigned at_least)

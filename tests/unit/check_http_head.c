@@ -37,7 +37,7 @@ static bool is_one_of(int c, const char *set)
 #define ALPHA       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define ALPHA_DIGIT ALPHA "0123456789"
 
-START_TEST(classes_are_those_of_the_rfcs)
+START_TEST(character_classes_match_the_rfcs)
 {
     for (int i = 0; i < 256; i++) {
         char c = (char)i;
@@ -60,7 +60,7 @@ START_TEST(classes_are_those_of_the_rfcs)
 }
 END_TEST
 
-START_TEST(a_head_is_scanned_once)
+START_TEST(each_byte_of_a_head_is_scanned_once)
 {
     struct slice bytes = SLICE("GET / HTTP/1.1\r\nHost: a\r\n\r\nrest");
     size_t seen = 0, size = 0;
@@ -86,7 +86,7 @@ START_TEST(a_bare_lf_is_refused_while_partial)
 }
 END_TEST
 
-START_TEST(a_first_line_that_is_none_is_refused_while_partial)
+START_TEST(an_invalid_first_line_is_refused_while_partial)
 {
     static const struct {
         const char *bytes;
@@ -123,7 +123,7 @@ START_TEST(empty_lines_before_a_request_are_skipped)
 }
 END_TEST
 
-START_TEST(known_names_are_known_in_any_case)
+START_TEST(field_names_are_recognized_in_any_case)
 {
     static const struct {
         const char *name;
@@ -245,7 +245,7 @@ static bool is_dropped(const char *name)
     return field->hop_by_hop;
 }
 
-START_TEST(twins_of_known_names_are_dropped)
+START_TEST(twins_of_field_names_used_by_weir_are_dropped)
 {
     static const char *const twins[] = {
         "X_Weir_Client",      "Content_Length",
@@ -272,7 +272,7 @@ START_TEST(twins_of_known_names_are_dropped)
 }
 END_TEST
 
-START_TEST(twins_of_other_names_are_dropped)
+START_TEST(twins_of_names_in_the_policy_are_dropped)
 {
     const struct slice names[] = {SLICE("X-Api-Key"), SLICE("x_tenant"), SLICE("A.b")};
 
@@ -307,7 +307,7 @@ START_TEST(fields_are_found_by_id_and_by_name)
 END_TEST
 
 /* Returns whether each scan of `n` letters that contain `c` stops at the right byte. */
-static bool scans_end_well(const char *bytes, size_t n, size_t position, unsigned c)
+static bool scans_end_correctly(const char *bytes, size_t n, size_t position, unsigned c)
 {
     const char *end = bytes + n, *there = bytes + position,
                *found = c < 0x20 || c == 0x7f ? there : end;
@@ -321,7 +321,7 @@ static bool scans_end_well(const char *bytes, size_t n, size_t position, unsigne
 }
 
 /* Each byte at each position of runs of each length; the run ends at the end of its memory. */
-START_TEST(runs_end_where_they_do_byte_by_byte)
+START_TEST(scans_end_at_the_right_byte)
 {
     for (size_t n = 1; n <= 40; n++) {
         char *bytes = malloc(n);
@@ -329,7 +329,8 @@ START_TEST(runs_end_where_they_do_byte_by_byte)
             for (unsigned c = 0; c < 256; c++) {
                 memset(bytes, 'a', n);
                 bytes[position] = (char)c;
-                if (!scans_end_well(bytes, n, position, c)) /* each assertion is a system call */
+                if (!scans_end_correctly(bytes, n, position,
+                                         c)) /* each assertion is a system call */
                     ck_abort_msg("byte %u at %zu of %zu", c, position, n);
             }
         free(bytes);
@@ -344,7 +345,7 @@ START_TEST(runs_end_where_they_do_byte_by_byte)
 END_TEST
 
 /* Values are scanned 8 bytes at a time: each control byte must be found at each position. */
-START_TEST(control_bytes_are_found_at_every_place)
+START_TEST(control_bytes_are_found_at_every_position)
 {
     for (unsigned position = 0; position < 24; position++)
         for (unsigned c = 0; c < 256; c++) {
@@ -357,7 +358,7 @@ START_TEST(control_bytes_are_found_at_every_place)
 }
 END_TEST
 
-START_TEST(connection_marks_what_it_names)
+START_TEST(connection_marks_the_fields_that_it_lists)
 {
     ck_assert(parse(
         "A: 1\r\nConnection: a, b\r\nB: 2\r\nC: 3\r\nUpgrade: x\r\nX-Weir-Client: y\r\nConnection: "
@@ -392,7 +393,7 @@ START_TEST(keep_alive_depends_on_version_and_connection)
 }
 END_TEST
 
-START_TEST(max_forwards_counts_for_options)
+START_TEST(max_forwards_applies_to_options)
 {
     ck_assert(parse("Max-Forwards: 3\r\n"));
     ck_assert_int_eq(request.max_forwards, -1);
@@ -405,7 +406,7 @@ START_TEST(max_forwards_counts_for_options)
 }
 END_TEST
 
-START_TEST(absolute_targets_agree_with_host)
+START_TEST(an_absolute_target_must_match_host)
 {
     static const struct {
         const char *target, *host;
@@ -430,7 +431,7 @@ START_TEST(absolute_targets_agree_with_host)
 }
 END_TEST
 
-START_TEST(a_refused_line_is_told_as_far_as_it_goes)
+START_TEST(method_and_target_of_a_refused_line_are_reported)
 {
     static const struct {
         const char *bytes, *method, *target;
@@ -454,7 +455,7 @@ START_TEST(a_refused_line_is_told_as_far_as_it_goes)
 }
 END_TEST
 
-START_TEST(idempotent_methods)
+START_TEST(which_methods_are_idempotent)
 {
     static const char *const yes[] = {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"};
     static const char *const no[] = {"POST", "PATCH", "CONNECT", "get", "LINK", "GETS", "PU"};
@@ -535,24 +536,24 @@ int main(void)
 {
     Suite *suite = suite_create("http head");
     TCase *tests = tcase_create("head");
-    tcase_add_test(tests, classes_are_those_of_the_rfcs);
-    tcase_add_test(tests, a_head_is_scanned_once);
+    tcase_add_test(tests, character_classes_match_the_rfcs);
+    tcase_add_test(tests, each_byte_of_a_head_is_scanned_once);
     tcase_add_test(tests, a_bare_lf_is_refused_while_partial);
-    tcase_add_test(tests, a_first_line_that_is_none_is_refused_while_partial);
+    tcase_add_test(tests, an_invalid_first_line_is_refused_while_partial);
     tcase_add_test(tests, empty_lines_before_a_request_are_skipped);
-    tcase_add_test(tests, known_names_are_known_in_any_case);
+    tcase_add_test(tests, field_names_are_recognized_in_any_case);
     tcase_add_test(tests, every_x_forwarded_name_is_a_claim);
-    tcase_add_test(tests, twins_of_known_names_are_dropped);
-    tcase_add_test(tests, twins_of_other_names_are_dropped);
+    tcase_add_test(tests, twins_of_field_names_used_by_weir_are_dropped);
+    tcase_add_test(tests, twins_of_names_in_the_policy_are_dropped);
     tcase_add_test(tests, fields_are_found_by_id_and_by_name);
-    tcase_add_test(tests, control_bytes_are_found_at_every_place);
-    tcase_add_test(tests, runs_end_where_they_do_byte_by_byte);
-    tcase_add_test(tests, connection_marks_what_it_names);
+    tcase_add_test(tests, control_bytes_are_found_at_every_position);
+    tcase_add_test(tests, scans_end_at_the_right_byte);
+    tcase_add_test(tests, connection_marks_the_fields_that_it_lists);
     tcase_add_test(tests, keep_alive_depends_on_version_and_connection);
-    tcase_add_test(tests, max_forwards_counts_for_options);
-    tcase_add_test(tests, absolute_targets_agree_with_host);
-    tcase_add_test(tests, a_refused_line_is_told_as_far_as_it_goes);
-    tcase_add_test(tests, idempotent_methods);
+    tcase_add_test(tests, max_forwards_applies_to_options);
+    tcase_add_test(tests, an_absolute_target_must_match_host);
+    tcase_add_test(tests, method_and_target_of_a_refused_line_are_reported);
+    tcase_add_test(tests, which_methods_are_idempotent);
     tcase_add_test(tests, content_of_responses_depends_on_the_request);
     tcase_add_test(tests, nothing_is_read_past_the_end);
     tcase_add_test(tests, a_copied_head_outlives_its_bytes);

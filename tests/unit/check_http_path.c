@@ -52,7 +52,7 @@ START_TEST(paths_have_one_normal_form)
 }
 END_TEST
 
-START_TEST(dot_segments_are_removed_as_rfc_3986_has_it)
+START_TEST(dot_segments_are_removed_as_in_rfc_3986)
 {
     static const struct {
         const char *path, *without; /* NULL: no dot segments */
@@ -100,7 +100,7 @@ END_TEST
 
 static struct readings readings;
 
-static bool reads_as(const char *path, const char *wanted)
+static bool has_reading(const char *path, const char *wanted)
 {
     struct slice reading;
     bool found = false;
@@ -112,7 +112,7 @@ static bool reads_as(const char *path, const char *wanted)
     return found;
 }
 
-START_TEST(paths_are_read_as_servers_read_them)
+START_TEST(paths_have_the_readings_of_servers)
 {
     static const struct {
         const char *path, *reading; /* the path in normal form */
@@ -157,14 +157,14 @@ START_TEST(paths_are_read_as_servers_read_them)
         {"/x%25c0%25afy", "/x/y"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_msg(reads_as(cases[i].path, cases[i].reading), "%s as %s", cases[i].path,
+        ck_assert_msg(has_reading(cases[i].path, cases[i].reading), "%s as %s", cases[i].path,
                       cases[i].reading);
-    ck_assert(!reads_as("/a+b", "/a b")); /* only in forms and queries */
-    ck_assert(!reads_as("/Login", "/login"));
+    ck_assert(!has_reading("/a+b", "/a b")); /* only in forms and queries */
+    ck_assert(!has_reading("/Login", "/login"));
 }
 END_TEST
 
-START_TEST(each_reading_comes_once_and_the_normal_form_first)
+START_TEST(each_reading_is_returned_once_and_the_normal_form_first)
 {
     struct slice reading;
     unsigned count = 0;
@@ -182,7 +182,7 @@ START_TEST(each_reading_comes_once_and_the_normal_form_first)
 END_TEST
 
 /* The work per path is bounded. */
-START_TEST(readings_are_bounded)
+START_TEST(the_number_of_readings_is_limited)
 {
     static char path[READINGS_PATH_MAX];
     struct slice reading;
@@ -317,10 +317,10 @@ int main(void)
     Suite *suite = suite_create("http path");
     TCase *tests = tcase_create("path");
     tcase_add_test(tests, paths_have_one_normal_form);
-    tcase_add_test(tests, dot_segments_are_removed_as_rfc_3986_has_it);
-    tcase_add_test(tests, paths_are_read_as_servers_read_them);
-    tcase_add_test(tests, each_reading_comes_once_and_the_normal_form_first);
-    tcase_add_test(tests, readings_are_bounded);
+    tcase_add_test(tests, dot_segments_are_removed_as_in_rfc_3986);
+    tcase_add_test(tests, paths_have_the_readings_of_servers);
+    tcase_add_test(tests, each_reading_is_returned_once_and_the_normal_form_first);
+    tcase_add_test(tests, the_number_of_readings_is_limited);
     tcase_add_test(tests, a_path_that_does_not_fit_is_refused);
     tcase_add_test(tests, patterns_match_segment_by_segment);
     tcase_add_test(tests, hosts_match_without_port_and_case);

@@ -49,7 +49,7 @@ static struct slice rewritten_response(const char *head, const struct response_p
     return text_slice(&out);
 }
 
-static void assert_is(struct slice is, const char *wanted)
+static void assert_equals(struct slice is, const char *wanted)
 {
     ck_assert_msg(slice_equal(is, slice_of(wanted)), "%.*s", SLICE_ARG(is));
 }
@@ -60,25 +60,26 @@ static const char forged[] =
     "X-Forwarded-Host: api.example.com\r\nForwarded: for=203.0.113.9\r\nX-Weir-Client: id:admin\r\n"
     "X-Weir-Client: id:root\r\nX-Request-Id: 1\r\n\r\n";
 
-START_TEST(anyone_is_not_believed)
+START_TEST(forwarding_fields_of_untrusted_peers_are_replaced)
 {
     struct forward_facts facts = {.peer_ip = SLICE("192.0.2.7"),
                                   .scheme = SLICE("http"),
                                   .client = SLICE("ip:192.0.2.7"),
                                   .request_id = SLICE("abc")};
-    assert_is(rewritten_request(forged, &facts),
-              "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-For: 203.0.113.9, "
-              "192.0.2.7\r\nX-Forwarded-Proto: http\r\n"
-              "X-Forwarded-Host: weir.test\r\nVia: 1.1 weir\r\nX-Request-Id: abc\r\nX-Weir-Client: "
-              "ip:192.0.2.7\r\n\r\n");
+    assert_equals(
+        rewritten_request(forged, &facts),
+        "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-For: 203.0.113.9, "
+        "192.0.2.7\r\nX-Forwarded-Proto: http\r\n"
+        "X-Forwarded-Host: weir.test\r\nVia: 1.1 weir\r\nX-Request-Id: abc\r\nX-Weir-Client: "
+        "ip:192.0.2.7\r\n\r\n");
 }
 END_TEST
 
-START_TEST(a_trusted_peer_is_believed)
+START_TEST(forwarding_fields_of_trusted_peers_are_kept)
 {
     struct forward_facts facts = {
         .peer_ip = SLICE("192.0.2.7"), .peer_trusted = true, .scheme = SLICE("http")};
-    assert_is(
+    assert_equals(
         rewritten_request(forged, &facts),
         "GET /a HTTP/1.1\r\nHost: weir.test\r\nForwarded: for=203.0.113.9\r\nX-Forwarded-For: "
         "203.0.113.9, 192.0.2.7\r\n"
@@ -86,11 +87,11 @@ START_TEST(a_trusted_peer_is_believed)
 }
 END_TEST
 
-START_TEST(a_trusted_peer_that_says_two_things_is_not)
+START_TEST(repeated_forwarding_fields_of_trusted_peers_are_replaced)
 {
     struct forward_facts facts = {
         .peer_ip = SLICE("192.0.2.7"), .peer_trusted = true, .scheme = SLICE("http")};
-    assert_is(
+    assert_equals(
         rewritten_request(
             "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Proto: "
             "http\r\nX-Forwarded-Host:\r\n\r\n",
@@ -104,9 +105,9 @@ END_TEST
 START_TEST(a_peer_without_address_appends_nothing)
 {
     struct forward_facts facts = {.scheme = SLICE("http"), .host = SLICE("127.0.0.1:3000")};
-    assert_is(rewritten_request("GET /a HTTP/1.0\r\n\r\n", &facts),
-              "GET /a HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nX-Forwarded-Proto: http\r\nVia: 1.0 "
-              "weir\r\n\r\n");
+    assert_equals(rewritten_request("GET /a HTTP/1.0\r\n\r\n", &facts),
+                  "GET /a HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nX-Forwarded-Proto: http\r\nVia: 1.0 "
+                  "weir\r\n\r\n");
 }
 END_TEST
 
@@ -126,7 +127,7 @@ static const char *forwarded(const char *lines, const struct forward_facts *fact
     return line;
 }
 
-START_TEST(forwarded_is_said_once_and_never_by_a_forger)
+START_TEST(forwarded_is_sent_once_and_forged_values_are_removed)
 {
     struct forward_facts facts = {
         .peer_ip = SLICE("192.0.2.7"), .forwarded = true, .scheme = SLICE("https")};
@@ -141,7 +142,7 @@ START_TEST(forwarded_is_said_once_and_never_by_a_forger)
                                &facts),
                      "for=203.0.113.9, for=\"[2001:db8::1]:80\"; proto=https , for=_x, "
                      "for=192.0.2.7;host=weir.test;proto=https");
-    /* Values that would swallow the element that weir appends. */
+    /* Values that would include the element that weir appends. */
     static const char *const open[] = {"Forwarded: for=\"203.0.113.9\r\n",
                                        "Forwarded: for=\"a\\\"\r\n",
                                        "Forwarded: for=\"a\\\\\"\r\n",
@@ -154,12 +155,12 @@ START_TEST(forwarded_is_said_once_and_never_by_a_forger)
 }
 END_TEST
 
-START_TEST(forwarded_quotes_what_is_no_token)
+START_TEST(forwarded_quotes_values_that_are_not_tokens)
 {
     struct forward_facts facts = {
         .peer_ip = SLICE("2001:db8::7"), .forwarded = true, .scheme = SLICE("http")};
     const char *head = "GET /a HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n";
-    assert_is(
+    assert_equals(
         rewritten_request(head, &facts),
         "GET /a HTTP/1.1\r\nHost: [::1]:8080\r\nX-Forwarded-For: 2001:db8::7\r\nX-Forwarded-Proto: "
         "http\r\n"
@@ -167,24 +168,24 @@ START_TEST(forwarded_quotes_what_is_no_token)
         "Forwarded: for=\"[2001:db8::7]\";host=\"[::1]:8080\";proto=http\r\nVia: 1.1 weir\r\n\r\n");
     facts.peer_ip = SLICE_NONE;
     ck_assert_str_eq(forwarded("", &facts), "for=unknown;host=weir.test;proto=http");
-    assert_is(rewritten_request("GET /a HTTP/1.0\r\n\r\n", &facts),
-              "GET /a HTTP/1.1\r\nHost: \r\nX-Forwarded-Proto: http\r\nForwarded: "
-              "for=unknown;proto=http\r\nVia: 1.0 "
-              "weir\r\n\r\n");
+    assert_equals(rewritten_request("GET /a HTTP/1.0\r\n\r\n", &facts),
+                  "GET /a HTTP/1.1\r\nHost: \r\nX-Forwarded-Proto: http\r\nForwarded: "
+                  "for=unknown;proto=http\r\nVia: 1.0 "
+                  "weir\r\n\r\n");
 }
 END_TEST
 
-START_TEST(an_upgrade_is_asked_for_where_planned)
+START_TEST(upgrade_is_sent_only_if_planned)
 {
     const char *head = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, X-A\r\nUpgrade: "
                        "websocket\r\nX-A: 1\r\n\r\n";
     struct forward_facts facts = {.scheme = SLICE("http"), .upgrade = SLICE("websocket")};
-    assert_is(rewritten_request(head, &facts),
-              "GET /a HTTP/1.1\r\nHost: a\r\nConnection: "
-              "upgrade\r\nUpgrade: websocket\r\nX-Forwarded-Proto: http\r\n"
-              "X-Forwarded-Host: a\r\nVia: 1.1 weir\r\n\r\n");
+    assert_equals(rewritten_request(head, &facts),
+                  "GET /a HTTP/1.1\r\nHost: a\r\nConnection: "
+                  "upgrade\r\nUpgrade: websocket\r\nX-Forwarded-Proto: http\r\n"
+                  "X-Forwarded-Host: a\r\nVia: 1.1 weir\r\n\r\n");
     struct response_plan plan = {.connection.client_minor = 1, .upgrade = SLICE("websocket")};
-    assert_is(
+    assert_equals(
         rewritten_response("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: "
                            "websocket\r\nDate: x\r\n\r\n",
                            &plan),
@@ -193,46 +194,47 @@ START_TEST(an_upgrade_is_asked_for_where_planned)
 }
 END_TEST
 
-START_TEST(a_426_names_the_protocols_that_the_server_requires)
+START_TEST(a_426_keeps_its_upgrade_field)
 {
     const char *head =
         "HTTP/1.1 426 Upgrade Required\r\nUpgrade: a, b\r\nConnection: upgrade\r\nUpgrade: \r\n"
         "Upgrade: c\r\nDate: x\r\n\r\n";
     struct response_plan plan = {.connection.client_minor = 1};
-    assert_is(rewritten_response(head, &plan),
-              "HTTP/1.1 426 Upgrade Required\r\nDate: x\r\nUpgrade: a, b\r\nUpgrade: c\r\n"
-              "Connection: upgrade\r\nVia: 1.1 weir\r\n\r\n");
+    assert_equals(rewritten_response(head, &plan),
+                  "HTTP/1.1 426 Upgrade Required\r\nDate: x\r\nUpgrade: a, b\r\nUpgrade: c\r\n"
+                  "Connection: upgrade\r\nVia: 1.1 weir\r\n\r\n");
     plan.connection.client_minor = 0;
-    assert_is(rewritten_response(head, &plan),
-              "HTTP/1.1 426 Upgrade Required\r\nDate: x\r\nConnection: keep-alive\r\nVia: 1.1 "
-              "weir\r\n\r\n");
+    assert_equals(rewritten_response(head, &plan),
+                  "HTTP/1.1 426 Upgrade Required\r\nDate: x\r\nConnection: keep-alive\r\nVia: 1.1 "
+                  "weir\r\n\r\n");
 }
 END_TEST
 
-START_TEST(responses_follow_the_plan)
+START_TEST(response_fields_follow_the_plan)
 {
     const char *head =
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\nX-RateLimit-Reset: "
         "1\r\nDate: x\r\n\r\n";
     struct response_plan plan = {.connection.client_minor = 1};
-    assert_is(rewritten_response(head, &plan),
-              "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\n"
-              "X-RateLimit-Reset: 1\r\nDate: x\r\nVia: 1.1 weir\r\n\r\n");
+    assert_equals(rewritten_response(head, &plan),
+                  "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\n"
+                  "X-RateLimit-Reset: 1\r\nDate: x\r\nVia: 1.1 weir\r\n\r\n");
     plan = (struct response_plan){.limited = true, .rate_fields = SLICE("RateLimit: \"ours\"\r\n")};
-    assert_is(rewritten_response(head, &plan),
-              "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\nConnection: keep-alive\r\n"
-              "Via: 1.1 weir\r\nRateLimit: \"ours\"\r\n\r\n");
+    assert_equals(rewritten_response(head, &plan),
+                  "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\nConnection: keep-alive\r\n"
+                  "Via: 1.1 weir\r\nRateLimit: \"ours\"\r\n\r\n");
     plan = (struct response_plan){.connection = {.client_minor = 1, .close = true, .chunked = true},
                                   .request_id = SLICE("id")};
-    assert_is(rewritten_response("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", &plan),
-              "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nDate: Sat, 21 "
-              "Nov 2026 "
-              "12:00:00 "
-              "GMT\r\nVia: 1.0 weir\r\nX-Request-Id: id\r\n\r\n");
+    assert_equals(
+        rewritten_response("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", &plan),
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nDate: Sat, 21 "
+        "Nov 2026 "
+        "12:00:00 "
+        "GMT\r\nVia: 1.0 weir\r\nX-Request-Id: id\r\n\r\n");
 }
 END_TEST
 
-START_TEST(interim_responses_are_end_to_end_fields_alone)
+START_TEST(interim_responses_contain_only_end_to_end_fields)
 {
     struct text out = text_over(bytes, sizeof bytes);
     ck_assert(response_head_parse(SLICE("HTTP/1.1 103 Early Hints\r\nLink: a\r\nConnection: "
@@ -240,11 +242,11 @@ START_TEST(interim_responses_are_end_to_end_fields_alone)
                                   &response, &refusal));
     struct response interim = response_interim(&response);
     interim_head_write(&out, &interim);
-    assert_is(text_slice(&out), "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n");
+    assert_equals(text_slice(&out), "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n");
 }
 END_TEST
 
-START_TEST(what_does_not_fit_is_noted_and_never_written)
+START_TEST(an_overflow_is_recorded_and_nothing_is_written)
 {
     struct framing framing = {FRAMING_CHUNKED, 0};
     struct forward_facts facts = {.peer_ip = SLICE("192.0.2.7"), .scheme = SLICE("http")};
@@ -260,7 +262,7 @@ START_TEST(what_does_not_fit_is_noted_and_never_written)
 }
 END_TEST
 
-START_TEST(dates_are_those_of_the_c_library)
+START_TEST(dates_equal_those_of_the_c_library)
 {
     static const int64_t times[] = {0,          784111777,  951782399,  951782400,   1078012800,
                                     1709164800, 1795262400, 4107542400, 253402300799};
@@ -281,7 +283,7 @@ START_TEST(dates_are_those_of_the_c_library)
 }
 END_TEST
 
-START_TEST(reasons)
+START_TEST(reason_phrases)
 {
     ck_assert_str_eq(reason_phrase(200), "OK");
     ck_assert_str_eq(reason_phrase(429), "Too Many Requests");
@@ -295,19 +297,19 @@ int main(void)
 {
     Suite *suite = suite_create("http rewrite");
     TCase *tests = tcase_create("rewrite");
-    tcase_add_test(tests, anyone_is_not_believed);
-    tcase_add_test(tests, a_trusted_peer_is_believed);
-    tcase_add_test(tests, a_trusted_peer_that_says_two_things_is_not);
+    tcase_add_test(tests, forwarding_fields_of_untrusted_peers_are_replaced);
+    tcase_add_test(tests, forwarding_fields_of_trusted_peers_are_kept);
+    tcase_add_test(tests, repeated_forwarding_fields_of_trusted_peers_are_replaced);
     tcase_add_test(tests, a_peer_without_address_appends_nothing);
-    tcase_add_test(tests, forwarded_is_said_once_and_never_by_a_forger);
-    tcase_add_test(tests, forwarded_quotes_what_is_no_token);
-    tcase_add_test(tests, an_upgrade_is_asked_for_where_planned);
-    tcase_add_test(tests, a_426_names_the_protocols_that_the_server_requires);
-    tcase_add_test(tests, responses_follow_the_plan);
-    tcase_add_test(tests, interim_responses_are_end_to_end_fields_alone);
-    tcase_add_test(tests, what_does_not_fit_is_noted_and_never_written);
-    tcase_add_test(tests, dates_are_those_of_the_c_library);
-    tcase_add_test(tests, reasons);
+    tcase_add_test(tests, forwarded_is_sent_once_and_forged_values_are_removed);
+    tcase_add_test(tests, forwarded_quotes_values_that_are_not_tokens);
+    tcase_add_test(tests, upgrade_is_sent_only_if_planned);
+    tcase_add_test(tests, a_426_keeps_its_upgrade_field);
+    tcase_add_test(tests, response_fields_follow_the_plan);
+    tcase_add_test(tests, interim_responses_contain_only_end_to_end_fields);
+    tcase_add_test(tests, an_overflow_is_recorded_and_nothing_is_written);
+    tcase_add_test(tests, dates_equal_those_of_the_c_library);
+    tcase_add_test(tests, reason_phrases);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

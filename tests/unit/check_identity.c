@@ -70,7 +70,7 @@ static bool identify(const char *peer, const char *const *lines)
 
 #define LINES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void is(const char *peer, const char *const *lines, const char *text)
+static void assert_identity(const char *peer, const char *const *lines, const char *text)
 {
     ck_assert_msg(identify(peer, lines), "%s: %s", peer, why);
     struct slice found = identity_text(&identity);
@@ -78,95 +78,99 @@ static void is(const char *peer, const char *const *lines, const char *text)
                   SLICE_ARG(found), text);
 }
 
-START_TEST(an_address_is_grouped_by_its_prefix)
+START_TEST(addresses_are_grouped_by_prefix)
 {
     load("ipv6_prefix: 64");
-    is("203.0.113.7:1", NULL, "ip:203.0.113.7");
+    assert_identity("203.0.113.7:1", NULL, "ip:203.0.113.7");
     ck_assert(!identity.is_id && identity.has_ip && !identity.peer_trusted);
-    is("[2001:db8:1:2:3:4:5:6]:1", NULL, "ip:2001:db8:1:2::/64");
+    assert_identity("[2001:db8:1:2:3:4:5:6]:1", NULL, "ip:2001:db8:1:2::/64");
     ck_assert_int_eq(identity.ip.bytes[15], 6); /* whole */
-    is("[::ffff:203.0.113.7]:1", NULL, "ip:203.0.113.7");
-    is("unix:/run/client.sock", NULL, "ip:unix");
+    assert_identity("[::ffff:203.0.113.7]:1", NULL, "ip:203.0.113.7");
+    assert_identity("unix:/run/client.sock", NULL, "ip:unix");
     ck_assert(!identity.has_ip);
     load("ipv6_prefix: 128");
-    is("[2001:db8::1]:1", NULL, "ip:2001:db8::1");
+    assert_identity("[2001:db8::1]:1", NULL, "ip:2001:db8::1");
     load("ipv6_prefix: 61");
-    is("[2001:db8:0:f::1]:1", NULL, "ip:2001:db8:0:8::/61");
+    assert_identity("[2001:db8:0:f::1]:1", NULL, "ip:2001:db8:0:8::/61");
     drop();
 }
 END_TEST
 
-START_TEST(forwarded_for_is_believed_from_trusted_peers_alone)
+START_TEST(forwarded_for_is_used_from_trusted_peers_only)
 {
     load("trusted_proxies: [ 10.0.0.0/8, '2001:db8::/32' ]");
-    is("203.0.113.7:1", LINES("X-Forwarded-For: 198.51.100.1"), "ip:203.0.113.7");
+    assert_identity("203.0.113.7:1", LINES("X-Forwarded-For: 198.51.100.1"), "ip:203.0.113.7");
     ck_assert(!identity.peer_trusted);
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 198.51.100.1"), "ip:198.51.100.1");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: 198.51.100.1"), "ip:198.51.100.1");
     ck_assert(identity.peer_trusted);
-    is("[2001:db8::9]:1", LINES("X-Forwarded-For: 198.51.100.1"), "ip:198.51.100.1");
-    is("10.1.1.1:1", NULL, "ip:10.1.1.1");
-    is("unix:/x", LINES("X-Forwarded-For: 198.51.100.1"), "ip:unix");
+    assert_identity("[2001:db8::9]:1", LINES("X-Forwarded-For: 198.51.100.1"), "ip:198.51.100.1");
+    assert_identity("10.1.1.1:1", NULL, "ip:10.1.1.1");
+    assert_identity("unix:/x", LINES("X-Forwarded-For: 198.51.100.1"), "ip:unix");
     load("trusted_proxies: 'unix:'");
-    is("unix:/x", LINES("X-Forwarded-For: 198.51.100.1"), "ip:198.51.100.1");
-    is("unix:/x", LINES("X-Forwarded-For: unknown"), "ip:unix");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 198.51.100.1"), "ip:10.1.1.1");
+    assert_identity("unix:/x", LINES("X-Forwarded-For: 198.51.100.1"), "ip:198.51.100.1");
+    assert_identity("unix:/x", LINES("X-Forwarded-For: unknown"), "ip:unix");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: 198.51.100.1"), "ip:10.1.1.1");
     drop();
 }
 END_TEST
 
-START_TEST(identity_headers_are_believed_from_those_whom_the_policy_names)
+START_TEST(identity_headers_are_used_from_the_peers_in_the_policy)
 {
     load("from: [ 'header:X-Client-Id', ip ], trusted_proxies: [ 10.0.0.0/8, 'unix:' ]");
-    is("203.0.113.7:1", LINES("X-Client-Id: alice"), "ip:203.0.113.7");
-    is("203.0.113.7:1", LINES("X-Client-Id: a", "X-Client-Id: b"), "ip:203.0.113.7");
+    assert_identity("203.0.113.7:1", LINES("X-Client-Id: alice"), "ip:203.0.113.7");
+    assert_identity("203.0.113.7:1", LINES("X-Client-Id: a", "X-Client-Id: b"), "ip:203.0.113.7");
     ck_assert(!identity.headers_trusted);
-    is("10.1.1.1:1", LINES("X-Client-Id: alice"), "id:alice");
+    assert_identity("10.1.1.1:1", LINES("X-Client-Id: alice"), "id:alice");
     ck_assert(identity.headers_trusted);
-    is("unix:/x", LINES("X-Client-Id: alice"), "id:alice");
+    assert_identity("unix:/x", LINES("X-Client-Id: alice"), "id:alice");
     peer_unknown = true;
-    is("10.1.1.1:1", LINES("X-Client-Id: alice", "X-Forwarded-For: 198.51.100.1"), "ip:10.1.1.1");
+    assert_identity("10.1.1.1:1", LINES("X-Client-Id: alice", "X-Forwarded-For: 198.51.100.1"),
+                    "ip:10.1.1.1");
     ck_assert(!identity.peer_trusted && !identity.headers_trusted);
     peer_unknown = false;
     load("from: [ 'header:X-Client-Id', ip ], trusted_proxies: 10.0.0.0/8, headers_from: anyone");
-    is("203.0.113.7:1", LINES("X-Client-Id: alice"), "id:alice");
+    assert_identity("203.0.113.7:1", LINES("X-Client-Id: alice"), "id:alice");
     ck_assert(identity.headers_trusted && !identity.peer_trusted);
     load("from: [ 'header:X-Client-Id', ip ], headers_from: trusted");
-    is("203.0.113.7:1", LINES("X-Client-Id: alice"), "id:alice");
+    assert_identity("203.0.113.7:1", LINES("X-Client-Id: alice"), "id:alice");
     drop();
 }
 END_TEST
 
-START_TEST(forwarded_for_is_read_from_the_right)
+START_TEST(forwarded_for_is_read_from_right_to_left)
 {
     load("trusted_proxies: 10.0.0.0/8");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1, 2.2.2.2"), "ip:2.2.2.2");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1, 2.2.2.2, 10.9.9.9"), "ip:2.2.2.2");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 10.3.3.3, 10.2.2.2"),
-       "ip:10.3.3.3"); /* all are proxies */
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1", "Via: x", "x-forwarded-for: 10.2.2.2"),
-       "ip:1.1.1.1");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 2.2.2.2,10.2.2.2 ,"),
-       "ip:2.2.2.2");
-    is("10.1.1.1:1", LINES("X-Forwarded-For:"), "ip:10.1.1.1");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: ,, ,"), "ip:10.1.1.1");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1, 2.2.2.2"), "ip:2.2.2.2");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1, 2.2.2.2, 10.9.9.9"),
+                    "ip:2.2.2.2");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: 10.3.3.3, 10.2.2.2"),
+                    "ip:10.3.3.3"); /* all are proxies */
+    assert_identity("10.1.1.1:1",
+                    LINES("X-Forwarded-For: 1.1.1.1", "Via: x", "x-forwarded-for: 10.2.2.2"),
+                    "ip:1.1.1.1");
+    assert_identity("10.1.1.1:1",
+                    LINES("X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 2.2.2.2,10.2.2.2 ,"),
+                    "ip:2.2.2.2");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For:"), "ip:10.1.1.1");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: ,, ,"), "ip:10.1.1.1");
     drop();
 }
 END_TEST
 
-START_TEST(elements_may_have_ports_and_brackets)
+START_TEST(elements_can_have_ports_and_brackets)
 {
     load("trusted_proxies: 10.0.0.0/8");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1:4711"), "ip:1.1.1.1");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: [2001:db8::1]:4711"), "ip:2001:db8::/64");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: [2001:db8::1]"), "ip:2001:db8::/64");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 2001:db8::1"), "ip:2001:db8::/64");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: ::ffff:1.1.1.1"), "ip:1.1.1.1");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: [::ffff:10.2.2.2]:5"), "ip:10.2.2.2");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1:4711"), "ip:1.1.1.1");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: [2001:db8::1]:4711"), "ip:2001:db8::/64");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: [2001:db8::1]"), "ip:2001:db8::/64");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: 2001:db8::1"), "ip:2001:db8::/64");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: ::ffff:1.1.1.1"), "ip:1.1.1.1");
+    assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: [::ffff:10.2.2.2]:5"), "ip:10.2.2.2");
     drop();
 }
 END_TEST
 
-START_TEST(the_walk_stops_at_what_is_no_address)
+START_TEST(an_invalid_element_ends_the_search)
 {
     static const char *const bad[] = {"unknown",      "_hidden",        "1.1.1",  "1.1.1.1.1",
                                       "[1.1.1.1]",    "[::1",           "[::1]x", "1.1.1.1;2",
@@ -178,45 +182,45 @@ START_TEST(the_walk_stops_at_what_is_no_address)
     load("trusted_proxies: 10.0.0.0/8");
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         snprintf(line, sizeof line, "X-Forwarded-For: 9.9.9.9, %s, 10.2.2.2", bad[i]);
-        is("10.1.1.1:1", LINES(line), "ip:10.2.2.2");
-        is("10.1.1.1:1", LINES("X-Forwarded-For: 9.9.9.9", line), "ip:10.2.2.2");
+        assert_identity("10.1.1.1:1", LINES(line), "ip:10.2.2.2");
+        assert_identity("10.1.1.1:1", LINES("X-Forwarded-For: 9.9.9.9", line), "ip:10.2.2.2");
     }
     drop();
 }
 END_TEST
 
-START_TEST(a_header_gives_an_id)
+START_TEST(a_header_sets_the_id)
 {
     load("from: [ 'header:X-Client-Id', 'header:X-Key', ip ]");
-    is("203.0.113.7:1", LINES("x-client-id: client-2"), "id:client-2");
+    assert_identity("203.0.113.7:1", LINES("x-client-id: client-2"), "id:client-2");
     ck_assert(identity.is_id);
     ck_assert(identity.has_ip); /* for limits per ip */
-    is("203.0.113.7:1", LINES("X-Key: k", "X-Client-Id: c"), "id:c");
-    is("203.0.113.7:1", LINES("X-Key: k"), "id:k");
-    is("203.0.113.7:1", LINES("X-Client-Id:", "X-Key: k"),
-       "id:k"); /* an empty id counts as absent */
-    is("203.0.113.7:1", LINES("X-Client-Id:"), "ip:203.0.113.7");
-    is("203.0.113.7:1", NULL, "ip:203.0.113.7");
+    assert_identity("203.0.113.7:1", LINES("X-Key: k", "X-Client-Id: c"), "id:c");
+    assert_identity("203.0.113.7:1", LINES("X-Key: k"), "id:k");
+    assert_identity("203.0.113.7:1", LINES("X-Client-Id:", "X-Key: k"),
+                    "id:k"); /* an empty id counts as absent */
+    assert_identity("203.0.113.7:1", LINES("X-Client-Id:"), "ip:203.0.113.7");
+    assert_identity("203.0.113.7:1", NULL, "ip:203.0.113.7");
     ck_assert(!identity.is_id);
     load("from: 'header:X-Client-Id'");
-    is("203.0.113.7:1", NULL, "ip:203.0.113.7"); /* the address if there is no id */
+    assert_identity("203.0.113.7:1", NULL, "ip:203.0.113.7"); /* the address if there is no id */
     load("from: [ ip, 'header:X-Client-Id' ], trusted_proxies: 10.0.0.0/8");
-    is("203.0.113.7:1", LINES("X-Client-Id: c"), "ip:203.0.113.7");
+    assert_identity("203.0.113.7:1", LINES("X-Client-Id: c"), "ip:203.0.113.7");
     drop();
 }
 END_TEST
 
-START_TEST(ids_and_addresses_never_meet)
+START_TEST(ids_and_addresses_never_collide)
 {
     load("from: [ 'header:X-Client-Id', ip ]");
-    is("203.0.113.7:1", LINES("X-Client-Id: 203.0.113.7"), "id:203.0.113.7");
-    is("203.0.113.7:1", LINES("X-Client-Id: ip:203.0.113.7"), "id:ip:203.0.113.7");
-    is("203.0.113.7:1", LINES("X-Client-Id: {a}:l \xc3\xa9"), "id:{a}:l \xc3\xa9");
+    assert_identity("203.0.113.7:1", LINES("X-Client-Id: 203.0.113.7"), "id:203.0.113.7");
+    assert_identity("203.0.113.7:1", LINES("X-Client-Id: ip:203.0.113.7"), "id:ip:203.0.113.7");
+    assert_identity("203.0.113.7:1", LINES("X-Client-Id: {a}:l \xc3\xa9"), "id:{a}:l \xc3\xa9");
     drop();
 }
 END_TEST
 
-START_TEST(a_bad_identity_header_is_refused)
+START_TEST(an_invalid_identity_header_is_refused)
 {
     char line[400] = "X-Client-Id: ";
 
@@ -237,7 +241,7 @@ START_TEST(a_bad_identity_header_is_refused)
 }
 END_TEST
 
-START_TEST(a_long_list_is_walked_in_one_pass)
+START_TEST(a_long_list_is_read_in_one_pass)
 {
     size_t n = 60000;
     char *line = malloc(n + 32);
@@ -246,7 +250,7 @@ START_TEST(a_long_list_is_walked_in_one_pass)
     strcpy(line, "X-Forwarded-For: 1.1.1.1");
     for (size_t at = strlen(line); at + 10 < n; at += 10)
         strcpy(line + at, ", 10.0.0.1");
-    is("10.1.1.1:1", LINES(line), "ip:1.1.1.1");
+    assert_identity("10.1.1.1:1", LINES(line), "ip:1.1.1.1");
     free(line);
     drop();
 }
@@ -256,16 +260,16 @@ int main(void)
 {
     Suite *suite = suite_create("identity");
     TCase *tests = tcase_create("identity");
-    tcase_add_test(tests, an_address_is_grouped_by_its_prefix);
-    tcase_add_test(tests, forwarded_for_is_believed_from_trusted_peers_alone);
-    tcase_add_test(tests, identity_headers_are_believed_from_those_whom_the_policy_names);
-    tcase_add_test(tests, forwarded_for_is_read_from_the_right);
-    tcase_add_test(tests, elements_may_have_ports_and_brackets);
-    tcase_add_test(tests, the_walk_stops_at_what_is_no_address);
-    tcase_add_test(tests, a_header_gives_an_id);
-    tcase_add_test(tests, ids_and_addresses_never_meet);
-    tcase_add_test(tests, a_bad_identity_header_is_refused);
-    tcase_add_test(tests, a_long_list_is_walked_in_one_pass);
+    tcase_add_test(tests, addresses_are_grouped_by_prefix);
+    tcase_add_test(tests, forwarded_for_is_used_from_trusted_peers_only);
+    tcase_add_test(tests, identity_headers_are_used_from_the_peers_in_the_policy);
+    tcase_add_test(tests, forwarded_for_is_read_from_right_to_left);
+    tcase_add_test(tests, elements_can_have_ports_and_brackets);
+    tcase_add_test(tests, an_invalid_element_ends_the_search);
+    tcase_add_test(tests, a_header_sets_the_id);
+    tcase_add_test(tests, ids_and_addresses_never_collide);
+    tcase_add_test(tests, an_invalid_identity_header_is_refused);
+    tcase_add_test(tests, a_long_list_is_read_in_one_pass);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -112,7 +112,7 @@ static const struct {
     {"session=\"a,b\"", NULL},
 };
 
-START_TEST(a_cookie_gives_an_id)
+START_TEST(a_cookie_sets_the_id)
 {
     char lines[256];
 
@@ -126,7 +126,7 @@ START_TEST(a_cookie_gives_an_id)
 }
 END_TEST
 
-START_TEST(several_cookie_fields_are_one_list)
+START_TEST(several_cookie_fields_form_one_list)
 {
     load("from: [ 'cookie:session', ip ]");
     ck_assert_str_eq(identify("", "Cookie: a=b\ncookie: session=A\n"), "cookie:" HASH_A);
@@ -162,7 +162,7 @@ static const struct {
     {"?api_key=%", NULL},
 };
 
-START_TEST(a_query_parameter_gives_an_id)
+START_TEST(a_query_parameter_sets_the_id)
 {
     load("from: [ 'query:api_key', ip ]");
     const char *found = identify(queries[_i].sent, "");
@@ -173,7 +173,7 @@ START_TEST(a_query_parameter_gives_an_id)
 }
 END_TEST
 
-START_TEST(the_first_of_eight_sources_counts)
+START_TEST(the_first_of_eight_sources_applies)
 {
     load("from: [ 'header:A', 'header:B', 'cookie:c', 'cookie:d', 'query:e', 'query:f', "
          "'header:G', ip ]");
@@ -185,7 +185,7 @@ START_TEST(the_first_of_eight_sources_counts)
 }
 END_TEST
 
-START_TEST(long_and_chosen_ids_are_hashed)
+START_TEST(long_ids_and_selected_ids_are_hashed)
 {
     char lines[400] = "X-Key: ", first[IDENTITY_TEXT_MAX + 1];
 
@@ -196,7 +196,7 @@ START_TEST(long_and_chosen_ids_are_hashed)
     ck_assert_uint_eq(strlen(first), strlen("id:h:") + 32);
     lines[263] = 'y';
     ck_assert_str_ne(identify("", lines), first);
-    /* nobody can choose the hash of another one */
+    /* an id cannot collide with the hash of another one */
     snprintf(lines, sizeof lines, "X-Key: %s\n", first + 3);
     ck_assert_str_ne(identify("", lines), first);
     ck_assert_int_eq(strncmp(identify("", lines), "id:h:", 5), 0);
@@ -209,7 +209,7 @@ START_TEST(long_and_chosen_ids_are_hashed)
 }
 END_TEST
 
-START_TEST(another_header_and_prefix_for_addresses)
+START_TEST(client_ip_header_and_prefix_are_configurable)
 {
     load("trusted_proxies: 10.0.0.0/8, client_ip_header: CF-Connecting-IP, ipv4_prefix: 24, "
          "ipv6_prefix: 48");
@@ -252,7 +252,7 @@ static const struct {
     {"ip:10.0.0.0/8", NULL, NULL},
 };
 
-START_TEST(operators_name_clients)
+START_TEST(client_names_are_parsed_and_formatted)
 {
     char bytes[IDENTITY_TEXT_MAX];
     struct text back = text_over(bytes, sizeof bytes);
@@ -282,7 +282,7 @@ START_TEST(operators_name_clients)
 }
 END_TEST
 
-START_TEST(the_policy_names_clients_by_their_values)
+START_TEST(clients_in_the_policy_are_listed_by_value)
 {
     static const char yaml[] =
         "upstreams: { a: { servers: 127.0.0.1:1 } }\n"
@@ -295,7 +295,7 @@ START_TEST(the_policy_names_clients_by_their_values)
     ck_assert_ptr_nonnull(identify("", "Cookie: s=A\n"));
     ck_assert_int_eq(policy_client(policy, &identity)->quota, QUOTA_PROHIBITED);
     ck_assert_str_eq(policy_client(policy, &identity)->name,
-                     "cookie:h:" HASH_A); /* no credential */
+                     "cookie:h:" HASH_A); /* the credential is not stored */
     ck_assert_ptr_nonnull(identify("?k=A", ""));
     ck_assert_int_eq(policy_client(policy, &identity)->quota, QUOTA_UNLIMITED);
     ck_assert_ptr_nonnull(identify("", "X: A\n"));
@@ -306,7 +306,7 @@ START_TEST(the_policy_names_clients_by_their_values)
 }
 END_TEST
 
-START_TEST(logs_hide_the_parameters_of_identities)
+START_TEST(logs_hide_query_parameters_with_ids)
 {
     static const char *const targets[][2] = {
         {"/a?api_key=SECRET", "/a?api_key=***"},
@@ -335,15 +335,15 @@ int main(void)
 {
     Suite *suite = suite_create("identity sources");
     TCase *tests = tcase_create("all");
-    tcase_add_loop_test(tests, a_cookie_gives_an_id, 0, (int)COUNT_OF(cookies));
-    tcase_add_test(tests, several_cookie_fields_are_one_list);
-    tcase_add_loop_test(tests, a_query_parameter_gives_an_id, 0, (int)COUNT_OF(queries));
-    tcase_add_test(tests, the_first_of_eight_sources_counts);
-    tcase_add_test(tests, long_and_chosen_ids_are_hashed);
-    tcase_add_test(tests, another_header_and_prefix_for_addresses);
-    tcase_add_loop_test(tests, operators_name_clients, 0, (int)COUNT_OF(names));
-    tcase_add_test(tests, the_policy_names_clients_by_their_values);
-    tcase_add_test(tests, logs_hide_the_parameters_of_identities);
+    tcase_add_loop_test(tests, a_cookie_sets_the_id, 0, (int)COUNT_OF(cookies));
+    tcase_add_test(tests, several_cookie_fields_form_one_list);
+    tcase_add_loop_test(tests, a_query_parameter_sets_the_id, 0, (int)COUNT_OF(queries));
+    tcase_add_test(tests, the_first_of_eight_sources_applies);
+    tcase_add_test(tests, long_ids_and_selected_ids_are_hashed);
+    tcase_add_test(tests, client_ip_header_and_prefix_are_configurable);
+    tcase_add_loop_test(tests, client_names_are_parsed_and_formatted, 0, (int)COUNT_OF(names));
+    tcase_add_test(tests, clients_in_the_policy_are_listed_by_value);
+    tcase_add_test(tests, logs_hide_query_parameters_with_ids);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

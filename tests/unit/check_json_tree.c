@@ -1,4 +1,4 @@
-/* check_json_tree.c - RFC 8259: what is JSON, and its strings. */
+/* check_json_tree.c - RFC 8259: valid JSON, and its strings. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static bool is_json(const char *text)
     return good;
 }
 
-START_TEST(what_is_json)
+START_TEST(valid_and_invalid_json)
 {
     static const char *const good[] = {"{}",
                                        " [ ] ",
@@ -69,7 +69,7 @@ START_TEST(what_is_json)
 }
 END_TEST
 
-START_TEST(values_are_found)
+START_TEST(members_and_elements_are_found)
 {
     struct arena arena = {NULL};
     const struct json_node *node =
@@ -92,8 +92,8 @@ int main(void)
 {
     Suite *suite = suite_create("json tree");
     TCase *tests = tcase_create("json tree");
-    tcase_add_test(tests, what_is_json);
-    tcase_add_test(tests, values_are_found);
+    tcase_add_test(tests, valid_and_invalid_json);
+    tcase_add_test(tests, members_and_elements_are_found);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

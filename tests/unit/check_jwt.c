@@ -61,7 +61,7 @@ static const struct vector {
     {"eyJhbGciOiJFUzI1NiJ9." JOE,
      "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
      JWT_GOOD},
-    /* RFC 8037 appendix A.4: the signature is good, the payload is no JSON */
+    /* RFC 8037 appendix A.4: the signature is valid, the payload is not JSON */
     {"eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc",
      "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg",
      JWT_MALFORMED},
@@ -166,7 +166,7 @@ static enum jwt_fault check(const struct jwt_rules *rules, const char *header, c
     return fault;
 }
 
-START_TEST(the_key_decides_the_algorithm)
+START_TEST(the_key_determines_the_algorithm)
 {
     struct jwt_rules rules = {.keys = keys_of(file_text("rfc.json"))};
     static const char *const headers[] = {"{\"alg\":\"none\"}",  "{\"alg\":\"HS512\"}",
@@ -246,7 +246,7 @@ START_TEST(keys_that_cannot_verify_are_skipped)
 }
 END_TEST
 
-START_TEST(malformed_sets_are_refused)
+START_TEST(malformed_key_sets_are_refused)
 {
     static const char *const bad[] = {"",
                                       "[]",
@@ -301,7 +301,7 @@ START_TEST(dates_issuer_and_audience_are_checked)
 }
 END_TEST
 
-START_TEST(claims_are_texts_and_whole_numbers)
+START_TEST(claims_are_strings_and_integers)
 {
     static const struct {
         const char *json, *text;
@@ -375,7 +375,7 @@ START_TEST(malformed_tokens_are_invalid)
 }
 END_TEST
 
-START_TEST(there_is_one_encoding_of_each_token)
+START_TEST(each_token_has_exactly_one_valid_encoding)
 {
     unsigned char bytes[8];
     size_t size;
@@ -395,7 +395,7 @@ END_TEST
 
 /* --- cache --- */
 
-START_TEST(the_cache_forgets_tokens_that_are_not_valid)
+START_TEST(the_cache_drops_tokens_that_are_not_valid)
 {
     struct token_cache *cache = token_cache_new(2, 8);
     struct token_hash one = token_cache_hash(cache, SLICE("one")),
@@ -413,13 +413,14 @@ START_TEST(the_cache_forgets_tokens_that_are_not_valid)
     ck_assert_int_eq(token_cache_find(cache, &one, 99), at);
     ck_assert_int_eq(token_cache_find(cache, &one, 100), -1);
     ck_assert_int_eq(token_cache_find(cache, &two, 50), -1);
-    ck_assert_int_eq(token_cache_add(cache, &one, 10, 200), at); /* again, without its values */
+    /* added again, without its values */
+    ck_assert_int_eq(token_cache_add(cache, &one, 10, 200), at);
     ck_assert_uint_eq(token_cache_get(cache, at, 0).n, 0);
     token_cache_free(cache);
 }
 END_TEST
 
-START_TEST(a_full_cache_keeps_what_is_used)
+START_TEST(a_full_cache_keeps_the_tokens_in_use)
 {
     struct token_cache *cache = token_cache_new(1, 8);
     struct token_hash busy = token_cache_hash(cache, SLICE("busy"));
@@ -443,18 +444,18 @@ int main(void)
     Suite *suite = suite_create("jwt");
     TCase *tests = tcase_create("all");
 
-    tcase_add_test(tests, there_is_one_encoding_of_each_token);
-    tcase_add_test(tests, the_cache_forgets_tokens_that_are_not_valid);
-    tcase_add_test(tests, a_full_cache_keeps_what_is_used);
+    tcase_add_test(tests, each_token_has_exactly_one_valid_encoding);
+    tcase_add_test(tests, the_cache_drops_tokens_that_are_not_valid);
+    tcase_add_test(tests, a_full_cache_keeps_the_tokens_in_use);
     if (jwt_is_there()) {
         tcase_add_loop_test(tests, published_tokens_are_verified, 0, (int)COUNT_OF(vectors));
         tcase_add_test(tests, unsecured_tokens_are_invalid);
-        tcase_add_test(tests, the_key_decides_the_algorithm);
+        tcase_add_test(tests, the_key_determines_the_algorithm);
         tcase_add_test(tests, keys_are_found_by_kid);
         tcase_add_test(tests, keys_that_cannot_verify_are_skipped);
-        tcase_add_test(tests, malformed_sets_are_refused);
+        tcase_add_test(tests, malformed_key_sets_are_refused);
         tcase_add_test(tests, dates_issuer_and_audience_are_checked);
-        tcase_add_test(tests, claims_are_texts_and_whole_numbers);
+        tcase_add_test(tests, claims_are_strings_and_integers);
         tcase_add_test(tests, malformed_tokens_are_invalid);
     }
     suite_add_tcase(suite, tests);

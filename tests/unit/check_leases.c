@@ -19,7 +19,7 @@ static int64_t random_from(int64_t low, int64_t high)
 
 /* A call in flight to Redis, or a refund. */
 struct call {
-    bool on_its_way, executed;
+    bool in_flight, executed;
     uint64_t asked_us, at_us, back_us;
     int64_t needed, extra, granted, remaining, reset_us;
 };
@@ -83,7 +83,7 @@ static int64_t reset_us(uint64_t now_us)
     return redis.limit.period_us - (int64_t)(now_us % (uint64_t)redis.limit.period_us);
 }
 
-static void execute_ask(struct worker *w, uint64_t now_us)
+static void execute_request(struct worker *w, uint64_t now_us)
 {
     struct call *decision_request = &w->decision_request;
 
@@ -108,15 +108,15 @@ static void execute_refund(struct worker *w, uint64_t now_us)
         redis.level -= w->refund.extra * scale();
     if (redis.level < 0)
         redis.level = 0;
-    w->refund.on_its_way = false;
+    w->refund.in_flight = false;
 }
 
-static void answer(struct worker *w, uint64_t now_us)
+static void handle_reply(struct worker *w, uint64_t now_us)
 {
     struct call *decision_request = &w->decision_request;
     int64_t units = decision_request->granted - decision_request->needed;
 
-    decision_request->on_its_way = false;
+    decision_request->in_flight = false;
     if (units <= 0)
         return;
     lease_take(w->lease,
@@ -130,7 +130,7 @@ static void answer(struct worker *w, uint64_t now_us)
 static void decision_request(struct worker *w, uint64_t now_us)
 {
     w->decision_request =
-        (struct call){.on_its_way = true,
+        (struct call){.in_flight = true,
                       .asked_us = now_us,
                       .at_us = now_us + (uint64_t)random_from(0, LATENCY_MAX),
                       .needed = random_from(1, 3),
@@ -138,14 +138,14 @@ static void decision_request(struct worker *w, uint64_t now_us)
     w->decision_request.back_us = w->decision_request.at_us + (uint64_t)random_from(0, LATENCY_MAX);
 }
 
-static void give_back(struct worker *w, uint64_t now_us)
+static void return_units(struct worker *w, uint64_t now_us)
 {
     bool bucket = redis.limit.kind == LIMIT_BUCKET;
     int64_t left = lease_left(w->lease, now_us + (bucket ? MARGIN : 0));
 
     if (left)
         w->refund = (struct call){
-            .on_its_way = true, .at_us = now_us + (uint64_t)random_from(0, MARGIN), .extra = left};
+            .in_flight = true, .at_us = now_us + (uint64_t)random_from(0, MARGIN), .extra = left};
     lease_empty(w->lease);
 }
 
@@ -158,30 +158,30 @@ static void unspend(struct worker *w)
     redis.all_spent--;
 }
 
-static void turn(struct worker *w, uint64_t now_us)
+static void step(struct worker *w, uint64_t now_us)
 {
-    if (w->refund.on_its_way && now_us >= w->refund.at_us)
+    if (w->refund.in_flight && now_us >= w->refund.at_us)
         execute_refund(w, now_us);
-    if (w->decision_request.on_its_way && !w->decision_request.executed &&
+    if (w->decision_request.in_flight && !w->decision_request.executed &&
         now_us >= w->decision_request.at_us)
-        execute_ask(w, now_us);
-    if (w->decision_request.on_its_way && w->decision_request.executed &&
+        execute_request(w, now_us);
+    if (w->decision_request.in_flight && w->decision_request.executed &&
         now_us >= w->decision_request.back_us)
-        answer(w, now_us);
+        handle_reply(w, now_us);
     for (unsigned i = 0; i < 3 && random_from(0, 99) < w->busy; i++)
         if (lease_spend(w->lease, now_us)) {
             spend(1, now_us);
             if (redis.level >= scale() && random_from(0, 9) == 0)
                 unspend(w);
-        } else if (!w->decision_request.on_its_way)
+        } else if (!w->decision_request.in_flight)
             decision_request(w, now_us);
-    if (random_from(0, 1999) == 0 && !w->refund.on_its_way && !w->decision_request.on_its_way)
-        give_back(w, now_us);
+    if (random_from(0, 1999) == 0 && !w->refund.in_flight && !w->decision_request.in_flight)
+        return_units(w, now_us);
     if (random_from(0, 199) == 0)
         w->busy = (unsigned)(random_from(0, 1) * random_from(1, 3)) * 33;
 }
 
-static void play(enum limit_kind kind)
+static void simulate(enum limit_kind kind)
 {
     struct worker workers[WORKERS] = {0};
 
@@ -198,25 +198,26 @@ static void play(enum limit_kind kind)
         workers[i].busy = (unsigned)(random_from(0, 1) * random_from(1, 3)) * 33;
     }
     for (uint64_t now_us = 1; now_us < TICKS; now_us += (uint64_t)random_from(0, 3))
-        turn(&workers[random_from(0, WORKERS - 1)], now_us);
+        step(&workers[random_from(0, WORKERS - 1)], now_us);
     for (unsigned i = 0; i < WORKERS; i++)
         leases_free(workers[i].leases);
 }
 
-START_TEST(never_more_than_the_definition_allows)
+START_TEST(admissions_never_exceed_the_definition)
 {
     int64_t all = 0;
 
     for (unsigned round = 0; round < ROUNDS; round++) {
         random_state = round * 2 + (unsigned)_i;
-        play(_i ? LIMIT_WINDOW : LIMIT_BUCKET);
+        simulate(_i ? LIMIT_WINDOW : LIMIT_BUCKET);
         all += redis.all_spent;
     }
     ck_assert_int_gt(all, ROUNDS * 20);
 }
 END_TEST
 
-/* --- Who takes how many ----------------------------------------------------------------------- */
+/* --- The size of leases
+ * ------------------------------------------------------------------------ */
 
 /* Two whole intervals, and the first request of the next. */
 enum { BUSY_US = 2 * LEASE_AUTO_US };
@@ -236,8 +237,8 @@ static struct lease *busy_for(const struct limit *limit, int64_t numbers_limit, 
     return lease;
 }
 
-static int64_t wants(const struct limit *limit, int64_t numbers_limit, unsigned requests,
-                     uint64_t us, int64_t remaining, unsigned sharers)
+static int64_t units_wanted(const struct limit *limit, int64_t numbers_limit, unsigned requests,
+                            uint64_t us, int64_t remaining, unsigned sharers)
 {
     leases = leases_new();
     struct lease *lease = busy_for(limit, numbers_limit, requests, 1000000, 1000000 + us);
@@ -248,26 +249,27 @@ static int64_t wants(const struct limit *limit, int64_t numbers_limit, unsigned 
     return units;
 }
 
-START_TEST(a_lease_is_no_larger_than_it_is_of_use_and_leaves_others_enough)
+START_TEST(a_lease_is_limited_by_its_use_and_by_other_workers)
 {
     struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 100};
 
-    ck_assert_int_eq(wants(&limit, 5000, 3, 0, 5000, 1), 0);     /* not busy */
-    ck_assert_int_eq(wants(&limit, 5000, 8, 0, 5000, 1), 20);    /* for 50 ms */
-    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 5000, 1), 100); /* the maximum */
-    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 2), 20);  /* a share of the remaining units */
-    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 100), 0); /* not worth it */
-    ck_assert_int_eq(wants(&limit, 5000, 3, 900000, 5000, 1), 0);
+    ck_assert_int_eq(units_wanted(&limit, 5000, 3, 0, 5000, 1), 0);     /* not busy */
+    ck_assert_int_eq(units_wanted(&limit, 5000, 8, 0, 5000, 1), 20);    /* for 50 ms */
+    ck_assert_int_eq(units_wanted(&limit, 5000, 800, 0, 5000, 1), 100); /* the maximum */
+    ck_assert_int_eq(units_wanted(&limit, 5000, 800, 0, 80, 2),
+                     20); /* a share of the remaining units */
+    ck_assert_int_eq(units_wanted(&limit, 5000, 800, 0, 80, 100), 0); /* not worth it */
+    ck_assert_int_eq(units_wanted(&limit, 5000, 3, 900000, 5000, 1), 0);
     limit.lease_units = 10;
     ck_assert(lease_may_be(&limit, &(struct limit_numbers){.limit = 5, .burst = 5}));
     limit.kind = LIMIT_BUCKET;
-    ck_assert_int_eq(wants(&limit, 999, 800, 0, 999, 1), 10);
+    ck_assert_int_eq(units_wanted(&limit, 999, 800, 0, 999, 1), 10);
     limit.period_us = 1000000;
-    ck_assert_int_eq(wants(&limit, 1000000, 800, 0, 999999, 1), 0); /* expired before use */
+    ck_assert_int_eq(units_wanted(&limit, 1000000, 800, 0, 999999, 1), 0); /* expired before use */
 }
 END_TEST
 
-START_TEST(auto_is_for_large_limits_and_for_who_stays_busy)
+START_TEST(auto_is_for_large_limits_and_for_clients_that_stay_busy)
 {
     struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = LEASE_AUTO};
 
@@ -275,20 +277,22 @@ START_TEST(auto_is_for_large_limits_and_for_who_stays_busy)
     ck_assert(!lease_may_be(&limit, &(struct limit_numbers){.limit = 999, .burst = 999}));
     ck_assert(!lease_may_be(
         &limit, &(struct limit_numbers){.limit = 3, .burst = 3})); /* a client's quota */
-    ck_assert_int_eq(wants(&limit, 10000, 800, 0, 10000, 1), 0);   /* a page with many pictures */
-    ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US - 20000, 10000, 1), 0);
-    ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US, 10000, 1), 500); /* a twentieth */
-    ck_assert_int_eq(wants(&limit, 10000, 8, BUSY_US, 10000, 1), 20);
-    ck_assert_int_eq(wants(&limit, 10000, 7, BUSY_US * 5, 10000, 1), 0);
-    ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US, 1000, 1), 500);
-    ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US, 999, 1), 0); /* the last tenth is exact */
+    ck_assert_int_eq(units_wanted(&limit, 10000, 800, 0, 10000, 1),
+                     0); /* a page with many pictures */
+    ck_assert_int_eq(units_wanted(&limit, 10000, 800, BUSY_US - 20000, 10000, 1), 0);
+    ck_assert_int_eq(units_wanted(&limit, 10000, 800, BUSY_US, 10000, 1), 500); /* a twentieth */
+    ck_assert_int_eq(units_wanted(&limit, 10000, 8, BUSY_US, 10000, 1), 20);
+    ck_assert_int_eq(units_wanted(&limit, 10000, 7, BUSY_US * 5, 10000, 1), 0);
+    ck_assert_int_eq(units_wanted(&limit, 10000, 800, BUSY_US, 1000, 1), 500);
+    ck_assert_int_eq(units_wanted(&limit, 10000, 800, BUSY_US, 999, 1),
+                     0); /* the last tenth is exact */
     limit.kind = LIMIT_BUCKET;
     limit.period_us = 1000000;
-    ck_assert_int_eq(wants(&limit, 1000000, 800, BUSY_US, 999999, 1), 50000);
+    ck_assert_int_eq(units_wanted(&limit, 1000000, 800, BUSY_US, 999999, 1), 50000);
 }
 END_TEST
 
-START_TEST(who_pauses_has_to_be_busy_anew)
+START_TEST(after_a_pause_a_client_must_be_busy_again)
 {
     struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = LEASE_AUTO};
     uint64_t again_us = 1000000 + BUSY_US + 2 * LEASE_AUTO_US;
@@ -305,7 +309,7 @@ START_TEST(who_pauses_has_to_be_busy_anew)
 }
 END_TEST
 
-START_TEST(remaining_falls_as_others_have_used_before)
+START_TEST(remaining_decreases_at_the_rate_of_other_workers)
 {
     struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 10};
     struct lease *lease;
@@ -329,7 +333,7 @@ START_TEST(remaining_falls_as_others_have_used_before)
 }
 END_TEST
 
-START_TEST(a_full_set_keeps_what_holds_units)
+START_TEST(a_full_table_keeps_leases_with_units)
 {
     struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 10};
     struct limit_numbers numbers = {.limit = 1000, .burst = 1000};
@@ -352,7 +356,7 @@ START_TEST(a_full_set_keeps_what_holds_units)
 }
 END_TEST
 
-START_TEST(nothing_leaks_on_account_of_what_was_given_back)
+START_TEST(returned_units_do_not_count_as_leaked)
 {
     struct limit limit = {.kind = LIMIT_BUCKET, .period_us = 1000000, .lease_units = 10};
     struct lease *lease;
@@ -367,7 +371,7 @@ START_TEST(nothing_leaks_on_account_of_what_was_given_back)
 }
 END_TEST
 
-START_TEST(units_by_other_numbers_are_spent_no_more)
+START_TEST(units_of_changed_limits_are_not_spent)
 {
     struct limit limit = {.kind = LIMIT_BUCKET, .period_us = 60000000, .lease_units = 10};
     struct lease *lease;
@@ -388,14 +392,14 @@ int main(void)
     TCase *test_case = tcase_create("leases");
 
     tcase_set_timeout(test_case, 60);
-    tcase_add_loop_test(test_case, never_more_than_the_definition_allows, 0, 2);
-    tcase_add_test(test_case, a_lease_is_no_larger_than_it_is_of_use_and_leaves_others_enough);
-    tcase_add_test(test_case, auto_is_for_large_limits_and_for_who_stays_busy);
-    tcase_add_test(test_case, who_pauses_has_to_be_busy_anew);
-    tcase_add_test(test_case, nothing_leaks_on_account_of_what_was_given_back);
-    tcase_add_test(test_case, units_by_other_numbers_are_spent_no_more);
-    tcase_add_test(test_case, remaining_falls_as_others_have_used_before);
-    tcase_add_test(test_case, a_full_set_keeps_what_holds_units);
+    tcase_add_loop_test(test_case, admissions_never_exceed_the_definition, 0, 2);
+    tcase_add_test(test_case, a_lease_is_limited_by_its_use_and_by_other_workers);
+    tcase_add_test(test_case, auto_is_for_large_limits_and_for_clients_that_stay_busy);
+    tcase_add_test(test_case, after_a_pause_a_client_must_be_busy_again);
+    tcase_add_test(test_case, returned_units_do_not_count_as_leaked);
+    tcase_add_test(test_case, units_of_changed_limits_are_not_spent);
+    tcase_add_test(test_case, remaining_decreases_at_the_rate_of_other_workers);
+    tcase_add_test(test_case, a_full_table_keeps_leases_with_units);
     suite_add_tcase(suite, test_case);
     return run_suite(suite);
 }

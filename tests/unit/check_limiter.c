@@ -17,10 +17,10 @@
 
 enum { REQUESTS_MAX = 4000, LIMITERS_MAX = 4 };
 
-struct test_ask {
+struct test_request {
     struct decision_request decision_request;
     unsigned decided;
-    uint64_t asked_us, decided_us;
+    uint64_t requested_us, decided_us;
 };
 
 static struct event_base *base;
@@ -32,7 +32,7 @@ static char *script;
 static struct limiter *limiters[LIMITERS_MAX];
 static struct limiter_stats stats[LIMITERS_MAX];
 static unsigned limiter_count;
-static struct test_ask requests[REQUESTS_MAX];
+static struct test_request requests[REQUESTS_MAX];
 static unsigned decided_count, expected_count;
 static uint64_t random_state;
 static bool wants_charge;
@@ -171,9 +171,9 @@ static bool all_decided(void *context)
     return decided_count == expected_count;
 }
 
-static void turn_until(bool (*done)(void *))
+static void iterate_until(bool (*done)(void *))
 {
-    rig_turn_until(base, flush_all, done, NULL);
+    rig_run_until(base, flush_all, done, NULL);
 }
 
 static void start_limiters(const struct address *address, unsigned count)
@@ -196,21 +196,22 @@ static void stop_limiters(void)
 
 static void on_decided(struct decision_request *decision_request)
 {
-    struct test_ask *a = (struct test_ask *)decision_request;
+    struct test_request *a = (struct test_request *)decision_request;
     ck_assert_ptr_null(decision_request->op);
     a->decided++;
     a->decided_us = clock_us();
     decided_count++;
 }
 
-static enum decided ask_from(unsigned i, unsigned limiter, const char *rule, const char *client)
+static enum decided send_request(unsigned i, unsigned limiter, const char *rule, const char *client)
 {
     struct identity identity = identity_named(client);
     struct limit_facts facts = {
         .rule = rule_named(rule), .identity = &identity, .method = SLICE("GET")};
     enum decided decided;
 
-    requests[i] = (struct test_ask){.decision_request.decided = on_decided, .asked_us = clock_us()};
+    requests[i] =
+        (struct test_request){.decision_request.decided = on_decided, .requested_us = clock_us()};
     requests[i].decision_request.wants_charge = wants_charge;
     memset(&requests[i].decision_request.decision, 0xa5,
            sizeof requests[i].decision_request.decision);
@@ -224,19 +225,19 @@ static enum decided ask_from(unsigned i, unsigned limiter, const char *rule, con
     return decided;
 }
 
-/* Requests a decision and waits for it. */
+/* Sends a decision request and waits for the decision. */
 static const struct decision *decide(const char *rule, const char *client)
 {
-    (void)!ask_from(0, 0, rule, client);
-    turn_until(all_decided);
+    (void)!send_request(0, 0, rule, client);
+    iterate_until(all_decided);
     ck_assert_uint_eq(requests[0].decided, 1);
     return &requests[0].decision_request.decision;
 }
 
-static unsigned count_verdict(unsigned asked, enum verdict verdict)
+static unsigned count_verdict(unsigned requested, enum verdict verdict)
 {
     unsigned n = 0;
-    for (unsigned i = 0; i < asked; i++) {
+    for (unsigned i = 0; i < requested; i++) {
         ck_assert_uint_eq(requests[i].decided, 1);
         n += requests[i].decision_request.decision.verdict == verdict;
     }
@@ -275,7 +276,7 @@ static void start_real(unsigned count)
 {
     ck_assert(real_redis_start(&real));
     start_limiters(&real.address, count);
-    turn_until(all_ready);
+    iterate_until(all_ready);
 }
 
 static void stop_real(void)
@@ -287,7 +288,7 @@ static void start_fake(void)
 {
     fake_redis_start(&fake, base);
     start_limiters(&fake.address, 1);
-    turn_until(all_ready);
+    iterate_until(all_ready);
 }
 
 static void stop_fake(void)
@@ -299,7 +300,7 @@ static void stop_fake(void)
 
 /* --- In a real Redis -------------------------------------------------------------------------- */
 
-START_TEST(numbers_come_from_redis)
+START_TEST(limits_have_the_numbers_of_the_policy)
 {
     timeout = "5s";
     start_real(1);
@@ -323,7 +324,7 @@ START_TEST(numbers_come_from_redis)
 }
 END_TEST
 
-START_TEST(clients_have_their_own_numbers)
+START_TEST(clients_can_have_their_own_limits)
 {
     timeout = "5s";
     start_real(1);
@@ -343,7 +344,7 @@ START_TEST(clients_have_their_own_numbers)
 }
 END_TEST
 
-START_TEST(a_rule_has_its_cost)
+START_TEST(a_rule_can_have_a_cost)
 {
     timeout = "5s";
     start_real(1);
@@ -356,13 +357,13 @@ START_TEST(a_rule_has_its_cost)
 }
 END_TEST
 
-START_TEST(one_turn_is_one_call)
+START_TEST(requests_of_one_loop_iteration_are_one_call)
 {
     timeout = "5s";
     start_real(1);
     for (unsigned i = 0; i < 200; i++)
-        ck_assert_int_eq(ask_from(i, 0, "two", i % 2 ? "a" : "b"), DECIDED_LATER);
-    turn_until(all_decided);
+        ck_assert_int_eq(send_request(i, 0, "two", i % 2 ? "a" : "b"), DECIDED_LATER);
+    iterate_until(all_decided);
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 4); /* of at most 64 */
     ck_assert_uint_eq(counter_read(&stats[0].redis_requests), 200);
     ck_assert_uint_eq(count_verdict(200, VERDICT_ALLOWED), 40); /* 20 for each client */
@@ -371,16 +372,16 @@ START_TEST(one_turn_is_one_call)
 }
 END_TEST
 
-/* The loop or the machine was busy. */
-START_TEST(an_answer_that_is_there_is_taken_also_after_the_deadline)
+/* The event loop or the machine was busy. */
+START_TEST(a_received_reply_is_used_even_after_the_timeout)
 {
     start_real(1);
-    ck_assert_int_eq(ask_from(0, 0, "closed", "a"), DECIDED_LATER);
+    ck_assert_int_eq(send_request(0, 0, "closed", "a"), DECIDED_LATER);
     flush_all(NULL);
     real_redis_do(&real,
                   "PING"); /* the second reply follows the call, in any order of reads by Redis */
     real_redis_do(&real, "PING");
-    while (clock_us() < requests[0].asked_us + 51000)
+    while (clock_us() < requests[0].requested_us + 51000)
         usleep(1000);
     ck_assert_uint_eq(decided_count, 0);
     flush_all(NULL); /* no loop iteration yet: nothing read, no timer expired */
@@ -391,89 +392,91 @@ START_TEST(an_answer_that_is_there_is_taken_also_after_the_deadline)
 }
 END_TEST
 
-START_TEST(decisions_gather_while_a_call_is_under_way)
+START_TEST(decisions_are_batched_while_a_call_is_in_flight)
 {
     const counter_t *calls;
 
     timeout = "5s";
     start_real(1);
     calls = &stats[0].redis_calls;
-    (void)!ask_from(0, 0, "two", "a");
+    (void)!send_request(0, 0, "two", "a");
     flush_all(NULL);
     ck_assert_uint_eq(counter_read(calls), 1); /* no delay if no call is in flight */
     uint64_t before = clock_us();
     for (unsigned i = 1; i < 10; i++)
-        (void)!ask_from(i, 0, "two", i % 2 ? "a" : "b");
+        (void)!send_request(i, 0, "two", i % 2 ? "a" : "b");
     flush_all(NULL);
     if (clock_us() - before <
         150) /* a busy machine may have stopped us here for longer than they wait */
         ck_assert_uint_eq(counter_read(calls), 1);
-    turn_until(all_decided);
+    iterate_until(all_decided);
     ck_assert_uint_eq(counter_read(calls), 2);
 
-    (void)!ask_from(10, 0, "two", "a");
+    (void)!send_request(10, 0, "two", "a");
     flush_all(NULL);
     for (unsigned i = 11; i < 60; i++)
-        (void)!ask_from(i, 0, "two", "b");
+        (void)!send_request(i, 0, "two", "b");
     flush_all(NULL);
     ck_assert_uint_eq(counter_read(calls), 4); /* a large batch is not delayed */
-    turn_until(all_decided);
+    iterate_until(all_decided);
     ck_assert_uint_eq(count_verdict(60, VERDICT_ALLOWED) + count_verdict(60, VERDICT_LIMITED), 60);
-    ck_assert_uint_eq(count_verdict(60, VERDICT_ALLOWED), 7 + 20); /* a: 7 asked; b: 20 of 53 */
+    ck_assert_uint_eq(count_verdict(60, VERDICT_ALLOWED), 7 + 20); /* a: 7 requests; b: 20 of 53 */
     stop_real();
 }
 END_TEST
 
-START_TEST(decisions_gather_for_as_long_as_turns_bring_more)
+START_TEST(decisions_are_batched_as_long_as_iterations_add_more)
 {
     const counter_t *calls;
 
     timeout = "5s";
     start_real(1);
     calls = &stats[0].redis_calls;
-    (void)!ask_from(0, 0, "two", "a");
+    (void)!send_request(0, 0, "two", "a");
     limiter_flush(limiters[0]);
     ck_assert_uint_eq(counter_read(calls), 1); /* a single request is not delayed */
-    turn_until(all_decided);
+    iterate_until(all_decided);
     uint64_t before = clock_us();
     for (unsigned turns = 0; turns < 3; turns++) {
         for (unsigned i = 0; i < 2; i++)
-            (void)!ask_from(1 + turns * 2 + i, 0, "two", i ? "a" : "b");
+            (void)!send_request(1 + turns * 2 + i, 0, "two", i ? "a" : "b");
         limiter_flush(limiters[0]);
     }
     if (clock_us() - before < 400) /* as above */
         ck_assert_uint_eq(counter_read(calls), 1);
     limiter_flush(limiters[0]);
     ck_assert_uint_ge(counter_read(calls), 2);
-    turn_until(all_decided);
-    (void)!ask_from(7, 0, "two", "a"); /* an iteration without a wait leaves it to the next one */
-    (void)!ask_from(8, 0, "two", "a");
-    rig_turn_until(base, flush_once, all_decided, NULL);
+    iterate_until(all_decided);
+    (void)!send_request(7, 0, "two",
+                        "a"); /* an iteration without a wait leaves it to the next one */
+    (void)!send_request(8, 0, "two", "a");
+    rig_run_until(base, flush_once, all_decided, NULL);
     stop_real();
 }
 END_TEST
 
 /* The requests of one loop iteration, and the expected result of each: remaining units, or -1 if
  * rejected. */
-static void assert_turn(const char *const (*asked)[2], const int64_t *remaining, unsigned count)
+static void assert_iteration(const char *const (*requested)[2], const int64_t *remaining,
+                             unsigned count)
 {
     decided_count = expected_count = 0;
     for (unsigned i = 0; i < count; i++)
-        (void)!ask_from(i, 0, asked[i][0], asked[i][1]);
-    turn_until(all_decided);
+        (void)!send_request(i, 0, requested[i][0], requested[i][1]);
+    iterate_until(all_decided);
     for (unsigned i = 0; i < count; i++) {
         const struct decision *d = &requests[i].decision_request.decision;
         ck_assert_uint_eq(requests[i].decided, 1);
-        ck_assert_msg((d->verdict == VERDICT_ALLOWED ? d->results[0].remaining : -1) ==
-                          remaining[i],
-                      "request %u, %s of %s: %s, %d remain, not %d", i, asked[i][0], asked[i][1],
-                      verdict_label[d->verdict], (int)d->results[0].remaining, (int)remaining[i]);
+        ck_assert_msg(
+            (d->verdict == VERDICT_ALLOWED ? d->results[0].remaining : -1) == remaining[i],
+            "request %u, %s of %s: %s, %d remain, not %d", i, requested[i][0], requested[i][1],
+            verdict_label[d->verdict], (int)d->results[0].remaining, (int)remaining[i]);
     }
 }
 
-START_TEST(requests_of_a_turn_are_told_what_each_would_have_been_told)
+START_TEST(requests_of_one_iteration_get_individual_results)
 {
-    static const char *const asked[][2] = {
+    static const char *const requested[][2] = {
         {"one", "a"},    {"one", "b"}, {"one", "a"},        {"costly", "a"},     {"one", "a"},
         {"costly", "a"}, {"one", "a"}, {"one", "b"},        {"one", "a"},        {"costly", "a"},
         {"all", "a"},    {"all", "b"}, {"all", "client-3"}, {"all", "client-3"}, {"all", "b"},
@@ -483,20 +486,20 @@ START_TEST(requests_of_a_turn_are_told_what_each_would_have_been_told)
 
     timeout = "5s";
     start_real(1);
-    assert_turn(asked, remaining, COUNT_OF(asked));
+    assert_iteration(requested, remaining, COUNT_OF(requested));
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 1);
     stop_real();
 }
 END_TEST
 
 /* Of 30 requests, 20 are admitted; one more call returns the wait times of the others. */
-START_TEST(the_first_of_a_turn_are_admitted_and_the_others_know_their_wait)
+START_TEST(the_first_requests_of_an_iteration_are_admitted_and_the_others_get_their_wait)
 {
     timeout = "5s";
     start_real(1);
     for (unsigned i = 0; i < 30; i++)
-        (void)!ask_from(i, 0, "one", "a");
-    turn_until(all_decided);
+        (void)!send_request(i, 0, "one", "a");
+    iterate_until(all_decided);
     for (unsigned i = 0; i < 30; i++) {
         const struct limit_result *r = &requests[i].decision_request.decision.results[0];
         ck_assert_int_eq(requests[i].decision_request.decision.verdict,
@@ -511,7 +514,7 @@ START_TEST(the_first_of_a_turn_are_admitted_and_the_others_know_their_wait)
 }
 END_TEST
 
-START_TEST(of_a_group_each_is_given_back_by_itself)
+START_TEST(requests_of_a_batch_are_refunded_individually)
 {
     static const char *const rules[] = {"one", "log", "window"};
 
@@ -521,9 +524,9 @@ START_TEST(of_a_group_each_is_given_back_by_itself)
         decided_count = expected_count = 0;
         wants_charge = true;
         for (unsigned j = 0; j < 8; j++)
-            (void)!ask_from(j, 0, rules[i], "a");
+            (void)!send_request(j, 0, rules[i], "a");
         wants_charge = false;
-        turn_until(all_decided);
+        iterate_until(all_decided);
         ck_assert_int_eq(requests[7].decision_request.decision.results[0].remaining, i ? 2 : 12);
         for (unsigned j = 0; j < 8; j++) {
             ck_assert_ptr_nonnull(requests[j].decision_request.charge);
@@ -536,18 +539,18 @@ START_TEST(of_a_group_each_is_given_back_by_itself)
 }
 END_TEST
 
-START_TEST(who_left_a_group_takes_nobody_elses_answer)
+START_TEST(an_abandoned_request_of_a_batch_does_not_shift_replies)
 {
     timeout = "5s";
     start_real(1);
     for (unsigned i = 0; i < 25; i++)
-        (void)!ask_from(i, 0, "one", "a");
+        (void)!send_request(i, 0, "one", "a");
     limiter_abandon(&requests[3].decision_request); /* before it was sent: charged nothing */
     flush_all(NULL);
     limiter_abandon(&requests[5].decision_request); /* after: it stays charged */
     limiter_abandon(&requests[23].decision_request);
     expected_count -= 3;
-    turn_until(all_decided);
+    iterate_until(all_decided);
     for (unsigned i = 0; i < 23; i++)
         if (i != 3 && i != 5)
             ck_assert_int_eq(requests[i].decision_request.decision.verdict,
@@ -559,20 +562,20 @@ START_TEST(who_left_a_group_takes_nobody_elses_answer)
 END_TEST
 
 /* Requests that one limit rejects are not charged on the other. */
-START_TEST(several_limits_are_all_or_nothing)
+START_TEST(several_limits_are_charged_all_or_none)
 {
     timeout = "5s";
     start_real(1);
     for (unsigned i = 0; i < 100; i++)
-        (void)!ask_from(i, 0, "two", "a"); /* 20 of them */
-    turn_until(all_decided);
+        (void)!send_request(i, 0, "two", "a"); /* 20 of them */
+    iterate_until(all_decided);
     decided_count = expected_count = 0;
     for (unsigned i = 0; i < 100; i++) {
         char client[16];
         snprintf(client, sizeof client, "b%u", i / 10);
-        (void)!ask_from(i, 0, "two", client); /* each client has 30 left */
+        (void)!send_request(i, 0, "two", client); /* each client has 30 left */
     }
-    turn_until(all_decided);
+    iterate_until(all_decided);
     ck_assert_uint_eq(count_verdict(100, VERDICT_ALLOWED), 30);
     const struct decision *d = decide("one", "b9");
     ck_assert_int_eq(d->results[0].remaining, 19); /* rejected requests charge nothing */
@@ -583,22 +586,22 @@ END_TEST
 /* Four limiters on one Redis, batches of random size: exactly the limit is admitted. */
 START_TEST(exact_under_concurrency)
 {
-    unsigned asked = 0;
+    unsigned requested = 0;
     timeout = "5s";
     start_real(4);
-    while (asked < 3000) {
+    while (requested < 3000) {
         unsigned n = 1 + random_below(100);
-        while (n-- && asked < 3000) {
+        while (n-- && requested < 3000) {
             char client[16];
             snprintf(client, sizeof client, "c%u", random_below(3));
-            (void)!ask_from(asked++, random_below(4), "log", client);
+            (void)!send_request(requested++, random_below(4), "log", client);
         }
         flush_all(NULL);
         event_base_loop(base, EVLOOP_NONBLOCK);
     }
-    turn_until(all_decided);
-    ck_assert_uint_eq(count_verdict(asked, VERDICT_ALLOWED), 30);
-    ck_assert_uint_eq(count_verdict(asked, VERDICT_LIMITED), 2970);
+    iterate_until(all_decided);
+    ck_assert_uint_eq(count_verdict(requested, VERDICT_ALLOWED), 30);
+    ck_assert_uint_eq(count_verdict(requested, VERDICT_LIMITED), 2970);
     stop_real();
 }
 END_TEST
@@ -619,13 +622,13 @@ static void assert_nothing_in_flight(void)
     freeReplyObject(reply);
 }
 
-START_TEST(permits_are_held_until_they_are_left)
+START_TEST(concurrency_slots_are_held_until_they_are_released)
 {
     timeout = "5s";
     start_real(2);
     for (unsigned i = 0; i < 4; i++)
-        (void)!ask_from(i, i % 2, "flight", "a");
-    turn_until(all_decided);
+        (void)!send_request(i, i % 2, "flight", "a");
+    iterate_until(all_decided);
     ck_assert_uint_eq(count_verdict(4, VERDICT_ALLOWED), 3);
     for (unsigned i = 0; i < 4; i++)
         ck_assert_uint_eq(requests[i].decision_request.held_count,
@@ -633,7 +636,7 @@ START_TEST(permits_are_held_until_they_are_left)
     for (unsigned i = 0; i < 4; i++)
         limiter_leave(&requests[i].decision_request);
     limiter_leave(&requests[0].decision_request); /* nothing left to give back */
-    turn_until(all_quiet);
+    iterate_until(all_quiet);
     assert_nothing_in_flight();
     stop_real();
 }
@@ -641,41 +644,41 @@ END_TEST
 
 /* Redis hangs, dies and returns under load: in the end its concurrency count equals the held
  * slots. */
-START_TEST(permits_survive_whatever_redis_does)
+START_TEST(concurrency_slots_survive_every_redis_fault)
 {
     start_real(2);
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < 2; i++)
-            (void)!ask_from(i, i, "flight", "a");
-        turn_until(all_decided);
+            (void)!send_request(i, i, "flight", "a");
+        iterate_until(all_decided);
         kill(real.pid, SIGSTOP);
         for (unsigned i = 2; i < 6; i++) /* decided without Redis, which admits one of them later */
-            (void)!ask_from(i, i % 2, "flight", "a");
-        turn_until(all_decided);
+            (void)!send_request(i, i % 2, "flight", "a");
+        iterate_until(all_decided);
         limiter_leave(&requests[0].decision_request);
         if (round == 1)
-            turn_until(none_ready);
+            iterate_until(none_ready);
         kill(real.pid, SIGCONT);
-        turn_until(all_ready);
+        iterate_until(all_ready);
         if (round == 2)
             real_redis_do(&real, "CLIENT KILL TYPE normal SKIPME yes");
         limiter_leave(&requests[1].decision_request);
         for (unsigned i = 2; i < 6; i++)
             limiter_leave(&requests[i].decision_request);
-        turn_until(all_quiet);
+        iterate_until(all_quiet);
         assert_nothing_in_flight();
     }
     stop_real();
 }
 END_TEST
 
-START_TEST(who_goes_before_the_answer_leaves_the_queue)
+START_TEST(a_request_abandoned_before_its_reply_leaves_the_queue)
 {
     timeout = "5s";
     start_real(1);
     ck_assert_int_eq(decide("queue", "a")->delay_us, 0);
     for (unsigned i = 1; i < 4; i++) {
-        (void)!ask_from(i, 0, "queue", "a");
+        (void)!send_request(i, 0, "queue", "a");
         flush_all(NULL);
         limiter_abandon(&requests[i].decision_request);
         expected_count--;
@@ -696,76 +699,76 @@ START_TEST(who_goes_before_the_answer_leaves_the_queue)
 }
 END_TEST
 
-START_TEST(a_flushed_script_cache_is_not_noticed)
+START_TEST(a_flushed_script_cache_is_not_noticeable)
 {
-    unsigned asked = 0;
+    unsigned requested = 0;
     timeout = "5s";
     start_real(2);
     for (unsigned round = 0; round < 20; round++) {
         real_redis_do(&real, "SCRIPT FLUSH");
         for (unsigned i = 0; i < 10; i++)
-            (void)!ask_from(asked++, i % 2, "two", "a");
-        turn_until(all_decided);
+            (void)!send_request(requested++, i % 2, "two", "a");
+        iterate_until(all_decided);
     }
-    ck_assert_uint_eq(count_verdict(asked, VERDICT_ALLOWED), 20);
-    for (unsigned i = 0; i < asked; i++)
+    ck_assert_uint_eq(count_verdict(requested, VERDICT_ALLOWED), 20);
+    for (unsigned i = 0; i < requested; i++)
         ck_assert(!requests[i].decision_request.decision.results[0].local);
     stop_real();
 }
 END_TEST
 
 /* On every Redis fault, each request is decided once, within the timeout plus the machine's delay. */
-static unsigned ask_both(unsigned asked)
+static unsigned send_two_requests(unsigned requested)
 {
     char client[16]; /* another each time: a remembered denial would need no Redis */
-    snprintf(client, sizeof client, "client %u", asked);
+    snprintf(client, sizeof client, "client %u", requested);
     for (unsigned i = 0; i < 20; i++)
-        (void)!ask_from(asked++, i % 2, "log", client);
-    return asked;
+        (void)!send_request(requested++, i % 2, "log", client);
+    return requested;
 }
 
-START_TEST(killed_stopped_and_restarted_in_traffic)
+START_TEST(every_request_is_decided_while_redis_is_killed_stopped_and_restarted)
 {
-    unsigned asked = 0;
+    unsigned requested = 0;
     start_real(2);
     for (unsigned round = 0; round < 4; round++) {
         kill(real.pid, SIGSTOP);
         for (unsigned i = 0; i < 5; i++) {
-            asked = ask_both(asked);
-            turn_until(all_decided);
+            requested = send_two_requests(requested);
+            iterate_until(all_decided);
         }
-        turn_until(none_ready);
+        iterate_until(none_ready);
         kill(real.pid, SIGCONT);
-        turn_until(all_ready);
-        asked = ask_both(asked);
+        iterate_until(all_ready);
+        requested = send_two_requests(requested);
         flush_all(NULL);
         real_redis_kill(&real);
-        asked = ask_both(asked);
-        turn_until(none_ready);
-        asked = ask_both(asked);
-        turn_until(all_decided);
+        requested = send_two_requests(requested);
+        iterate_until(none_ready);
+        requested = send_two_requests(requested);
+        iterate_until(all_decided);
         real_redis_start_again(&real);
-        turn_until(all_ready);
-        asked = ask_both(asked);
-        turn_until(all_decided);
-        ck_assert(!requests[asked - 1].decision_request.decision.results[0].local);
+        iterate_until(all_ready);
+        requested = send_two_requests(requested);
+        iterate_until(all_decided);
+        ck_assert(!requests[requested - 1].decision_request.decision.results[0].local);
     }
-    for (unsigned i = 0; i < asked; i++) {
+    for (unsigned i = 0; i < requested; i++) {
         ck_assert_uint_eq(requests[i].decided, 1);
-        ck_assert_uint_lt(requests[i].decided_us - requests[i].asked_us, 50000 + 450000);
+        ck_assert_uint_lt(requests[i].decided_us - requests[i].requested_us, 50000 + 450000);
     }
     real_redis_stop(&real);
 }
 END_TEST
 
 /* Sequential requests while Redis hangs: each is still sent, and soon none waits. */
-START_TEST(a_call_that_is_late_holds_nobody_back)
+START_TEST(a_late_call_does_not_delay_other_requests)
 {
     timeout = "100ms";
     start_real(1);
     kill(real.pid, SIGSTOP);
     for (unsigned i = 0; i < 3; i++) {
-        (void)!ask_from(i, 0, "one", "a");
+        (void)!send_request(i, 0, "one", "a");
         for (flush_once(NULL); !all_decided(NULL); flush_once(NULL))
             event_base_loop(base, EVLOOP_ONCE);
     }
@@ -778,32 +781,32 @@ END_TEST
 
 /* After a failure, one call is in flight at first. Further requests wait, and are charged only if
  * they are still waiting when they are sent. */
-START_TEST(a_redis_that_returns_is_asked_with_care)
+START_TEST(a_returned_redis_gets_few_calls_at_first)
 {
-    enum { ASKED = 640, CALLS = ASKED / 64 };
+    enum { REQUESTS = 640, CALLS = REQUESTS / 64 };
     char client[16];
 
     timeout = "5s";
     start_real(1);
     real_redis_kill(&real);
-    turn_until(none_ready);
+    iterate_until(none_ready);
     real_redis_start_again(&real);
-    turn_until(all_ready);
+    iterate_until(all_ready);
     ck_assert_int_eq(limiter_breaker(limiters[0]), REDIS_BREAKER_HALF_OPEN);
-    for (unsigned i = 0; i < ASKED; i++) {
+    for (unsigned i = 0; i < REQUESTS; i++) {
         snprintf(client, sizeof client, "client %u", i);
-        (void)!ask_from(i, 0, "window", client);
+        (void)!send_request(i, 0, "window", client);
     }
     flush_all(NULL);
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 1);
     flush_all(NULL);
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 1);
-    limiter_abandon(&requests[ASKED - 1].decision_request);
+    limiter_abandon(&requests[REQUESTS - 1].decision_request);
     expected_count--;
-    turn_until(all_decided);
+    iterate_until(all_decided);
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), CALLS);
     ck_assert_int_eq(limiter_breaker(limiters[0]), REDIS_BREAKER_CLOSED);
-    for (unsigned i = 0; i < ASKED - 1; i++)
+    for (unsigned i = 0; i < REQUESTS - 1; i++)
         ck_assert(requests[i].decided == 1 &&
                   !requests[i].decision_request.decision.results[0].local &&
                   requests[i].decision_request.decision.verdict == VERDICT_ALLOWED);
@@ -814,15 +817,15 @@ END_TEST
 
 /* One unit per 900 ms: Redis denies the second request, the cache denies the next ones, until the
  * moment at which Redis would admit again. */
-START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
+START_TEST(a_denial_is_cached_until_its_wait_has_passed)
 {
     timeout = "5s";
     start_real(1);
     ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_ALLOWED);
     ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_LIMITED);
-    uint64_t end_us = requests[0].asked_us +
+    uint64_t end_us = requests[0].requested_us +
                       (uint64_t)requests[0].decision_request.decision.results[0].retry_after_us;
-    ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_NOW);
+    ck_assert_int_eq(send_request(0, 0, "brief", "a"), DECIDED_NOW);
     ck_assert_int_eq(requests[0].decision_request.decision.verdict, VERDICT_LIMITED);
     ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 2);
@@ -830,8 +833,8 @@ START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
     ck_assert_int_eq(decide("brief", "b")->verdict,
                      VERDICT_ALLOWED); /* other clients are not affected */
     test_clock_advance_us(end_us - clock_us());
-    ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_LATER);
-    turn_until(all_decided);
+    ck_assert_int_eq(send_request(0, 0, "brief", "a"), DECIDED_LATER);
+    iterate_until(all_decided);
     ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
     stop_real();
 }
@@ -839,14 +842,14 @@ END_TEST
 
 /* For any Retry-After, a request goes to Redis again within 1 s: the data may have been flushed, or
  * the client reset. */
-START_TEST(a_denial_is_forgotten_after_a_second)
+START_TEST(a_cached_denial_expires_after_a_second)
 {
     timeout = "5s";
     start_real(1);
     for (unsigned i = 0; i < 10; i++)
         ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_ALLOWED);
     ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_LIMITED);
-    ck_assert_int_eq(ask_from(0, 0, "window", "a"), DECIDED_NOW);
+    ck_assert_int_eq(send_request(0, 0, "window", "a"), DECIDED_NOW);
     freeReplyObject(real_redis_command(&real, "FLUSHALL"));
     test_clock_advance_us(DENIAL_US);
     ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_ALLOWED);
@@ -867,7 +870,7 @@ START_TEST(keys_are_as_documented)
 }
 END_TEST
 
-START_TEST(redis_out_of_memory_is_local)
+START_TEST(a_redis_out_of_memory_uses_the_local_fallback)
 {
     timeout = "5s";
     start_real(1);
@@ -903,7 +906,7 @@ static struct decision_request *charge_units(const char *rule, const char *clien
     return &charge;
 }
 
-START_TEST(a_refund_gives_back_what_was_charged)
+START_TEST(a_refund_returns_the_charge)
 {
     timeout = "5s";
     start_real(1);
@@ -935,28 +938,28 @@ static bool second_is_quiet(void *context)
 }
 
 /* As after a reload: the previous policy's limiter is freed when it is idle. */
-START_TEST(what_is_given_back_last_is_not_lost_with_its_limiter)
+START_TEST(refunds_before_a_limiter_is_freed_are_sent)
 {
     timeout = "5s";
     start_real(2);
     wants_charge = true;
     for (unsigned i = 0; i < 2; i++) {
-        (void)!ask_from(i, 1, "window", "a");
-        turn_until(all_decided);
+        (void)!send_request(i, 1, "window", "a");
+        iterate_until(all_decided);
     }
     wants_charge = false;
     real_redis_do(&real, "SCRIPT FLUSH");
     limiter_refund(&requests[0].decision_request);
     flush_all(NULL);
     limiter_refund(&requests[1].decision_request);
-    turn_until(second_is_quiet);
+    iterate_until(second_is_quiet);
     limiter_free(limiters[--limiter_count]);
     ck_assert_int_eq(decide("window", "a")->results[0].remaining, 9);
     stop_real();
 }
 END_TEST
 
-START_TEST(a_charge_that_no_longer_counts_is_not_given_back)
+START_TEST(a_charge_that_has_expired_is_not_refunded)
 {
     timeout = "1s"; /* longer than the bucket's refill time: the result would be uncertain */
     start_real(1);
@@ -967,7 +970,7 @@ START_TEST(a_charge_that_no_longer_counts_is_not_given_back)
 }
 END_TEST
 
-START_TEST(a_refund_of_an_earlier_charge_leaves_later_ones)
+START_TEST(a_refund_of_an_earlier_charge_keeps_later_ones)
 {
     static const char *const rules[] = {"pair", "pair-rolling"};
     static const uint64_t apart_us = 150000; /* longer than a bucket is open */
@@ -992,27 +995,27 @@ START_TEST(a_refund_of_an_earlier_charge_leaves_later_ones)
 }
 END_TEST
 
-START_TEST(a_refund_without_redis_is_lost_and_a_rejection_has_no_receipt)
+START_TEST(a_refund_without_redis_is_lost_and_a_rejection_has_no_charge)
 {
     timeout = "5s";
     start_real(1);
     struct decision_request *decision_request = charge_units("brief", "a");
     struct decision_request *other = &requests[1].decision_request;
     wants_charge = true;
-    ck_assert_int_eq(ask_from(1, 0, "brief", "a"), DECIDED_LATER);
-    turn_until(all_decided);
+    ck_assert_int_eq(send_request(1, 0, "brief", "a"), DECIDED_LATER);
+    iterate_until(all_decided);
     wants_charge = false;
     ck_assert_int_eq(other->decision.verdict, VERDICT_LIMITED);
     ck_assert_ptr_null(other->charge);
     real_redis_kill(&real);
-    turn_until(none_ready);
+    iterate_until(none_ready);
     limiter_refund(decision_request);
     limiter_refund(other);
     stop_real();
 }
 END_TEST
 
-START_TEST(a_shadow_limit_counts_and_rejects_nobody)
+START_TEST(a_shadow_limit_counts_and_rejects_no_request)
 {
     timeout = "5s";
     start_real(1);
@@ -1045,7 +1048,7 @@ START_TEST(a_shadow_limit_counts_and_rejects_nobody)
 }
 END_TEST
 
-START_TEST(a_prohibited_client_passes_where_all_is_tried)
+START_TEST(a_prohibited_client_is_admitted_by_shadow_limits)
 {
     start_fake();
     const struct decision *d = decide("tried-alone", "client-0");
@@ -1062,7 +1065,7 @@ START_TEST(a_prohibited_client_passes_where_all_is_tried)
 END_TEST
 
 /* They share the key: a denial of one must not be cached for the other. */
-START_TEST(a_part_of_the_clients_is_held_to_a_limit)
+START_TEST(enforce_applies_a_limit_to_a_share_of_clients)
 {
     unsigned held = 0;
     timeout = "5s";
@@ -1084,7 +1087,7 @@ START_TEST(a_part_of_the_clients_is_held_to_a_limit)
 }
 END_TEST
 
-START_TEST(without_redis_a_shadow_limit_rejects_nobody_either)
+START_TEST(without_redis_a_shadow_limit_rejects_no_request_either)
 {
     fake_redis_start(&fake, base);
     fake.mode = FAKE_HANG;
@@ -1092,7 +1095,8 @@ START_TEST(without_redis_a_shadow_limit_rejects_nobody_either)
     for (int i = 1; i <= 10; i++) {
         const struct decision *d = decide("tried-closed", "a");
         ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
-        ck_assert_uint_eq(d->result_count, 2); /* tried-closed is not counted, and closes nothing */
+        /* tried-closed is not counted, and rejects nothing */
+        ck_assert_uint_eq(d->result_count, 2);
         ck_assert_int_eq(result_named(d, "tried")->verdict,
                          i <= 3 ? VERDICT_ALLOWED : VERDICT_SHADOW);
         ck_assert_int_eq(result_named(d, "window")->remaining, 10 - i);
@@ -1105,12 +1109,12 @@ START_TEST(without_redis_a_shadow_limit_rejects_nobody_either)
 }
 END_TEST
 
-START_TEST(without_redis_each_limit_follows_its_own_rule)
+START_TEST(without_redis_each_limit_follows_its_own_on_failure)
 {
     fake_redis_start(&fake, base);
     fake.mode = FAKE_HANG;
     start_limiters(&fake.address, 1);
-    ck_assert_int_eq(ask_from(0, 0, "window", "a"), DECIDED_NOW);
+    ck_assert_int_eq(send_request(0, 0, "window", "a"), DECIDED_NOW);
     for (int i = 1; i < 10; i++)
         ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_ALLOWED);
     const struct decision *d = decide("window", "a");
@@ -1138,17 +1142,17 @@ START_TEST(without_redis_each_limit_follows_its_own_rule)
 }
 END_TEST
 
-START_TEST(a_hang_ends_at_the_deadline)
+START_TEST(a_hanging_redis_ends_decisions_at_the_timeout)
 {
     start_fake();
     fake.mode = FAKE_HANG;
     for (unsigned i = 0; i < 100; i++)
-        ck_assert_int_eq(ask_from(i, 0, i % 2 ? "window" : "closed", "a"), DECIDED_LATER);
-    turn_until(all_decided);
+        ck_assert_int_eq(send_request(i, 0, i % 2 ? "window" : "closed", "a"), DECIDED_LATER);
+    iterate_until(all_decided);
     for (unsigned i = 0; i < 100; i++) {
         ck_assert_uint_eq(requests[i].decided, 1);
-        ck_assert_uint_ge(requests[i].decided_us - requests[i].asked_us, 50000);
-        ck_assert_uint_lt(requests[i].decided_us - requests[i].asked_us, 50000 + 450000);
+        ck_assert_uint_ge(requests[i].decided_us - requests[i].requested_us, 50000);
+        ck_assert_uint_lt(requests[i].decided_us - requests[i].requested_us, 50000 + 450000);
     }
     ck_assert(limiter_redis_ready(limiters[0])); /* 100 decisions, but two calls */
     ck_assert_uint_eq(count_verdict(100, VERDICT_FAILED_CLOSED), 50);
@@ -1158,18 +1162,18 @@ START_TEST(a_hang_ends_at_the_deadline)
 }
 END_TEST
 
-START_TEST(a_redis_that_times_out_is_not_asked_again_until_it_answers)
+START_TEST(after_timeouts_redis_gets_no_calls_until_it_replies)
 {
     start_fake();
     fake.mode = FAKE_HANG;
     for (unsigned i = 0; i < 3; i++) {
-        (void)!ask_from(i, 0, "window", "a");
+        (void)!send_request(i, 0, "window", "a");
         flush_all(NULL);
     }
-    turn_until(none_ready);
-    ck_assert_int_eq(ask_from(3, 0, "window", "a"), DECIDED_NOW);
+    iterate_until(none_ready);
+    ck_assert_int_eq(send_request(3, 0, "window", "a"), DECIDED_NOW);
     fake.mode = FAKE_GOOD;
-    turn_until(all_ready); /* the watchdog reconnects */
+    iterate_until(all_ready); /* the watchdog reconnects */
     ck_assert(!decide("window", "a")->results[0].local);
     ck_assert_uint_eq(count_verdict(4, VERDICT_ALLOWED), 4);
     stop_fake();
@@ -1194,10 +1198,10 @@ static const char *const wrong_shapes[] = {
     "$24\r\n123456781234567812345678\r\n", /* numbers out of range */
 };
 
-START_TEST(an_answer_of_the_wrong_shape_is_a_failure)
+START_TEST(a_malformed_reply_is_a_failure)
 {
     start_fake();
-    fake.answer = wrong_shapes[_i];
+    fake.reply = wrong_shapes[_i];
     ck_assert(decide("window", "a")->results[0].local);
     ck_assert_uint_eq(counter_read(&stats[0].redis_failures[REDIS_FAILURE_REPLY]), 1);
     ck_assert(limiter_redis_ready(limiters[0]));
@@ -1205,18 +1209,18 @@ START_TEST(an_answer_of_the_wrong_shape_is_a_failure)
 }
 END_TEST
 
-START_TEST(an_abandoned_ask_is_never_decided)
+START_TEST(an_abandoned_request_is_never_decided)
 {
     start_fake();
-    (void)!ask_from(0, 0, "window", "a"); /* not sent yet */
+    (void)!send_request(0, 0, "window", "a"); /* not sent yet */
     limiter_abandon(&requests[0].decision_request);
     limiter_abandon(&requests[0].decision_request);
-    (void)!ask_from(1, 0, "window", "a"); /* sent */
+    (void)!send_request(1, 0, "window", "a"); /* sent */
     flush_all(NULL);
     limiter_abandon(&requests[1].decision_request);
-    (void)!ask_from(2, 0, "window", "a");
+    (void)!send_request(2, 0, "window", "a");
     expected_count = 1;
-    turn_until(all_decided);
+    iterate_until(all_decided);
     ck_assert_uint_eq(requests[0].decided + requests[1].decided, 0);
     ck_assert_uint_eq(requests[2].decided, 1);
     ck_assert_uint_eq(fake.calls, 2);
@@ -1226,24 +1230,24 @@ END_TEST
 
 /* decided() cancels another request and sends a new one, as a connection with pipelined requests
  * does. */
-static void abandon_and_ask(struct decision_request *decision_request)
+static void abandon_and_send(struct decision_request *decision_request)
 {
-    unsigned i = (unsigned)((struct test_ask *)decision_request - requests);
+    unsigned i = (unsigned)((struct test_request *)decision_request - requests);
     on_decided(decision_request);
     if (i + 1 < 50 && requests[i + 1].decision_request.op) {
         limiter_abandon(&requests[i + 1].decision_request);
         decided_count++;
     }
     if (i < 50)
-        (void)!ask_from(100 + i, 0, "window", "again");
+        (void)!send_request(100 + i, 0, "window", "again");
 }
 
-START_TEST(decided_may_abandon_and_ask)
+START_TEST(the_callback_may_abandon_and_send_requests)
 {
     start_fake();
     for (unsigned i = 0; i < 50; i++) {
-        (void)!ask_from(i, 0, "window", "a");
-        requests[i].decision_request.decided = abandon_and_ask;
+        (void)!send_request(i, 0, "window", "a");
+        requests[i].decision_request.decided = abandon_and_send;
     }
     if (_i == 1)
         fake.mode = FAKE_HANG;
@@ -1251,7 +1255,7 @@ START_TEST(decided_may_abandon_and_ask)
         fake.mode = FAKE_CLOSE;
     if (_i == 3)
         fake_redis_drop(&fake), event_base_loop(base, EVLOOP_NONBLOCK);
-    turn_until(all_decided);
+    iterate_until(all_decided);
     for (unsigned i = 0; i < 50; i++) {
         ck_assert_uint_eq(requests[i].decided, i % 2 == 0);
         if (i % 2 == 0)
@@ -1261,12 +1265,12 @@ START_TEST(decided_may_abandon_and_ask)
 }
 END_TEST
 
-START_TEST(a_limiter_is_freed_with_decisions_under_way)
+START_TEST(a_limiter_can_be_freed_with_decisions_in_flight)
 {
     start_fake();
     fake.mode = FAKE_HANG;
     for (unsigned i = 0; i < 100; i++) {
-        (void)!ask_from(i, 0, "window", "a");
+        (void)!send_request(i, 0, "window", "a");
         if (i == 50)
             flush_all(NULL);
     }
@@ -1286,48 +1290,50 @@ int main(void)
     tcase_set_timeout(real_case, 60);
     tcase_set_timeout(fake_case, 60);
     if (real_redis_is_installed()) {
-        tcase_add_test(real_case, numbers_come_from_redis);
-        tcase_add_test(real_case, clients_have_their_own_numbers);
-        tcase_add_test(real_case, a_rule_has_its_cost);
-        tcase_add_test(real_case, one_turn_is_one_call);
-        tcase_add_test(real_case, decisions_gather_while_a_call_is_under_way);
-        tcase_add_test(real_case, an_answer_that_is_there_is_taken_also_after_the_deadline);
-        tcase_add_test(real_case, decisions_gather_for_as_long_as_turns_bring_more);
-        tcase_add_test(real_case, requests_of_a_turn_are_told_what_each_would_have_been_told);
-        tcase_add_test(real_case, the_first_of_a_turn_are_admitted_and_the_others_know_their_wait);
-        tcase_add_test(real_case, of_a_group_each_is_given_back_by_itself);
-        tcase_add_test(real_case, who_left_a_group_takes_nobody_elses_answer);
-        tcase_add_test(real_case, several_limits_are_all_or_nothing);
+        tcase_add_test(real_case, limits_have_the_numbers_of_the_policy);
+        tcase_add_test(real_case, clients_can_have_their_own_limits);
+        tcase_add_test(real_case, a_rule_can_have_a_cost);
+        tcase_add_test(real_case, requests_of_one_loop_iteration_are_one_call);
+        tcase_add_test(real_case, decisions_are_batched_while_a_call_is_in_flight);
+        tcase_add_test(real_case, a_received_reply_is_used_even_after_the_timeout);
+        tcase_add_test(real_case, decisions_are_batched_as_long_as_iterations_add_more);
+        tcase_add_test(real_case, requests_of_one_iteration_get_individual_results);
+        tcase_add_test(
+            real_case,
+            the_first_requests_of_an_iteration_are_admitted_and_the_others_get_their_wait);
+        tcase_add_test(real_case, requests_of_a_batch_are_refunded_individually);
+        tcase_add_test(real_case, an_abandoned_request_of_a_batch_does_not_shift_replies);
+        tcase_add_test(real_case, several_limits_are_charged_all_or_none);
         tcase_add_test(real_case, exact_under_concurrency);
-        tcase_add_test(real_case, permits_are_held_until_they_are_left);
-        tcase_add_test(real_case, permits_survive_whatever_redis_does);
-        tcase_add_test(real_case, who_goes_before_the_answer_leaves_the_queue);
-        tcase_add_test(real_case, a_flushed_script_cache_is_not_noticed);
-        tcase_add_test(real_case, killed_stopped_and_restarted_in_traffic);
-        tcase_add_test(real_case, a_call_that_is_late_holds_nobody_back);
-        tcase_add_test(real_case, a_redis_that_returns_is_asked_with_care);
-        tcase_add_test(real_case, a_denial_is_remembered_until_its_wait_is_over_and_not_longer);
-        tcase_add_test(real_case, a_denial_is_forgotten_after_a_second);
+        tcase_add_test(real_case, concurrency_slots_are_held_until_they_are_released);
+        tcase_add_test(real_case, concurrency_slots_survive_every_redis_fault);
+        tcase_add_test(real_case, a_request_abandoned_before_its_reply_leaves_the_queue);
+        tcase_add_test(real_case, a_flushed_script_cache_is_not_noticeable);
+        tcase_add_test(real_case,
+                       every_request_is_decided_while_redis_is_killed_stopped_and_restarted);
+        tcase_add_test(real_case, a_late_call_does_not_delay_other_requests);
+        tcase_add_test(real_case, a_returned_redis_gets_few_calls_at_first);
+        tcase_add_test(real_case, a_denial_is_cached_until_its_wait_has_passed);
+        tcase_add_test(real_case, a_cached_denial_expires_after_a_second);
         tcase_add_test(real_case, keys_are_as_documented);
-        tcase_add_test(real_case, redis_out_of_memory_is_local);
+        tcase_add_test(real_case, a_redis_out_of_memory_uses_the_local_fallback);
     }
-    tcase_add_test(fake_case, without_redis_each_limit_follows_its_own_rule);
-    tcase_add_test(fake_case, a_shadow_limit_counts_and_rejects_nobody);
-    tcase_add_test(fake_case, a_refund_gives_back_what_was_charged);
-    tcase_add_test(fake_case, a_refund_of_an_earlier_charge_leaves_later_ones);
-    tcase_add_test(fake_case, what_is_given_back_last_is_not_lost_with_its_limiter);
-    tcase_add_test(fake_case, a_charge_that_no_longer_counts_is_not_given_back);
-    tcase_add_test(fake_case, a_refund_without_redis_is_lost_and_a_rejection_has_no_receipt);
-    tcase_add_test(fake_case, a_prohibited_client_passes_where_all_is_tried);
-    tcase_add_test(fake_case, a_part_of_the_clients_is_held_to_a_limit);
-    tcase_add_test(fake_case, without_redis_a_shadow_limit_rejects_nobody_either);
-    tcase_add_test(fake_case, a_hang_ends_at_the_deadline);
-    tcase_add_test(fake_case, a_redis_that_times_out_is_not_asked_again_until_it_answers);
-    tcase_add_loop_test(fake_case, an_answer_of_the_wrong_shape_is_a_failure, 0,
-                        (int)COUNT_OF(wrong_shapes));
-    tcase_add_test(fake_case, an_abandoned_ask_is_never_decided);
-    tcase_add_loop_test(fake_case, decided_may_abandon_and_ask, 0, 4);
-    tcase_add_test(fake_case, a_limiter_is_freed_with_decisions_under_way);
+    tcase_add_test(fake_case, without_redis_each_limit_follows_its_own_on_failure);
+    tcase_add_test(fake_case, a_shadow_limit_counts_and_rejects_no_request);
+    tcase_add_test(fake_case, a_refund_returns_the_charge);
+    tcase_add_test(fake_case, a_refund_of_an_earlier_charge_keeps_later_ones);
+    tcase_add_test(fake_case, refunds_before_a_limiter_is_freed_are_sent);
+    tcase_add_test(fake_case, a_charge_that_has_expired_is_not_refunded);
+    tcase_add_test(fake_case, a_refund_without_redis_is_lost_and_a_rejection_has_no_charge);
+    tcase_add_test(fake_case, a_prohibited_client_is_admitted_by_shadow_limits);
+    tcase_add_test(fake_case, enforce_applies_a_limit_to_a_share_of_clients);
+    tcase_add_test(fake_case, without_redis_a_shadow_limit_rejects_no_request_either);
+    tcase_add_test(fake_case, a_hanging_redis_ends_decisions_at_the_timeout);
+    tcase_add_test(fake_case, after_timeouts_redis_gets_no_calls_until_it_replies);
+    tcase_add_loop_test(fake_case, a_malformed_reply_is_a_failure, 0, (int)COUNT_OF(wrong_shapes));
+    tcase_add_test(fake_case, an_abandoned_request_is_never_decided);
+    tcase_add_loop_test(fake_case, the_callback_may_abandon_and_send_requests, 0, 4);
+    tcase_add_test(fake_case, a_limiter_can_be_freed_with_decisions_in_flight);
     suite_add_tcase(suite, real_case);
     suite_add_tcase(suite, fake_case);
     return run_suite(suite);

@@ -20,55 +20,55 @@ static enum log_line_kind parse(const char *text)
     return log_line_parse(buffer, size, &line);
 }
 
-static void is(struct slice value, const char *wanted)
+static void assert_slice(struct slice value, const char *wanted)
 {
     ck_assert_msg(slice_equal(value, slice_of(wanted)), "\"%.*s\", not \"%s\"", SLICE_ARG(value),
                   wanted);
 }
 
-START_TEST(a_common_line)
+START_TEST(a_line_in_the_common_format)
 {
     ck_assert_int_eq(
         parse("192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] \"GET /a.gif HTTP/1.0\" 200 2326"),
         LOG_LINE_REQUEST);
-    is(line.address, "192.0.2.1");
-    is(line.user, "frank");
-    is(line.client, "");
-    is(line.method, "GET");
-    is(line.target, "/a.gif");
+    assert_slice(line.address, "192.0.2.1");
+    assert_slice(line.user, "frank");
+    assert_slice(line.client, "");
+    assert_slice(line.method, "GET");
+    assert_slice(line.target, "/a.gif");
     ck_assert_int_eq(line.time_us, OCTOBER);
     ck_assert_uint_eq(line.status, 200);
 }
 END_TEST
 
-START_TEST(a_combined_line_of_weir_names_the_client)
+START_TEST(a_combined_line_of_weir_contains_the_client)
 {
     ck_assert_int_eq(parse("2001:db8::1 - id:al\\x20ice [10/Oct/2000:20:55:36 +0000] \"POST "
                            "/v1?x=\\x22 HTTP/1.1\" "
                            "429 12 \"-\" \"curl\"\r"),
                      LOG_LINE_REQUEST);
-    is(line.client, "id:al ice");
-    is(line.user, "");
-    is(line.target, "/v1?x=\"");
+    assert_slice(line.client, "id:al ice");
+    assert_slice(line.user, "");
+    assert_slice(line.target, "/v1?x=\"");
     ck_assert_uint_eq(line.status, 429);
     ck_assert_int_eq(line.time_us, OCTOBER);
 }
 END_TEST
 
-START_TEST(quotes_brackets_and_spaces_in_odd_places)
+START_TEST(unusual_quotes_brackets_and_spaces)
 {
     ck_assert_int_eq(parse("192.0.2.1 - a [b] c [10/Oct/2000:20:55:36 +0000] \"GET /\\\"x y\" "
                            "HTTP/1.1\" 404 - \"r\""),
                      LOG_LINE_REQUEST);
-    is(line.user, "a [b] c");
-    is(line.target, "/\"x y\"");
+    assert_slice(line.user, "a [b] c");
+    assert_slice(line.target, "/\"x y\"");
     ck_assert_int_eq(parse("192.0.2.1 - - [10/Oct/2000:20:55:36 +0000] \"GET /old\" 200 1"),
                      LOG_LINE_REQUEST);
-    is(line.target, "/old");
+    assert_slice(line.target, "/old");
 }
 END_TEST
 
-START_TEST(a_json_line)
+START_TEST(a_line_in_the_json_format)
 {
     ck_assert_int_eq(
         parse(
@@ -78,10 +78,10 @@ START_TEST(a_json_line)
             "\"client\":\"id:x\",\"status\":200,\"shadow\":[\"a\",\"b}\"],\"n\":{\"time\":1}}"),
         LOG_LINE_REQUEST);
     ck_assert_int_eq(line.time_us, OCTOBER + 250000);
-    is(line.address, "192.0.2.7");
-    is(line.client, "id:x");
-    is(line.target, "/\xc3\xa9\xf0\x9f\x98\x80\"");
-    is(line.host, "a.test");
+    assert_slice(line.address, "192.0.2.7");
+    assert_slice(line.client, "id:x");
+    assert_slice(line.target, "/\xc3\xa9\xf0\x9f\x98\x80\"");
+    assert_slice(line.host, "a.test");
     ck_assert_uint_eq(line.status, 200);
 }
 END_TEST
@@ -113,7 +113,7 @@ START_TEST(lines_without_a_request)
 }
 END_TEST
 
-START_TEST(times)
+START_TEST(times_are_parsed_with_their_zones)
 {
     static const struct {
         const char *text;
@@ -207,12 +207,12 @@ int main(void)
     Suite *suite = suite_create("log_line");
     TCase *cases = tcase_create("all");
 
-    tcase_add_test(cases, a_common_line);
-    tcase_add_test(cases, a_combined_line_of_weir_names_the_client);
-    tcase_add_test(cases, quotes_brackets_and_spaces_in_odd_places);
-    tcase_add_test(cases, a_json_line);
+    tcase_add_test(cases, a_line_in_the_common_format);
+    tcase_add_test(cases, a_combined_line_of_weir_contains_the_client);
+    tcase_add_test(cases, unusual_quotes_brackets_and_spaces);
+    tcase_add_test(cases, a_line_in_the_json_format);
     tcase_add_test(cases, lines_without_a_request);
-    tcase_add_test(cases, times);
+    tcase_add_test(cases, times_are_parsed_with_their_zones);
     tcase_add_test(cases, files_are_merged_by_time);
     tcase_add_test(cases, long_lines_are_skipped);
     suite_add_tcase(suite, cases);

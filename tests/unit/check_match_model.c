@@ -127,7 +127,7 @@ static int write_rule(char *out, size_t room, const struct model_rule *rule)
 
 static struct policy *random_policy(struct model_rule *rules, unsigned *count)
 {
-    static char yaml[1 << 16], said[1 << 16];
+    static char yaml[1 << 16], report_text[1 << 16];
     int n =
         snprintf(yaml, sizeof yaml, "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\nrules:\n");
 
@@ -136,10 +136,10 @@ static struct policy *random_policy(struct model_rule *rules, unsigned *count)
         rules[i] = random_rule();
         n += write_rule(yaml + n, sizeof yaml - (size_t)n, &rules[i]);
     }
-    FILE *report = fmemopen(said, sizeof said, "w+");
+    FILE *report = fmemopen(report_text, sizeof report_text, "w+");
     struct policy *policy = policy_load_text("model.yaml", slice_of(yaml), ".", report);
     fclose(report);
-    ck_assert_msg(policy != NULL, "%s%s", said, yaml);
+    ck_assert_msg(policy != NULL, "%s%s", report_text, yaml);
     return policy;
 }
 
@@ -466,7 +466,8 @@ static void compare(const struct policy *policy, const struct model_rule *rules,
     }
 }
 
-/* Only the first rule of the pair is in force, so its rule_covers() must hold for any request. */
+/* Only the first rule of the pair is in effect, so its rule_covers() must be true for any
+ * request. */
 static void compare_covers(const struct policy *policy, const struct model_rule *rules,
                            unsigned count)
 {
@@ -489,7 +490,7 @@ static uint64_t setting(const char *name, uint64_t fallback)
     return text && *text ? strtoull(text, NULL, 10) : fallback;
 }
 
-START_TEST(all_servers_agree_or_the_request_is_refused)
+START_TEST(all_server_models_select_the_same_rule_or_the_request_is_refused)
 {
     static struct model_rule rules[RULES_MOST];
     uint64_t steps = setting("STEPS", 20000);
@@ -516,7 +517,7 @@ int main(void)
     Suite *suite = suite_create("match model");
     TCase *tests = tcase_create("match model");
     tcase_set_timeout(tests, 3600);
-    tcase_add_test(tests, all_servers_agree_or_the_request_is_refused);
+    tcase_add_test(tests, all_server_models_select_the_same_rule_or_the_request_is_refused);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -36,11 +36,11 @@ static const char *lua_dir(void)
 }
 
 /* Output of the last load. */
-static char said[1 << 16];
+static char messages[1 << 16];
 
 static struct policy *load(struct slice yaml)
 {
-    FILE *report = fmemopen(said, sizeof said, "w+");
+    FILE *report = fmemopen(messages, sizeof messages, "w+");
     struct policy *policy = policy_load_text("test.yaml", yaml, lua_dir(), report);
     fclose(report);
     return policy;
@@ -49,7 +49,7 @@ static struct policy *load(struct slice yaml)
 static struct policy *load_good(const char *yaml)
 {
     struct policy *policy = load(slice_of(yaml));
-    ck_assert_msg(policy && !said[0], "%s", said);
+    ck_assert_msg(policy && !messages[0], "%s", messages);
     return policy;
 }
 
@@ -57,17 +57,17 @@ static struct policy *load_good(const char *yaml)
 static struct policy *load_warned(const char *yaml)
 {
     struct policy *policy = load(slice_of(yaml));
-    ck_assert_msg(policy != NULL, "%s", said);
+    ck_assert_msg(policy != NULL, "%s", messages);
     return policy;
 }
 
 static void load_bad(const char *yaml, const char *words)
 {
     ck_assert_ptr_null(load(slice_of(yaml)));
-    ck_assert_msg(strstr(said, words) != NULL, "%s", said);
+    ck_assert_msg(strstr(messages, words) != NULL, "%s", messages);
 }
 
-static void is_a_fixed_point(const char *yaml);
+static void assert_fixed_point(const char *yaml);
 
 static char *printed(const struct policy *policy)
 {
@@ -160,12 +160,12 @@ static const char *matched(const struct policy *policy, const char *method, cons
     return policy_match(policy, &request)->name;
 }
 
-START_TEST(a_policy_is_read)
+START_TEST(a_policy_is_loaded)
 {
     struct policy *policy = load(slice_of(sample));
     char text[ADDRESS_TEXT_MAX];
 
-    ck_assert_msg(policy != NULL, "%s", said);
+    ck_assert_msg(policy != NULL, "%s", messages);
     ck_assert_uint_eq(policy->workers, 3);
     ck_assert_uint_eq(policy->listen_count, 3);
     ck_assert_str_eq(address_format(&policy->listen[1].address, text), "[::1]:8080");
@@ -198,7 +198,7 @@ START_TEST(a_policy_is_read)
 }
 END_TEST
 
-START_TEST(limits_are_read)
+START_TEST(limits_are_loaded)
 {
     struct policy *policy = load(slice_of(sample));
     const struct limit *limits = policy->limits;
@@ -236,7 +236,7 @@ START_TEST(limits_are_read)
 }
 END_TEST
 
-START_TEST(a_whole_policy_is_tried_but_for_limits_that_say_otherwise)
+START_TEST(shadow_applies_to_limits_without_a_setting_of_their_own)
 {
     static const char yaml[] =
         UPSTREAMS "shadow: true\nlimits:\n  a: { script: gcra, limit: 1, period: 1s }\n"
@@ -249,12 +249,12 @@ START_TEST(a_whole_policy_is_tried_but_for_limits_that_say_otherwise)
     ck_assert_int_eq(policy->limits[1].enforce, 10000);
     ck_assert_int_eq(policy->limits[2].enforce, 0);
     policy_drop(policy);
-    is_a_fixed_point(yaml);
+    assert_fixed_point(yaml);
 }
 END_TEST
 
 /* Other weir instances and versions select the same clients. */
-START_TEST(the_share_of_clients_is_a_choice_that_stays)
+START_TEST(the_selected_share_of_clients_is_stable)
 {
     static const char chosen[] = "...............................x...x......................x.x...";
     struct limit limit = {.name = (char *)"per-client"}, other = {.name = (char *)"other"};
@@ -279,13 +279,13 @@ START_TEST(the_share_of_clients_is_a_choice_that_stays)
     }
     ck_assert_uint_ge(count, 900);
     ck_assert_uint_le(count, 1100);
-    ck_assert_uint_ge(both, 60); /* limits choose by themselves */
+    ck_assert_uint_ge(both, 60); /* limits select independently */
     ck_assert_uint_le(both, 140);
     ck_assert_str_eq(first, chosen);
 }
 END_TEST
 
-START_TEST(rules_are_read)
+START_TEST(rules_are_loaded)
 {
     struct policy *policy = load(slice_of(sample));
     const struct rule *rules = policy->rules;
@@ -318,7 +318,7 @@ START_TEST(rules_are_read)
 }
 END_TEST
 
-START_TEST(what_is_not_written_has_its_default)
+START_TEST(missing_options_have_their_defaults)
 {
     struct policy *policy =
         load_good("upstreams: { api: { servers: 127.0.0.1:3000 } }\nredis:\nrules:\n");
@@ -340,7 +340,7 @@ START_TEST(what_is_not_written_has_its_default)
 }
 END_TEST
 
-START_TEST(leases_are_the_default_where_they_can_be)
+START_TEST(leases_are_enabled_by_default_where_possible)
 {
     struct policy *policy =
         load_good("upstreams: { api: { servers: 127.0.0.1:3000 } }\n"
@@ -362,7 +362,7 @@ START_TEST(leases_are_the_default_where_they_can_be)
 }
 END_TEST
 
-START_TEST(an_address_of_redis_may_be_a_url)
+START_TEST(the_address_of_redis_can_be_a_url)
 {
     static const struct {
         const char *url, *text, *username, *password;
@@ -398,18 +398,18 @@ START_TEST(an_address_of_redis_may_be_a_url)
     ck_assert_uint_eq(policy->redis.database, 3);
     policy_drop(policy);
     load_bad(UPSTREAMS "redis: { address: 'redis://weir:s3cret@' }\n", "redis.address");
-    ck_assert_msg(!strstr(said, "s3cret"), "%s", said);
+    ck_assert_msg(!strstr(messages, "s3cret"), "%s", messages);
 }
 END_TEST
 
-START_TEST(a_byte_order_mark_is_no_part_of_the_text)
+START_TEST(a_byte_order_mark_is_ignored)
 {
     policy_drop(load_good("\xef\xbb\xbf" UPSTREAMS "rules: [ { limits: none } ]\n"));
     load_bad("\xef\xbb\xbfupstream: {}\n", "test.yaml:1:1: unknown key \"upstream\"");
 }
 END_TEST
 
-START_TEST(a_rule_says_that_it_has_no_limits)
+START_TEST(a_rule_without_limits_is_declared_with_none)
 {
     struct policy *policy =
         load_good(UPSTREAMS "limits: { a: { script: gcra, limit: 1, period: 1s } }\n"
@@ -434,7 +434,7 @@ START_TEST(an_embedded_redis_has_no_address)
 }
 END_TEST
 
-START_TEST(the_environment_is_put_in)
+START_TEST(environment_variables_are_substituted)
 {
     setenv("WEIR_TEST_PASSWORD", "s3cr\"t", 1);
     setenv("WEIR_TEST_PORT", "7000", 1);
@@ -456,7 +456,7 @@ START_TEST(the_environment_is_put_in)
 }
 END_TEST
 
-START_TEST(files_are_the_policys_neighbours)
+START_TEST(file_names_are_relative_to_the_policy)
 {
     char directory[] = "/tmp/weir-check-policy-XXXXXX", path[128];
 
@@ -504,14 +504,14 @@ static char *long_log_file(void)
     return yaml;
 }
 
-static void is_a_fixed_point(const char *yaml)
+static void assert_fixed_point(const char *yaml)
 {
     struct policy *policy = load(slice_of(yaml));
-    ck_assert_msg(policy != NULL, "%s", said);
+    ck_assert_msg(policy != NULL, "%s", messages);
     char *first = printed(policy);
     policy_drop(policy);
     policy = load(slice_of(first));
-    ck_assert_msg(policy != NULL, "%s%s", first, said);
+    ck_assert_msg(policy != NULL, "%s%s", first, messages);
     char *second = printed(policy);
     policy_drop(policy);
     ck_assert_str_eq(first, second);
@@ -519,23 +519,23 @@ static void is_a_fixed_point(const char *yaml)
     free(second);
 }
 
-START_TEST(what_is_printed_reads_as_the_same)
+START_TEST(a_printed_policy_loads_as_the_same_policy)
 {
-    is_a_fixed_point(sample);
-    is_a_fixed_point(UPSTREAMS);
-    is_a_fixed_point(UPSTREAMS "headers: []\nidentity: { trusted_proxies: 'unix:' }\n"
-                               "redis: { address: embedded }\n");
-    is_a_fixed_point(
+    assert_fixed_point(sample);
+    assert_fixed_point(UPSTREAMS);
+    assert_fixed_point(UPSTREAMS "headers: []\nidentity: { trusted_proxies: 'unix:' }\n"
+                                 "redis: { address: embedded }\n");
+    assert_fixed_point(
         UPSTREAMS
         "clients:\n  'null': { quota: 0 }\n  'a: b': { quota: 0 }\n  '\"\\': { quota: 1 }\n"
         "  'über': { quota: 2 }\n  '{x}': { quota: 2 }\n  '${HOME}': {}\n  '- ': {}\n");
 }
 END_TEST
 
-START_TEST(long_text_is_printed_whole)
+START_TEST(long_text_is_printed_completely)
 {
     char *yaml = long_log_file();
-    is_a_fixed_point(yaml);
+    assert_fixed_point(yaml);
     struct policy *policy = load_good(yaml);
     char *text = printed(policy), *first = strdup(policy->log.file);
     policy_drop(policy);
@@ -548,7 +548,7 @@ START_TEST(long_text_is_printed_whole)
 }
 END_TEST
 
-START_TEST(the_printed_policy_says_what_holds)
+START_TEST(the_printed_policy_contains_the_effective_values)
 {
     struct policy *policy = load(slice_of(sample));
     char *text = printed(policy);
@@ -591,7 +591,7 @@ static const struct client_limits *client_limits_of(const struct policy *policy,
     return policy_client(policy, &identity);
 }
 
-START_TEST(clients_are_found)
+START_TEST(clients_are_found_by_id_and_address)
 {
     struct policy *policy = load(slice_of(sample));
 
@@ -613,7 +613,7 @@ START_TEST(clients_are_found)
 }
 END_TEST
 
-START_TEST(clients_have_numbers_of_their_own)
+START_TEST(clients_have_their_own_limits)
 {
     struct policy *policy = load(slice_of(sample));
     const struct limit_numbers *numbers = client_limits_of(policy, "id:client-2")->numbers;
@@ -637,7 +637,7 @@ START_TEST(clients_have_numbers_of_their_own)
 }
 END_TEST
 
-START_TEST(a_plan_is_shared_and_what_is_the_clients_own_counts_first)
+START_TEST(a_plan_is_shared_and_settings_of_the_client_override_it)
 {
     struct policy *policy = load(slice_of(sample));
     const struct limit_numbers *numbers = client_limits_of(policy, "id:silver-1")->numbers;
@@ -662,7 +662,7 @@ START_TEST(a_plan_is_shared_and_what_is_the_clients_own_counts_first)
 }
 END_TEST
 
-START_TEST(a_raised_limit_raises_a_burst_that_was_not_written)
+START_TEST(a_raised_limit_raises_a_default_burst)
 {
     struct policy *policy =
         load_warned(UPSTREAMS IDS "limits:\n  a: { script: gcra, limit: 10, period: 1s }\n"
@@ -676,7 +676,7 @@ START_TEST(a_raised_limit_raises_a_burst_that_was_not_written)
 }
 END_TEST
 
-START_TEST(thousands_of_clients_are_found)
+START_TEST(lookups_among_thousands_of_clients)
 {
     char *yaml = NULL, id[32];
     size_t size;
@@ -702,7 +702,7 @@ END_TEST
 
 /* --- rules --- */
 
-START_TEST(the_first_rule_that_matches_decides)
+START_TEST(the_first_matching_rule_applies)
 {
     struct policy *policy = load(slice_of(sample));
 
@@ -711,7 +711,7 @@ START_TEST(the_first_rule_that_matches_decides)
     ck_assert_str_eq(matched(policy, "PUT", "/v1", "www.example.com"), "/v1/**");
     ck_assert_str_eq(matched(policy, "GET", "/v1/x", "www.example.com:80"), "by host");
     ck_assert_str_eq(matched(policy, "GET", "/v1/x", "example.com"), "*");
-    ck_assert_str_eq(matched(policy, "post", "/v1/x", ""), "*"); /* methods have a case */
+    ck_assert_str_eq(matched(policy, "post", "/v1/x", ""), "*"); /* methods are case-sensitive */
     policy_drop(policy);
     policy = load_warned(UPSTREAMS "rules: [ { match: { path: /a } } ]\n");
     ck_assert_str_eq(matched(policy, "GET", "/b", ""), "(none)");
@@ -719,7 +719,7 @@ START_TEST(the_first_rule_that_matches_decides)
 }
 END_TEST
 
-START_TEST(rules_have_names_of_their_own)
+START_TEST(rules_have_unique_names)
 {
     struct policy *policy =
         load(SLICE(UPSTREAMS "rules:\n  - { name: '(none)', match: { path: /a } }\n"
@@ -734,7 +734,7 @@ START_TEST(rules_have_names_of_their_own)
 }
 END_TEST
 
-START_TEST(long_names_are_cut_for_their_number)
+START_TEST(long_names_are_truncated_for_their_number)
 {
     char yaml[2048], name[RULE_NAME_MAX + 1];
 
@@ -758,12 +758,12 @@ static bool is_unreachable(const char *first, const char *second)
     snprintf(yaml, sizeof yaml, UPSTREAMS "rules:\n  - { match: { %s } }\n  - { match: { %s } }\n",
              first, second);
     struct policy *policy = load(slice_of(yaml));
-    ck_assert_msg(policy != NULL, "%s", said);
+    ck_assert_msg(policy != NULL, "%s", messages);
     policy_drop(policy);
-    return strstr(said, "no request reaches this rule") != NULL;
+    return strstr(messages, "no request reaches this rule") != NULL;
 }
 
-START_TEST(rules_that_no_request_reaches_are_told)
+START_TEST(unreachable_rules_are_reported)
 {
     ck_assert(is_unreachable("", "path: /a"));
     ck_assert(is_unreachable("path: /a", "path: /a, methods: GET"));
@@ -797,25 +797,25 @@ static char *file_text(const char *path)
 }
 
 /* tests/conf-bad/x.yaml must produce exactly x.err; differences are written to `wrong`. */
-static void says_what_is_expected(const char *name, FILE *wrong)
+static void assert_expected_errors(const char *name, FILE *wrong)
 {
     char expected_name[256];
     size_t stem = strlen(name) - 5;
 
     snprintf(expected_name, sizeof expected_name, "%.*s.err", (int)stem, name);
     char *expected = file_text(expected_name);
-    FILE *report = fmemopen(said, sizeof said, "w+");
+    FILE *report = fmemopen(messages, sizeof messages, "w+");
     struct policy *policy = policy_load(name, lua_dir(), report);
     fclose(report);
-    if (strcmp(said, expected) != 0)
-        fprintf(wrong, "%s says\n%sin place of\n%s", name, said, expected);
+    if (strcmp(messages, expected) != 0)
+        fprintf(wrong, "%s reports\n%sinstead of\n%s", name, messages, expected);
     if ((policy != NULL) != (strncmp(name, "warning", 7) == 0))
         fprintf(wrong, "%s is %s\n", name, policy ? "taken" : "refused");
     policy_drop(policy);
     free(expected);
 }
 
-START_TEST(mistakes_are_told_with_their_place)
+START_TEST(errors_are_reported_with_their_location)
 {
     char path[4096], *mistakes = NULL;
     size_t size = 0;
@@ -831,14 +831,14 @@ START_TEST(mistakes_are_told_with_their_place)
         if (n <= 5 || strcmp(entry->d_name + n - 5, ".yaml") != 0)
             continue;
         if (!tls_is_there() && strstr(entry->d_name, "-tls"))
-            continue; /* all that is said then is that OpenSSL is missing */
+            continue; /* the only error then is that OpenSSL is missing */
         if (!jwt_is_there() && strstr(entry->d_name, "-jwt-"))
             continue; /* likewise */
         if (!postgres_is_there() && strstr(entry->d_name, "quotas-"))
             continue; /* likewise */
         if (!http2_is_there() && strcmp(entry->d_name, "upstream-auto.yaml") == 0)
             continue; /* likewise */
-        says_what_is_expected(entry->d_name, wrong);
+        assert_expected_errors(entry->d_name, wrong);
         count++;
     }
     closedir(directory);
@@ -849,40 +849,40 @@ START_TEST(mistakes_are_told_with_their_place)
 }
 END_TEST
 
-START_TEST(an_unreadable_file_is_told)
+START_TEST(an_unreadable_file_is_reported)
 {
-    FILE *report = fmemopen(said, sizeof said, "w+");
+    FILE *report = fmemopen(messages, sizeof messages, "w+");
     ck_assert_ptr_null(policy_load("/nowhere/weir.yaml", lua_dir(), report));
     ck_assert_ptr_null(policy_load("/", lua_dir(), report));
     fclose(report);
-    ck_assert_str_eq(said, "/nowhere/weir.yaml: cannot be read: No such file or directory\n"
-                           "/: cannot be read: Is a directory\n");
+    ck_assert_str_eq(messages, "/nowhere/weir.yaml: cannot be read: No such file or directory\n"
+                               "/: cannot be read: Is a directory\n");
 }
 END_TEST
 
-START_TEST(a_huge_file_is_not_read)
+START_TEST(a_huge_file_is_refused)
 {
     char path[] = "/tmp/weir-check-policy-XXXXXX";
     int fd = mkstemp(path);
     ck_assert_int_eq(ftruncate(fd, (16 << 20) + 1), 0);
     close(fd);
-    FILE *report = fmemopen(said, sizeof said, "w+");
+    FILE *report = fmemopen(messages, sizeof messages, "w+");
     ck_assert_ptr_null(policy_load(path, lua_dir(), report));
     fclose(report);
     unlink(path);
-    ck_assert_ptr_nonnull(strstr(said, ": cannot be read: File too large\n"));
+    ck_assert_ptr_nonnull(strstr(messages, ": cannot be read: File too large\n"));
 }
 END_TEST
 
-START_TEST(a_missing_limiter_is_told)
+START_TEST(a_missing_limiter_is_reported)
 {
-    FILE *report = fmemopen(said, sizeof said, "w+");
+    FILE *report = fmemopen(messages, sizeof messages, "w+");
     ck_assert_ptr_null(policy_load_text("test.yaml", slice_of(sample), "/nowhere", report));
     fclose(report);
     ck_assert_ptr_nonnull(
-        strstr(said, "test.yaml:11:25: limits.per-client.script: /nowhere/token_bucket.lua "
-                     "cannot be read: No such file or directory; install weir, or name "
-                     "the directory of its limiters in WEIR_LUA_DIR\n"));
+        strstr(messages, "test.yaml:11:25: limits.per-client.script: /nowhere/token_bucket.lua "
+                         "cannot be read: No such file or directory; install weir, or name "
+                         "the directory of its limiters in WEIR_LUA_DIR\n"));
 }
 END_TEST
 
@@ -903,38 +903,38 @@ static char *many(const char *head, const char *item, unsigned count, const char
     return yaml;
 }
 
-static void too_many(const char *head, const char *item, unsigned count, const char *tail,
-                     const char *words)
+static void assert_too_many(const char *head, const char *item, unsigned count, const char *tail,
+                            const char *words)
 {
     char *yaml = many(head, item, count, tail);
     load_bad(yaml, words);
     free(yaml);
 }
 
-START_TEST(everything_has_a_limit)
+START_TEST(every_list_has_a_maximum_size)
 {
     char *text = many("log: { file: '", "#", 20000, "' }\n" UPSTREAMS);
     load_bad(text, "test.yaml:1:14: longer than 65536 bytes\n");
     free(text);
-    too_many(UPSTREAMS "limits:\n", "  l#: { script: gcra, limit: 1, period: 1s }\n",
-             LIMITS_MAX + 1, "", "limits: has 257 limits; expected at most 256");
-    too_many(UPSTREAMS "rules:\n", " - { name: r# }\n", RULES_MAX + 1, "",
-             "rules: has 1025 rules; expected at most 1024");
-    too_many(UPSTREAMS "clients:\n", "  c#: {}\n", 100001, "",
-             "clients: has 100001 clients; expected at most 100000");
-    too_many(UPSTREAMS "identity: { trusted_proxies: [ ", "'::#', ", 1025, "] }",
-             "expected a list of at most 1024 addresses and ranges");
-    too_many("upstreams: {", "u#: { servers: 127.0.0.1:1 }, ", 257, "}",
-             "upstreams: has 257 upstreams; expected 1 to 256");
-    too_many(UPSTREAMS
-             "limits: { a: { script: gcra, limit: 1, period: 1s } }\nrules: [ { limits: [ ",
-             "a#, ", 9, "] } ]", "expected a list of at most 8 limits");
-    too_many(UPSTREAMS "listen: [ ", "127.0.0.1:#, ", 65, "]",
-             "listen: has 65 addresses; expected 1 to 64");
+    assert_too_many(UPSTREAMS "limits:\n", "  l#: { script: gcra, limit: 1, period: 1s }\n",
+                    LIMITS_MAX + 1, "", "limits: has 257 limits; expected at most 256");
+    assert_too_many(UPSTREAMS "rules:\n", " - { name: r# }\n", RULES_MAX + 1, "",
+                    "rules: has 1025 rules; expected at most 1024");
+    assert_too_many(UPSTREAMS "clients:\n", "  c#: {}\n", 100001, "",
+                    "clients: has 100001 clients; expected at most 100000");
+    assert_too_many(UPSTREAMS "identity: { trusted_proxies: [ ", "'::#', ", 1025, "] }",
+                    "expected a list of at most 1024 addresses and ranges");
+    assert_too_many("upstreams: {", "u#: { servers: 127.0.0.1:1 }, ", 257, "}",
+                    "upstreams: has 257 upstreams; expected 1 to 256");
+    assert_too_many(UPSTREAMS
+                    "limits: { a: { script: gcra, limit: 1, period: 1s } }\nrules: [ { limits: [ ",
+                    "a#, ", 9, "] } ]", "expected a list of at most 8 limits");
+    assert_too_many(UPSTREAMS "listen: [ ", "127.0.0.1:#, ", 65, "]",
+                    "listen: has 65 addresses; expected 1 to 64");
 }
 END_TEST
 
-START_TEST(a_tree_is_bounded)
+START_TEST(the_number_of_values_is_limited)
 {
     char *text = many(UPSTREAMS "rules: [ ", "#,", 1000001, "]\n");
     load_bad(text, "the policy has more than 1000000 values");
@@ -942,19 +942,19 @@ START_TEST(a_tree_is_bounded)
 }
 END_TEST
 
-START_TEST(more_mistakes_than_are_kept_are_counted)
+START_TEST(further_errors_are_counted)
 {
     char *text = many(UPSTREAMS "rules:\n- { match: { methods: [ ", "x#,", 31, "] } }\n");
     load_bad(text, "test.yaml: 31 errors; the first 20 are shown\n");
     free(text);
     text = many(UPSTREAMS "clients:\n", "  c#: 1\n", 20000, "");
     load_bad(text, "test.yaml: 20000 errors; the first 20 are shown\n");
-    ck_assert_ptr_nonnull(strstr(said, "test.yaml:3:7: clients.c0: expected a map"));
+    ck_assert_ptr_nonnull(strstr(messages, "test.yaml:3:7: clients.c0: expected a map"));
     free(text);
 }
 END_TEST
 
-START_TEST(numbers_stay_exact_in_lua)
+START_TEST(numbers_must_be_exact_in_lua)
 {
     policy_drop(load_good(UPSTREAMS
                           "limits: { a: { script: fixed_window, limit: 1000000000, period: 1d } }\n"
@@ -973,7 +973,7 @@ START_TEST(numbers_stay_exact_in_lua)
 }
 END_TEST
 
-START_TEST(a_policy_lives_as_long_as_it_is_held)
+START_TEST(a_policy_is_freed_with_its_last_reference)
 {
     struct policy *policy = load(slice_of(sample));
     ck_assert_ptr_eq(policy_hold(policy), policy);
@@ -984,64 +984,64 @@ START_TEST(a_policy_lives_as_long_as_it_is_held)
 }
 END_TEST
 
-static void add_reading(Suite *suite)
+static void add_loading(Suite *suite)
 {
     TCase *tests = tcase_create("reading");
-    tcase_add_test(tests, a_policy_is_read);
-    tcase_add_test(tests, limits_are_read);
-    tcase_add_test(tests, rules_are_read);
-    tcase_add_test(tests, a_whole_policy_is_tried_but_for_limits_that_say_otherwise);
-    tcase_add_test(tests, the_share_of_clients_is_a_choice_that_stays);
-    tcase_add_test(tests, what_is_not_written_has_its_default);
-    tcase_add_test(tests, leases_are_the_default_where_they_can_be);
-    tcase_add_test(tests, an_address_of_redis_may_be_a_url);
-    tcase_add_test(tests, a_byte_order_mark_is_no_part_of_the_text);
-    tcase_add_test(tests, a_rule_says_that_it_has_no_limits);
+    tcase_add_test(tests, a_policy_is_loaded);
+    tcase_add_test(tests, limits_are_loaded);
+    tcase_add_test(tests, rules_are_loaded);
+    tcase_add_test(tests, shadow_applies_to_limits_without_a_setting_of_their_own);
+    tcase_add_test(tests, the_selected_share_of_clients_is_stable);
+    tcase_add_test(tests, missing_options_have_their_defaults);
+    tcase_add_test(tests, leases_are_enabled_by_default_where_possible);
+    tcase_add_test(tests, the_address_of_redis_can_be_a_url);
+    tcase_add_test(tests, a_byte_order_mark_is_ignored);
+    tcase_add_test(tests, a_rule_without_limits_is_declared_with_none);
     tcase_add_test(tests, an_embedded_redis_has_no_address);
-    tcase_add_test(tests, the_environment_is_put_in);
-    tcase_add_test(tests, files_are_the_policys_neighbours);
-    tcase_add_test(tests, what_is_printed_reads_as_the_same);
-    tcase_add_test(tests, long_text_is_printed_whole);
-    tcase_add_test(tests, the_printed_policy_says_what_holds);
-    tcase_add_test(tests, a_policy_lives_as_long_as_it_is_held);
+    tcase_add_test(tests, environment_variables_are_substituted);
+    tcase_add_test(tests, file_names_are_relative_to_the_policy);
+    tcase_add_test(tests, a_printed_policy_loads_as_the_same_policy);
+    tcase_add_test(tests, long_text_is_printed_completely);
+    tcase_add_test(tests, the_printed_policy_contains_the_effective_values);
+    tcase_add_test(tests, a_policy_is_freed_with_its_last_reference);
     suite_add_tcase(suite, tests);
 }
 
 static void add_finding(Suite *suite)
 {
     TCase *tests = tcase_create("finding");
-    tcase_add_test(tests, clients_are_found);
-    tcase_add_test(tests, clients_have_numbers_of_their_own);
-    tcase_add_test(tests, a_plan_is_shared_and_what_is_the_clients_own_counts_first);
-    tcase_add_test(tests, a_raised_limit_raises_a_burst_that_was_not_written);
-    tcase_add_test(tests, thousands_of_clients_are_found);
-    tcase_add_test(tests, the_first_rule_that_matches_decides);
-    tcase_add_test(tests, rules_have_names_of_their_own);
-    tcase_add_test(tests, long_names_are_cut_for_their_number);
-    tcase_add_test(tests, rules_that_no_request_reaches_are_told);
+    tcase_add_test(tests, clients_are_found_by_id_and_address);
+    tcase_add_test(tests, clients_have_their_own_limits);
+    tcase_add_test(tests, a_plan_is_shared_and_settings_of_the_client_override_it);
+    tcase_add_test(tests, a_raised_limit_raises_a_default_burst);
+    tcase_add_test(tests, lookups_among_thousands_of_clients);
+    tcase_add_test(tests, the_first_matching_rule_applies);
+    tcase_add_test(tests, rules_have_unique_names);
+    tcase_add_test(tests, long_names_are_truncated_for_their_number);
+    tcase_add_test(tests, unreachable_rules_are_reported);
     suite_add_tcase(suite, tests);
 }
 
-static void add_mistakes(Suite *suite)
+static void add_errors(Suite *suite)
 {
     TCase *tests = tcase_create("mistakes");
     tcase_set_timeout(tests, 60); /* a million values, under a sanitizer */
-    tcase_add_test(tests, mistakes_are_told_with_their_place);
-    tcase_add_test(tests, an_unreadable_file_is_told);
-    tcase_add_test(tests, a_huge_file_is_not_read);
-    tcase_add_test(tests, a_missing_limiter_is_told);
-    tcase_add_test(tests, everything_has_a_limit);
-    tcase_add_test(tests, a_tree_is_bounded);
-    tcase_add_test(tests, more_mistakes_than_are_kept_are_counted);
-    tcase_add_test(tests, numbers_stay_exact_in_lua);
+    tcase_add_test(tests, errors_are_reported_with_their_location);
+    tcase_add_test(tests, an_unreadable_file_is_reported);
+    tcase_add_test(tests, a_huge_file_is_refused);
+    tcase_add_test(tests, a_missing_limiter_is_reported);
+    tcase_add_test(tests, every_list_has_a_maximum_size);
+    tcase_add_test(tests, the_number_of_values_is_limited);
+    tcase_add_test(tests, further_errors_are_counted);
+    tcase_add_test(tests, numbers_must_be_exact_in_lua);
     suite_add_tcase(suite, tests);
 }
 
 int main(void)
 {
     Suite *suite = suite_create("policy");
-    add_reading(suite);
+    add_loading(suite);
     add_finding(suite);
-    add_mistakes(suite);
+    add_errors(suite);
     return run_suite(suite);
 }

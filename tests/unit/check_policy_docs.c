@@ -24,7 +24,7 @@ static char *file_text(const char *name)
     return copy;
 }
 
-static bool is_written_off(const char *line)
+static bool is_commented_out(const char *line)
 {
     line += strspn(line, " ");
     if (*line != '#')
@@ -42,7 +42,7 @@ static char *with_all_options(const char *sample)
 
     for (const char *p = sample; *p; p++) {
         if (p == sample || p[-1] == '\n')
-            drop = is_written_off(p);
+            drop = is_commented_out(p);
         if (drop && *p == '#')
             drop = false;
         else
@@ -84,17 +84,17 @@ static bool is_a_default(const struct option *option)
 }
 
 /* An option in a comment of the sample has its default value. */
-static void is_the_default(const struct option *option, const struct node *node, const char *sample)
+static void assert_default(const struct option *option, const struct node *node, const char *sample)
 {
     char line[256];
     if (node->kind != NODE_SCALAR && strchr(option->fallback, '['))
         snprintf(line, sizeof line, "#%s: %s\n", option_key(option), option->fallback);
     else
         snprintf(line, sizeof line, "%s: %s\n", option_key(option), option->fallback);
-    ck_assert_msg(strstr(sample, line) != NULL, "conf/weir.yaml does not say \"%s\"", line);
+    ck_assert_msg(strstr(sample, line) != NULL, "conf/weir.yaml does not contain \"%s\"", line);
 }
 
-START_TEST(the_sample_explains_every_option)
+START_TEST(the_sample_contains_every_option)
 {
     struct report report = {.file = "conf/weir.yaml"};
     struct arena arena = {NULL};
@@ -110,7 +110,7 @@ START_TEST(the_sample_explains_every_option)
         const struct node *node = find(whole, option->path);
         ck_assert_msg(node != NULL, "%s in conf/weir.yaml", option->path);
         if (node && is_a_default(option) && !find(active, option->path))
-            is_the_default(option, node, sample);
+            assert_default(option, node, sample);
     }
     report_finish(&report, stderr);
     arena_free(&arena);
@@ -120,7 +120,7 @@ START_TEST(the_sample_explains_every_option)
 END_TEST
 
 /* The certificates are in the directory of the loaded file; the script is in that of the sample. */
-static char *with_its_script(const char *yaml)
+static char *with_script_path(const char *yaml)
 {
     static const char written[] = "./mine.lua";
     const char *at = strstr(yaml, written);
@@ -135,9 +135,9 @@ static char *with_its_script(const char *yaml)
 }
 
 /* The sample with all options has limits that the decision listener cannot apply. */
-static bool only_about_decisions(const char *said)
+static bool only_about_decisions(const char *output)
 {
-    for (const char *line = said; *line;) {
+    for (const char *line = output; *line;) {
         size_t n = strcspn(line, "\n");
         if (!memmem(line, n, "the listener of decisions", 25))
             return false;
@@ -146,27 +146,28 @@ static bool only_about_decisions(const char *said)
     return true;
 }
 
-static void loads_without_a_word(const char *sample)
+static void assert_loads_without_output(const char *sample)
 {
-    char *yaml = with_its_script(sample);
-    char *said = NULL, directory[4096], name[4096];
+    char *yaml = with_script_path(sample);
+    char *output = NULL, directory[4096], name[4096];
     const char *srcdir = getenv("srcdir"), *lua_dir = getenv("WEIR_LUA_DIR");
     size_t size;
-    FILE *report = open_memstream(&said, &size);
+    FILE *report = open_memstream(&output, &size);
 
     snprintf(directory, sizeof directory, "%s/lua", srcdir ? srcdir : ".");
     snprintf(name, sizeof name, "%s/tests/tls/weir.yaml", srcdir ? srcdir : ".");
     struct policy *policy =
         policy_load_text(name, slice_of(yaml), lua_dir ? lua_dir : directory, report);
     fclose(report);
-    ck_assert_msg(policy && only_about_decisions(said), "%s", said);
-    free(said);
+    ck_assert_msg(policy && only_about_decisions(output), "%s", output);
+    free(output);
     free(yaml);
     policy_drop(policy);
 }
 
-/* There is one Redis address, and one source of each password: lines with alternatives are removed, as is the line
- * with an admin token: git cannot store a file that only its owner may read. */
+/* There is one Redis address and one source of each password, so alternative lines are removed. The
+ * line with an admin token is removed too: git cannot store the permissions of a file that only its
+ * owner may read. */
 static void keep_one_redis(char *yaml, const char *kept)
 {
     static const char *const lines[] = {"\n  address: ",
@@ -216,12 +217,12 @@ START_TEST(the_sample_is_a_policy_without_warnings)
     setenv("WEIR_HASH_KEY", "secret", 1);
     setenv("WEIR_TOKEN_SECRET", "secret", 1);
     char *sample = file_text("conf/weir.yaml"), *all = with_all_options(sample);
-    loads_without_a_word(sample);
+    assert_loads_without_output(sample);
     if (jwt_is_there() && postgres_is_there() && http2_is_there())
         for (size_t i = 0; i < COUNT_OF(places); i++) {
             char *one = with_ids(all);
             keep_one_redis(one, places[i]);
-            loads_without_a_word(one);
+            assert_loads_without_output(one);
             free(one);
         }
     free(all);
@@ -230,12 +231,12 @@ START_TEST(the_sample_is_a_policy_without_warnings)
 END_TEST
 
 /* ".It Ic PATH Pq TYPE, default DEFAULT" */
-static void manual_names(const char *manual, const struct option *option)
+static void assert_in_manual(const char *manual, const struct option *option)
 {
     char start[128];
     snprintf(start, sizeof start, "\n.It Ic %s Pq %s", option->path, option->type->name);
     const char *line = strstr(manual, start);
-    ck_assert_msg(line != NULL, "weir.yaml(5) does not say %s", start + 1);
+    ck_assert_msg(line != NULL, "weir.yaml(5) does not contain %s", start + 1);
     char *copy = strndup(line + 1, strcspn(line + 1, "\n"));
     bool has_default =
         option->fallback && option->fallback[0] && strcmp(option->fallback, "[]") != 0;
@@ -247,13 +248,13 @@ static void manual_names(const char *manual, const struct option *option)
     free(copy);
 }
 
-START_TEST(the_manual_explains_every_option)
+START_TEST(the_manual_contains_every_option)
 {
     char *manual = file_text("man/weir.yaml.5");
     unsigned named = 0, known = 0;
 
     EACH_OPTION (option) {
-        manual_names(manual, option);
+        assert_in_manual(manual, option);
         known++;
     }
     for (const char *p = manual; (p = strstr(p, "\n.It Ic ")); p++)
@@ -271,7 +272,7 @@ static unsigned rows_named(const char *path)
     return count;
 }
 
-START_TEST(the_table_is_sound)
+START_TEST(the_rows_of_the_table_are_consistent)
 {
     EACH_OPTION (option) {
         ck_assert_msg(option->help && *option->help, "%s", option->path);
@@ -306,7 +307,7 @@ static struct slice struct_of(const struct option *option)
     return path;
 }
 
-static bool sets_a_part_of(const struct option *a, const struct option *b)
+static bool overlaps(const struct option *a, const struct option *b)
 {
     return a->offset < b->offset + b->type->size && b->offset < a->offset + a->type->size;
 }
@@ -322,7 +323,7 @@ START_TEST(no_two_options_set_the_same_member)
             for (const struct option *b = option_groups[i]->rows;
                  b < option_groups[i]->rows + option_groups[i]->count; b++)
                 ck_assert_msg(a == b || !a->type->size || !b->type->size ||
-                                  !slice_equal(struct_of(a), struct_of(b)) || !sets_a_part_of(a, b),
+                                  !slice_equal(struct_of(a), struct_of(b)) || !overlaps(a, b),
                               "%s and %s set the same member", a->path, b->path);
     }
 }
@@ -332,10 +333,10 @@ int main(void)
 {
     Suite *suite = suite_create("policy docs");
     TCase *tests = tcase_create("docs");
-    tcase_add_test(tests, the_sample_explains_every_option);
+    tcase_add_test(tests, the_sample_contains_every_option);
     tcase_add_test(tests, the_sample_is_a_policy_without_warnings);
-    tcase_add_test(tests, the_manual_explains_every_option);
-    tcase_add_test(tests, the_table_is_sound);
+    tcase_add_test(tests, the_manual_contains_every_option);
+    tcase_add_test(tests, the_rows_of_the_table_are_consistent);
     tcase_add_test(tests, no_two_options_set_the_same_member);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

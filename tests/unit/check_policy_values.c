@@ -37,7 +37,7 @@ static const struct {
     {"1week", VALUE_NO_NUMBER, 0, NULL},
 };
 
-START_TEST(durations_are_read_and_written)
+START_TEST(durations_are_parsed_and_formatted)
 {
     char room[32];
     for (size_t i = 0; i < COUNT_OF(durations); i++) {
@@ -56,7 +56,7 @@ START_TEST(durations_are_read_and_written)
 }
 END_TEST
 
-START_TEST(sizes_are_read_and_written)
+START_TEST(sizes_are_parsed_and_formatted)
 {
     static const struct {
         const char *text;
@@ -80,7 +80,7 @@ START_TEST(sizes_are_read_and_written)
 }
 END_TEST
 
-START_TEST(numbers_are_read)
+START_TEST(numbers_are_parsed)
 {
     int64_t number;
 
@@ -105,7 +105,7 @@ static const char *nearest(const char *word)
     return meant.best.n ? meant.best.p : "";
 }
 
-START_TEST(the_word_that_was_meant_is_found)
+START_TEST(the_nearest_word_is_suggested)
 {
     ck_assert_str_eq(nearest("brust"), "burst");
     ck_assert_str_eq(nearest("burts"), "burst");
@@ -119,7 +119,7 @@ START_TEST(the_word_that_was_meant_is_found)
 }
 END_TEST
 
-START_TEST(quotes_are_short_and_visible)
+START_TEST(quotes_are_short_and_printable)
 {
     char word[300];
 
@@ -135,7 +135,8 @@ START_TEST(quotes_are_short_and_visible)
     for (size_t i = 0; i < 300; i += 2)
         memcpy(word + i, "\xc3\xa9", 2);
     ck_assert_uint_eq(strlen(QUOTE(((struct slice){word, 300}))), 65);
-    ck_assert_uint_eq(strlen(QUOTE(((struct slice){word + 1, 299}))), 64); /* no half character */
+    /* no partial character */
+    ck_assert_uint_eq(strlen(QUOTE(((struct slice){word + 1, 299}))), 64);
 }
 END_TEST
 
@@ -143,11 +144,11 @@ int main(void)
 {
     Suite *suite = suite_create("policy values");
     TCase *tests = tcase_create("values");
-    tcase_add_test(tests, durations_are_read_and_written);
-    tcase_add_test(tests, sizes_are_read_and_written);
-    tcase_add_test(tests, numbers_are_read);
-    tcase_add_test(tests, the_word_that_was_meant_is_found);
-    tcase_add_test(tests, quotes_are_short_and_visible);
+    tcase_add_test(tests, durations_are_parsed_and_formatted);
+    tcase_add_test(tests, sizes_are_parsed_and_formatted);
+    tcase_add_test(tests, numbers_are_parsed);
+    tcase_add_test(tests, the_nearest_word_is_suggested);
+    tcase_add_test(tests, quotes_are_short_and_printable);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

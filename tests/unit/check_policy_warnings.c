@@ -6,20 +6,20 @@
 #include "config/policy_file.h"
 #include "run_suite.h"
 
-static char said[1 << 14];
+static char output[1 << 14];
 
 /* Returns the warnings about a valid policy. */
-static const char *said_about(const char *yaml)
+static const char *warnings_for(const char *yaml)
 {
     const char *lua_dir = getenv("WEIR_LUA_DIR");
-    FILE *report = fmemopen(said, sizeof said, "w+");
+    FILE *report = fmemopen(output, sizeof output, "w+");
     struct policy *policy =
         policy_load_text("test.yaml", slice_of(yaml), lua_dir ? lua_dir : "lua", report);
 
     fclose(report);
-    ck_assert_msg(policy != NULL, "%s\n%s", yaml, said);
+    ck_assert_msg(policy != NULL, "%s\n%s", yaml, output);
     policy_drop(policy);
-    return said;
+    return output;
 }
 
 #define API "upstreams: { api: { servers: [ 127.0.0.1:3000 ] } }\n"
@@ -75,12 +75,12 @@ static const struct {
      API LIMITS USED IDS " }\nclients: { alice: { quota: 5 } }\n"},
 };
 
-START_TEST(a_remedy_ends_its_warning)
+START_TEST(a_remedy_removes_its_warning)
 {
     const char *words = cases[_i].words;
 
-    ck_assert_msg(strstr(said_about(cases[_i].policy), words) != NULL, "%s: %s", words, said);
-    ck_assert_msg(!*said_about(cases[_i].remedied), "%s: %s", words, said);
+    ck_assert_msg(strstr(warnings_for(cases[_i].policy), words) != NULL, "%s: %s", words, output);
+    ck_assert_msg(!*warnings_for(cases[_i].remedied), "%s: %s", words, output);
 }
 END_TEST
 
@@ -89,7 +89,7 @@ int main(void)
     TCase *tests = tcase_create("warnings");
     Suite *suite = suite_create("policy warnings");
 
-    tcase_add_loop_test(tests, a_remedy_ends_its_warning, 0, (int)COUNT_OF(cases));
+    tcase_add_loop_test(tests, a_remedy_removes_its_warning, 0, (int)COUNT_OF(cases));
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -90,24 +90,24 @@ static void send_to_all(void)
         ck_assert_int_eq(write(peers[i].far, "x", 1), 1);
 }
 
-static void turn(void)
+static void iterate(void)
 {
     event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
 }
 
-START_TEST(every_socket_has_its_turn_before_one_has_its_second)
+START_TEST(every_socket_is_served_before_one_is_served_again)
 {
     send_to_all();
     send_to_all();
     for (unsigned n = 1; n <= SOCKETS / BATCH; n++) {
-        turn();
+        iterate();
         ck_assert_uint_eq(served, n * BATCH);
     }
     for (unsigned i = 0; i < SOCKETS; i++)
         ck_assert_uint_eq(peers[i].reads, 1);
     while (served < 2 * SOCKETS)
-        turn();
-    turn();
+        iterate();
+    iterate();
     ck_assert_uint_eq(served, 2 * SOCKETS); /* no callback without an event */
 }
 END_TEST
@@ -119,12 +119,12 @@ static void stop(struct peer *peer)
     event_base_loopbreak(base);
 }
 
-START_TEST(an_iteration_that_was_cut_short_goes_on_where_it_stopped)
+START_TEST(an_aborted_iteration_continues_where_it_stopped)
 {
     also = stop;
     send_to_all();
     for (unsigned n = 1; n <= SOCKETS; n++) {
-        turn();
+        iterate();
         ck_assert_uint_eq(served, n);
     }
     for (unsigned i = 0; i < SOCKETS; i++)
@@ -143,15 +143,15 @@ static void end_all_others(struct peer *peer)
     also = NULL;
 }
 
-START_TEST(a_socket_whose_watch_has_ended_is_not_served_though_it_was_reported)
+START_TEST(a_socket_without_a_watch_is_not_served_even_if_it_was_reported)
 {
     watch_wake(&peers[1].watch);
     for (unsigned i = 0; i < SOCKETS; i++)
         watch_want(&peers[i].watch, true, true);
     send_to_all();
     also = end_all_others;
-    turn();
-    turn();
+    iterate();
+    iterate();
     ck_assert_uint_eq(served, 1);
     for (unsigned i = 0; i < SOCKETS; i++)
         ck_assert_uint_eq(peers[i].writes, &peers[i] == survivor);
@@ -171,13 +171,13 @@ static void close_and_open(struct peer *peer)
     ck_assert_int_eq(next->near, descriptor);
 }
 
-START_TEST(a_new_socket_does_not_get_the_report_of_the_one_whose_descriptor_it_has)
+START_TEST(a_new_socket_does_not_get_events_of_its_descriptors_previous_owner)
 {
     also = close_and_open;
     ck_assert_int_eq(write(peers[0].far, "x", 1), 1);
     ck_assert_int_eq(write(peers[1].far, "x", 1), 1);
-    turn();
-    turn();
+    iterate();
+    iterate();
     ck_assert_uint_eq(served, 1);
 }
 END_TEST
@@ -188,22 +188,22 @@ static void wake_again(struct peer *peer)
         watch_wake(&peer->watch);
 }
 
-START_TEST(a_woken_socket_is_called_once_for_each_wake_and_keeps_nobody_waiting)
+START_TEST(a_woken_socket_is_called_once_per_wake_and_does_not_starve_others)
 {
     also = wake_again;
     send_to_all();
     watch_wake(&peers[0].watch);
     watch_wake(&peers[0].watch);
     for (unsigned n = 0; n < 2 * SOCKETS && served < SOCKETS; n++)
-        turn();
+        iterate();
     for (unsigned i = 0; i < SOCKETS; i++)
         ck_assert_uint_eq(peers[i].reads, 1);
     for (unsigned n = 0; n < 2 * SOCKETS; n++)
-        turn();
+        iterate();
     ck_assert_uint_eq(peers[0].wakes, 3);
     watch_wake(&peers[0].watch);
     watch_cancel_wake(&peers[0].watch);
-    turn();
+    iterate();
     ck_assert_uint_eq(peers[0].wakes, 3);
 }
 END_TEST
@@ -216,7 +216,7 @@ static void stop_and_wake(struct peer *peer)
 
 /* Half of the sockets have endless buffered input, such as a long pipeline of requests. Each
  * iteration has time for one socket. */
-START_TEST(sockets_that_wake_themselves_and_sockets_that_receive_take_turns)
+START_TEST(sockets_that_wake_themselves_do_not_starve_sockets_that_receive)
 {
     for (unsigned i = 0; i < SOCKETS / 2; i++)
         watch_wake(&peers[i].watch);
@@ -224,28 +224,28 @@ START_TEST(sockets_that_wake_themselves_and_sockets_that_receive_take_turns)
         ck_assert_int_eq(write(peers[i].far, "x", 1), 1);
     also = stop_and_wake;
     for (unsigned n = 0; n < 4 * SOCKETS; n++)
-        turn();
+        iterate();
     for (unsigned i = 0; i < SOCKETS; i++)
         ck_assert_msg(peers[i].reads + peers[i].wakes > 0, "socket %u was not served", i);
 }
 END_TEST
 
-START_TEST(what_is_not_wanted_is_not_reported_and_waits)
+START_TEST(events_that_are_not_wanted_are_not_reported)
 {
     watch_want(&peers[0].watch, false, false);
     ck_assert_int_eq(write(peers[0].far, "x", 1), 1);
     shutdown(peers[0].far, SHUT_RDWR); /* EPOLLHUP, which epoll always reports */
-    turn();
+    iterate();
     ck_assert_uint_eq(served, 0);
     watch_want(&peers[0].watch, true, true);
-    turn();
+    iterate();
     ck_assert_uint_eq(peers[0].reads, 1);
     ck_assert_uint_eq(peers[0].writes, 1);
 }
 END_TEST
 
 /* Two pollers in one base: one with endless input does not starve the other. */
-START_TEST(the_end_of_a_peer_is_reported_behind_input_that_is_not_read)
+START_TEST(the_end_of_a_peer_is_reported_despite_unread_input)
 {
     for (unsigned i = 0; i < 2; i++) {
         peers[i].watch.for_end = i == 0;
@@ -263,7 +263,7 @@ START_TEST(the_end_of_a_peer_is_reported_behind_input_that_is_not_read)
 }
 END_TEST
 
-START_TEST(a_busy_poller_leaves_the_other_one_its_turn)
+START_TEST(a_busy_poller_does_not_starve_another_one)
 {
     struct poller other;
     struct peer lone;
@@ -277,7 +277,7 @@ START_TEST(a_busy_poller_leaves_the_other_one_its_turn)
     also = stop;
     ck_assert_int_eq(write(lone.far, "x", 1), 1);
     for (unsigned n = 0; n < 3; n++)
-        turn();
+        iterate();
     ck_assert_uint_eq(lone.reads, 1);
     watch_end(&lone.watch);
     close(lone.near), close(lone.far);
@@ -290,15 +290,15 @@ int main(void)
     Suite *suite = suite_create("poller");
     TCase *tests = tcase_create("all");
     tcase_add_checked_fixture(tests, set_up, tear_down);
-    tcase_add_test(tests, every_socket_has_its_turn_before_one_has_its_second);
-    tcase_add_test(tests, an_iteration_that_was_cut_short_goes_on_where_it_stopped);
-    tcase_add_test(tests, a_socket_whose_watch_has_ended_is_not_served_though_it_was_reported);
-    tcase_add_test(tests, a_new_socket_does_not_get_the_report_of_the_one_whose_descriptor_it_has);
-    tcase_add_test(tests, a_woken_socket_is_called_once_for_each_wake_and_keeps_nobody_waiting);
-    tcase_add_test(tests, sockets_that_wake_themselves_and_sockets_that_receive_take_turns);
-    tcase_add_test(tests, what_is_not_wanted_is_not_reported_and_waits);
-    tcase_add_test(tests, the_end_of_a_peer_is_reported_behind_input_that_is_not_read);
-    tcase_add_test(tests, a_busy_poller_leaves_the_other_one_its_turn);
+    tcase_add_test(tests, every_socket_is_served_before_one_is_served_again);
+    tcase_add_test(tests, an_aborted_iteration_continues_where_it_stopped);
+    tcase_add_test(tests, a_socket_without_a_watch_is_not_served_even_if_it_was_reported);
+    tcase_add_test(tests, a_new_socket_does_not_get_events_of_its_descriptors_previous_owner);
+    tcase_add_test(tests, a_woken_socket_is_called_once_per_wake_and_does_not_starve_others);
+    tcase_add_test(tests, sockets_that_wake_themselves_do_not_starve_sockets_that_receive);
+    tcase_add_test(tests, events_that_are_not_wanted_are_not_reported);
+    tcase_add_test(tests, the_end_of_a_peer_is_reported_despite_unread_input);
+    tcase_add_test(tests, a_busy_poller_does_not_starve_another_one);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

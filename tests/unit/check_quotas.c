@@ -13,7 +13,7 @@ static int64_t read_or(const char *text, int64_t otherwise)
     return quota_read(slice_of(text), &quota) ? quota : otherwise;
 }
 
-START_TEST(a_quota_is_read)
+START_TEST(a_quota_is_parsed)
 {
     ck_assert_int_eq(read_or("3", -9), 3);
     ck_assert_int_eq(read_or("0", -9), 0);
@@ -28,7 +28,7 @@ START_TEST(a_quota_is_read)
 }
 END_TEST
 
-START_TEST(what_is_no_quota_is_refused)
+START_TEST(invalid_quotas_are_refused)
 {
     const char *const bad[] = {
         "",    " ",    "-2",  "-",   "ten",      "1000000001", "99999999999999999999",
@@ -39,7 +39,7 @@ START_TEST(what_is_no_quota_is_refused)
 }
 END_TEST
 
-static void comes_back(struct quota_row row, const char *written)
+static void assert_round_trip(struct quota_row row, const char *written)
 {
     char bytes[QUOTA_TEXT_MAX];
     struct text text = text_over(bytes, sizeof bytes);
@@ -54,25 +54,25 @@ static void comes_back(struct quota_row row, const char *written)
     ck_assert_str_eq(read.plan, row.plan);
 }
 
-START_TEST(a_row_is_kept_as_text)
+START_TEST(a_row_is_stored_as_text)
 {
     struct quota_row longest = {true, 1000000000, {0}};
     char written[QUOTA_TEXT_MAX] = "1000000000 ";
 
     memset(longest.plan, 'p', QUOTA_PLAN_MAX);
     strcat(written, longest.plan);
-    comes_back((struct quota_row){.present = false}, "absent");
-    comes_back((struct quota_row){true, 3, ""}, "3");
-    comes_back((struct quota_row){true, -1, ""}, "-1");
-    comes_back((struct quota_row){true, QUOTA_OF_ITS_OWN, ""}, "-");
-    comes_back((struct quota_row){true, QUOTA_OF_ITS_OWN, "gold"}, "- gold");
-    comes_back((struct quota_row){true, 7, "gold and silver"}, "7 gold and silver");
-    comes_back(longest, written);
+    assert_round_trip((struct quota_row){.present = false}, "absent");
+    assert_round_trip((struct quota_row){true, 3, ""}, "3");
+    assert_round_trip((struct quota_row){true, -1, ""}, "-1");
+    assert_round_trip((struct quota_row){true, QUOTA_OF_ITS_OWN, ""}, "-");
+    assert_round_trip((struct quota_row){true, QUOTA_OF_ITS_OWN, "gold"}, "- gold");
+    assert_round_trip((struct quota_row){true, 7, "gold and silver"}, "7 gold and silver");
+    assert_round_trip(longest, written);
 }
 END_TEST
 
 /* A value of another program, or of a future version. */
-START_TEST(what_is_no_row_is_refused)
+START_TEST(invalid_rows_are_refused)
 {
     const char *const bad[] = {"", "many", "-2", "3gold", "absent gold", " 3"};
     char longer[QUOTA_PLAN_MAX + 8] = "3 ";
@@ -85,7 +85,7 @@ START_TEST(what_is_no_row_is_refused)
 }
 END_TEST
 
-/* --- The table -------------------------------------------------------------------------------- */
+/* --- The cache -------------------------------------------------------------------------------- */
 
 static struct quota_entry entry_of(enum quota_outcome outcome, int64_t quota)
 {
@@ -110,7 +110,7 @@ static int64_t quota_of(struct quota_cache *table, const char *id, uint64_t now_
     return quota_cache_find(table, slice_of(id), now_us, &entry) ? entry.row.quota : -9;
 }
 
-START_TEST(an_entry_is_found_until_its_use_ends)
+START_TEST(an_entry_is_found_until_it_expires)
 {
     struct quota_cache *table = quota_cache_new(100, 100);
     struct quota_entry entry;
@@ -136,7 +136,7 @@ START_TEST(an_entry_is_found_until_its_use_ends)
 }
 END_TEST
 
-/* Older entries are requested again, and still used if that fails. */
+/* Older entries are queried again, and still used if that fails. */
 START_TEST(aged_entries_are_not_fresh)
 {
     struct quota_cache *table = quota_cache_new(100, 100);
@@ -153,7 +153,7 @@ START_TEST(aged_entries_are_not_fresh)
 }
 END_TEST
 
-START_TEST(made_up_ids_push_out_one_another_alone)
+START_TEST(made_up_ids_evict_only_each_other)
 {
     struct quota_cache *table = quota_cache_new(640, 640);
     char id[32];
@@ -176,7 +176,7 @@ START_TEST(made_up_ids_push_out_one_another_alone)
 END_TEST
 
 /* Of the entries with a row, the least recently used is evicted. */
-START_TEST(what_is_used_stays)
+START_TEST(entries_in_use_are_kept)
 {
     struct quota_cache *table = quota_cache_new(64 * 8, 64);
     char id[32];
@@ -213,7 +213,7 @@ static void *use_all(void *arg)
     return NULL;
 }
 
-START_TEST(threads_share_it)
+START_TEST(threads_share_the_cache)
 {
     struct quota_cache *table = quota_cache_new(200, 100);
     pthread_t threads[4];
@@ -230,15 +230,15 @@ int main(void)
 {
     Suite *suite = suite_create("quotas");
     TCase *rows = tcase_create("rows"), *table = tcase_create("table");
-    tcase_add_test(rows, a_quota_is_read);
-    tcase_add_test(rows, what_is_no_quota_is_refused);
-    tcase_add_test(rows, a_row_is_kept_as_text);
-    tcase_add_test(rows, what_is_no_row_is_refused);
-    tcase_add_test(table, an_entry_is_found_until_its_use_ends);
+    tcase_add_test(rows, a_quota_is_parsed);
+    tcase_add_test(rows, invalid_quotas_are_refused);
+    tcase_add_test(rows, a_row_is_stored_as_text);
+    tcase_add_test(rows, invalid_rows_are_refused);
+    tcase_add_test(table, an_entry_is_found_until_it_expires);
     tcase_add_test(table, aged_entries_are_not_fresh);
-    tcase_add_test(table, made_up_ids_push_out_one_another_alone);
-    tcase_add_test(table, what_is_used_stays);
-    tcase_add_test(table, threads_share_it);
+    tcase_add_test(table, made_up_ids_evict_only_each_other);
+    tcase_add_test(table, entries_in_use_are_kept);
+    tcase_add_test(table, threads_share_the_cache);
     suite_add_tcase(suite, rows);
     suite_add_tcase(suite, table);
     return run_suite(suite);

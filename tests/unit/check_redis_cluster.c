@@ -23,7 +23,7 @@ static const char *text_of(const struct address *address)
     return address_format(address, text);
 }
 
-START_TEST(slots_of_keys)
+START_TEST(slots_equal_those_of_redis)
 {
     /* From the cluster specification, and from CLUSTER KEYSLOT. */
     ck_assert_uint_eq(redis_slot_of(SLICE("123456789")), 0x31c3);
@@ -46,7 +46,7 @@ static bool reads(const char *error, bool *asking, unsigned *slot, struct addres
     return redis_redirect_read(error, &here, asking, slot, address);
 }
 
-START_TEST(redirections)
+START_TEST(redirections_are_parsed)
 {
     struct address to;
     unsigned slot;
@@ -65,7 +65,7 @@ START_TEST(redirections)
 }
 END_TEST
 
-START_TEST(what_is_no_redirection)
+START_TEST(invalid_redirections_are_ignored)
 {
     static const char *const bad[] = {"MOVED",
                                       "MOVED ",
@@ -116,7 +116,7 @@ static bool read_map(const char *bytes, struct redis_cluster_map *map, const cha
 
 #define NODE(ip, port) "*3\r\n$" ip "\r\n:" port "\r\n$2\r\nid\r\n"
 
-START_TEST(the_map)
+START_TEST(a_slot_map_is_parsed)
 {
     static struct redis_cluster_map map;
     const char *why;
@@ -140,7 +140,7 @@ START_TEST(the_map)
 }
 END_TEST
 
-START_TEST(what_is_no_map)
+START_TEST(invalid_slot_maps_are_refused)
 {
     static const char *const bad[] = {
         "+OK\r\n",
@@ -168,7 +168,7 @@ START_TEST(what_is_no_map)
 }
 END_TEST
 
-START_TEST(addresses_that_sentinels_tell)
+START_TEST(addresses_from_sentinels_are_parsed)
 {
     struct address address;
 
@@ -188,12 +188,12 @@ int main(void)
     Suite *suite = suite_create("redis_cluster");
     TCase *tests = tcase_create("redis_cluster");
 
-    tcase_add_test(tests, slots_of_keys);
-    tcase_add_test(tests, redirections);
-    tcase_add_test(tests, what_is_no_redirection);
-    tcase_add_test(tests, the_map);
-    tcase_add_test(tests, what_is_no_map);
-    tcase_add_test(tests, addresses_that_sentinels_tell);
+    tcase_add_test(tests, slots_equal_those_of_redis);
+    tcase_add_test(tests, redirections_are_parsed);
+    tcase_add_test(tests, invalid_redirections_are_ignored);
+    tcase_add_test(tests, a_slot_map_is_parsed);
+    tcase_add_test(tests, invalid_slot_maps_are_refused);
+    tcase_add_test(tests, addresses_from_sentinels_are_parsed);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -71,7 +71,7 @@ static void on_done(struct redis_call *call, const struct redis_reply *reply,
     }
 }
 
-static bool ask(unsigned i)
+static bool send_call(unsigned i)
 {
     char number[16];
     const char *argv[] = {"1", "a key\r\n", "", "3", number};
@@ -111,21 +111,21 @@ static bool nothing_pending(void *context)
     return redis_link_pending(test_link) == 0;
 }
 
-static bool never_ready_twice(void *context)
+static bool has_reconnected(void *context)
 {
     (void)context;
     return fake.connections >= 3;
 }
 
-static bool was_told(void *context)
+static bool has_been_not_ready(void *context)
 {
     (void)context;
     return not_ready_count > 0;
 }
 
-static void turn_until(bool (*done)(void *))
+static void iterate_until(bool (*done)(void *))
 {
-    rig_turn_until(base, flush, done, NULL);
+    rig_run_until(base, flush, done, NULL);
 }
 
 static unsigned log_lines(const char *with)
@@ -140,7 +140,7 @@ static unsigned log_lines(const char *with)
     return n;
 }
 
-static bool was_told_again(void *context)
+static bool has_logged_recovery(void *context)
 {
     (void)context;
     return log_lines("available again") > 0;
@@ -174,7 +174,7 @@ static void start_fake(void)
 {
     fake_redis_start(&fake, base);
     new_link(&fake.address);
-    turn_until(is_ready);
+    iterate_until(is_ready);
 }
 
 /* Ends a test with the scripted server. The link is freed first, since both share a loop. */
@@ -189,7 +189,7 @@ static void stop_fake(void)
 /* --- A real Redis ----------------------------------------------------------------------------- */
 
 /* Several workers repeatedly lose the same Redis at the same time. */
-static void *lose_and_find(void *wrong)
+static void *lose_and_recover(void *wrong)
 {
     struct redis_outage *outage = redis_outage_join("one");
     bool down = false;
@@ -205,28 +205,28 @@ static void *lose_and_find(void *wrong)
     return NULL;
 }
 
-START_TEST(workers_that_lose_redis_at_once_tell_true_durations)
+START_TEST(durations_of_outages_are_correct_with_several_workers)
 {
     pthread_t threads[3];
     unsigned wrong[3] = {0};
 
     for (unsigned i = 0; i < 3; i++)
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, lose_and_find, &wrong[i]), 0);
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, lose_and_recover, &wrong[i]), 0);
     for (unsigned i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(wrong[0] + wrong[1] + wrong[2], 0);
 }
 END_TEST
 
-START_TEST(calls_are_answered_in_full)
+START_TEST(calls_get_complete_replies)
 {
     start_real();
-    ck_assert(!ask(0)); /* not connected yet */
-    turn_until(is_ready);
+    ck_assert(!send_call(0)); /* not connected yet */
+    iterate_until(is_ready);
     for (unsigned i = 0; i < 2000; i++)
-        ck_assert(ask(i));
+        ck_assert(send_call(i));
     ck_assert_uint_eq(done_count, 0);
-    turn_until(nothing_pending);
+    iterate_until(nothing_pending);
     ck_assert_uint_eq(done_count, 2000);
     for (unsigned i = 0; i < 2000; i++) {
         ck_assert_uint_eq(calls[i].good, 1);
@@ -237,16 +237,16 @@ START_TEST(calls_are_answered_in_full)
 }
 END_TEST
 
-START_TEST(a_lost_script_is_sent_again_within_the_call)
+START_TEST(after_a_script_flush_the_script_is_sent_again_within_the_call)
 {
     start_real();
     settings.timeout_us = 5000000; /* a late NOSCRIPT counts as no reply */
-    turn_until(is_ready);
+    iterate_until(is_ready);
     for (unsigned round = 0; round < 20; round++) {
         real_redis_do(&real, "SCRIPT FLUSH");
         for (unsigned i = 0; i < 50; i++)
-            ck_assert(ask(i));
-        turn_until(nothing_pending);
+            ck_assert(send_call(i));
+        iterate_until(nothing_pending);
         for (unsigned i = 0; i < 50; i++)
             ck_assert(calls[i].done == 1 && calls[i].good == 1);
     }
@@ -255,56 +255,56 @@ START_TEST(a_lost_script_is_sent_again_within_the_call)
 }
 END_TEST
 
-START_TEST(a_killed_redis_fails_every_call_once_and_comes_back)
+START_TEST(a_killed_redis_fails_every_call_once_and_is_used_again)
 {
     start_real();
-    turn_until(is_ready);
+    iterate_until(is_ready);
     for (unsigned i = 0; i < 500; i++)
-        ck_assert(ask(i));
+        ck_assert(send_call(i));
     kill(real.pid, SIGSTOP);
     redis_link_flush(test_link);
     real_redis_kill(&real);
-    turn_until(nothing_pending);
+    iterate_until(nothing_pending);
     for (unsigned i = 0; i < 500; i++) {
         ck_assert_uint_eq(calls[i].done, 1);
         ck_assert_int_eq(calls[i].failure, REDIS_FAILURE_CLOSED);
     }
-    turn_until(is_not_ready);
+    iterate_until(is_not_ready);
     real_redis_start_again(&real);
-    turn_until(is_ready);
-    ck_assert(ask(0));
-    turn_until(nothing_pending);
+    iterate_until(is_ready);
+    ck_assert(send_call(0));
+    iterate_until(nothing_pending);
     ck_assert_uint_eq(calls[0].good, 1);
-    turn_until(was_told_again);
+    iterate_until(has_logged_recovery);
     ck_assert_uint_eq(log_lines("available again"), 1);
     real_redis_stop(&real);
 }
 END_TEST
 
-START_TEST(a_stopped_redis_is_suspected_then_believed_again)
+START_TEST(a_stopped_redis_opens_the_breaker_until_it_continues)
 {
     start_real();
-    turn_until(is_ready);
+    iterate_until(is_ready);
     kill(real.pid, SIGSTOP);
     for (unsigned i = 0; i < 3; i++)
-        ck_assert(ask(i));
+        ck_assert(send_call(i));
     redis_link_flush(test_link);
     for (unsigned i = 0; i < 3; i++)
         redis_link_note_timeout(test_link);
     ck_assert(!redis_link_is_ready(test_link));
     ck_assert_int_eq(last_cause, REDIS_FAILURE_TIMEOUT);
-    ck_assert(!ask(3));
+    ck_assert(!send_call(3));
     redis_link_flush(test_link);
     kill(real.pid, SIGCONT);
-    turn_until(is_ready);
-    turn_until(nothing_pending);
+    iterate_until(is_ready);
+    iterate_until(nothing_pending);
     for (unsigned i = 0; i < 3; i++)
         ck_assert_uint_eq(calls[i].done, 1);
     real_redis_stop(&real);
 }
 END_TEST
 
-START_TEST(it_logs_in_and_selects_the_database)
+START_TEST(the_link_authenticates_and_selects_the_database)
 {
     ck_assert(real_redis_start(&real));
     real_redis_do(&real, "ACL SETUSER weir on >secret ~* +@all");
@@ -312,7 +312,7 @@ START_TEST(it_logs_in_and_selects_the_database)
     settings.password = (char *)"secret";
     settings.database = 3;
     new_link(&real.address);
-    turn_until(is_ready);
+    iterate_until(is_ready);
     redisReply *clients = real_redis_command(&real, "CLIENT LIST");
     ck_assert_ptr_nonnull(strstr(clients->str, "name=weir"));
     ck_assert_ptr_nonnull(strstr(clients->str, "db=3"));
@@ -322,14 +322,14 @@ START_TEST(it_logs_in_and_selects_the_database)
 }
 END_TEST
 
-START_TEST(a_wrong_password_is_named)
+START_TEST(a_wrong_password_is_reported)
 {
     ck_assert(real_redis_start(&real));
     real_redis_do(&real, "ACL SETUSER weir on >secret ~* +@all");
     settings.username = (char *)"weir";
     settings.password = (char *)"wrong-one";
     new_link(&real.address);
-    turn_until(was_told);
+    iterate_until(has_been_not_ready);
     ck_assert_int_eq(last_cause, REDIS_FAILURE_AUTH);
     ck_assert_uint_eq(log_lines("the login was refused"), 1);
     ck_assert_uint_eq(log_lines("wrong-one"), 0);
@@ -337,20 +337,20 @@ START_TEST(a_wrong_password_is_named)
 }
 END_TEST
 
-START_TEST(redis_absent_at_start_is_found_when_it_appears)
+START_TEST(a_redis_that_starts_later_is_found)
 {
     real_redis_prepare(&real);
     new_link(&real.address);
-    turn_until(was_told);
+    iterate_until(has_been_not_ready);
     ck_assert_int_eq(last_cause, REDIS_FAILURE_CONNECT);
     real_redis_start_again(&real);
-    turn_until(is_ready);
+    iterate_until(is_ready);
     ck_assert_uint_eq(log_lines("could not connect"), 1);
     real_redis_stop(&real);
 }
 END_TEST
 
-/* --- A scripted one --------------------------------------------------------------------------- */
+/* --- A scripted Redis ------------------------------------------------------------------------- */
 
 static const struct {
     enum fake_mode mode;
@@ -362,35 +362,35 @@ static const struct {
     {FAKE_HUGE, REDIS_FAILURE_REPLY},
 };
 
-START_TEST(a_broken_answer_fails_every_call_once)
+START_TEST(a_malformed_reply_fails_every_call_once)
 {
     start_fake();
     fake.mode = broken[_i].mode;
     fake.only_calls = true;
     for (unsigned i = 0; i < 100; i++)
-        ck_assert(ask(i));
-    turn_until(nothing_pending);
+        ck_assert(send_call(i));
+    iterate_until(nothing_pending);
     for (unsigned i = 0; i < 100; i++) {
         ck_assert_uint_eq(calls[i].done, 1);
         ck_assert_int_eq(calls[i].failure, broken[_i].failure);
     }
     ck_assert_int_eq(last_cause, broken[_i].failure);
     fake.mode = FAKE_GOOD;
-    turn_until(is_ready);
-    ck_assert(ask(0));
-    turn_until(nothing_pending);
+    iterate_until(is_ready);
+    ck_assert(send_call(0));
+    iterate_until(nothing_pending);
     ck_assert_uint_eq(calls[0].good, 1);
     stop_fake();
 }
 END_TEST
 
-START_TEST(an_extra_answer_ends_the_connection_not_the_process)
+START_TEST(an_extra_reply_closes_the_connection)
 {
     start_fake();
     fake.mode = FAKE_EXTRA;
     fake.only_calls = true;
-    ck_assert(ask(0));
-    turn_until(is_not_ready);
+    ck_assert(send_call(0));
+    iterate_until(is_not_ready);
     ck_assert_uint_eq(calls[0].done, 1);
     ck_assert_uint_eq(calls[0].good, 1);
     ck_assert_int_eq(last_cause, REDIS_FAILURE_REPLY);
@@ -432,14 +432,14 @@ static const struct {
     {"-NOSCRIPT No matching script.\r\n", REDIS_FAILURE_SCRIPT, false},
 };
 
-START_TEST(error_answers_have_causes_and_do_not_flood_the_log)
+START_TEST(error_replies_have_causes_and_do_not_flood_the_log)
 {
     start_fake();
     settings.timeout_us = 5000000; /* a late NOSCRIPT counts as no reply */
-    fake.answer = errors[_i].answer;
+    fake.reply = errors[_i].answer;
     for (unsigned i = 0; i < 200; i++)
-        ck_assert(ask(i));
-    turn_until(nothing_pending);
+        ck_assert(send_call(i));
+    iterate_until(nothing_pending);
     for (unsigned i = 0; i < 200; i++)
         ck_assert_uint_eq(calls[i].done, 1);
     ck_assert_int_eq(calls[0].failure, errors[_i].failure);
@@ -449,13 +449,13 @@ START_TEST(error_answers_have_causes_and_do_not_flood_the_log)
 }
 END_TEST
 
-START_TEST(noscript_is_answered_once_by_eval)
+START_TEST(noscript_is_followed_by_one_eval)
 {
     start_fake();
     settings.timeout_us = 5000000; /* a late NOSCRIPT counts as no reply */
-    fake.answer = "-NOSCRIPT No matching script.\r\n";
-    ck_assert(ask(0));
-    turn_until(nothing_pending);
+    fake.reply = "-NOSCRIPT No matching script.\r\n";
+    ck_assert(send_call(0));
+    iterate_until(nothing_pending);
     ck_assert_uint_eq(calls[0].done, 1);
     ck_assert_uint_eq(fake.calls, 1);
     ck_assert_uint_eq(fake.evals, 1);
@@ -483,7 +483,7 @@ static const struct {
     {"SELECT", "-ERR DB index is out of range\r\n", REDIS_FAILURE_CONNECT},
 };
 
-START_TEST(a_failed_set_up_is_tried_again_and_told_once)
+START_TEST(a_failed_set_up_is_retried_and_reported_once)
 {
     settings.password = (char *)"secret";
     settings.database = 9;
@@ -491,95 +491,95 @@ START_TEST(a_failed_set_up_is_tried_again_and_told_once)
     fake.setup_command = setup_errors[_i].command;
     fake.setup_error = setup_errors[_i].answer;
     new_link(&fake.address);
-    turn_until(never_ready_twice);
+    iterate_until(has_reconnected);
     ck_assert_uint_eq(ready_count, 0);
     ck_assert_uint_eq(not_ready_count, 1);
     ck_assert_int_eq(last_cause, setup_errors[_i].failure);
     ck_assert_uint_eq(log_lines(settings.address.local.sun_path), 1);
     fake.setup_error = NULL;
-    turn_until(is_ready);
-    turn_until(was_told_again);
+    iterate_until(is_ready);
+    iterate_until(has_logged_recovery);
     ck_assert_uint_eq(log_lines("available again"), 1);
     stop_fake();
 }
 END_TEST
 
-START_TEST(set_up_commands_that_are_best_effort_may_fail)
+START_TEST(optional_set_up_commands_may_fail)
 {
     fake_redis_start(&fake, base);
     fake.setup_command = _i ? "ROLE" : "CLIENT";
     fake.setup_error = "-NOPERM no permission\r\n";
     new_link(&fake.address);
-    turn_until(is_ready);
+    iterate_until(is_ready);
     ck_assert_uint_eq(not_ready_count, 0);
     stop_fake();
 }
 END_TEST
 
-START_TEST(a_server_that_never_answers_the_login_is_given_up)
+START_TEST(a_server_that_does_not_reply_to_the_login_is_disconnected)
 {
     fake_redis_start(&fake, base);
     fake.mode = _i ? FAKE_DEAF : FAKE_HANG;
     new_link(&fake.address);
-    turn_until(was_told);
+    iterate_until(has_been_not_ready);
     ck_assert_int_eq(last_cause, REDIS_FAILURE_CONNECT);
     stop_fake();
 }
 END_TEST
 
-START_TEST(the_watchdog_ends_a_connection_that_hangs)
+START_TEST(the_watchdog_ends_a_hanging_connection)
 {
     start_fake();
     fake.mode = FAKE_HANG;
     for (unsigned i = 0; i < 10; i++)
-        ck_assert(ask(i));
-    turn_until(nothing_pending);
+        ck_assert(send_call(i));
+    iterate_until(nothing_pending);
     for (unsigned i = 0; i < 10; i++) {
         ck_assert_uint_eq(calls[i].done, 1);
         ck_assert_int_eq(calls[i].failure, REDIS_FAILURE_TIMEOUT);
     }
     ck_assert(!redis_link_is_ready(test_link));
     fake.mode = FAKE_GOOD;
-    turn_until(is_ready);
+    iterate_until(is_ready);
     stop_fake();
 }
 END_TEST
 
-START_TEST(a_hanging_server_is_asked_nothing_but_a_ping)
+START_TEST(a_hanging_server_gets_only_a_ping)
 {
     start_fake();
     fake.mode = FAKE_HANG;
-    ck_assert(ask(0));
+    ck_assert(send_call(0));
     for (unsigned i = 0; i < 3; i++)
         redis_link_note_timeout(test_link);
-    ck_assert(!ask(1));
-    turn_until(nothing_pending); /* the watchdog */
+    ck_assert(!send_call(1));
+    iterate_until(nothing_pending); /* the watchdog */
     ck_assert_uint_eq(calls[0].done, 1);
     ck_assert_uint_eq(not_ready_count, 1);
     stop_fake();
 }
 END_TEST
 
-START_TEST(answers_that_come_too_late_do_not_clear_it_of_suspicion)
+START_TEST(late_replies_do_not_close_the_breaker)
 {
     start_fake();
     settings.timeout_us = 1;
     for (unsigned i = 0; i < 3; i++) {
-        ck_assert(ask(i));
+        ck_assert(send_call(i));
         redis_link_note_timeout(test_link);
-        turn_until(nothing_pending);
+        iterate_until(nothing_pending);
         ck_assert_uint_eq(calls[i].good, 1);
     }
     ck_assert(!redis_link_is_ready(test_link));
     settings.timeout_us = 5000000;
-    turn_until(is_ready);
+    iterate_until(is_ready);
     stop_fake();
 }
 END_TEST
 
-static void suspect_it(void)
+static void open_breaker(void)
 {
-    ck_assert(ask(0));
+    ck_assert(send_call(0));
     for (unsigned i = 0; i < 3; i++)
         redis_link_note_timeout(test_link);
     ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_OPEN);
@@ -591,31 +591,31 @@ static unsigned room(void)
     unsigned taken = 0;
 
     while (taken < 1000 && redis_link_has_room(test_link))
-        ck_assert(ask(taken++));
+        ck_assert(send_call(taken++));
     return taken;
 }
 
-START_TEST(a_redis_that_comes_back_is_asked_with_care)
+START_TEST(slow_start_after_reconnecting)
 {
     start_fake();
     settings.timeout_us = 5000000;
     ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_CLOSED);
     ck_assert_uint_eq(room(), 1000); /* nothing has failed yet */
-    turn_until(nothing_pending);
-    suspect_it();
-    turn_until(is_ready);
-    turn_until(nothing_pending);
+    iterate_until(nothing_pending);
+    open_breaker();
+    iterate_until(is_ready);
+    iterate_until(nothing_pending);
     ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_HALF_OPEN);
     for (unsigned expected = 1; expected < 64;) {
         unsigned got = room();
         ck_assert_uint_eq(got, expected);
-        turn_until(nothing_pending);
+        iterate_until(nothing_pending);
         while (got--)
             expected *= 2;
     }
     ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_CLOSED);
     ck_assert_uint_eq(room(), 1000);
-    turn_until(nothing_pending);
+    iterate_until(nothing_pending);
     stop_fake();
 }
 END_TEST
@@ -626,24 +626,24 @@ static bool is_half_open(void *context)
     return redis_link_breaker(test_link) == REDIS_BREAKER_HALF_OPEN;
 }
 
-START_TEST(a_relapse_is_seen_at_once_and_not_told_again)
+START_TEST(a_relapse_is_detected_at_once_and_not_reported_again)
 {
     start_fake();
     settings.timeout_us = 5000000;
-    suspect_it();
+    open_breaker();
     for (unsigned i = 0; i < 3; i++) {
-        turn_until(is_half_open);
+        iterate_until(is_half_open);
         redis_link_note_timeout(test_link); /* one is enough */
         ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_OPEN);
-        ck_assert(!ask(1));
+        ck_assert(!send_call(1));
     }
     ck_assert_uint_eq(log_lines("no reply within"),
                       1); /* repeated failures belong to the same outage */
     ck_assert_uint_eq(log_lines("available again"), 0);
-    turn_until(is_half_open);
+    iterate_until(is_half_open);
     while (is_half_open(NULL)) {
-        ck_assert(ask(2));
-        turn_until(nothing_pending);
+        ck_assert(send_call(2));
+        iterate_until(nothing_pending);
     }
     ck_assert_uint_eq(log_lines("no reply within"), 1);
     ck_assert_uint_eq(log_lines("available again"), 1); /* slow start has ended */
@@ -651,12 +651,12 @@ START_TEST(a_relapse_is_seen_at_once_and_not_told_again)
 }
 END_TEST
 
-START_TEST(too_many_calls_are_refused)
+START_TEST(calls_above_the_maximum_are_refused)
 {
     unsigned taken = 0;
     start_fake();
     fake.mode = FAKE_HANG;
-    while (ask(taken))
+    while (send_call(taken))
         taken++;
     ck_assert_uint_eq(taken, 8192);
     ck_assert_uint_eq(redis_link_pending(test_link), taken);
@@ -669,18 +669,18 @@ START_TEST(too_many_calls_are_refused)
 }
 END_TEST
 
-START_TEST(a_new_address_is_followed)
+START_TEST(the_link_connects_to_a_new_address)
 {
     struct fake_redis first;
     start_fake();
-    ck_assert(ask(0));
+    ck_assert(send_call(0));
     first = fake;
     ck_assert(real_redis_start(&real));
     redis_link_set_address(test_link, &real.address);
     ck_assert_uint_eq(calls[0].done, 1);
-    turn_until(is_ready);
-    ck_assert(ask(1));
-    turn_until(nothing_pending);
+    iterate_until(is_ready);
+    ck_assert(send_call(1));
+    iterate_until(nothing_pending);
     ck_assert_uint_eq(calls[1].good, 1);
     ck_assert_uint_eq(fake.connections, first.connections);
     stop_fake();
@@ -689,15 +689,15 @@ START_TEST(a_new_address_is_followed)
 END_TEST
 
 static void *freed_from_done;
-static void ask_again_when_done(struct redis_call *call, const struct redis_reply *reply,
-                                enum redis_failure failure)
+static void send_again_when_done(struct redis_call *call, const struct redis_reply *reply,
+                                 enum redis_failure failure)
 {
     on_done(call, reply, failure);
     if (freed_from_done && done_count < 50)
-        ask(done_count);
+        send_call(done_count);
 }
 
-START_TEST(done_may_ask_again_while_the_connection_dies)
+START_TEST(the_done_callback_can_send_while_the_connection_closes)
 {
     const char *argv[] = {"0"};
     size_t sizes[] = {1};
@@ -705,10 +705,10 @@ START_TEST(done_may_ask_again_while_the_connection_dies)
     fake.mode = FAKE_CLOSE;
     freed_from_done = &fake;
     for (unsigned i = 0; i < 10; i++) {
-        calls[i] = (struct test_call){.call.done = ask_again_when_done};
+        calls[i] = (struct test_call){.call.done = send_again_when_done};
         ck_assert(redis_link_call(test_link, &calls[i].call, 1, argv, sizes));
     }
-    turn_until(nothing_pending);
+    iterate_until(nothing_pending);
     for (unsigned i = 0; i < 10; i++)
         ck_assert_uint_eq(calls[i].done, 1);
     stop_fake();
@@ -723,7 +723,7 @@ static unsigned random_below(unsigned n)
     return (unsigned)(random_state >> 33) % n;
 }
 
-static void something_happens(void)
+static void random_event(void)
 {
     static const char *const answers[] = {NULL, "-OOM no\r\n", "-READONLY no\r\n",
                                           "-NOSCRIPT no\r\n", "$-1\r\n"};
@@ -733,18 +733,18 @@ static void something_happens(void)
     case 1: fake.only_calls = random_below(2); break;
     case 2: fake_redis_drop(&fake); break;
     case 3: redis_link_note_timeout(test_link); break;
-    case 4: fake.answer = answers[random_below(COUNT_OF(answers))]; break;
+    case 4: fake.reply = answers[random_below(COUNT_OF(answers))]; break;
     case 5: redis_link_set_address(test_link, &fake.address); break;
     default: fake.mode = FAKE_GOOD;
     }
 }
 
-static void all_is_well(void)
+static void end_all_faults(void)
 {
     fake.mode = FAKE_GOOD;
-    fake.answer = NULL;
-    turn_until(nothing_pending);
-    turn_until(is_ready);
+    fake.reply = NULL;
+    iterate_until(nothing_pending);
+    iterate_until(is_ready);
 }
 
 /* Faults in any order: each accepted call completes once, and the link recovers with the server. */
@@ -754,16 +754,16 @@ START_TEST(faults_in_any_order)
     random_state = (uint64_t)_i + 1;
     start_fake();
     for (unsigned turn = 0; turn < 300; turn++) {
-        while (asked < CALLS_MAX && random_below(3) && ask(asked))
+        while (asked < CALLS_MAX && random_below(3) && send_call(asked))
             asked++;
         if (random_below(4) == 0)
-            something_happens();
+            random_event();
         redis_link_flush(test_link);
         event_base_loop(base, EVLOOP_NONBLOCK);
         if (!redis_link_is_ready(test_link) && random_below(4) == 0)
-            all_is_well();
+            end_all_faults();
     }
-    all_is_well();
+    end_all_faults();
     ck_assert_uint_gt(asked, 100);
     for (unsigned i = 0; i < asked; i++)
         ck_assert_uint_eq(calls[i].done, 1);
@@ -790,37 +790,38 @@ int main(void)
     tcase_set_timeout(set_up_case_2, 60);
     bool has_redis = real_redis_is_installed();
     if (has_redis) {
-        tcase_add_test(real_case, workers_that_lose_redis_at_once_tell_true_durations);
-        tcase_add_test(real_case, calls_are_answered_in_full);
-        tcase_add_test(real_case, a_lost_script_is_sent_again_within_the_call);
-        tcase_add_test(real_case, a_killed_redis_fails_every_call_once_and_comes_back);
-        tcase_add_test(real_case, a_stopped_redis_is_suspected_then_believed_again);
-        tcase_add_test(real_case, it_logs_in_and_selects_the_database);
-        tcase_add_test(real_case, a_wrong_password_is_named);
-        tcase_add_test(real_case, redis_absent_at_start_is_found_when_it_appears);
-        tcase_add_test(real_case, a_new_address_is_followed);
+        tcase_add_test(real_case, durations_of_outages_are_correct_with_several_workers);
+        tcase_add_test(real_case, calls_get_complete_replies);
+        tcase_add_test(real_case, after_a_script_flush_the_script_is_sent_again_within_the_call);
+        tcase_add_test(real_case, a_killed_redis_fails_every_call_once_and_is_used_again);
+        tcase_add_test(real_case, a_stopped_redis_opens_the_breaker_until_it_continues);
+        tcase_add_test(real_case, the_link_authenticates_and_selects_the_database);
+        tcase_add_test(real_case, a_wrong_password_is_reported);
+        tcase_add_test(real_case, a_redis_that_starts_later_is_found);
+        tcase_add_test(real_case, the_link_connects_to_a_new_address);
     }
-    tcase_add_loop_test(fake_case, a_broken_answer_fails_every_call_once, 0, (int)COUNT_OF(broken));
-    tcase_add_test(fake_case, an_extra_answer_ends_the_connection_not_the_process);
-    tcase_add_loop_test(fake_case, error_answers_have_causes_and_do_not_flood_the_log, 0,
+    tcase_add_loop_test(fake_case, a_malformed_reply_fails_every_call_once, 0,
+                        (int)COUNT_OF(broken));
+    tcase_add_test(fake_case, an_extra_reply_closes_the_connection);
+    tcase_add_loop_test(fake_case, error_replies_have_causes_and_do_not_flood_the_log, 0,
                         (int)COUNT_OF(errors));
-    tcase_add_test(fake_case, noscript_is_answered_once_by_eval);
-    tcase_add_loop_test(set_up_case, a_failed_set_up_is_tried_again_and_told_once, 0, SET_UPS / 2);
-    tcase_add_loop_test(set_up_case_2, a_failed_set_up_is_tried_again_and_told_once, SET_UPS / 2,
+    tcase_add_test(fake_case, noscript_is_followed_by_one_eval);
+    tcase_add_loop_test(set_up_case, a_failed_set_up_is_retried_and_reported_once, 0, SET_UPS / 2);
+    tcase_add_loop_test(set_up_case_2, a_failed_set_up_is_retried_and_reported_once, SET_UPS / 2,
                         SET_UPS);
-    tcase_add_loop_test(fake_case, set_up_commands_that_are_best_effort_may_fail, 0, 2);
-    tcase_add_loop_test(fake_case, a_server_that_never_answers_the_login_is_given_up, 0, 2);
-    tcase_add_test(fake_case, the_watchdog_ends_a_connection_that_hangs);
-    tcase_add_test(fake_case, a_hanging_server_is_asked_nothing_but_a_ping);
-    tcase_add_test(fake_case, answers_that_come_too_late_do_not_clear_it_of_suspicion);
-    tcase_add_test(fake_case, a_redis_that_comes_back_is_asked_with_care);
-    tcase_add_test(fake_case, a_relapse_is_seen_at_once_and_not_told_again);
-    tcase_add_test(fake_case, too_many_calls_are_refused);
-    tcase_add_test(fake_case, done_may_ask_again_while_the_connection_dies);
+    tcase_add_loop_test(fake_case, optional_set_up_commands_may_fail, 0, 2);
+    tcase_add_loop_test(fake_case, a_server_that_does_not_reply_to_the_login_is_disconnected, 0, 2);
+    tcase_add_test(fake_case, the_watchdog_ends_a_hanging_connection);
+    tcase_add_test(fake_case, a_hanging_server_gets_only_a_ping);
+    tcase_add_test(fake_case, late_replies_do_not_close_the_breaker);
+    tcase_add_test(fake_case, slow_start_after_reconnecting);
+    tcase_add_test(fake_case, a_relapse_is_detected_at_once_and_not_reported_again);
+    tcase_add_test(fake_case, calls_above_the_maximum_are_refused);
+    tcase_add_test(fake_case, the_done_callback_can_send_while_the_connection_closes);
     tcase_add_loop_test(fake_case, faults_in_any_order, 0, 4);
     suite_add_tcase(suite, real_case);
     suite_add_tcase(suite, fake_case);
     suite_add_tcase(suite, set_up_case);
     suite_add_tcase(suite, set_up_case_2);
-    return run_side_by_side(suite, cases + !has_redis, COUNT_OF(cases) - !has_redis);
+    return run_in_parallel(suite, cases + !has_redis, COUNT_OF(cases) - !has_redis);
 }

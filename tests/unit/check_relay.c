@@ -115,7 +115,7 @@ static void begin(enum framing_kind kind, uint64_t length, bool chunked_out, uin
     x.request.max = max;
 }
 
-static void arrives(const char *bytes)
+static void client_sends(const char *bytes)
 {
     ck_assert_int_eq(write(source, bytes, strlen(bytes)), (ssize_t)strlen(bytes));
 }
@@ -128,7 +128,7 @@ static void assert_sent(const char *expected)
     ck_assert_mem_eq(got, expected, strlen(expected));
 }
 
-static enum relay move(void)
+static enum relay relay_once(void)
 {
     return relay_request(&x, &why);
 }
@@ -142,11 +142,11 @@ static enum relay send_head(struct slice head)
     return moved;
 }
 
-START_TEST(a_known_length_is_read_to_its_end_and_not_beyond)
+START_TEST(a_known_length_is_read_exactly)
 {
     begin(FRAMING_LENGTH, 5, false, 0);
-    arrives("helloGET /next");
-    ck_assert_int_eq(move(), RELAY_ENDED);
+    client_sends("helloGET /next");
+    ck_assert_int_eq(relay_once(), RELAY_ENDED);
     ck_assert(x.request.ended);
     assert_sent("hello");
     char rest[16];
@@ -155,24 +155,24 @@ START_TEST(a_known_length_is_read_to_its_end_and_not_beyond)
 }
 END_TEST
 
-START_TEST(chunked_content_is_written_with_chunk_lines_of_our_own)
+START_TEST(chunked_content_is_written_with_new_chunk_lines)
 {
     begin(FRAMING_CHUNKED, 0, true, 0);
-    arrives("3;name=value\r\nabc\r\n2\r\nde\r\n");
-    ck_assert_int_eq(move(), RELAY_SOURCE);
+    client_sends("3;name=value\r\nabc\r\n2\r\nde\r\n");
+    ck_assert_int_eq(relay_once(), RELAY_SOURCE);
     assert_sent("5\r\nabcde\r\n");
-    arrives("0\r\nTrailer: dropped\r\n\r\nGET /next");
-    ck_assert_int_eq(move(), RELAY_ENDED);
+    client_sends("0\r\nTrailer: dropped\r\n\r\nGET /next");
+    ck_assert_int_eq(relay_once(), RELAY_ENDED);
     assert_sent("0\r\n\r\n");
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
 }
 END_TEST
 
-START_TEST(the_last_piece_and_the_end_go_out_together)
+START_TEST(the_last_chunk_and_the_end_are_written_together)
 {
     begin(FRAMING_CHUNKED, 0, true, 0);
-    arrives("3\r\nabc\r\n0\r\n\r\n");
-    ck_assert_int_eq(move(), RELAY_ENDED);
+    client_sends("3\r\nabc\r\n0\r\n\r\n");
+    ck_assert_int_eq(relay_once(), RELAY_ENDED);
     assert_sent("3\r\nabc\r\n0\r\n\r\n");
 }
 END_TEST
@@ -180,57 +180,57 @@ END_TEST
 START_TEST(content_until_close_ends_with_the_connection)
 {
     begin(FRAMING_UNTIL_CLOSE, 0, true, 0);
-    arrives("some");
-    ck_assert_int_eq(move(), RELAY_SOURCE);
+    client_sends("some");
+    ck_assert_int_eq(relay_once(), RELAY_SOURCE);
     assert_sent("4\r\nsome\r\n");
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(move(), RELAY_ENDED);
+    ck_assert_int_eq(relay_once(), RELAY_ENDED);
     assert_sent("0\r\n\r\n");
 }
 END_TEST
 
-START_TEST(a_close_before_the_end_is_told)
+START_TEST(a_premature_close_is_reported)
 {
     begin(FRAMING_LENGTH, 10, false, 0);
-    arrives("some");
-    ck_assert_int_eq(move(), RELAY_SOURCE);
+    client_sends("some");
+    ck_assert_int_eq(relay_once(), RELAY_SOURCE);
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(move(), RELAY_CLOSED);
+    ck_assert_int_eq(relay_once(), RELAY_CLOSED);
     ck_assert(!x.request.ended);
 }
 END_TEST
 
-START_TEST(broken_chunks_are_told_with_the_reason_and_not_passed_on)
+START_TEST(invalid_chunks_are_reported_and_not_forwarded)
 {
     begin(FRAMING_CHUNKED, 0, true, 0);
-    arrives("3\r\nabcdef\r\n");
-    ck_assert_int_eq(move(), RELAY_BAD);
+    client_sends("3\r\nabcdef\r\n");
+    ck_assert_int_eq(relay_once(), RELAY_BAD);
     ck_assert_ptr_nonnull(why);
     assert_sent("");
 }
 END_TEST
 
-START_TEST(what_is_over_the_maximum_is_not_passed_on)
+START_TEST(content_above_the_maximum_is_not_forwarded)
 {
     begin(FRAMING_CHUNKED, 0, true, 4);
-    arrives("3\r\nabc\r\n");
-    ck_assert_int_eq(move(), RELAY_SOURCE);
+    client_sends("3\r\nabc\r\n");
+    ck_assert_int_eq(relay_once(), RELAY_SOURCE);
     assert_sent("3\r\nabc\r\n");
-    arrives("2\r\nde\r\n0\r\n\r\n");
-    ck_assert_int_eq(move(), RELAY_TOO_LARGE);
+    client_sends("2\r\nde\r\n0\r\n\r\n");
+    ck_assert_int_eq(relay_once(), RELAY_TOO_LARGE);
     assert_sent("");
 }
 END_TEST
 
-/* Whole, and cut at every byte. */
-START_TEST(trailers_are_passed_on_except_those_that_are_none)
+/* In one piece, and split at every byte. */
+START_TEST(trailers_are_forwarded_except_framing_fields)
 {
     static const char coded[] = "3\r\nabc\r\n0\r\nX-Sum: 1\r\nContent-Length: 9\r\nempty:\r\n\r\n";
     begin(FRAMING_CHUNKED, 0, true, 0);
     for (const char *p = coded; *p; p++) {
         char byte[2] = {*p, '\0'};
-        arrives(_i ? byte : coded);
-        enum relay moved = move();
+        client_sends(_i ? byte : coded);
+        enum relay moved = relay_once();
         ck_assert_int_eq(moved, !_i || !p[1] ? RELAY_ENDED : RELAY_SOURCE);
         if (!_i)
             break;
@@ -245,17 +245,17 @@ START_TEST(trailers_are_passed_on_except_those_that_are_none)
 }
 END_TEST
 
-START_TEST(forbidden_trailers_alone_leave_no_trace)
+START_TEST(a_message_with_only_forbidden_trailers_has_none)
 {
     begin(FRAMING_CHUNKED, 0, true, 0);
-    arrives("1\r\na\r\n0\r\nTransfer-Encoding: chunked\r\nHost: b\r\n\r\n");
-    ck_assert_int_eq(move(), RELAY_ENDED);
+    client_sends("1\r\na\r\n0\r\nTransfer-Encoding: chunked\r\nHost: b\r\n\r\n");
+    ck_assert_int_eq(relay_once(), RELAY_ENDED);
     assert_sent("1\r\na\r\n0\r\n\r\n");
     ck_assert(!server.sent_trailers);
 }
 END_TEST
 
-START_TEST(a_head_goes_out_with_the_first_piece_behind_it)
+START_TEST(the_head_is_written_together_with_the_first_content)
 {
     begin(FRAMING_LENGTH, 5, false, 0);
     ck_assert(stream_keep(&from, &pool, SLICE("helloGET /next")));
@@ -265,7 +265,7 @@ START_TEST(a_head_goes_out_with_the_first_piece_behind_it)
 }
 END_TEST
 
-START_TEST(a_piece_behind_a_head_keeps_what_follows_it)
+START_TEST(content_after_a_head_keeps_the_following_bytes)
 {
     struct body_io m = io();
     struct content_piece piece;
@@ -276,11 +276,12 @@ START_TEST(a_piece_behind_a_head_keeps_what_follows_it)
     ck_assert(piece.last && slice_equal((struct slice){piece.bytes, piece.size}, SLICE("hello")));
     ck_assert(body_consume(&from, &piece, &m));
     ck_assert(slice_equal(iobuf_slice(from.in),
-                          SLICE("HTTP/1.1 200"))); /* a link that holds this is not used again */
+                          /* a connection with unread bytes is not used again */
+                          SLICE("HTTP/1.1 200")));
 }
 END_TEST
 
-START_TEST(nothing_is_read_while_the_sink_is_full)
+START_TEST(no_content_is_read_while_the_sink_is_full)
 {
     begin(FRAMING_LENGTH, 1 << 30, false, 0);
     static char piece[65536];
@@ -290,7 +291,7 @@ START_TEST(nothing_is_read_while_the_sink_is_full)
     while (moved == RELAY_SOURCE) {
         ssize_t n = write(source, piece, sizeof piece);
         sent += n > 0 ? (uint64_t)n : 0;
-        moved = move();
+        moved = relay_once();
     }
     ck_assert_int_eq(moved, RELAY_SINK);
     ck_assert_uint_le(iobuf_held(to.out), IOBUF_READ_MAX);
@@ -303,15 +304,15 @@ START_TEST(nothing_is_read_while_the_sink_is_full)
         ck_assert_int_ne(stream_flush(&to, &pool), SENT_FAILED);
     }
     ck_assert_uint_le(got, x.request.bytes); /* the rest is in the reader's socket */
-    ck_assert_int_eq(move() == RELAY_SOURCE || to.out != NULL, true);
+    ck_assert_int_eq(relay_once() == RELAY_SOURCE || to.out != NULL, true);
     ck_assert_uint_le(x.request.bytes, sent);
 }
 END_TEST
 
-START_TEST(dropped_content_leaves_the_next_message)
+START_TEST(discarded_content_leaves_the_next_message)
 {
     begin(FRAMING_CHUNKED, 0, false, 0);
-    arrives("3\r\nabc\r\n0\r\n\r\nGET /next");
+    client_sends("3\r\nabc\r\n0\r\n\r\nGET /next");
     ck_assert_int_eq(relay_drop_request(&x, &why), RELAY_ENDED);
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
     assert_sent("");
@@ -319,7 +320,7 @@ START_TEST(dropped_content_leaves_the_next_message)
 END_TEST
 
 /* Otherwise the body would be parsed as a request on a persistent connection. */
-START_TEST(content_that_the_sink_did_not_take_is_gone_all_the_same)
+START_TEST(content_that_the_sink_did_not_accept_is_consumed_anyway)
 {
     begin(FRAMING_LENGTH, 4, false, 0);
 
@@ -332,7 +333,7 @@ START_TEST(content_that_the_sink_did_not_take_is_gone_all_the_same)
 }
 END_TEST
 
-START_TEST(a_buffer_grows_to_hold_a_head_that_comes_in_pieces)
+START_TEST(a_buffer_grows_for_a_head_in_pieces)
 {
     static char large[6000];
     memset(large, 'x', sizeof large);
@@ -393,7 +394,7 @@ static void feed(size_t size, size_t step)
         sent += (size_t)written;
 }
 
-static void drink(size_t step)
+static void drain(size_t step)
 {
     static char bytes[65536];
     ssize_t n = read(sink, bytes, step < sizeof bytes ? step : sizeof bytes);
@@ -407,33 +408,33 @@ static void drink(size_t step)
 }
 
 /* Relays until the result is not "wait", with slow peers. */
-static enum relay pump(size_t size, size_t step)
+static enum relay relay_all(size_t size, size_t step)
 {
     enum relay moved = RELAY_SOURCE;
 
     while (moved == RELAY_SOURCE || moved == RELAY_SINK) {
         feed(size, step);
-        drink(step);
+        drain(step);
         if (stream_holds_output(&to)) {
             if (!to.writing)
-                ck_abort_msg("nobody waits for room");
+                ck_abort_msg("no one waits for space");
             if (stream_flush(&to, &pool) == SENT_FAILED)
                 return RELAY_GONE;
         } else
-            moved = move();
+            moved = relay_once();
     }
     return moved;
 }
 
-static void drink_rest(void)
+static void drain_rest(void)
 {
     while (stream_holds_output(&to)) {
         ck_assert_int_ne(stream_flush(&to, &pool), SENT_FAILED);
-        drink(65536);
+        drain(65536);
     }
     for (size_t before = received + 1; before != received;) {
         before = received;
-        drink(65536);
+        drain(65536);
     }
 }
 
@@ -441,7 +442,7 @@ static const size_t spliced_sizes[] = {SPLICE_MIN - 1,      SPLICE_MIN,     SPLI
                                        PIPE_BYTES,          PIPE_BYTES + 1, 4 * PIPE_BYTES,
                                        4 * PIPE_BYTES + 999};
 
-START_TEST(spliced_content_arrives_byte_for_byte)
+START_TEST(spliced_content_arrives_unchanged)
 {
     size_t size = spliced_sizes[_i / 4], step = _i & 1 ? 65536 : 4001;
     begin(FRAMING_LENGTH, size, false, _i & 1 ? size : 0);
@@ -452,8 +453,8 @@ START_TEST(spliced_content_arrives_byte_for_byte)
         open_tcp(&to, &sink);
     }
     sent = received = 0;
-    ck_assert_int_eq(pump(size, step), RELAY_ENDED);
-    drink_rest();
+    ck_assert_int_eq(relay_all(size, step), RELAY_ENDED);
+    drain_rest();
     ck_assert_uint_eq(received, size);
     ck_assert_uint_eq(x.request.bytes, size);
     ck_assert_uint_eq(reader.left, 0);
@@ -462,23 +463,23 @@ START_TEST(spliced_content_arrives_byte_for_byte)
 }
 END_TEST
 
-START_TEST(splicing_stops_where_the_message_ends)
+START_TEST(splicing_stops_at_the_end_of_the_message)
 {
     size_t size = SPLICE_MIN + 5;
     begin(FRAMING_LENGTH, size, false, 0);
     char rest[16];
 
     sent = received = 0;
-    ck_assert_int_eq(pump(size + 9, 65536), RELAY_ENDED);
+    ck_assert_int_eq(relay_all(size + 9, 65536), RELAY_ENDED);
     while (sent < size + 9)
         feed(size + 9, 65536);
     ck_assert_int_eq(read(from.fd, rest, sizeof rest), 9);
-    drink_rest();
+    drain_rest();
     ck_assert_uint_eq(received, size);
 }
 END_TEST
 
-START_TEST(spliced_content_that_is_cut_is_told_and_counted)
+START_TEST(truncated_spliced_content_is_reported_and_counted)
 {
     begin(FRAMING_LENGTH, 10 * SPLICE_MIN, false, 0);
 
@@ -486,12 +487,12 @@ START_TEST(spliced_content_that_is_cut_is_told_and_counted)
     while (sent < 3 * SPLICE_MIN) {
         feed(3 * SPLICE_MIN, 65536);
         if (!stream_holds_output(&to))
-            ck_assert_int_le(move(), RELAY_SINK);
-        drink_rest();
+            ck_assert_int_le(relay_once(), RELAY_SINK);
+        drain_rest();
     }
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(pump(3 * SPLICE_MIN, 65536), RELAY_CLOSED);
-    drink_rest();
+    ck_assert_int_eq(relay_all(3 * SPLICE_MIN, 65536), RELAY_CLOSED);
+    drain_rest();
     ck_assert(!x.request.ended);
     ck_assert_uint_eq(x.request.bytes, 3 * SPLICE_MIN);
     ck_assert_uint_eq(received, 3 * SPLICE_MIN);
@@ -507,18 +508,18 @@ START_TEST(spliced_content_until_close_ends_with_the_connection)
     while (sent < 4 * SPLICE_MIN) {
         feed(4 * SPLICE_MIN, 65536);
         if (!stream_holds_output(&to))
-            moved = move();
-        drink_rest();
+            moved = relay_once();
+        drain_rest();
     }
     ck_assert_int_ne(moved, RELAY_ENDED);
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(pump(sent, 65536), RELAY_ENDED);
-    drink_rest();
+    ck_assert_int_eq(relay_all(sent, 65536), RELAY_ENDED);
+    drain_rest();
     ck_assert_uint_eq(received, 4 * SPLICE_MIN);
 }
 END_TEST
 
-START_TEST(a_sink_that_goes_takes_its_pipe_along)
+START_TEST(closing_a_sink_closes_its_pipe)
 {
     size_t size = 8 * SPLICE_MIN;
     begin(FRAMING_LENGTH, size, false, 0);
@@ -526,7 +527,7 @@ START_TEST(a_sink_that_goes_takes_its_pipe_along)
     sent = received = 0;
     while (!to.pipe) {
         feed(size, 65536);
-        (void)move();
+        (void)relay_once();
     }
     ck_assert_uint_gt(to.pipe->held, 0);
     close(sink);
@@ -545,8 +546,8 @@ START_TEST(without_a_pipe_content_is_copied)
 
     pool.pipes.open = PIPES_MAX;
     sent = received = 0;
-    ck_assert_int_eq(pump(size, 65536), RELAY_ENDED);
-    drink_rest();
+    ck_assert_int_eq(relay_all(size, 65536), RELAY_ENDED);
+    drain_rest();
     ck_assert_uint_eq(received, size);
     ck_assert_uint_eq(pool.pipes.kept, 0);
     pool.pipes.open = 0;
@@ -558,28 +559,28 @@ int main(void)
     Suite *suite = suite_create("relay");
     TCase *tests = tcase_create("all");
     tcase_add_checked_fixture(tests, set_up, tear_down);
-    tcase_add_loop_test(tests, trailers_are_passed_on_except_those_that_are_none, 0, 2);
-    tcase_add_test(tests, forbidden_trailers_alone_leave_no_trace);
-    tcase_add_test(tests, a_known_length_is_read_to_its_end_and_not_beyond);
-    tcase_add_test(tests, chunked_content_is_written_with_chunk_lines_of_our_own);
-    tcase_add_test(tests, the_last_piece_and_the_end_go_out_together);
+    tcase_add_loop_test(tests, trailers_are_forwarded_except_framing_fields, 0, 2);
+    tcase_add_test(tests, a_message_with_only_forbidden_trailers_has_none);
+    tcase_add_test(tests, a_known_length_is_read_exactly);
+    tcase_add_test(tests, chunked_content_is_written_with_new_chunk_lines);
+    tcase_add_test(tests, the_last_chunk_and_the_end_are_written_together);
     tcase_add_test(tests, content_until_close_ends_with_the_connection);
-    tcase_add_test(tests, a_close_before_the_end_is_told);
-    tcase_add_test(tests, broken_chunks_are_told_with_the_reason_and_not_passed_on);
-    tcase_add_test(tests, what_is_over_the_maximum_is_not_passed_on);
-    tcase_add_test(tests, a_head_goes_out_with_the_first_piece_behind_it);
-    tcase_add_test(tests, a_piece_behind_a_head_keeps_what_follows_it);
-    tcase_add_test(tests, nothing_is_read_while_the_sink_is_full);
-    tcase_add_test(tests, dropped_content_leaves_the_next_message);
-    tcase_add_test(tests, content_that_the_sink_did_not_take_is_gone_all_the_same);
-    tcase_add_loop_test(tests, spliced_content_arrives_byte_for_byte, 0,
+    tcase_add_test(tests, a_premature_close_is_reported);
+    tcase_add_test(tests, invalid_chunks_are_reported_and_not_forwarded);
+    tcase_add_test(tests, content_above_the_maximum_is_not_forwarded);
+    tcase_add_test(tests, the_head_is_written_together_with_the_first_content);
+    tcase_add_test(tests, content_after_a_head_keeps_the_following_bytes);
+    tcase_add_test(tests, no_content_is_read_while_the_sink_is_full);
+    tcase_add_test(tests, discarded_content_leaves_the_next_message);
+    tcase_add_test(tests, content_that_the_sink_did_not_accept_is_consumed_anyway);
+    tcase_add_loop_test(tests, spliced_content_arrives_unchanged, 0,
                         4 * (int)COUNT_OF(spliced_sizes));
-    tcase_add_test(tests, splicing_stops_where_the_message_ends);
-    tcase_add_test(tests, spliced_content_that_is_cut_is_told_and_counted);
+    tcase_add_test(tests, splicing_stops_at_the_end_of_the_message);
+    tcase_add_test(tests, truncated_spliced_content_is_reported_and_counted);
     tcase_add_test(tests, spliced_content_until_close_ends_with_the_connection);
-    tcase_add_test(tests, a_sink_that_goes_takes_its_pipe_along);
+    tcase_add_test(tests, closing_a_sink_closes_its_pipe);
     tcase_add_test(tests, without_a_pipe_content_is_copied);
-    tcase_add_test(tests, a_buffer_grows_to_hold_a_head_that_comes_in_pieces);
+    tcase_add_test(tests, a_buffer_grows_for_a_head_in_pieces);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -18,7 +18,7 @@ static uint64_t later(void)
     return clock_us();
 }
 
-START_TEST(a_reset_is_one_clients)
+START_TEST(a_reset_applies_to_one_client)
 {
     uint64_t before_us = clock_us();
 
@@ -34,7 +34,7 @@ START_TEST(a_reset_is_one_clients)
 }
 END_TEST
 
-START_TEST(a_name_is_escaped_as_in_its_key)
+START_TEST(names_are_escaped_as_in_keys)
 {
     uint64_t before_us = clock_us();
 
@@ -44,7 +44,7 @@ START_TEST(a_name_is_escaped_as_in_its_key)
 }
 END_TEST
 
-START_TEST(without_a_name_it_is_everybodys)
+START_TEST(a_reset_without_a_name_applies_to_all_clients)
 {
     uint64_t before_us = clock_us();
 
@@ -55,7 +55,7 @@ START_TEST(without_a_name_it_is_everybodys)
 }
 END_TEST
 
-START_TEST(what_is_older_than_all_that_are_known_is_in_doubt)
+START_TEST(requests_older_than_all_known_resets_are_uncertain)
 {
     uint64_t first_us = clock_us(), then_us = 0;
 
@@ -76,10 +76,10 @@ int main(void)
     Suite *suite = suite_create("resets");
     TCase *tests = tcase_create("resets");
 
-    tcase_add_test(tests, a_reset_is_one_clients);
-    tcase_add_test(tests, a_name_is_escaped_as_in_its_key);
-    tcase_add_test(tests, without_a_name_it_is_everybodys);
-    tcase_add_test(tests, what_is_older_than_all_that_are_known_is_in_doubt);
+    tcase_add_test(tests, a_reset_applies_to_one_client);
+    tcase_add_test(tests, names_are_escaped_as_in_keys);
+    tcase_add_test(tests, a_reset_without_a_name_applies_to_all_clients);
+    tcase_add_test(tests, requests_older_than_all_known_resets_are_uncertain);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

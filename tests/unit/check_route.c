@@ -15,11 +15,11 @@ static struct route_room room;
 
 static struct policy *load(const char *yaml)
 {
-    static char said[1 << 16];
-    FILE *report = fmemopen(said, sizeof said, "w+");
+    static char output[1 << 16];
+    FILE *report = fmemopen(output, sizeof output, "w+");
     struct policy *policy = policy_load_text("test.yaml", slice_of(yaml), ".", report);
     fclose(report);
-    ck_assert_msg(policy != NULL, "%s\n%s", said, yaml);
+    ck_assert_msg(policy != NULL, "%s\n%s", output, yaml);
     return policy;
 }
 
@@ -133,7 +133,7 @@ START_TEST(readings_that_select_another_rule_are_refused)
 }
 END_TEST
 
-START_TEST(ambiguous_paths_may_be_allowed)
+START_TEST(ambiguous_paths_can_be_allowed)
 {
     static const struct expected cases[] = {
         {"/login;a", "rest"},
@@ -149,7 +149,7 @@ START_TEST(ambiguous_paths_may_be_allowed)
 }
 END_TEST
 
-START_TEST(dot_segments_may_be_removed)
+START_TEST(dot_segments_can_be_removed)
 {
     static const struct {
         const char *target, *rule, *forwarded;
@@ -179,7 +179,7 @@ START_TEST(dot_segments_may_be_removed)
 }
 END_TEST
 
-START_TEST(slashes_and_case_are_matched_as_the_policy_says)
+START_TEST(slash_and_case_options_apply)
 {
     static const struct expected loose[] = {
         {"/LOGIN/", "/Login/"}, {"/login", "/Login/"},
@@ -205,7 +205,7 @@ START_TEST(slashes_and_case_are_matched_as_the_policy_says)
 END_TEST
 
 /* If no rule has a path, no reading selects another rule. */
-START_TEST(paths_that_no_rule_asks_for_pass)
+START_TEST(without_path_rules_all_paths_are_accepted)
 {
     struct policy *policy =
         load(UPSTREAMS "rules: [ { match: { methods: [ GET ] } }, { name: rest } ]\n");
@@ -214,7 +214,7 @@ START_TEST(paths_that_no_rule_asks_for_pass)
         "*");
     policy_drop(policy);
     policy = load(two_rules);
-    /* a path in which no reading is another rule\'s, but there are too many */
+    /* a path without readings that select another rule, but with too many readings */
     ck_assert_ptr_nonnull(strstr(
         routed(policy, "GET", "/v1/a%252F\\;b/c%3Bc%3F.%09d.%20/%ef%bd%8c//%25252e", "a", NULL),
         "too many"));
@@ -239,7 +239,7 @@ START_TEST(methods_in_another_case_are_refused)
 END_TEST
 
 /* It is forwarded with the server's address as Host. */
-START_TEST(a_request_without_host_meets_the_rule_of_the_host_it_gets)
+START_TEST(a_request_without_host_matches_the_rule_of_the_upstreams_host)
 {
     struct policy *policy =
         load(UPSTREAMS "rules: [ { match: { host: 127.0.0.1 } }, { match: { host: b } } ]\n");
@@ -253,7 +253,7 @@ START_TEST(a_request_without_host_meets_the_rule_of_the_host_it_gets)
 END_TEST
 
 /* Some servers read a leading "//name" of a target as a host. */
-START_TEST(an_authority_in_a_path_is_a_host)
+START_TEST(an_authority_in_a_path_is_read_as_a_host)
 {
     static const struct expected cases[] = {
         {"//b/x", "400"},  {"/\\b:80", "400"}, {"//me@B/x", "400"}, {"/x%2f..%2f..%2f/b", "400"},
@@ -270,13 +270,13 @@ int main(void)
     Suite *suite = suite_create("route");
     TCase *tests = tcase_create("route");
     tcase_add_test(tests, readings_that_select_another_rule_are_refused);
-    tcase_add_test(tests, ambiguous_paths_may_be_allowed);
-    tcase_add_test(tests, dot_segments_may_be_removed);
-    tcase_add_test(tests, slashes_and_case_are_matched_as_the_policy_says);
-    tcase_add_test(tests, paths_that_no_rule_asks_for_pass);
+    tcase_add_test(tests, ambiguous_paths_can_be_allowed);
+    tcase_add_test(tests, dot_segments_can_be_removed);
+    tcase_add_test(tests, slash_and_case_options_apply);
+    tcase_add_test(tests, without_path_rules_all_paths_are_accepted);
     tcase_add_test(tests, methods_in_another_case_are_refused);
-    tcase_add_test(tests, an_authority_in_a_path_is_a_host);
-    tcase_add_test(tests, a_request_without_host_meets_the_rule_of_the_host_it_gets);
+    tcase_add_test(tests, an_authority_in_a_path_is_read_as_a_host);
+    tcase_add_test(tests, a_request_without_host_matches_the_rule_of_the_upstreams_host);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -55,7 +55,7 @@ struct model_rules {
 
 static struct policy *random_policy(struct model_rules *rules, struct model_options *options)
 {
-    char yaml[2048], said[4096] = "";
+    char yaml[2048], output[4096] = "";
     int n;
 
     *options = (struct model_options){below(2), below(2), below(3) == 0};
@@ -71,10 +71,10 @@ static struct policy *random_policy(struct model_rules *rules, struct model_opti
         n += snprintf(yaml + n, sizeof yaml - (size_t)n, "  - { match: { path: \"%s\" } }\n",
                       rules->pattern[i]);
     }
-    FILE *report = fmemopen(said, sizeof said, "w+");
+    FILE *report = fmemopen(output, sizeof output, "w+");
     struct policy *policy = policy_load_text("model.yaml", slice_of(yaml), ".", report);
     fclose(report);
-    ck_assert_msg(policy != NULL, "%s%s", said, yaml);
+    ck_assert_msg(policy != NULL, "%s%s", output, yaml);
     return policy;
 }
 
@@ -452,7 +452,7 @@ static uint64_t setting(const char *name, uint64_t fallback)
     return text && *text ? strtoull(text, NULL, 10) : fallback;
 }
 
-START_TEST(readings_agree_or_the_request_is_refused)
+START_TEST(all_readings_select_the_rule_or_the_request_is_refused)
 {
     uint64_t steps = setting("STEPS", 20000);
     struct model_options options;
@@ -479,7 +479,7 @@ int main(void)
     Suite *suite = suite_create("route model");
     TCase *tests = tcase_create("route model");
     tcase_set_timeout(tests, 3600);
-    tcase_add_test(tests, readings_agree_or_the_request_is_refused);
+    tcase_add_test(tests, all_readings_select_the_rule_or_the_request_is_refused);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -71,7 +71,7 @@ static void random_path(char out[static TEXT], bool pattern)
 
 static struct policy *random_policy(void)
 {
-    static char yaml[1 << 16], said[1 << 16];
+    static char yaml[1 << 16], output[1 << 16];
     char path[TEXT], host[TEXT];
     unsigned count = 12 + below(RULES_MOST - 12);
     int n = snprintf(yaml, sizeof yaml,
@@ -89,10 +89,10 @@ static struct policy *random_policy(void)
             n += snprintf(yaml + n, sizeof yaml - (size_t)n, ", methods: [ %s ]", ONE_OF(methods));
         n += snprintf(yaml + n, sizeof yaml - (size_t)n, " }\n");
     }
-    FILE *report = fmemopen(said, sizeof said, "w+");
+    FILE *report = fmemopen(output, sizeof output, "w+");
     struct policy *policy = policy_load_text("index.yaml", slice_of(yaml), ".", report);
     fclose(report);
-    ck_assert_msg(policy != NULL, "%s%s", said, yaml);
+    ck_assert_msg(policy != NULL, "%s%s", output, yaml);
     ck_assert_ptr_nonnull(policy->rule_index);
     return policy;
 }
@@ -124,7 +124,7 @@ static uint64_t setting(const char *name, uint64_t fallback)
     return text && *text ? strtoull(text, NULL, 10) : fallback;
 }
 
-START_TEST(the_index_and_a_search_agree)
+START_TEST(the_index_and_a_linear_search_agree)
 {
     uint64_t steps = setting("STEPS", 20000);
 
@@ -139,7 +139,7 @@ START_TEST(the_index_and_a_search_agree)
 }
 END_TEST
 
-START_TEST(a_dot_ends_a_wildcard_host)
+START_TEST(a_trailing_dot_is_ignored_in_wildcard_hosts)
 {
     ck_assert(host_matches(SLICE("*.a.example."), SLICE("b.a.example")));
     ck_assert(host_matches(SLICE("*.a.example"), SLICE("b.a.example.")));
@@ -152,8 +152,8 @@ int main(void)
     Suite *suite = suite_create("rule index");
     TCase *tests = tcase_create("rule index");
     tcase_set_timeout(tests, 3600);
-    tcase_add_test(tests, the_index_and_a_search_agree);
-    tcase_add_test(tests, a_dot_ends_a_wildcard_host);
+    tcase_add_test(tests, the_index_and_a_linear_search_agree);
+    tcase_add_test(tests, a_trailing_dot_is_ignored_in_wildcard_hosts);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

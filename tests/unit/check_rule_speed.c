@@ -1,6 +1,6 @@
-/* check_rule_speed.c - the time to choose among 10 and among 1,000 rules.
+/* check_rule_speed.c - the time to select one of 10 and of 1,000 rules.
  *
- *   check_rule_speed prints the times; docs/performance.md quotes them. */
+ * check_rule_speed prints the times; docs/performance.md contains them. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Returns the shortest mean time of a choice that ends at the last rule. */
+/* Returns the shortest mean time of a selection that ends at the last rule. */
 static double time_of(const struct kind *kind, unsigned count)
 {
     static struct route_room room;

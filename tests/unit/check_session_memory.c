@@ -1,4 +1,4 @@
-/* The memory of libnghttp2's sessions: what is in a slot, and blocks that come and go. */
+/* The memory of libnghttp2's sessions: allocations in a slot, and on the heap. */
 #include <check.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ START_TEST(the_session_and_one_frame_buffer_are_in_the_slot)
     memset(small, 'z', 100);
     give(m, second);
     give(m, first);
-    ck_assert_ptr_eq(take(m, BUFFER), first); /* it is free again */
+    ck_assert_ptr_eq(take(m, BUFFER), first); /* the slot is free again */
     give(m, first);
     give(m, small);
     give(m, table);
@@ -80,7 +80,7 @@ START_TEST(no_two_sessions_share_a_slot)
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < COUNT; i++) {
             if (round > 0 && i % 3 != 0)
-                continue; /* it is still there */
+                continue; /* still allocated */
             session_memory_begin(&memory[i], &slots);
             ck_assert_ptr_nonnull(memory[i].slot);
             memset(memory[i].slot, (int)(i % 251), SLOT_SIZE);
@@ -94,7 +94,7 @@ START_TEST(no_two_sessions_share_a_slot)
             session_memory_end(&memory[i]);
     }
     for (unsigned i = 0; i < COUNT; i++)
-        session_memory_end(&memory[i]);      /* of some for the second time, which does nothing */
+        session_memory_end(&memory[i]);      /* for some the second time, which has no effect */
     ck_assert_uint_eq(slots.block_count, 1); /* one is kept */
 }
 END_TEST

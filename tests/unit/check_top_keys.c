@@ -1,4 +1,4 @@
-/* check_top_keys.c - the bounds that Space-Saving promises, against exact counts. */
+/* check_top_keys.c - the error bounds of Space-Saving, compared with exact counts. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -78,7 +78,7 @@ START_TEST(counts_are_within_their_bounds)
 }
 END_TEST
 
-START_TEST(few_keys_are_exact_and_a_minute_ends)
+START_TEST(few_keys_are_counted_exactly_for_a_minute)
 {
     struct top_keys *top = top_keys_new();
     struct top_entry entries[8];
@@ -126,7 +126,7 @@ static void *write_keys(void *arg)
     return NULL;
 }
 
-START_TEST(a_reader_sees_whole_keys)
+START_TEST(a_reader_sees_complete_keys)
 {
     struct writer writer = {.top = top_keys_new()};
     struct top_entry entries[50];
@@ -154,8 +154,8 @@ int main(void)
     Suite *suite = suite_create("top keys");
     TCase *tests = tcase_create("top keys");
     tcase_add_test(tests, counts_are_within_their_bounds);
-    tcase_add_test(tests, few_keys_are_exact_and_a_minute_ends);
-    tcase_add_test(tests, a_reader_sees_whole_keys);
+    tcase_add_test(tests, few_keys_are_counted_exactly_for_a_minute);
+    tcase_add_test(tests, a_reader_sees_complete_keys);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -1,4 +1,4 @@
-/* check_traceparent.c - the field traceparent (W3C Trace Context). */
+/* check_traceparent.c - the traceparent field (W3C Trace Context). */
 #include <check.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ START_TEST(valid_values_have_an_id)
 }
 END_TEST
 
-START_TEST(malformed_values_have_none)
+START_TEST(malformed_values_have_no_id)
 {
     static const char *const malformed[] = {"",
                                             "00",
@@ -58,7 +58,7 @@ int main(void)
     Suite *suite = suite_create("traceparent");
     TCase *tests = tcase_create("traceparent");
     tcase_add_test(tests, valid_values_have_an_id);
-    tcase_add_test(tests, malformed_values_have_none);
+    tcase_add_test(tests, malformed_values_have_no_id);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

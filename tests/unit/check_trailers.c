@@ -1,4 +1,4 @@
-/* Trailers: which of them are forwarded, and that no other becomes part of a message. */
+/* Trailers: which of them are forwarded, and that others never become part of a message. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static bool parse(const char *text)
     return trailers_parse((struct slice){text, strlen(text)}, &trailers, &why);
 }
 
-START_TEST(other_fields_are_forwarded_as_received)
+START_TEST(trailers_are_forwarded_as_received)
 {
     static const char text[] = "grpc-status: 0\r\nGrpc-Message: a%20b\r\nx_y.z: 1\r\nEmpty:\r\n"
                                "Digest:  sha-256=x \r\nServer-Timing: a;dur=1\r\n\r\n";
@@ -87,7 +87,7 @@ static const char *const forbidden[] = {"Content-Length: 5",
                                         "Origin: x",
                                         "Proxy: x"};
 
-START_TEST(fields_with_a_meaning_in_the_header_are_dropped)
+START_TEST(trailers_with_a_meaning_as_headers_are_dropped)
 {
     char text[128], bytes[256];
     struct text out = text_over(bytes, sizeof bytes);
@@ -113,7 +113,7 @@ START_TEST(malformed_lines_are_refused)
 }
 END_TEST
 
-START_TEST(their_number_is_bounded)
+START_TEST(the_number_of_trailers_is_limited)
 {
     char text[8 * TRAILER_FIELDS_MAX] = "";
     for (unsigned i = 0; i < TRAILER_FIELDS_MAX; i++)
@@ -137,7 +137,7 @@ static bool accepts(const char *fields, bool http2)
     return request_accepts_trailers(&head, http2);
 }
 
-START_TEST(te_of_this_connection_alone_counts)
+START_TEST(te_must_be_listed_in_connection)
 {
     ck_assert(!accepts("", false));
     ck_assert(accepts("TE: trailers\r\nConnection: TE\r\n", false));
@@ -154,12 +154,12 @@ int main(void)
 {
     Suite *suite = suite_create("trailers");
     TCase *all = tcase_create("all");
-    tcase_add_test(all, other_fields_are_forwarded_as_received);
-    tcase_add_loop_test(all, fields_with_a_meaning_in_the_header_are_dropped, 0,
+    tcase_add_test(all, trailers_are_forwarded_as_received);
+    tcase_add_loop_test(all, trailers_with_a_meaning_as_headers_are_dropped, 0,
                         COUNT_OF(forbidden));
     tcase_add_loop_test(all, malformed_lines_are_refused, 0, 10);
-    tcase_add_test(all, their_number_is_bounded);
-    tcase_add_test(all, te_of_this_connection_alone_counts);
+    tcase_add_test(all, the_number_of_trailers_is_limited);
+    tcase_add_test(all, te_must_be_listed_in_connection);
     suite_add_tcase(suite, all);
     return run_suite(suite);
 }

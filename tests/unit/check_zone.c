@@ -32,7 +32,7 @@ static void tear_down(void)
     arena_free(&arena);
 }
 
-static bool read_as_mine(const char *bytes, size_t size, struct zone *zone, const char **why)
+static bool read_from_file(const char *bytes, size_t size, struct zone *zone, const char **why)
 {
     unlink(path); /* overwriting a file is slow on disk */
     FILE *file = fopen(path, "we");
@@ -46,22 +46,22 @@ static bool read_as_mine(const char *bytes, size_t size, struct zone *zone, cons
     return good;
 }
 
-START_TEST(a_file_that_is_cut_is_refused)
+START_TEST(a_truncated_file_is_refused)
 {
     struct zone zone;
     const char *why;
 
-    ck_assert(read_as_mine(berlin.p, berlin.n, &zone, &why));
+    ck_assert(read_from_file(berlin.p, berlin.n, &zone, &why));
     ck_assert_uint_eq(zone.count, 80); /* twice a year for 40 years */
     for (size_t n = 0; n < berlin.n; n++) {
         why = NULL;
-        ck_assert_msg(!read_as_mine(berlin.p, n, &zone, &why) && why, "cut to %zu bytes", n);
+        ck_assert_msg(!read_from_file(berlin.p, n, &zone, &why) && why, "cut to %zu bytes", n);
     }
 }
 END_TEST
 
-/* Any contents are accepted or refused; changes are in order. */
-START_TEST(a_file_that_is_spoilt_does_no_harm)
+/* Any contents are accepted or refused; transitions are in order. */
+START_TEST(a_corrupt_file_is_harmless)
 {
     char *copy = malloc(berlin.n);
 
@@ -72,13 +72,13 @@ START_TEST(a_file_that_is_spoilt_does_no_harm)
         memcpy(copy, berlin.p, berlin.n);
         for (int k = rand() % 4; k >= 0; k--)
             copy[(size_t)rand() % (i % 2 ? berlin.n : 100)] = (char)rand();
-        (void)read_as_mine(copy, berlin.n, &zone, &why);
+        (void)read_from_file(copy, berlin.n, &zone, &why);
     }
     free(copy);
 }
 END_TEST
 
-static void rule_is(const char *rule, bool good, unsigned changes)
+static void assert_rule(const char *rule, bool good, unsigned changes)
 {
     char bytes[512] = {0};
     struct zone zone;
@@ -95,30 +95,30 @@ static void rule_is(const char *rule, bool good, unsigned changes)
         n += 44 + 6 + 4;
     }
     n += (size_t)snprintf(bytes + n, sizeof bytes - n, "\n%s\n", rule);
-    ck_assert_msg(read_as_mine(bytes, n, &zone, &why) == good, "%s: %s", rule, why);
+    ck_assert_msg(read_from_file(bytes, n, &zone, &why) == good, "%s: %s", rule, why);
     if (good)
         ck_assert_msg(zone.count == changes, "%s: %u changes", rule, zone.count);
 }
 
-START_TEST(rules_of_what_comes_after)
+START_TEST(rules_after_the_last_transition)
 {
-    rule_is("", true, 0);
-    rule_is("CET-1", true, 0);
-    rule_is("<+0330>-3:30", true, 0);
-    rule_is("CET-1CEST,M3.5.0,M10.5.0/3", true, 80);
-    rule_is("CET-1CEST-2,J60/2:00:00,J300", true, 80);
-    rule_is("A1B2,0/0,J365/25", false, 0);    /* summer begins before the previous one has ended */
-    rule_is("XXX3EDT4,0/0,J365/23", true, 0); /* summer all year: no changes */
-    rule_is("EET-2EEST,M3.4.4/50,M10.4.4/50", true, 80);
-    rule_is("CET-1CEST", false, 0);
-    rule_is("CET", false, 0);
-    rule_is("CET-1CEST,M13.5.0,M10.5.0", false, 0);
-    rule_is("CET-1CEST,M3.5.0,M10.5.0x", false, 0);
-    rule_is("<+03", false, 0);
+    assert_rule("", true, 0);
+    assert_rule("CET-1", true, 0);
+    assert_rule("<+0330>-3:30", true, 0);
+    assert_rule("CET-1CEST,M3.5.0,M10.5.0/3", true, 80);
+    assert_rule("CET-1CEST-2,J60/2:00:00,J300", true, 80);
+    assert_rule("A1B2,0/0,J365/25", false, 0); /* summer begins before the previous one has ended */
+    assert_rule("XXX3EDT4,0/0,J365/23", true, 0); /* summer all year: no changes */
+    assert_rule("EET-2EEST,M3.4.4/50,M10.4.4/50", true, 80);
+    assert_rule("CET-1CEST", false, 0);
+    assert_rule("CET", false, 0);
+    assert_rule("CET-1CEST,M13.5.0,M10.5.0", false, 0);
+    assert_rule("CET-1CEST,M3.5.0,M10.5.0x", false, 0);
+    assert_rule("<+03", false, 0);
 }
 END_TEST
 
-START_TEST(names)
+START_TEST(zone_names)
 {
     static const char *const bad[] = {"",      "/etc/passwd", "../Mine",   "Mine/", "a//b",
                                       "Mi ne", ".",           "M\xc3\xa9", "Absent"};
@@ -144,10 +144,10 @@ int main(void)
     TCase *tcase = tcase_create("zone");
 
     tcase_add_unchecked_fixture(tcase, set_up, tear_down);
-    tcase_add_test(tcase, a_file_that_is_cut_is_refused);
-    tcase_add_test(tcase, a_file_that_is_spoilt_does_no_harm);
-    tcase_add_test(tcase, rules_of_what_comes_after);
-    tcase_add_test(tcase, names);
+    tcase_add_test(tcase, a_truncated_file_is_refused);
+    tcase_add_test(tcase, a_corrupt_file_is_harmless);
+    tcase_add_test(tcase, rules_after_the_last_transition);
+    tcase_add_test(tcase, zone_names);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -1,8 +1,8 @@
-/* http2_cases.h - frames of clients and how RFC 9113, RFC 7541 (HPACK), RFC 8441 and RFC 9218 say
- * that they are judged. A name begins with the section; sections without an RFC are of RFC 9113.
+/* http2_cases.h - frames of clients, and the result according to RFC 9113, RFC 7541 (HPACK), RFC
+ * 8441 and RFC 9218. A name begins with the section; sections without an RFC are of RFC 9113.
  *
  * An implementation may treat a stream error as a connection error (RFC 9113 section 5.4.2) and may
- * ignore frames on streams that were closed (section 5.1): a case has what libnghttp2 does. */
+ * ignore frames on closed streams (section 5.1). The cases contain the behaviour of libnghttp2. */
 #ifndef WEIR_TESTS_HTTP2_CASES_H
 #define WEIR_TESTS_HTTP2_CASES_H
 
@@ -40,9 +40,9 @@ struct http2_case {
 #define FIELDS(flags, stream, fields) { STEP_FIELDS, flags, stream, fields, 0 }
 /* HEADERS with a whole header section in these bytes of HPACK */
 #define BLOCK(stream, bytes) F(HEADERS, END_STREAM | END_HEADERS, stream, bytes)
-/* weir does not answer: the stream stays open */
+/* weir does not respond: the stream stays open */
 #define UNANSWERED { STEP_UNANSWERED, 0, 0, "", 0 }
-/* weir has sent so many bytes of content until now */
+/* weir has sent this many bytes of content so far */
 #define CONTENT(bytes) { STEP_CONTENT, 0, bytes, "", 0 }
 /* the session has reported this */
 #define EVENT(text) { STEP_EVENT, 0, 0, text, 0 }
@@ -99,7 +99,7 @@ static const struct http2_case http2_cases[] = {
                "a.test")),
     ACCEPTED("4.3 empty fragments", F(HEADERS, END_STREAM, 1, ""), F(CONTINUATION, 0, 1, ""),
              F(CONTINUATION, END_HEADERS, 1, RAW)),
-    ACCEPTED("4.3 the table holds over streams", BLOCK(1, RAW "\x40\1x\1y"),
+    ACCEPTED("4.3 the table applies to all streams", BLOCK(1, RAW "\x40\1x\1y"),
              BLOCK(3, "\x82\x87\x84\xbf\xbe")),
     CONNECTION_ERROR("4.3 invalid header block", COMPRESSION_ERROR,
                      BLOCK(1, "\xff\xff\xff\xff\xff\xff\xff")),
@@ -143,7 +143,7 @@ static const struct http2_case http2_cases[] = {
     CONNECTION_ERROR("5.1.1 stream 0", PROTOCOL_ERROR, FIELDS(END_STREAM, 0, PEER_GET)),
     ACCEPTED("5.1.1 lower stream id", FIELDS(END_STREAM, 5, PEER_GET),
              FIELDS(END_STREAM, 3, PEER_GET)), /* dropped, and counted as LIMIT_RESETS */
-    CONNECTION_ERROR("5.1.1 DATA on a stream that was passed over", PROTOCOL_ERROR,
+    CONNECTION_ERROR("5.1.1 DATA on a skipped stream", PROTOCOL_ERROR,
                      FIELDS(END_STREAM, 5, PEER_GET), F(DATA, 0, 7, "abc")),
     ACCEPTED("5.3 HEADERS with a priority",
              F(HEADERS, END_STREAM | END_HEADERS | PRIORITY, 1, "\0\0\0\0\x10" RAW)),
@@ -249,7 +249,7 @@ static const struct http2_case http2_cases[] = {
     ACCEPTED("6.7 acknowledgement of nothing", F(PING, ACK, 0, "12345678"), GET1),
     CONNECTION_ERROR("6.8 on a stream", PROTOCOL_ERROR, F(GOAWAY, 0, 1, "12345678")),
     CONNECTION_ERROR("6.8 7 bytes", FRAME_SIZE_ERROR, F(GOAWAY, 0, 0, "\0\0\0\0\0\0\0")),
-    ACCEPTED("6.8 requests go on", UNANSWERED, GET1, F(GOAWAY, 0, 0, "\0\0\0\0\0\0\0\0")),
+    ACCEPTED("6.8 requests continue", UNANSWERED, GET1, F(GOAWAY, 0, 0, "\0\0\0\0\0\0\0\0")),
     ACCEPTED("6.8 debug data", UNANSWERED, GET1, F(GOAWAY, 0, 0, "\0\0\0\0\0\0\0\0because")),
 
     /* 6.9 WINDOW_UPDATE and windows */
@@ -398,7 +398,7 @@ static const struct http2_case http2_cases[] = {
     MALFORMED("8.3 unknown pseudo-field", PEER_GET "|:unknown=a"),
     MALFORMED("8.3 response pseudo-field", PEER_GET "|:status=200"),
     MALFORMED("8.3 upper-case pseudo-field", HALF "|:Path=/"),
-    MALFORMED("8.3 pseudo-field behind a field", "a=b|" PEER_GET),
+    MALFORMED("8.3 pseudo-field after a field", "a=b|" PEER_GET),
     MALFORMED("8.3.1 no :method", ":scheme=https|:authority=a.test|:path=/"),
     MALFORMED("8.3.1 no :scheme", ":method=GET|:authority=a.test|:path=/"),
     MALFORMED("8.3.1 no :path", HALF),
@@ -439,7 +439,7 @@ static const struct http2_case http2_cases[] = {
     BAD_BLOCK("RFC 7541 2.3.3 name index of no entry", RAW "\x7f\x01\1c"),
     ACCEPTED("RFC 7541 4.2 table size 0", BLOCK(1, "\x20" RAW)),
     ACCEPTED("RFC 7541 4.2 two table sizes", BLOCK(1, "\x20\x3f\xe1\x1f" RAW "\x40\1x\1y\xbe")),
-    CONNECTION_ERROR("RFC 7541 4.2 table size behind a field", COMPRESSION_ERROR,
+    CONNECTION_ERROR("RFC 7541 4.2 table size after a field", COMPRESSION_ERROR,
                      BLOCK(1, RAW "\x20")),
     CONNECTION_ERROR("RFC 7541 4.3 an entry that was evicted", COMPRESSION_ERROR,
                      BLOCK(1, RAW "\x40\1x\1y"), BLOCK(3, "\x20\x82\x87\x84\xbe")),

@@ -20,7 +20,7 @@ static inline int run_suite(Suite *suite)
 
 /* Runs these test cases of the suite in parallel, each in its own process, and frees the suite. For
  * tests that mostly wait. Returns the exit status. */
-static inline int run_side_by_side(Suite *suite, const char *const *cases, unsigned count)
+static inline int run_in_parallel(Suite *suite, const char *const *cases, unsigned count)
 {
     SRunner *runner = srunner_create(suite);
     int status, failed = 0;
