@@ -1,8 +1,8 @@
-"""The tricks: (class, what it is, bytes, what gives it away, which lines to show).
+"""The cases: (class, description, bytes, mark, lines to show).
 
-"What gives it away" is a piece of the bytes: where it arrives on the other side as it is, the trick was forwarded unchanged.
-"Which lines to show" is a regular expression for what else is worth seeing of what was forwarded; "statuses": all of them.
-An answer has three more entries: the request's version and method, and whether the server closes after it.
+The mark is a part of the bytes: if it arrives on the other side, the message was forwarded unchanged.
+The lines to show are a regular expression for other forwarded lines; "statuses": all statuses.
+A response has three more entries: the request's version and method, and whether the server closes afterwards.
 """
 
 FRAMING = r"content-length:|transfer-encoding:"

@@ -469,8 +469,8 @@ class Rig:
         for process in sorted(self.processes, key=lambda p: not isinstance(p, Weir)):
             try:
                 process.finish()
-            except AssertionError as complaint:
-                problems.append(f"{process.name}: {complaint}")
+            except AssertionError as error:
+                problems.append(f"{process.name}: {error}")
         left = children()
         if left:
             problems.append(f"processes left running: {left}")
@@ -532,8 +532,8 @@ def run(name, function):
     if failure or problems:
         rig.show_logs()
     shutil.rmtree(rig.directory, ignore_errors=True)
-    for complaint in problems:
-        print(complaint)
+    for problem in problems:
+        print(problem)
     if failure:
         raise failure
     assert not problems, problems[0]

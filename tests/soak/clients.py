@@ -1,4 +1,5 @@
-"""The clients of the soak test. Each runs in a thread, with its own random numbers, until it is told to stop."""
+"""The clients of the soak test. Each runs in a thread, with its own random numbers, until it is
+stopped."""
 
 import glob
 import os
@@ -16,7 +17,7 @@ from upstream import BAD, GOOD, content_of  # noqa: E402
 from wire import Connection, IncompleteResponse, chunked, connect, request_bytes  # noqa: E402
 
 LIMITED = ["log", "window", "bucket", "gcra", "two", "held", "flight", "local"]
-CLIENTS = 2  # ids that share each limit's work
+CLIENTS = 2  # ids that share each limit
 
 CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "http")
 
@@ -41,13 +42,13 @@ PROXIED = [b"PROXY TCP4 203.0.113.7 192.0.2.1 4711 443\r\n", b"PROXY UNKNOWN\r\n
            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x07\xc0\0\x02\x01\x12\x67\x01\xbb"]
 
 
-class Door:
-    """One listener of weir, and what it expects ahead of HTTP."""
+class Listener:
+    """One listener of weir, and what it requires before HTTP (TLS, PROXY protocol header)."""
 
     def __init__(self, address, tls=None, proxied=False):
         self.address, self.tls, self.proxied = address, tls, proxied
 
-    def enter(self, random, timeout, room=None):
+    def connect_to_weir(self, random, timeout, room=None):
         s = socket.socket()
         if room:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
@@ -60,7 +61,7 @@ class Door:
 
 
 class Client:
-    """soak: has doors, stopping(), spend(), complain(), count(), upstreams"""
+    """`soak` provides listeners, stopping(), spend(), report_problem(), count() and upstreams."""
 
     def __init__(self, soak, number):
         self.soak, self.number = soak, number
@@ -70,8 +71,9 @@ class Client:
     def run(self):
         while not self.soak.stopping():
             try:
-                self.turn()
-            except (OSError, IncompleteResponse) as error:  # weir may cut those that misbehave; Good looks closer
+                self.step()
+            # weir may cut clients that violate the protocol; Good checks more strictly
+            except (OSError, IncompleteResponse) as error:
                 self.soak.count(f"{type(self).__name__}: {type(error).__name__}")
                 self.soak.pause(0.05)
 
@@ -86,16 +88,16 @@ class Client:
     def fields(self):
         return {"X-Client-Id": f"client-{self.random.randrange(CLIENTS)}"}
 
-    def enter(self, timeout=30 * rig.time_scale, room=None):
-        """A socket, by any of the doors."""
-        return self.random.choice(self.soak.doors).enter(self.random, timeout, room)
+    def connect_to_weir(self, timeout=30 * rig.time_scale, room=None):
+        """A socket connected to a random listener."""
+        return self.random.choice(self.soak.listeners).connect_to_weir(self.random, timeout, room)
 
     def connection(self):
-        return Counting(self.enter())
+        return Counting(self.connect_to_weir())
 
 
 class Counting(Connection):
-    """Knows whether anything came at all."""
+    """A connection that counts the received bytes."""
     received = 0
 
     def __init__(self, s):
@@ -105,13 +107,14 @@ class Counting(Connection):
         before = len(self.buffer)
         try:
             return super().fill()
-        except ssl.SSLError:  # cut
+        except ssl.SSLError:  # truncated
             return False
         finally:
             self.received += len(self.buffer) - before
 
     def end(self):
-        """Nothing more is sent. False: this kind of socket cannot say so and go on reading."""
+        """Shuts down the sending side. Returns False if this kind of socket cannot do that and
+        still read."""
         if isinstance(self.socket, ssl.SSLSocket):
             return False
         self.socket.shutdown(socket.SHUT_WR)
@@ -119,21 +122,22 @@ class Counting(Connection):
 
 
 class Good(Client):
-    """Keeps to HTTP, and expects exactly one answer to each request, which is its own, or weir's."""
+    """Conforms to HTTP and expects exactly one response to each request: the right one, or an error
+    of weir."""
 
-    def turn(self):
+    def step(self):
         r = self.random
         with self.connection() as connection:
             for _ in range(r.choice([1, 3, 20, 100])):
                 if self.soak.stopping() or not self.one(connection):
                     return
                 self.soak.pause(r.random() * 0.04)
-            # Nothing may come that was not asked for.
+            # No unrequested bytes may arrive.
             if connection.end() and not connection.is_closed():
-                self.soak.complain(f"{type(self).__name__} {self.number}: bytes after the last answer: {connection.buffer[:200]!r}")
+                self.soak.report_problem(f"{type(self).__name__} {self.number}: bytes after the last response: {connection.buffer[:200]!r}")
 
     def one(self, connection):
-        """True: the connection goes on."""
+        """Returns True if the connection stays open."""
         r, soak = self.random, self.soak
         if not soak.spend():
             return False
@@ -154,50 +158,51 @@ class Good(Client):
             try:
                 connection.send(request_bytes(target, method, headers, body))
             except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
-                pass  # an early answer; it is there to be read
+                pass  # an early response, to be read
             response = connection.response(method)
         except TimeoutError:
-            soak.complain(f"{method} {target}: no answer for {time.monotonic() - started:.1f} s")
+            soak.report_problem(f"{method} {target}: no response for {time.monotonic() - started:.1f} s")
             return False
         except IncompleteResponse as cut:
             soak.count("good: cut")
             if how not in BAD and not soak.upstream_trouble(started):
-                soak.complain(f"{method} {target}: cut without a reason: {cut}")
+                soak.report_problem(f"{method} {target}: cut without a reason: {cut}")
             if connection.received == received:
-                soak.complain(f"{method} {target}: no answer at all")
+                soak.report_problem(f"{method} {target}: no response at all")
             return False
         except AssertionError as error:
-            soak.complain(f"{method} {target}: a malformed answer: {error}")
+            soak.report_problem(f"{method} {target}: a malformed response: {error}")
             return False
-        self.judge(method, path, how, target, marker, size, body, response, started)
+        self.check(method, path, how, target, marker, size, body, response, started)
         return response["Connection"] != "close"
 
-    def judge(self, method, path, how, target, marker, size, body, response, started):
+    def check(self, method, path, how, target, marker, size, body, response, started):
         soak, status = self.soak, response.status
         soak.count(f"good: {status}")
         if b"POISON" in response.body:
-            soak.complain(f"{method} {target}: got bytes that belong to nobody")
+            soak.report_problem(f"{method} {target}: received bytes of another message")
         if status == 200:
             whole = how in GOOD or how == "extra" or method == "HEAD" and how in ("cut_length", "cut_chunked", "bad_chunk")
             if not whole:
-                soak.complain(f"{method} {target}: 200 for an answer that was broken: {response}")
+                soak.report_problem(f"{method} {target}: 200 for an invalid response: {response}")
             elif method != "HEAD" and response.body != content_of(marker, size):
-                soak.complain(f"{method} {target}: another's or a damaged answer: {response}")
+                soak.report_problem(f"{method} {target}: a wrong or damaged response: {response}")
         elif status == 429 and path != "free" or status == 503 and path not in ("free", "local"):
             pass
         elif status in (502, 504):
-            # Requests with content or without a right to be repeated may be lost to a link that closes at the same time.
+            # Requests with content, or that must not be repeated, can be lost when a server closes
+            # its connection at the same time.
             lost_by_right = method == "POST" or body is not None
             if how not in BAD and not lost_by_right and not soak.upstream_trouble(started):
-                soak.complain(f"{method} {target}: {status} without a reason: {response}")
+                soak.report_problem(f"{method} {target}: {status} without a reason: {response}")
         else:
-            soak.complain(f"{method} {target}: unexpected {response}")
+            soak.report_problem(f"{method} {target}: unexpected {response}")
 
 
 class Pipelining(Client):
-    """Several requests at once; the answers come in their order."""
+    """Sends several requests at once and expects the responses in order."""
 
-    def turn(self):
+    def step(self):
         r, soak = self.random, self.soak
         with self.connection() as connection:
             asked = [self.target("free", "length", r.choice([0, 100])) for _ in range(r.randrange(2, 9)) if soak.spend()]
@@ -205,18 +210,18 @@ class Pipelining(Client):
             for marker, target in asked:
                 response = connection.response()
                 if response.status == 200 and not response.body.startswith(marker.encode() + b":"):
-                    soak.complain(f"GET {target}: pipelined, and answered with {response}")
+                    soak.report_problem(f"GET {target}: pipelined, and the response was {response}")
         soak.pause(0.3)
 
 
 class Slow(Client):
-    """Slow in each way: head, content, reading; it may end well, or at weir's deadline."""
+    """Slow in one phase: head, content or reading. The request can succeed or time out."""
 
-    def turn(self):
+    def step(self):
         if self.soak.spend():
             self.random.choice([self.head, self.content, self.reader, self.idle, self.threshold])()
 
-    def drip(self, s, data, pause):
+    def send_slowly(self, s, data, pause):
         for i in range(len(data)):
             if self.soak.stopping():
                 return
@@ -226,21 +231,21 @@ class Slow(Client):
     def head(self):
         _, target = self.target("free", "length", 10)
         with self.connection() as c:
-            self.drip(c.socket, request_bytes(target, headers=self.fields()), self.random.choice([0.005, 0.2]))
+            self.send_slowly(c.socket, request_bytes(target, headers=self.fields()), self.random.choice([0.005, 0.2]))
             if not self.soak.stopping() and c.response().status not in (200, 408, 502):
-                self.soak.complain("a slow head had neither an answer nor 408")
+                self.soak.report_problem("a slow head got neither a response nor 408")
 
     def content(self):
         _, target = self.target("free", "length", 10)
         with self.connection() as c:
             c.send(request_bytes(target, "POST", self.fields())[:-2] + b"Content-Length: 400\r\n\r\n")
-            self.drip(c.socket, b"y" * 400, self.random.choice([0.005, 0.3]))
+            self.send_slowly(c.socket, b"y" * 400, self.random.choice([0.005, 0.3]))
             if not self.soak.stopping() and c.response().status not in (200, 408, 502):
-                self.soak.complain("slow content had neither an answer nor 408")
+                self.soak.report_problem("slow content got neither a response nor 408")
 
     def reader(self):
         marker, target = self.target("free", self.random.choice(["length", "chunked", "until_close"]), 2_000_000)
-        with self.enter(room=4096) as s:
+        with self.connect_to_weir(room=4096) as s:
             s.sendall(request_bytes(target, headers={"Connection": "close"}))
             for _ in range(self.random.choice([20, 200])):
                 if self.soak.stopping() or not s.recv(65536):
@@ -255,21 +260,22 @@ class Slow(Client):
 
 
     def threshold(self):
-        """Never gets as far as a request: the PROXY header or the handshake drips, or is none."""
-        door = self.random.choice(self.soak.doors)
+        """Never sends a request: the PROXY protocol header or the handshake is slow or
+        incomplete."""
+        door = self.random.choice(self.soak.listeners)
         said = self.random.choice(PROXIED) if door.proxied else b""
         said += self.random.choice([b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", b"GET / HTTP", os.urandom(200)])
         with connect(door.address, 30 * rig.time_scale) as s:
-            self.drip(s, said, self.random.choice([0, 0.01, 0.2]))
+            self.send_slowly(s, said, self.random.choice([0, 0.01, 0.2]))
             self.soak.pause(self.random.random() * 3)
 
 
 class Broken(Client):
-    """Sends what weir must refuse: it may get a refusal, and never more than one answer."""
+    """Sends requests that weir must refuse, and expects one refusal or a close."""
 
     cases = malformed()
 
-    def turn(self):
+    def step(self):
         r, soak = self.random, self.soak
         name, data = r.choice(self.cases)
         if not soak.spend():
@@ -285,21 +291,21 @@ class Broken(Client):
                 pass
             starts = len(re.findall(rb"HTTP/1\.1 [1-5]\d\d ", c.buffer))
             if starts > 1 or b"HTTP/1.1 200" in c.buffer:
-                soak.complain(f"{name}: {starts} answers to a request that is to be refused: {c.buffer[:300]!r}")
+                soak.report_problem(f"{name}: {starts} responses to a request that must be refused: {c.buffer[:300]!r}")
         soak.pause(r.random() * 0.05)
 
 
 class Aborting(Client):
-    """Leaves at any byte of its request, or of its answer, with a reset or in order."""
+    """Disconnects at any byte of the request or response, with a reset or a FIN."""
 
-    def turn(self):
+    def step(self):
         r, soak = self.random, self.soak
         if not soak.spend():
             return
         _, target = self.target(r.choice(["free"] + LIMITED), r.choice(GOOD + BAD), r.choice([10, 500000]))
         body = b"z" * r.choice([0, 5000, 300000]) if r.random() < 0.5 else None
         data = request_bytes(target, "POST" if body is not None else "GET", self.fields(), body)
-        s = self.enter(5 * rig.time_scale)
+        s = self.connect_to_weir(5 * rig.time_scale)
         try:
             s.sendall(data[:r.choice([len(data), r.randrange(len(data))])])
             wait = r.choice([0, 0, 0.001, 0.02, 0.2])
@@ -317,9 +323,9 @@ class Aborting(Client):
 
 
 class Tunnelling(Client):
-    """Switches protocols and checks the echo; leaves in order, half-closed or abruptly."""
+    """Upgrades the connection and checks the echo. Then closes normally, half-closes or resets."""
 
-    def turn(self):
+    def step(self):
         r, soak = self.random, self.soak
         if not soak.spend():
             return
@@ -334,7 +340,7 @@ class Tunnelling(Client):
                 data = bytes(r.randrange(256) for _ in range(r.choice([1, 100, 3000])))
                 c.send(data)
                 if c.read_exactly(len(data), "an echo") != data:
-                    soak.complain("a tunnel changed what passed")
+                    soak.report_problem("a tunnel changed the data")
             if r.random() < 0.5 and c.end():
                 while c.fill():
                     pass

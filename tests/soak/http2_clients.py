@@ -1,4 +1,5 @@
-"""HTTP/2 clients of the soak test: several requests at once on a connection, and clients that reset streams, stall, or break the rules."""
+"""HTTP/2 clients of the soak test: several concurrent requests per connection, and clients that
+reset streams, stall, or violate the protocol."""
 
 import os
 import ssl
@@ -13,7 +14,7 @@ from upstream import BAD, GOOD, content_of
 
 
 class Http2Connection(Http2):
-    """Through one of the doors."""
+    """An HTTP/2 connection to one of the listeners."""
 
     def __init__(self, s, settings=(), hold=False):
         self.entered = s
@@ -25,7 +26,7 @@ class Http2Connection(Http2):
     def take(self, size):
         try:
             return super().take(size)
-        except ssl.SSLError:  # cut
+        except ssl.SSLError:  # truncated
             self.closed = True
             for stream in self.streams.values():
                 stream.cut = not stream.over()
@@ -34,8 +35,8 @@ class Http2Connection(Http2):
 
 class Http2Client(Client):
     def open(self, settings=(), hold=False):
-        door = self.random.choice(self.soak.http2_doors)
-        return Http2Connection(door.enter(self.random, 30 * rig.time_scale), settings, hold)
+        door = self.random.choice(self.soak.http2_listeners)
+        return Http2Connection(door.connect_to_weir(self.random, 30 * rig.time_scale), settings, hold)
 
     def start(self, client, path, how, size, method="GET", body=None):
         marker, target = self.target(path, how, size)
@@ -47,9 +48,10 @@ class Http2Client(Client):
 
 
 class Multiplexing(Http2Client):
-    """Keeps to the rules, and expects one response per stream, which is its own, or weir's."""
+    """Conforms to HTTP/2 and expects one response per stream: the right one, or an error of
+    weir."""
 
-    def turn(self):
+    def step(self):
         r, soak = self.random, self.soak
         with self.open() as client:
             for _ in range(r.choice([1, 3, 20])):
@@ -59,13 +61,13 @@ class Multiplexing(Http2Client):
                     for stream, *_ in asked:
                         client.read_until(client.streams[stream].over)
                 except TimeoutError:
-                    soak.complain(f"HTTP/2: no answer for {soak.now() - started:.1f} s: {asked}")
+                    soak.report_problem(f"HTTP/2: no response for {soak.now() - started:.1f} s: {asked}")
                     return
                 for stream, marker, path, how, size, method, body in asked:
-                    self.judge(client.streams[stream], marker, path, how, size, method, body, started)
+                    self.check(client.streams[stream], marker, path, how, size, method, body, started)
                 if client.closed or client.goaways:
                     if client.goaways and client.goaways[-1][1]:
-                        soak.complain(f"HTTP/2: GOAWAY {client.goaways}")
+                        soak.report_problem(f"HTTP/2: GOAWAY {client.goaways}")
                     return
                 soak.pause(r.random() * 0.04)
 
@@ -81,32 +83,34 @@ class Multiplexing(Http2Client):
         stream, marker = self.start(client, path, how, size, method, body)
         return stream, marker, path, how, size, method, body
 
-    def judge(self, got, marker, path, how, size, method, body, started):
-        """A broken response ends its stream; any other ends it only if the server was in trouble."""
+    def check(self, got, marker, path, how, size, method, body, started):
+        """An invalid response ends its stream. Any other response ends it only if a server was
+        down."""
         soak, what = self.soak, f"HTTP/2 {method} /{path} how={how}"
         broken = how in BAD + http2_upstream.BAD
         excused = broken or soak.upstream_trouble(started) or got.status in (502, 504) and (method == "POST" or body is not None)
-        # Streams of a connection share its fate: a server that is silent or cuts ends them as well.
+        # Streams share the fate of their server connection: a silent or closing server ends them as
+        # well.
         excused = excused or path == "two-free"
         if not got.ended:
             soak.count("http2: cut" if got.cut else f"http2: reset {got.reset}")
             if not excused:
-                soak.complain(f"{what}: reset {got.reset}, cut {got.cut}, status {got.status}")
+                soak.report_problem(f"{what}: reset {got.reset}, cut {got.cut}, status {got.status}")
             return
         soak.count(f"http2: {got.status}")
         if b"POISON" in got.body:
-            soak.complain(f"{what}: got bytes that belong to nobody")
+            soak.report_problem(f"{what}: received bytes of another message")
         if got.status == 200:
             if method != "HEAD" and got.body != content_of(marker, size):
-                soak.complain(f"{what}: another's or a damaged answer of {len(got.body)} bytes")
+                soak.report_problem(f"{what}: a wrong or damaged response of {len(got.body)} bytes")
         elif not (got.status in (429, 503) and "free" not in path or got.status in (502, 504) and excused):
-            soak.complain(f"{what}: unexpected status {got.status}")
+            soak.report_problem(f"{what}: unexpected status {got.status}")
 
 
 class Rough(Http2Client):
-    """Resets streams, stalls windows, floods, sends garbage; leaves at any time."""
+    """Resets streams, stalls windows, floods, sends garbage, and disconnects at any time."""
 
-    def turn(self):
+    def step(self):
         if self.soak.spend():
             self.random.choice([self.resets, self.stalls, self.small_windows, self.floods, self.garbage, self.leaves])()
         self.soak.pause(self.random.random() * 0.3)

@@ -1,4 +1,4 @@
-"""An upstream that speaks HTTP/2 and does what the target of each request asks for; see upstream.py.
+"""An HTTP/2 upstream whose response depends on the target of the request; see upstream.py.
 
     HOW: length, pieces, hints, trailers; refused, going_away: once, then as length; bad: cut, reset, silent, bad_length, malformed
 """
@@ -19,14 +19,14 @@ class Http2Upstream(Upstream):
         super().__init__(silence)
 
     def respond(self, peer):
-        """A connection. False: it is over."""
+        """Serves a connection. Returns False at its end."""
         connection = Http2Peer(peer)
         while (request := connection.next_request()) is not None and self.one(connection, request):
             pass
         return False
 
     def one(self, connection, request):
-        """True: another request may follow."""
+        """Returns True if another request can follow."""
         fields = dict(request.fields)
         path = urlsplit(fields[":path"])
         asked = {name: values[0] for name, values in parse_qs(path.query).items()}
@@ -47,7 +47,7 @@ class Http2Upstream(Upstream):
         return getattr(self, how if how in GOOD[1:4] + BAD else "length")(connection, request, content, size)
 
     def send(self, connection, request, content, step, end=True):
-        """As the windows permit. Stops if weir resets the stream or leaves."""
+        """Sends as much as the windows permit. Stops if weir resets the stream or closes."""
         if not content:
             request.data(b"", end)
         at = 0
@@ -62,7 +62,7 @@ class Http2Upstream(Upstream):
             at += n
         return not connection.closed
 
-    # ---- answers as they should be
+    # ---- valid responses
 
     def length(self, connection, request, content, size):
         request.head(fields=[("content-length", str(size))])
@@ -83,10 +83,10 @@ class Http2Upstream(Upstream):
             request.raw_head([("x-trailer", "t")], end=True)
         return not connection.closed
 
-    # ---- answers as they should not be
+    # ---- invalid responses
 
     def cut(self, connection, request, content, size):
-        """The connection ends in the content."""
+        """The connection ends within the content."""
         request.head(fields=[("content-length", str(size + 100))])
         return self.send(connection, request, content, 16384, end=False) and False
 
@@ -97,7 +97,7 @@ class Http2Upstream(Upstream):
         return not connection.closed
 
     def silent(self, connection, request, _content, _size):
-        """Nothing comes until weir gives the request up."""
+        """Sends nothing until weir resets the stream."""
         connection.read_until(lambda: request.reset is not None)
         return not connection.closed
 

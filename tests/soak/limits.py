@@ -1,4 +1,4 @@
-"""The limits of the soak and the chaos test, and by how much what arrived exceeds what they may admit."""
+"""The limits of the soak and chaos tests, and how far the arrived requests exceed them."""
 
 import os
 import sys
@@ -27,20 +27,23 @@ RULES = {"log": ["log"], "window": ["window"], "bucket": ["bucket"], "gcra": ["g
          "held": ["held"], "flight": ["flight"], "local": ["local"]}
 
 
-# From a decision to the request's arrival: redis.timeout, a connect, and what a busy machine adds.
+# From the decision to the arrival of the request: redis.timeout, a connect, and the delay of a busy
+# machine.
 DELAY = 2.0 * rig.time_scale
 
 
 def excess(limit, times):
-    """By how many the requests that came at these times exceed what the limit may admit of one client: 0 is right."""
+    """How far the requests that arrived at these times exceed the limit for one client. 0: not at
+    all."""
     period, most = seconds(limit["period"]), 0
-    if "burst" in limit:  # between any two of them: the burst, and what came back meanwhile
+    if "burst" in limit:  # between any two of them: the burst, and the units refilled meanwhile
         rate, least = limit["limit"] / period, float("inf")
         for i, at in enumerate(times):
             least = min(least, i - rate * at)
             most = max(most, i + 1 - rate * (at + DELAY) - least - limit["burst"] - 1)
         return most
-    # Windows that begin with their first request may meet: twice the limit in one period. Logs never admit more than it.
+    # Two windows that start at their first request can be adjacent: twice the limit in one period.
+    # Logs never admit more than the limit.
     factor = 2 if limit["script"] == "fixed_window" else 1
     span, first = max(period - DELAY, period / 2), 0
     for i, at in enumerate(times):

@@ -1,8 +1,8 @@
-"""An upstream that does what the target of each request asks for, keeps account of all it received, and can be shut and opened.
+"""An upstream whose response depends on the target of the request. It counts the received requests and can be shut and opened.
 
-    /PATH?m=MARKER&how=HOW&size=N     HOW is one of GOOD or BAD below; the answer's content names MARKER first
+    /PATH?m=MARKER&how=HOW&size=N     HOW: one of GOOD or BAD below; the response content starts with MARKER
 
-What it remembers is bounded by the number of requests that the soak sends.
+Its memory is bounded by the number of requests that the soak test sends.
 """
 
 import collections
@@ -31,11 +31,11 @@ class Upstream:
     def __init__(self, silence):
         self.silence = silence
         self.lock = threading.Lock()
-        self.seen = {}                                # X-Request-Id -> how often it came
-        self.arrivals = collections.defaultdict(list) # (limited path, client) -> when each request came first
-        self.twice_unsafe = []                        # requests that may not be repeated, and came twice
+        self.seen = {}                                # X-Request-Id -> number of arrivals
+        self.arrivals = collections.defaultdict(list) # (limited path, client) -> first arrival of each request
+        self.twice_unsafe = []                        # non-idempotent requests that arrived twice
         self.peers, self.address, self.listener = set(), ("127.0.0.1", 0), None
-        self.changed_at = 0.0                         # when it was last shut, or opened
+        self.changed_at = 0.0                         # when it was last shut or opened
         self.open()
 
     def open(self):
@@ -48,7 +48,7 @@ class Upstream:
         threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
 
     def shut(self):
-        """Refuses connections from now on and resets those that are open."""
+        """Refuses new connections and resets the open ones."""
         self.changed_at = time.monotonic()
         listener, self.listener = self.listener, None
         listener.shutdown(socket.SHUT_RDWR)
@@ -79,7 +79,7 @@ class Upstream:
             accepted.settimeout(120)
             with self.lock:
                 self.peers.add(peer)
-            if self.listener is not listener:  # shut between accept and here
+            if self.listener is not listener:  # shut since accept()
                 peer.close()
             threading.Thread(target=self.serve, args=(peer,), daemon=True).start()
 
@@ -87,7 +87,7 @@ class Upstream:
         try:
             while self.respond(peer):
                 pass
-        except (OSError, AssertionError, ValueError, Exception):  # weir may leave at any byte
+        except (OSError, AssertionError, ValueError, Exception):  # weir may close at any byte
             pass
         finally:
             with self.lock:
@@ -104,7 +104,7 @@ class Upstream:
                 self.twice_unsafe.append((name, method, path))
 
     def respond(self, peer):
-        """One request. True: another may follow."""
+        """Serves one request. Returns True if another can follow."""
         head = peer.read_until(b"\r\n\r\n", "a request").decode("latin-1").split("\r\n")
         method, target, _ = head[0].split(" ")
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
@@ -112,7 +112,7 @@ class Upstream:
         has_content = fields.get("content-length", "0") != "0" or "transfer-encoding" in fields
         self.note(method, urlsplit(target).path.split("/")[1], fields, has_content)
         how = asked.get("how", "length")
-        if how != "early":  # an early answer comes before the content was read
+        if how != "early":  # an early response is sent before the content is read
             if "transfer-encoding" in fields:
                 peer.read_chunks()
             elif has_content:
@@ -130,7 +130,7 @@ class Upstream:
             peer.send(peer.take(len(peer.buffer)))
         return False
 
-    # ---- answers as they should be
+    # ---- valid responses
 
     def length(self, peer, content, size):
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (size, content))
@@ -166,11 +166,12 @@ class Upstream:
         return True
 
     def closing(self, peer, content, size):
-        """Closes without having said so: the link dies idle in weir's pool."""
+        """Closes without Connection: close, so the connection is closed while idle in weir's
+        pool."""
         self.length(peer, content, size)
         return False
 
-    # ---- answers as they should not be
+    # ---- invalid responses
 
     def garbage(self, peer, content, size):
         peer.send(b"\x16\x03\x01 this is not HTTP\r\n\r\n")
@@ -205,6 +206,6 @@ class Upstream:
         return False
 
     def extra(self, peer, content, size):
-        """A whole answer and bytes that nobody asked for: they are not to reach anybody."""
+        """A complete response and unexpected bytes, which must not reach any client."""
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (size, content) + POISON)
         return True
