@@ -1,6 +1,7 @@
 /* policy_file.c - loads and prints policies. */
 #include "config/policy_file.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <sys/stat.h>
 
@@ -66,6 +67,7 @@ static void read_root(struct loading *l)
     derived_finish(l->policy);
     addresses_read(l);
     decisions_finish(l);
+    admin_finish(l);
     identity_finish(l);
     redis_url_finish(l);
     if (!l->report->mistakes)
@@ -102,7 +104,8 @@ struct policy *policy_load(const char *file, const char *lua_dir, FILE *report)
     if (file_read(&arena, file, POLICY_FILE_MAX, &bytes, &why))
         policy = policy_load_text(file, bytes, lua_dir, report);
     else
-        fprintf(report, "%s: cannot be read: %s\n", file, why);
+        fprintf(report, "%s: cannot be read: %s%s\n", file, why,
+                strcmp(why, strerror(EFBIG)) == 0 ? "; a policy has at most 16 MiB" : "");
     arena_free(&arena);
     return policy;
 }

@@ -196,6 +196,24 @@ static void read_admin(struct loading *l, const struct option *option, const str
     }
 }
 
+void admin_finish(struct loading *l)
+{
+    const struct policy *policy = l->policy;
+    const struct node *node = node_find(l->root, "admin");
+    const struct node *item = !node ? NULL : node->kind == NODE_MAP ? node : list_first(node);
+    char text[ADDRESS_TEXT_MAX];
+
+    for (unsigned i = 0; i < policy->admin_count && item; i++, item = list_next(node, item)) {
+        const struct address *address = &policy->admin[i].address;
+        for (unsigned j = 0; j < policy->listen_count && address->length; j++)
+            if (address_same(&policy->listen[j].address, address) &&
+                (address_is_unix(address) || address->v4.sin_port != 0))
+                mistake(l, item, "%s is an address of %s as well; use another one",
+                        address_format(address, text),
+                        policy->listen[j].decides ? "decisions" : "listen");
+    }
+}
+
 /* Prints a map only if there is more than an address. */
 static void print_listener(FILE *out, const void *listeners, unsigned index)
 {

@@ -50,7 +50,7 @@ void decisions_finish(struct loading *l)
     const struct node *section = node_find(l->root, "decisions");
     const struct node *listen = section ? node_find(section, "listen") : NULL;
 
-    if (section && !section->null && !section->broken && !listen)
+    if (section && section->kind == NODE_MAP && !section->broken && !listen)
         mistake(l, section,
                 "listen is missing: the address for other proxies, such as 127.0.0.1:9190");
     if (!has_decisions(l->policy))

@@ -30,6 +30,8 @@ static const char *path_fault(struct slice path)
 
     if (path.n == 1 && path.p[0] == '*')
         return NULL;
+    if (path.p[0] == '^' || path.p[0] == '~')
+        return "is not a path; a pattern has * and /**, and is no regular expression";
     if (path.p[0] != '/')
         return "must start with \"/\"";
     if (stars && !(stars == path.p + path.n - 2 && stars[-1] == '/'))

@@ -178,6 +178,8 @@ void addresses_read(struct loading *l);
 bool has_decisions(const void *policy); /* for option->applies */
 /* Completes the section decisions; call after listen and identity. */
 void decisions_finish(struct loading *l);
+/* Reports an address of admin that is one of listen or decisions, too. */
+void admin_finish(struct loading *l);
 
 /* --- rules --- */
 

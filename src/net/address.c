@@ -56,6 +56,26 @@ static bool resolve_name(struct slice host, uint16_t port, struct address *addre
     return true;
 }
 
+/* `text` has no comma and does not begin with a colon. */
+static const char *what_is_wrong_with_port(struct slice text)
+{
+    const char *colon = text.n ? memrchr(text.p, ':', text.n) : NULL;
+    struct slice host = {text.p, colon ? (size_t)(colon - text.p) : 0},
+                 port = {text.p + host.n + 1, colon ? text.n - host.n - 1 : 0};
+    bool bracketed = text.n && text.p[0] == '[';
+    uint64_t number;
+
+    if (text.n == 0 || text.p[0] == '/')
+        return "expected host:port, [ipv6]:port or unix:/path";
+    if (!bracketed && colon && memchr(host.p, ':', host.n))
+        return "an IPv6 address takes brackets, as in [::1]:8080";
+    if (!colon || (bracketed && text.p[text.n - 1] == ']'))
+        return "no port; expected host:port, [ipv6]:port or unix:/path";
+    if (slice_to_u64(port, UINT64_MAX, &number) && number > 65535)
+        return "the port is out of range; expected 1 to 65535";
+    return "expected host:port, [ipv6]:port or unix:/path";
+}
+
 /* Returns an error message for common mistakes in an address. */
 static const char *what_is_expected(struct slice text)
 {
@@ -69,10 +89,13 @@ static const char *what_is_expected(struct slice text)
         return "a port without a host; expected host:port, such as 127.0.0.1:8080, or 0.0.0.0:8080 "
                "for every IPv4 "
                "address";
-    if (text.n && (text.p[0] == ':' || slice_starts_with(text, SLICE("*:"))))
+    if (text.n && ((text.p[0] == ':' && !memchr(text.p + 1, ':', text.n - 1)) ||
+                   slice_starts_with(text, SLICE("*:"))))
         return "no host; expected one before the port, such as 127.0.0.1, or 0.0.0.0 for every "
                "IPv4 address";
-    return "expected host:port, [ipv6]:port or unix:/path";
+    if (text.n && memchr(text.p, ',', text.n))
+        return "expected one address; several are a list, as [ A, B ]";
+    return what_is_wrong_with_port(text);
 }
 
 /* Splits "host:port" or "[v6]:port". `host` excludes the brackets. */

@@ -27,13 +27,56 @@ static const struct option *option_of(const char *section, struct slice key)
     return NULL;
 }
 
+const char *option_keys(const char *section, struct option_keys *keys)
+{
+    struct text out = text_over(keys->text, sizeof keys->text - 1);
+    bool first = true;
+
+    EACH_OPTION (option)
+        if (option_is_in(option, section)) {
+            text_printf(&out, "%s%s", first ? "" : ", ", option_key(option));
+            first = false;
+        }
+    keys->text[out.n] = 0;
+    return first || out.failed ? "" : keys->text;
+}
+
+/* "key:value" without a space is one word in YAML. Returns the length of a known key before the
+ * colon, or 0. */
+static size_t key_before_colon(const char *section, struct slice key)
+{
+    const char *colon = key.n ? memchr(key.p, ':', key.n) : NULL;
+    struct slice before = {key.p, colon ? (size_t)(colon - key.p) : 0};
+
+    return colon && option_of(section, before) ? before.n : 0;
+}
+
 static void unknown_key(struct loading *l, const char *section, const struct node *node)
 {
     struct suggestion meant = suggestion_for(node->key);
+    struct option_keys known;
+    size_t before_colon = key_before_colon(section, node->key);
+
+    if (slice_equal(node->key, SLICE("<<"))) {
+        mistake_of_key(l, node, "YAML merge keys are not supported; write the keys themselves");
+        return;
+    }
     EACH_OPTION (option)
         if (option_is_in(option, section))
             suggestion_consider(&meant, slice_of(option_key(option)));
-    mistake_of_key(l, node, "unknown key %s%s", QUOTE(node->key), DID_YOU_MEAN(&meant));
+    if (before_colon)
+        mistake_of_key(l, node, "unknown key %s; write a space after \"%.*s:\"", QUOTE(node->key),
+                       (int)before_colon, node->key.p);
+    else if (meant.best.n)
+        mistake_of_key(l, node, "unknown key %s%s", QUOTE(node->key), DID_YOU_MEAN(&meant));
+    else if (node->kind == NODE_SCALAR && node->null)
+        mistake_of_key(l, node, "unknown key %s; write a list of values as [ A, B ]",
+                       QUOTE(node->key));
+    else if (*option_keys(section, &known))
+        mistake_of_key(l, node, "unknown key %s; expected %s%s", QUOTE(node->key),
+                       strchr(known.text, ',') ? "one of " : "", known.text);
+    else
+        mistake_of_key(l, node, "unknown key %s", QUOTE(node->key));
 }
 
 static void refuse_other_keys(struct loading *l, const char *section, const struct node *map)

@@ -61,6 +61,13 @@ extern const struct option_group *const option_groups[];
 /* Returns the last part of the path: the key in the file. */
 const char *option_key(const struct option *option);
 
+/* The keys of a section, for messages: "level, format, access, file". Empty if there are none, or
+ * too many for one line. */
+struct option_keys {
+    char text[128];
+};
+const char *option_keys(const char *section, struct option_keys *keys);
+
 /* Reads a map into the struct at `base` according to the table's `section`. Reports unknown and
  * missing keys and sets defaults. If `map` is a null scalar, all options get their defaults. */
 void options_read(struct loading *l, const struct node *map, const char *section, void *base);

@@ -327,7 +327,13 @@ bool expect_entries(struct loading *l, const struct option *option, const struct
 static void read_section(struct loading *l, const struct option *option, const struct node *node,
                          void *field)
 {
-    if (expect_map(l, node, "a map of keys and values"))
+    struct option_keys known;
+    char expected[sizeof known + 32];
+    bool any = *option_keys(option->path, &known);
+
+    snprintf(expected, sizeof expected, "a map of keys and values%s%s", any ? ": " : "",
+             any ? known.text : "");
+    if (expect_map(l, node, expected))
         options_read(l, node, option->path, field);
 }
 

@@ -54,11 +54,29 @@ void warning(struct loading *l, const struct node *node, const char *format, ...
     va_end(args);
 }
 
+/* Returns true for "limits:none", which is one word in YAML, but not for "localhost:80" or a URL. */
+static bool lacks_space(const struct node *node)
+{
+    size_t n = 0;
+
+    if (node->kind != NODE_SCALAR || node->quoted)
+        return false;
+    while (n < node->text.n && ((node->text.p[n] >= 'a' && node->text.p[n] <= 'z') ||
+                                node->text.p[n] == '_' || node->text.p[n] == '-'))
+        n++;
+    if (n == 0 || n + 1 >= node->text.n || node->text.p[n] != ':')
+        return false;
+    char next = node->text.p[n + 1];
+    return (next < '0' || next > '9') &&
+           !slice_starts_with((struct slice){node->text.p + n, node->text.n - n}, SLICE("://"));
+}
+
 bool expect_map(struct loading *l, const struct node *node, const char *what)
 {
     if (node->kind == NODE_MAP || node->null)
         return true;
-    mistake(l, node, "expected %s", what);
+    mistake(l, node, "expected %s%s", what,
+            lacks_space(node) ? "; write a space after the colon of a key" : "");
     return false;
 }
 
@@ -143,6 +161,11 @@ bool named_file_read(struct loading *l, const struct node *node, struct arena *a
 
     if (file_read(arena, path, max, bytes, &why))
         return true;
+    if (strstr(path, "://")) {
+        mistake(l, node, "%s is a URL; expected a file, since weir fetches nothing",
+                QUOTE(node->text));
+        return false;
+    }
     mistake(l, node, "%s cannot be read: %s", path, why);
     return false;
 }

@@ -43,7 +43,12 @@ void suggestion_consider(struct suggestion *suggestion, struct slice candidate)
         return;
     unsigned d = distance(suggestion->word, candidate);
     unsigned close = candidate.n < 6 ? 1 + (candidate.n > 3) : (unsigned)candidate.n / 3;
-    if (d <= close && d < candidate.n && (suggestion->best.n == 0 || d < suggestion->distance)) {
+    bool begins = (suggestion->word.n >= 4 && slice_starts_with(candidate, suggestion->word)) ||
+                  (candidate.n >= 4 && slice_starts_with(suggestion->word, candidate));
+    if (d > close && begins) /* "body" for "body_file": if nothing is closer */
+        d = close = WORD_MAX + d;
+    if (d <= close && (begins || d < candidate.n) &&
+        (suggestion->best.n == 0 || d < suggestion->distance)) {
         suggestion->best = candidate;
         suggestion->distance = d;
     }

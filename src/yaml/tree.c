@@ -42,6 +42,58 @@ static bool has_tab_indent(struct slice bytes, size_t line)
     return p < end && *p == '\t';
 }
 
+/* Characters that word processors and web pages use in place of ASCII ones. */
+static const struct lookalike {
+    const char *utf8, *name;
+    bool blank;
+} lookalikes[] = {
+    {"\xc2\xa0", "a no-break space (U+00A0); replace it by a space", true},
+    {"\xe2\x80\x8b", "a zero-width space (U+200B); remove it", true},
+    {"\xe2\x80\xaf", "a narrow no-break space (U+202F); replace it by a space", true},
+    {"\xe3\x80\x80", "an ideographic space (U+3000); replace it by a space", true},
+    {"\xef\xbb\xbf", "a byte order mark (U+FEFF); remove it", true},
+    {"\xe2\x80\x98", "a typographic quote (U+2018); write ' or \"", false},
+    {"\xe2\x80\x99", "a typographic quote (U+2019); write ' or \"", false},
+    {"\xe2\x80\x9c", "a typographic quote (U+201C); write \"", false},
+    {"\xe2\x80\x9d", "a typographic quote (U+201D); write \"", false},
+    {"\xe2\x80\x93", "an en dash (U+2013); write -", false},
+    {"\xe2\x80\x94", "an em dash (U+2014); write -", false},
+};
+
+/* Returns the first of them in the text, or NULL. */
+static const struct lookalike *find_lookalike(struct slice text)
+{
+    for (size_t at = 0; at < text.n; at++)
+        for (size_t i = 0; (text.p[at] & 0x80) && i < COUNT_OF(lookalikes); i++)
+            if (slice_starts_with((struct slice){text.p + at, text.n - at},
+                                  slice_of(lookalikes[i].utf8)))
+                return &lookalikes[i];
+    return NULL;
+}
+
+/* Returns true after reporting that an unquoted key or value has an invisible character, or begins
+ * with a lookalike. */
+static bool report_lookalike(struct reading *r, const yaml_event_t *event, struct slice text)
+{
+    const struct lookalike *found =
+        event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE ? find_lookalike(text) : NULL;
+
+    if (!found || (!found->blank && !slice_starts_with(text, slice_of(found->utf8))))
+        return false;
+    report_mistake(r->report, position_of(event->start_mark), "%s has %s", QUOTE(text),
+                   found->name);
+    return true;
+}
+
+static struct slice line_at(struct slice bytes, size_t line)
+{
+    const char *p = bytes.p, *end = bytes.p + bytes.n;
+    while (line && p < end)
+        line -= *p++ == '\n';
+    const char *lf = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
+    return (struct slice){p, (size_t)((lf ? lf : end) - p)};
+}
+
 /* Returns the usual cause of a libyaml error. */
 static const char *yaml_remedy(const char *problem)
 {
@@ -60,6 +112,8 @@ static const char *yaml_remedy(const char *problem)
         return "; the quote that opens there is not closed";
     if (strstr(problem, "mapping values are not allowed"))
         return "; indent the keys of a map alike, and quote a value that holds \": \"";
+    if (strstr(problem, "found unexpected ':'"))
+        return "; write a space after the colon of a key, and quote a value that holds a colon";
     if (strstr(problem, "did not find expected key"))
         return "; indent the keys of a map alike";
     return "";
@@ -70,6 +124,7 @@ static void report_syntax(struct reading *r)
     const yaml_parser_t *p = &r->parser;
     const char *problem = p->problem ? p->problem : "no more memory";
     struct position position = position_of(p->problem_mark);
+    const struct lookalike *lookalike = find_lookalike(line_at(r->bytes, p->problem_mark.line));
 
     if (p->error == YAML_READER_ERROR && strstr(problem, "control characters"))
         report_mistake(r->report, position_of_offset(r->bytes, p->problem_offset),
@@ -77,6 +132,8 @@ static void report_syntax(struct reading *r)
     else if (p->error == YAML_READER_ERROR)
         report_mistake(r->report, position_of_offset(r->bytes, p->problem_offset),
                        "not UTF-8 text: %s; save the file as UTF-8", problem);
+    else if (lookalike)
+        report_mistake(r->report, position, "not valid YAML: the line has %s", lookalike->name);
     else if (p->error == YAML_SCANNER_ERROR && has_tab_indent(r->bytes, p->problem_mark.line))
         report_mistake(r->report, position, "not valid YAML: indented with a tab; use spaces");
     else if (p->context)
@@ -132,6 +189,13 @@ static const char *environment(struct reading *r, struct position position, stru
 
     while (n < text.n && name_byte(text.p[n]))
         n++;
+    if (n > 2 && n < text.n && text.p[n] != '}' && memchr(text.p + n, '}', text.n - n)) {
+        report_mistake(r->report, position,
+                       "\"${%.*s\" goes on after the name of the variable; expected \"}\": a name "
+                       "has letters, digits and _, and a default value is not supported",
+                       (int)n - 2, text.p + 2);
+        return NULL;
+    }
     if (n == text.n || text.p[n] != '}' || n == 2 || n - 2 >= sizeof name) {
         report_mistake(r->report, position,
                        "\"${\" without a name and \"}\"; write ${NAME} for the environment's "
@@ -212,12 +276,27 @@ static bool scalar_value(struct reading *r, const yaml_event_t *event, struct sl
 {
     struct slice text = scalar_text(event);
 
-    if (!scalar_fits(r, event))
+    if (!scalar_fits(r, event) || report_lookalike(r, event, text))
         return false;
     if (text.n && memmem(text.p, text.n, "${", 2))
         return substitute(r, position_of(event->start_mark), text, value);
     *value = (struct slice){arena_text(r->arena, text), text.n};
     return true;
+}
+
+/* Warns of "$NAME", which is no variable. */
+static void check_variable(struct reading *r, struct position position, struct slice text)
+{
+    size_t n = 1;
+    while (n < text.n && name_byte(text.p[n]) && !(text.p[n] >= 'a' && text.p[n] <= 'z'))
+        n++;
+    if (n < 3 || n != text.n || text.p[0] != '$')
+        return;
+    char line[256];
+    snprintf(line, sizeof line,
+             "%s is not replaced; write ${%.*s} for the value of the environment variable",
+             QUOTE(text), (int)text.n - 1 < 64 ? (int)text.n - 1 : 64, text.p + 1);
+    report_line_add(r->report, true, position, line);
 }
 
 static struct node *read_scalar(struct reading *r, const yaml_event_t *event)
@@ -228,6 +307,7 @@ static struct node *read_scalar(struct reading *r, const yaml_event_t *event)
     node->null = says_null(event);
     node->quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     node->broken = !scalar_value(r, event, &node->text);
+    check_variable(r, node->position, scalar_text(event));
     return node;
 }
 

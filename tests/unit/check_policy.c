@@ -870,7 +870,9 @@ START_TEST(a_huge_file_is_refused)
     ck_assert_ptr_null(policy_load(path, lua_dir(), report));
     fclose(report);
     unlink(path);
-    ck_assert_ptr_nonnull(strstr(messages, ": cannot be read: File too large\n"));
+    ck_assert_ptr_nonnull(
+        strstr(messages, ": cannot be read: File too large; a policy has at most 16 MiB
+"));
 }
 END_TEST
 
