@@ -54,7 +54,7 @@ void warning(struct loading *l, const struct node *node, const char *format, ...
     va_end(args);
 }
 
-/* Returns true for "limits:none", which is one word in YAML, but not for "localhost:80" or a URL. */
+/* Returns true for "limits:none", which is one word in YAML, not for "localhost:80" or a URL. */
 static bool lacks_space(const struct node *node)
 {
     size_t n = 0;

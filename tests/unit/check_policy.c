@@ -871,8 +871,7 @@ START_TEST(a_huge_file_is_refused)
     fclose(report);
     unlink(path);
     ck_assert_ptr_nonnull(
-        strstr(messages, ": cannot be read: File too large; a policy has at most 16 MiB
-"));
+        strstr(messages, ": cannot be read: File too large; a policy has at most 16 MiB\n"));
 }
 END_TEST
 
