@@ -32,15 +32,22 @@ static struct position position_of_offset(struct slice bytes, size_t offset)
     return position;
 }
 
-/* Returns true if the line is indented with a tab; libyaml's message does not explain that. */
-static bool has_tab_indent(struct slice bytes, size_t line)
+static struct slice line_at(struct slice bytes, size_t line)
 {
     const char *p = bytes.p, *end = bytes.p + bytes.n;
     while (line && p < end)
         line -= *p++ == '\n';
-    while (p < end && *p == ' ')
-        p++;
-    return p < end && *p == '\t';
+    const char *lf = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
+    return (struct slice){p, (size_t)((lf ? lf : end) - p)};
+}
+
+/* Returns true if the line is indented with a tab; libyaml's message does not explain that. */
+static bool has_tab_indent(struct slice line)
+{
+    size_t blanks = 0;
+    while (blanks < line.n && line.p[blanks] == ' ')
+        blanks++;
+    return blanks < line.n && line.p[blanks] == '\t';
 }
 
 /* Returns true after reporting that an unquoted key or value has an invisible character, or begins
@@ -55,15 +62,6 @@ static bool report_lookalike(struct reading *r, const yaml_event_t *event, struc
     report_mistake(r->report, position_of(event->start_mark), "%s has %s", QUOTE(text),
                    found->name);
     return true;
-}
-
-static struct slice line_at(struct slice bytes, size_t line)
-{
-    const char *p = bytes.p, *end = bytes.p + bytes.n;
-    while (line && p < end)
-        line -= *p++ == '\n';
-    const char *lf = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
-    return (struct slice){p, (size_t)((lf ? lf : end) - p)};
 }
 
 /* Returns the usual cause of a libyaml error. */
@@ -96,7 +94,8 @@ static void report_syntax(struct reading *r)
     const yaml_parser_t *p = &r->parser;
     const char *problem = p->problem ? p->problem : "no more memory";
     struct position position = position_of(p->problem_mark);
-    const struct lookalike *lookalike = find_lookalike(line_at(r->bytes, p->problem_mark.line));
+    struct slice line = line_at(r->bytes, p->problem_mark.line);
+    const struct lookalike *lookalike = find_lookalike(line);
 
     if (p->error == YAML_READER_ERROR && strstr(problem, "control characters"))
         report_mistake(r->report, position_of_offset(r->bytes, p->problem_offset),
@@ -106,7 +105,7 @@ static void report_syntax(struct reading *r)
                        "not UTF-8 text: %s; save the file as UTF-8", problem);
     else if (lookalike)
         report_mistake(r->report, position, "not valid YAML: the line has %s", lookalike->name);
-    else if (p->error == YAML_SCANNER_ERROR && has_tab_indent(r->bytes, p->problem_mark.line))
+    else if (p->error == YAML_SCANNER_ERROR && has_tab_indent(line))
         report_mistake(r->report, position, "not valid YAML: indented with a tab; use spaces");
     else if (p->context)
         report_mistake(r->report, position, "not valid YAML: %s (%s, line %u)%s", problem,
