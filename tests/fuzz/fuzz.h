@@ -1,4 +1,5 @@
-/* fuzz.h - what the harnesses share. A property that does not hold ends the process, whatever NDEBUG says. */
+/* fuzz.h - shared by the harnesses. A property that does not hold ends the process, with NDEBUG as
+ * well. */
 #ifndef WEIR_FUZZ_H
 #define WEIR_FUZZ_H
 
@@ -18,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                          \
     } while (0)
 
-/* A copy that ends where its memory does, so that AddressSanitizer sees each byte read past it. */
+/* A copy in a block of memory of exactly its size, so that AddressSanitizer detects every read past
+ * its end. */
 static inline char *fuzz_copy(const uint8_t *data, size_t size)
 {
     char *copy = malloc(size ? size : 1);
@@ -28,8 +30,8 @@ static inline char *fuzz_copy(const uint8_t *data, size_t size)
     return copy;
 }
 
-/* A number that depends on each byte: into what pieces an input is cut is chosen by it, so that the files of
- * tests/http are seeds as they are. (FNV-1a) */
+/* A hash of the input (FNV-1a). It chooses the pieces into which the input is split, so that the
+ * files of tests/http can be used as seeds unchanged. */
 static inline uint32_t fuzz_choice(const uint8_t *data, size_t size)
 {
     uint32_t hash = 2166136261u;

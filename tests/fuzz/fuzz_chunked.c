@@ -1,5 +1,5 @@
-/* Cutting does not change what chunks decode to, where they end, or whether they are refused; decoding is in
- * place and never grows. */
+/* Properties: how an input is split into pieces does not change the decoded content, the position
+ * of its end, or whether it is refused. Decoding works in place, and the content never grows. */
 #include "fuzz.h"
 #include "http/chunked.h"
 
@@ -14,8 +14,8 @@ struct decoded {
 
 static struct decoded whole, pieces;
 
-/* `cut` seeds the sizes of the pieces; 0: one piece. */
-static void decode(struct decoded *d, const uint8_t *data, size_t size, unsigned cut)
+/* `split_seed` chooses the sizes of the pieces; 0: one piece. */
+static void decode(struct decoded *d, const uint8_t *data, size_t size, unsigned split_seed)
 {
     struct chunked c;
     chunked_begin(&c);
@@ -24,9 +24,9 @@ static void decode(struct decoded *d, const uint8_t *data, size_t size, unsigned
     d->why = NULL;
     while (d->result == CHUNKED_MORE && d->taken < size) {
         size_t piece = size - d->taken, n;
-        if (cut) {
-            cut = cut * 1103515245 + 12345;
-            size_t wish = 1 + (cut >> 16) % 17;
+        if (split_seed) {
+            split_seed = split_seed * 1103515245 + 12345;
+            size_t wish = 1 + (split_seed >> 16) % 17;
             piece = wish < piece ? wish : piece;
         }
         char *bytes = fuzz_copy(data + d->taken, piece);
@@ -35,7 +35,7 @@ static void decode(struct decoded *d, const uint8_t *data, size_t size, unsigned
         PROPERTY(taken <= piece && n <= taken);
         PROPERTY(d->result != CHUNKED_MORE || taken == piece);
         PROPERTY(memcmp(bytes + taken, data + d->taken + taken, piece - taken) ==
-                 0); /* not touched */
+                 0); /* unchanged */
         memcpy(d->bytes + d->content, bytes, n);
         d->taken += taken;
         d->content += n;

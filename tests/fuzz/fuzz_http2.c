@@ -1,8 +1,9 @@
-/* HTTP/2 frames into a session whose exchange is stubbed. What the session understands is what the HTTP/1.1
- * head that weir forwards says, and output and stored content keep their bounds.
+/* Passes HTTP/2 frames of a client to a session; the request handling behind it is a stub.
+ * Properties: the HTTP/1.1 request that weir forwards has the meaning of the HTTP/2 request, and
+ * output and stored content stay within their limits.
  *
- * An input that begins with the client's preface is all of a connection; otherwise the preface and the
- * frames of a first request precede it, so that a few bytes reach the states behind them. */
+ * An input that starts with the client's preface is a complete connection. Otherwise the preface
+ * and the frames of a first request are sent before it, so that short inputs reach later states. */
 #include "fuzz.h"
 #include "http/rewrite.h"
 #include "http2/session.h"
@@ -19,8 +20,8 @@ static const struct http2_settings settings = {STREAMS, WINDOW, LIST_MAX, 100};
 static struct http2_scratch *scratch;
 static struct iobuf_pool pool;
 static struct iobuf *out;
-static uint32_t choices; /* of the stubbed exchange: bits of the input's hash */
-static size_t stored;    /* content that was not consumed */
+static uint32_t choices; /* random choices of the stub: bits of the input's hash */
+static size_t stored;    /* content not consumed yet */
 
 static bool choose(unsigned one_in)
 {
@@ -64,7 +65,7 @@ static bool is_clean(struct slice s)
     return true;
 }
 
-static void assert_reads_back(const struct request_head *head, const struct framing *framing)
+static void assert_parses_back(const struct request_head *head, const struct framing *framing)
 {
     static char bytes[HEAD_MAX];
     static struct request_head again;
@@ -77,7 +78,7 @@ static void assert_reads_back(const struct request_head *head, const struct fram
              is_clean(head->host));
     PROPERTY(!fields_have(&head->fields, FIELD_CONNECTION) &&
              !fields_have(&head->fields, FIELD_UPGRADE));
-    if (head->fields.count > HEAD_FIELDS_MAX - 10) /* weir adds its own */
+    if (head->fields.count > HEAD_FIELDS_MAX - 10) /* weir adds some fields */
         return;
     request_head_write(&text, head, framing, &facts);
     PROPERTY(!text.failed);
@@ -97,7 +98,7 @@ static void send_more(struct http2_stream *stream, struct request *request)
     request->left -= http2_send_content(stream, (struct slice){zeros, request->left}, true);
 }
 
-static void answer(struct http2_stream *stream)
+static void respond(struct http2_stream *stream)
 {
     static const struct http2_field fields[] = {{{"Content-Type", 12}, {"text/plain", 10}},
                                                 {{"X-Empty", 7}, {"", 0}}};
@@ -111,7 +112,7 @@ static void answer(struct http2_stream *stream)
         send_more(stream, request);
 }
 
-static void let_go(struct http2_stream *stream)
+static void detach(struct http2_stream *stream)
 {
     request_free(http2_stream_user(stream));
     http2_stream_detach(stream);
@@ -123,16 +124,16 @@ static void on_request(struct http2_stream *stream, struct request_head *head,
     PROPERTY(http2_stream_user(stream) == NULL);
     struct request *request = request_new();
     http2_stream_set_user(stream, request);
-    assert_reads_back(head, framing);
+    assert_parses_back(head, framing);
     request->has_length = framing->kind != FRAMING_CHUNKED;
     request->length = framing->length;
     PROPERTY(http2_session_streams(http2_stream_session(stream)) <= STREAMS * 2);
     if (choose(8))
         http2_reset(stream);
     else if (choose(8))
-        let_go(stream);
+        detach(stream);
     else if (framing->kind == FRAMING_NONE || choose(4))
-        answer(stream);
+        respond(stream);
 }
 
 static void on_refused(struct http2_stream *stream, const struct refusal *refusal,
@@ -158,7 +159,7 @@ static void on_content(struct http2_stream *stream, struct slice bytes)
         request->stored = 0;
     }
     if (choose(16))
-        let_go(stream);
+        detach(stream);
 }
 
 static void assert_trailers(struct slice text)
@@ -239,7 +240,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     receive(session, bytes, size, choose(2) ? size + 1 : choices % 64 + 1);
     free(bytes);
-    /* a lost connection: the caller closes its streams */
+    /* the connection is lost: the caller closes its streams */
     while (requests)
         request_free(requests);
     http2_session_free(session);

@@ -1,9 +1,11 @@
-/* HTTP/2 frames of a server into a session of weir's as its client. What the session understands is what the
- * HTTP/1.1 head says that weir would send on; a response is reported in order; its length holds; stored
- * content keeps its bounds; every request that was opened is closed.
+/* Passes HTTP/2 frames of a server to a session in which weir is the client. Properties: the
+ * HTTP/1.1 response that weir sends on has the meaning of the HTTP/2 response; the parts of a
+ * response are reported in order; its content has the declared length; stored content stays within
+ * its limits; every request that was opened is closed.
  *
- * Before the input there are three requests: without content, with some, and HEAD. A SETTINGS frame precedes
- * the input, so that a few bytes reach the states behind it. */
+ * Three requests are sent before the input: one without content, one with content, and a HEAD
+ * request. A SETTINGS frame is received before the input, so that short inputs reach later
+ * states. */
 #include "fuzz.h"
 #include "http/rewrite.h"
 #include "http2/client_session.h"
@@ -15,8 +17,8 @@ static const struct http2_settings settings = {100, WINDOW, LIST_MAX, 100};
 static struct http2_scratch *scratch;
 static struct iobuf_pool pool;
 static struct iobuf *out;
-static uint32_t choices; /* bits of the input's hash */
-static size_t stored;    /* content that was not consumed */
+static uint32_t choices; /* random choices: bits of the input's hash */
+static size_t stored;    /* content not consumed yet */
 
 static bool choose(unsigned one_in)
 {
@@ -25,14 +27,14 @@ static bool choose(unsigned one_in)
 }
 
 static struct request {
-    struct http2_stream *stream; /* NULL: closed, or let go */
+    struct http2_stream *stream; /* NULL: closed or detached */
     enum method method;
     size_t stored, left;
     bool has_head, has_length, has_end, trailers;
     uint64_t length;
 } requests[REQUESTS];
 
-static void let_go(struct request *request)
+static void detach(struct request *request)
 {
     stored -= request->stored;
     request->stored = 0;
@@ -40,8 +42,8 @@ static void let_go(struct request *request)
     request->stream = NULL;
 }
 
-/* The response as an HTTP/1.1 head reads back as it was understood. */
-static void assert_reads_back(const struct response_head *head)
+/* Parsing the response written as HTTP/1.1 gives the same response. */
+static void assert_parses_back(const struct response_head *head)
 {
     static char bytes[HEAD_MAX];
     static struct response_head again;
@@ -76,7 +78,7 @@ static void on_response(struct http2_stream *stream, struct response_head *head,
     PROPERTY(!request->has_head && head->status >= 200 && head->status < 600);
     PROPERTY(framing->kind != FRAMING_UNTIL_CLOSE && (!end || framing->kind == FRAMING_NONE));
     PROPERTY(request->method != METHOD_HEAD || framing->kind == FRAMING_NONE);
-    assert_reads_back(head);
+    assert_parses_back(head);
     request->has_head = true;
     request->has_end = end;
     request->has_length = framing->kind != FRAMING_CHUNKED;
@@ -84,7 +86,7 @@ static void on_response(struct http2_stream *stream, struct response_head *head,
     if (choose(8))
         http2_reset(stream);
     else if (choose(8))
-        let_go(request);
+        detach(request);
 }
 
 static void on_content(struct http2_stream *stream, struct slice bytes)
@@ -102,7 +104,7 @@ static void on_content(struct http2_stream *stream, struct slice bytes)
         request->stored = 0;
     }
     if (choose(16))
-        let_go(request);
+        detach(request);
 }
 
 static void on_content_end(struct http2_stream *stream, struct slice text)

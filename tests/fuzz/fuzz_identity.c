@@ -1,6 +1,6 @@
-/* Any bytes as a query string and as a Cookie field: an identity with a bounded text, or a reason; an operator who
- * names the value gets the same client; what is logged
- * does not show it. */
+/* The input is used as a query string and as a Cookie field. Properties: the result is an identity
+ * with a bounded text, or a reason; the same value in an operator's command selects the same
+ * client; the form for the log does not contain the value. */
 #include "base/text.h"
 #include "config/policy_file.h"
 #include "fuzz.h"
@@ -38,8 +38,8 @@ static bool identify(const struct policy *policy, struct slice query, struct sli
     return found && identity->is_id;
 }
 
-/* The value of the only "k=VALUE" in the input, if there is one pair alone. */
-static void names_the_same(const struct policy *policy, const char *prefix, struct slice value,
+/* `value` is that of the only "k=VALUE" in the input. */
+static void assert_name_selects_client(const struct policy *policy, const char *prefix, struct slice value,
                            const struct identity *identity)
 {
     struct identity named, again;
@@ -68,7 +68,7 @@ static void query(const struct policy *policy, struct slice input)
     bool found = identify(policy, input, SLICE_NONE, &identity);
 
     if (found && slice_starts_with(input, SLICE("?k=")) && !memchr(input.p, '&', input.n))
-        names_the_same(policy, "query:", (struct slice){input.p + 3, input.n - 3}, &identity);
+        assert_name_selects_client(policy, "query:", (struct slice){input.p + 3, input.n - 3}, &identity);
     struct slice shown = identity_redact(&policy->identity, input, &out);
     if (found && input.p[0] == '?' && identify(policy, shown, SLICE_NONE, &logged))
         PROPERTY(
@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     query(of_query, input);
     if (identify(of_cookie, SLICE_NONE, input, &identity) &&
         slice_starts_with(input, SLICE("k=")) && !memchr(input.p, ';', input.n))
-        names_the_same(of_cookie,
+        assert_name_selects_client(of_cookie,
                        "cookie:", slice_trim_ows((struct slice){input.p + 2, input.n - 2}),
                        &identity);
     free(bytes);

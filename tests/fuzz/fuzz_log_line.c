@@ -1,4 +1,5 @@
-/* A line of an access log: every slice of the result lies in the line, and a request has a method and a target. */
+/* Parses a line of an access log. Properties: every slice of the result lies within the line, and a
+ * request has a method and a target. */
 #include "fuzz.h"
 #include "replay/log_line.h"
 

@@ -1,12 +1,12 @@
-/* Normal forms and paths without dot segments are what slow and simple models say, readings are bounded, and no pattern or
- * host makes the matchers stumble. */
+/* Properties: the normal form and the path without dot segments equal those of slow, simple models;
+ * the number of readings is bounded; no pattern or host breaks the matchers. */
 #include "fuzz.h"
 #include "http/path.h"
 #include "http/readings.h"
 
 enum { PATH_MAX_BYTES = 4096 };
 
-/* The value of two hexadecimal digits; -1: they are none. */
+/* The value of two hexadecimal digits; -1 if they are not hexadecimal. */
 static int hex_pair(const char *p)
 {
     static const char digits[] = "00112233445566778899AaBbCcDdEeFf";
@@ -54,7 +54,8 @@ static bool is_dots(struct slice segment, unsigned wanted)
     return dots == wanted;
 }
 
-/* Cut at slashes, and put together again. False: there are no dot segments. */
+/* Splits at slashes, removes dot segments and joins the rest. Returns false if there are no dot
+ * segments. */
 static bool model_without_dots(const char *path, size_t n, char *out, size_t *size)
 {
     static struct slice segments[PATH_MAX_BYTES];
@@ -120,10 +121,10 @@ static void check_path(struct slice path)
         PROPERTY(path_matches(path, path));
 }
 
-/* The input is "PATH LF PATTERN". */
+/* The input is PATH, LF, PATTERN. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (size > 1024) /* one segment with many "*" is quadratic */
+    if (size > 1024) /* one segment with many "*" takes quadratic time */
         return 0;
     const uint8_t *lf = size ? memchr(data, '\n', size) : NULL;
     size_t n = lf ? (size_t)(lf - data) : size, rest = lf ? size - n - 1 : 0;

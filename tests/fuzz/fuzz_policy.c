@@ -1,11 +1,11 @@
-/* fuzz_policy.c - any bytes as a policy file: read or refused, and what was read prints as a policy that
- * reads as the same one. */
+/* fuzz_policy.c - parses the input as a policy file. Properties: it is refused with a message, or
+ * it is accepted, and its printed form is parsed as the same policy. */
 #include <netdb.h>
 
 #include "config/policy_file.h"
 #include "fuzz.h"
 
-/* In place of the C library's: names are not looked up while fuzzing. */
+/* Replaces the function of the C library: no name resolution while fuzzing. */
 int getaddrinfo(const char *restrict node, const char *restrict service,
                 const struct addrinfo *restrict hints, struct addrinfo **restrict found)
 {
@@ -24,7 +24,7 @@ struct printed {
     size_t size;
 };
 
-/* What `weir check` would print; bytes is NULL where the policy is refused. */
+/* What `weir check` prints; bytes is NULL if the policy is refused. */
 static struct printed load_and_print(struct slice yaml)
 {
     struct printed printed = {NULL, 0}, messages = {NULL, 0};
@@ -32,7 +32,7 @@ static struct printed load_and_print(struct slice yaml)
     struct policy *policy = policy_load_text("fuzz.yaml", yaml, lua_dir(), report);
 
     fclose(report);
-    PROPERTY(policy || messages.size > 0); /* never refused without a word */
+    PROPERTY(policy || messages.size > 0); /* never refused without a message */
     free(messages.bytes);
     if (!policy)
         return printed;

@@ -1,6 +1,6 @@
-/* A header is refused, not there yet, or whole with a bounded size; a byte more or less changes nothing of what
- * was understood: a prefix is never whole, and never refused where the whole is good; what is behind it is not
- * looked at. */
+/* Properties: a header is refused, incomplete, or complete with a bounded size. One byte more or
+ * less does not change the result: a prefix is never complete, and is not refused if the whole is
+ * valid. Bytes after the header are not examined. */
 #include "fuzz.h"
 #include "net/proxy_header.h"
 

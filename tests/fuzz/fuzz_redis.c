@@ -1,8 +1,10 @@
-/* fuzz_redis.c - any bytes as what Redis answers, over a socket, to a decision or to what weir asks when it connects:
- * each decision is made once; Redis admits or rejects by a whole reply of the agreed shape and by nothing else, and
- * whatever it says, the answer's fields are lines of digits, tokens and quoted strings.
+/* fuzz_redis.c - sends the input as Redis' reply over a socket, to a script call or during
+ * connection setup. Properties: each decision is made exactly once; a request is admitted or
+ * rejected only after a complete, valid reply; for any reply, the response fields of the decision
+ * consist of digits, tokens and quoted strings.
  *
- * The first byte chooses what the rest answers: 'c' a request with one limit, 'm' one with several, 's' the set-up. */
+ * The first byte selects which command receives the rest as its reply: 'c' the script call of a
+ * request with one limit, 'm' of one with several limits, 's' the commands of connection setup. */
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/listener.h>
@@ -20,7 +22,7 @@
 #include "redis/reply_reader.h"
 #include "script/compose.h"
 
-enum { TURNS_MAX = 10000 };
+enum { ITERATIONS_MAX = 10000 };
 
 static const char policy_text[] =
     "redis: { address: 'unix:%s/redis.sock', timeout: 10s, on_failure: deny }\n"
@@ -33,12 +35,12 @@ static const char policy_text[] =
     "  - { match: { path: /one }, limits: [ one ] }\n"
     "  - { limits: [ one, counter, window ], cost: { response_header: X-Cost } }\n";
 
-/* What the server answers with, and to what. */
+/* The reply and the command that receives it. */
 static struct {
     char to;
     const char *bytes;
     size_t size, piece;
-} answer;
+} input_reply;
 
 static struct event_base *base;
 static struct policy *policy;
@@ -46,24 +48,24 @@ static struct fallback *fallback;
 static struct limiter_stats stats;
 static char *script, directory[] = "/tmp/weir-fuzz-XXXXXX";
 static struct bufferevent *server;
-static redisReader *asked;
+static redisReader *commands;
 static unsigned decided_count;
 
-/* ---- the server ------------------------------------------------------------------------------ */
+/* ---- the Redis server ------------------------------------------------------------------------------ */
 
-static void say(const char *bytes, size_t size)
+static void send_reply(const char *bytes, size_t size)
 {
     bufferevent_write(server, bytes, size);
 }
 
-/* In pieces, each a write of its own; then nothing more comes. */
-static void say_the_input(void)
+/* Sends the pieces with one write each and then closes for writing. */
+static void send_input_reply(void)
 {
     int fd = bufferevent_getfd(server);
     evbuffer_write(bufferevent_get_output(server), fd);
-    for (size_t at = 0; at < answer.size; at += answer.piece) {
-        size_t n = answer.size - at < answer.piece ? answer.size - at : answer.piece;
-        if (write(fd, answer.bytes + at, n) != (ssize_t)n)
+    for (size_t at = 0; at < input_reply.size; at += input_reply.piece) {
+        size_t n = input_reply.size - at < input_reply.piece ? input_reply.size - at : input_reply.piece;
+        if (write(fd, input_reply.bytes + at, n) != (ssize_t)n)
             break;
     }
     shutdown(fd, SHUT_WR);
@@ -78,14 +80,14 @@ static void on_command(const redisReply *command)
 {
     bool call = is(command, "EVALSHA") || is(command, "EVAL");
 
-    if (call || answer.to == 's')
-        say_the_input();
+    if (call || input_reply.to == 's')
+        send_input_reply();
     else if (is(command, "SCRIPT"))
-        say("$40\r\n0123456789abcdef0123456789abcdef01234567\r\n", 47);
+        send_reply("$40\r\n0123456789abcdef0123456789abcdef01234567\r\n", 47);
     else if (is(command, "ROLE"))
-        say("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n", 24);
+        send_reply("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n", 24);
     else
-        say("+OK\r\n", 5);
+        send_reply("+OK\r\n", 5);
 }
 
 static void on_read(struct bufferevent *stream, void *arg)
@@ -96,34 +98,34 @@ static void on_read(struct bufferevent *stream, void *arg)
     (void)arg;
 
     while ((n = bufferevent_read(stream, bytes, sizeof bytes)) > 0)
-        redisReaderFeed(asked, bytes, n);
-    while (redisReaderGetReply(asked, &command) == REDIS_OK && command) {
+        redisReaderFeed(commands, bytes, n);
+    while (redisReaderGetReply(commands, &command) == REDIS_OK && command) {
         on_command(command);
         freeReplyObject(command);
     }
 }
 
-static void hang_up(void)
+static void close_connection(void)
 {
     if (!server)
         return;
     bufferevent_free(server);
-    redisReaderFree(asked);
+    redisReaderFree(commands);
     server = NULL;
 }
 
 static void on_event(struct bufferevent *stream, short what, void *arg)
 {
     (void)stream, (void)what, (void)arg;
-    hang_up();
+    close_connection();
 }
 
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *peer,
                       int size, void *arg)
 {
     (void)listener, (void)peer, (void)size, (void)arg;
-    hang_up();
-    asked = redisReaderCreate();
+    close_connection();
+    commands = redisReaderCreate();
     server = bufferevent_socket_new(base, fd, BEV_OPT_CLOSE_ON_FREE);
     bufferevent_setcb(server, on_read, NULL, on_event, NULL);
     bufferevent_enable(server, EV_READ | EV_WRITE);
@@ -156,9 +158,9 @@ static void set_up(void)
              counter_table_grow(&stats.by_limit, policy->limit_count));
 }
 
-/* ---- what is to come of it ------------------------------------------------------------------- */
+/* ---- the expected result -------------------------------------------------------------------- */
 
-/* Are `count` elements, from `at` on, numbers? */
+/* Returns whether the `count` elements from `at` on are numbers. */
 static bool numbers_at(const struct redis_reply *reply, size_t at, size_t count)
 {
     if (reply->count < at + count)
@@ -169,9 +171,10 @@ static bool numbers_at(const struct redis_reply *reply, size_t at, size_t count)
     return true;
 }
 
-/* Does the array hold the answers of so many limits, and the time? Each answer is five numbers; in a plain run
- * two, or a negative one and five. Whether all admit goes to `*admits`. */
-static bool holds_answers(const struct redis_reply *reply, unsigned limits, bool plain,
+/* Returns whether the array holds the results of `limits` limits and the time. A result has five
+ * numbers; in a plain script call it has two, or a negative number and five more. `*admits`: all of
+ * them admit. */
+static bool holds_results(const struct redis_reply *reply, unsigned limits, bool plain,
                           bool *admits)
 {
     size_t at = 0;
@@ -191,14 +194,14 @@ static bool holds_answers(const struct redis_reply *reply, unsigned limits, bool
     return reply->count == at + 1 && numbers_at(reply, at, 1);
 }
 
-/* The same for an array or three numbers of 8 bytes in a text. */
-static bool is_answer(const struct redis_reply *reply, unsigned limits, bool plain, bool *admits)
+/* The same for an array, or for a text with three numbers of 8 bytes. */
+static bool is_valid_reply(const struct redis_reply *reply, unsigned limits, bool plain, bool *admits)
 {
     struct redis_reply elements[3], array = {.type = RESP_ARRAY, .count = 3, .elements = elements};
 
     *admits = true;
     if (reply->type == RESP_ARRAY)
-        return holds_answers(reply, limits, plain, admits);
+        return holds_results(reply, limits, plain, admits);
     if (reply->type != RESP_STRING || reply->text.n != 24)
         return false;
     for (unsigned i = 0; i < 3; i++) {
@@ -207,22 +210,23 @@ static bool is_answer(const struct redis_reply *reply, unsigned limits, bool pla
             number = number << 8 | (unsigned char)reply->text.p[8 * i + j];
         elements[i] = (struct redis_reply){.type = RESP_INTEGER, .integer = (int64_t)number};
     }
-    return holds_answers(&array, limits, plain, admits);
+    return holds_results(&array, limits, plain, admits);
 }
 
-/* Does the input begin with an answer for `limits` limits? The rule of one limit is asked in a plain run; one of the
- * others counts later. Whether it admits goes to `*admits`. */
-static bool reads_as_answer(unsigned limits, bool *admits)
+/* Returns whether the input starts with a valid reply for `limits` limits. The rule with one limit
+ * uses the plain script call; one of the others counts after the response. `*admits`: all limits
+ * admit. */
+static bool input_starts_with_valid_reply(unsigned limits, bool *admits)
 {
     redisReader *reader = redisReaderCreate();
     struct redis_reply_reader replies = {
-        0}; /* hiredis alone makes room for as many elements as are announced */
+        0}; /* without it, hiredis allocates as many elements as the reply announces */
     unsigned unanswered = 1;
     void *found = NULL;
     redis_reply_reader_install(&replies, reader, &unanswered);
-    redisReaderFeed(reader, answer.bytes, answer.size);
+    redisReaderFeed(reader, input_reply.bytes, input_reply.size);
     bool good = redisReaderGetReply(reader, &found) == REDIS_OK && found &&
-                is_answer(found, limits, limits == 1, admits);
+                is_valid_reply(found, limits, limits == 1, admits);
 
     redis_reply_free(found);
     redisReaderFree(reader);
@@ -239,7 +243,7 @@ static void assert_lines(const struct text *out)
     }
 }
 
-static void assert_says_so(const struct decision *d)
+static void assert_response_fields(const struct decision *d)
 {
     char bytes[4096];
     struct text fields = text_over(bytes, sizeof bytes);
@@ -271,14 +275,15 @@ static void on_decided(struct decision_request *decision_request)
     decided_count++;
 }
 
-/* Turns the loop until the decision was made, or where `ready` is asked for, until the link stands or has failed. */
-static void turn_until(struct limiter *limiter, bool ready)
+/* Runs the event loop until the decision is made, or with `ready` until the Redis connection is
+ * ready or has failed. */
+static void run_loop_until(struct limiter *limiter, bool ready)
 {
-    for (unsigned turns = 0; ready ? !limiter_redis_ready(limiter) : !decided_count; turns++) {
-        PROPERTY(turns < TURNS_MAX);
+    for (unsigned iterations = 0; ready ? !limiter_redis_ready(limiter) : !decided_count; iterations++) {
+        PROPERTY(iterations < ITERATIONS_MAX);
         limiter_flush(limiter);
         event_base_loop(base, EVLOOP_ONCE);
-        if (ready && answer.to == 's' && turns > 8 && !server)
+        if (ready && input_reply.to == 's' && iterations > 8 && !server)
             return;
     }
 }
@@ -287,18 +292,18 @@ static void decide(struct limiter *limiter, struct decision_request *decision_re
 {
     static const struct fields none;
     struct identity identity = {.is_id = true, .size = 4, .text = "id:a"};
-    const struct rule *rule = &policy->rules[answer.to == 'm'];
+    const struct rule *rule = &policy->rules[input_reply.to == 'm'];
     struct limit_facts facts = {
         .rule = rule, .identity = &identity, .method = SLICE("GET"), .fields = &none};
     bool admits;
 
     *decision_request = (struct decision_request){.decided = on_decided, .wants_charge = true};
     decided_count = limiter_decide(limiter, &facts, decision_request) == DECIDED_NOW;
-    turn_until(limiter, false);
+    run_loop_until(limiter, false);
     PROPERTY(decided_count == 1);
-    if (answer.to == 's')
+    if (input_reply.to == 's')
         return;
-    if (!reads_as_answer(rule->limit_count, &admits))
+    if (!input_starts_with_valid_reply(rule->limit_count, &admits))
         PROPERTY(decision_request->decision.verdict == VERDICT_FAILED_CLOSED);
     else
         PROPERTY(decision_request->decision.verdict ==
@@ -315,23 +320,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     char *bytes = fuzz_copy(data + 1, size - 1);
     uint32_t choice = fuzz_choice(data, size);
-    answer.to = (char)data[0];
-    answer.bytes = bytes, answer.size = size - 1;
-    /* Not too many: a socket's buffer takes some 270 pieces, however small. */
-    answer.piece = choice & 1 ? size : size / 128 + choice % 61 + 1;
+    input_reply.to = (char)data[0];
+    input_reply.bytes = bytes, input_reply.size = size - 1;
+    /* A limited number: a socket buffer holds about 270 pieces, even small ones. */
+    input_reply.piece = choice & 1 ? size : size / 128 + choice % 61 + 1;
 
     struct limiter *limiter = limiter_new(base, policy, fallback, slice_of(script), &stats);
     PROPERTY(limiter != NULL);
-    turn_until(limiter, true);
+    run_loop_until(limiter, true);
     decide(limiter, &decision_request);
-    assert_says_so(&decision_request.decision);
+    assert_response_fields(&decision_request.decision);
     if (choice & 2)
         limiter_adjust(&decision_request, 200, choice & 4 ? COST_STATED_MAX : 0);
     else
         limiter_refund(&decision_request);
     limiter_flush(limiter);
     limiter_free(limiter);
-    hang_up();
+    close_connection();
     event_base_loop(base, EVLOOP_NONBLOCK);
     free(bytes);
     return 0;

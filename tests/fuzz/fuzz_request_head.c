@@ -1,5 +1,5 @@
-/* Cutting does not change the meaning of a request's head, and what we forward reads back as what we
- * understood. */
+/* Properties: how the input is split into pieces does not change the parsed request head, and the
+ * head that weir forwards is parsed as the same request. */
 #include "fuzz.h"
 #include "http/path.h"
 #include "http/readings.h"
@@ -26,7 +26,7 @@ struct verdict {
 
 static struct verdict whole, pieces, forwarded;
 
-/* Reads `bytes` as they grow by `step`. */
+/* Parses `bytes` as they arrive in pieces of `step` bytes. */
 static void read_head(struct verdict *v, struct slice bytes, size_t step)
 {
     size_t seen = 0, there = 0;
@@ -40,7 +40,7 @@ static void read_head(struct verdict *v, struct slice bytes, size_t step)
     v->ok = v->scan == SCAN_WHOLE && request_framing(&v->head, &v->framing, &v->refusal);
 }
 
-/* What is read at once is what is found when its end is looked for first. */
+/* Parsing at once gives the same result as looking for the end of the head first. */
 static void assert_scan_agrees(const struct verdict *v, struct slice bytes)
 {
     static struct request_head head;
@@ -63,7 +63,7 @@ static bool is_clean(struct slice s)
     return true;
 }
 
-/* What is said to be plain has one reading, its normal form. */
+/* A path that is reported as plain has one reading, its normal form. */
 static void assert_path(const struct request_head *head)
 {
     static char bytes[HEAD_MAX];
@@ -105,8 +105,8 @@ static unsigned count_of(const struct fields *fields, struct slice name)
     return n;
 }
 
-/* The length of weir's own element at the end of the value; 0: it is not there. */
-static size_t ends_with_ours(struct slice value, struct slice host, const char *quote)
+/* The length of weir's own element at the end of the value; 0 if it is missing. */
+static size_t weir_element_length(struct slice value, struct slice host, const char *quote)
 {
     static char bytes[2 * HEAD_MAX];
     struct text ours = text_over(bytes, sizeof bytes);
@@ -119,8 +119,8 @@ static size_t ends_with_ours(struct slice value, struct slice host, const char *
     return there ? ours.n : 0;
 }
 
-/* Whatever came in Forwarded, weir's own element is the last one of one line. */
-static void assert_forwarded_ends_with_ours(const struct verdict *v)
+/* For any Forwarded field in the request, weir's element is the last one, in a single line. */
+static void assert_forwarded_ends_with_weir_element(const struct verdict *v)
 {
     static char bytes[2 * HEAD_MAX];
     struct text out = text_over(bytes, sizeof bytes);
@@ -133,9 +133,9 @@ static void assert_forwarded_ends_with_ours(const struct verdict *v)
     PROPERTY(forwarded.ok && fields_have(&forwarded.head.fields, FIELD_FORWARDED));
     PROPERTY(!fields_repeat(&forwarded.head.fields, FIELD_FORWARDED));
     struct slice value = fields_find(&forwarded.head.fields, FIELD_FORWARDED)->value;
-    size_t size = ends_with_ours(value, v->head.host, "\""), quotes = 0;
+    size_t size = weir_element_length(value, v->head.host, "\""), quotes = 0;
     if (size == 0)
-        size = ends_with_ours(value, v->head.host, "");
+        size = weir_element_length(value, v->head.host, "");
     PROPERTY(size);
     const char *ours = value.p + value.n - size;
     for (const char *p = value.p; p < ours; p++)
@@ -143,7 +143,7 @@ static void assert_forwarded_ends_with_ours(const struct verdict *v)
     PROPERTY(quotes % 2 == 0 && (ours == value.p || ours[-1] == ' '));
 }
 
-static void assert_reads_back(const struct verdict *v)
+static void assert_parses_back(const struct verdict *v)
 {
     static char bytes[2 * HEAD_MAX];
     struct text out = text_over(bytes, sizeof bytes);
@@ -182,16 +182,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     read_head(&whole, rest, rest.n);
     assert_scan_agrees(&whole, rest);
     read_head(&pieces, rest, fuzz_choice(data, size) % 64 + 1);
-    /* In pieces a first line may be refused before the rest is there: for the same reason. */
+    /* With pieces, a first line may be refused before the rest has arrived; the reason is the
+     * same. */
     PROPERTY((whole.scan == SCAN_PARTIAL) == (pieces.scan == SCAN_PARTIAL) &&
              whole.ok == pieces.ok && whole.refusal.why == pieces.refusal.why);
     PROPERTY(whole.scan == SCAN_PARTIAL || whole.ok ||
              (whole.refusal.status >= 400 && whole.refusal.why));
     if (whole.ok) {
         assert_clean(&whole.head);
-        if (whole.head.fields.count <= HEAD_FIELDS_MAX - 10) { /* weir adds its own */
-            assert_reads_back(&whole);
-            assert_forwarded_ends_with_ours(&whole);
+        if (whole.head.fields.count <= HEAD_FIELDS_MAX - 10) { /* weir adds some fields */
+            assert_parses_back(&whole);
+            assert_forwarded_ends_with_weir_element(&whole);
         }
     }
     free(bytes);

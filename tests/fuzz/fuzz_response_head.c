@@ -1,5 +1,5 @@
-/* Cutting does not change the meaning of a response's head, and what we send on reads back as what we
- * understood. */
+/* Properties: how the input is split into pieces does not change the parsed response head, and the
+ * head that weir sends on is parsed as the same response. */
 #include "fuzz.h"
 #include "http/rewrite.h"
 
@@ -30,7 +30,7 @@ static void read_head(struct verdict *v, struct slice bytes, size_t step, enum m
     PROPERTY(v->ok || v->scan == SCAN_PARTIAL || v->refusal.status == 502);
 }
 
-/* What is read at once is what is found when its end is looked for first. */
+/* Parsing at once gives the same result as looking for the end of the head first. */
 static void assert_scan_agrees(const struct verdict *v, struct slice bytes)
 {
     static struct response_head head;
@@ -45,7 +45,7 @@ static void assert_scan_agrees(const struct verdict *v, struct slice bytes)
     PROPERTY(scan != SCAN_WHOLE || size == v->size);
 }
 
-static void assert_reads_back(const struct verdict *v, enum method method, bool limited)
+static void assert_parses_back(const struct verdict *v, enum method method, bool limited)
 {
     static char bytes[2 * HEAD_MAX];
     struct text out = text_over(bytes, sizeof bytes);
@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     PROPERTY(whole.scan == pieces.scan && whole.ok == pieces.ok &&
              whole.refusal.why == pieces.refusal.why);
     if (whole.ok && whole.head.fields.count <= RESPONSE_FIELDS_MAX - 10)
-        assert_reads_back(&whole, method, choice & 0x40);
+        assert_parses_back(&whole, method, choice & 0x40);
     free(bytes);
     return 0;
 }

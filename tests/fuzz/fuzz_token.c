@@ -1,6 +1,6 @@
-/* A set of keys and a token, separated by a zero byte, never read past their ends; a token is valid only if its
- * last bytes are: one that is a byte shorter is not. Without a zero byte, the whole is a token for the keys of
- * RFC 7515. Its verdict does not depend on what was verified before. */
+/* The input is a JWK set and a token, separated by a zero byte; without a zero byte it is a token,
+ * verified with the keys of RFC 7515. Properties: no read past the end of either; a valid token
+ * without its last byte is invalid; the result does not depend on what was verified before. */
 #include "fuzz.h"
 #include "jwt/jwt.h"
 

@@ -1,10 +1,10 @@
-/* standalone.c - runs a harness without libFuzzer: on the files named, else on its seeds, FUZZ_SEEDS below
- * $srcdir. */
+/* standalone.c - runs a harness without libFuzzer: on the files named as arguments, or on its
+ * seeds, FUZZ_SEEDS below $srcdir. */
 #include <dirent.h>
 
 #include "fuzz.h"
 
-#ifndef FUZZ_ENGINE /* libFuzzer and AFL++ bring a main of their own */
+#ifndef FUZZ_ENGINE /* libFuzzer and AFL++ have their own main() */
 
 static unsigned inputs;
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Windows of the calendar against Python's time zones: what the composed script says, and what on_failure: local says.
+"""Compares the windows of calendar periods, as computed by the composed script and by on_failure:
+local, with Python's time zones.
 
-    tests/lua/calendar.py CALENDAR      CALENDAR: tests/support/calendar, built
+tests/lua/calendar.py CALENDAR      CALENDAR: tests/support/calendar, built
 
-The model walks along the wall clock: a window starts at the first moment at which zoneinfo's wall clock shows its start or more. It knows
-nothing of offsets and tables. Exit 0: all as expected, 1: not, 77: no lua5.1. Environment: LUADIR, SEED.
-"""
+The model steps along the local time of zoneinfo: a window starts at the first moment at which the
+local time is the start of the window or later. It does not use offsets or transition tables.
+
+Exit status 0: passed, 1: failed, 77: lua5.1 is missing. Environment: LUADIR, SEED."""
 import datetime
 import json
 import os
@@ -18,7 +20,8 @@ import zoneinfo
 
 from checks import LUADIR, SEED, check, summary
 
-# Changes at midnight and elsewhere, of half an hour and of two, twice a year and twice in Ramadan, given up, never.
+# Zones that change at midnight and at other times, by half an hour and by two hours, twice a year,
+# also for Ramadan; zones that no longer change; zones that never change.
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "America/Santiago", "Africa/Casablanca", "Africa/Cairo", "Asia/Beirut", "Asia/Tehran",
          "Australia/Lord_Howe", "Antarctica/Troll", "Asia/Kolkata", "America/St_Johns", "Europe/Dublin", "Pacific/Apia", "America/Sao_Paulo"]
 UNITS = {"day": "1d", "week": "week", "month": "month", "year": "year"}
@@ -29,15 +32,16 @@ EPOCH = datetime.datetime(1970, 1, 1)
 FIRST, LAST = 1577836800 + 400 * 86400, 2840140800 - 400 * 86400     # within 2020 to 2059
 
 def wall(zone, t):
-    """What the wall clock shows, without its zone."""
+    """The local time, without its zone."""
     return datetime.datetime.fromtimestamp(t, zone).replace(tzinfo=None)
 
 
 def first_time(zone, shown):
-    """The first moment at which the wall clock shows so much: in steps of a quarter of an hour, then by halves."""
+    """The first moment at which the local time is `shown` or later: found in steps of 15 minutes,
+    then by bisection."""
     t = int((shown - EPOCH).total_seconds()) - 30 * 3600
     t -= t % 900
-    while wall(zone, t) < shown and wall(zone, t - 1) < shown:      # t - 1: the last moment before the clock is put back
+    while wall(zone, t) < shown and wall(zone, t - 1) < shown:      # t - 1: the last moment before the clock goes back
         t += 900
     low, high = t - 900, t if wall(zone, t - 1) < shown else t - 1
     while high - low > 1:
@@ -59,7 +63,7 @@ def following(unit, day):
 
 
 def window(zone, unit, shift, t):
-    """The window that holds t, found from well before it."""
+    """The window that contains t, searched from well before it."""
     late = datetime.timedelta(seconds=shift)
     day = start_of(unit, (wall(zone, t) - late).replace(hour=0, minute=0, second=0) - datetime.timedelta(days=2))
     start = first_time(zone, day + late)
@@ -122,7 +126,7 @@ def main():
         with open(path("policy.yaml"), "w") as f:
             json.dump(policy, f)
         composed = [subprocess.run([program, path("policy.yaml"), LUADIR], capture_output=True, text=True, check=True).stdout for _ in range(2)]
-        check(composed[0] == composed[1], "two weirs compose the same text")
+        check(composed[0] == composed[1], "two processes compose the same script")
         with open(path("driver.lua"), "w") as f:
             f.write(composed[0])
         with open(path("run.lua"), "w") as f:
@@ -130,7 +134,7 @@ def main():
         cases = []
         for number, (name, zone, unit, shift) in enumerate(facts, 1):
             times = [rng.randrange(FIRST, LAST) for _ in range(4)]
-            # Near changes: the wall clock's distance to UTC differs before and after.
+            # Near clock changes: the UTC offset differs before and after.
             for _ in range(200):
                 t = rng.randrange(FIRST, LAST)
                 if zone.utcoffset(wall(zone, t - 86400)) != zone.utcoffset(wall(zone, t + 86400)) and len(times) < 10:
@@ -148,8 +152,8 @@ def main():
             charged, at_start, at_end, kept = line.split()
             check(charged == f"9:{end - now}", *what, charged)
             check(at_start == f"9:{end - start}", *what, "its start", at_start)
-            check(at_end == "10:0", *what, "its end is the next one's", at_end)
-            check(kept == f"9:{end - now}", *what, "what its start charged counts", kept)
+            check(at_end == "10:0", *what, "the end belongs to the next window", at_end)
+            check(kept == f"9:{end - now}", *what, "a charge at the start counts until the end", kept)
         for number, (name, *_) in enumerate(facts, 1):
             own = [case for case in cases if case[0] == number]
             out = subprocess.run([program, path("policy.yaml"), LUADIR, name] + [str(case[1]) for case in own], capture_output=True, text=True).stdout

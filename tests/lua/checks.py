@@ -1,4 +1,5 @@
-"""What in_redis.py and calendar.py share: where the limiters are, the seed, and the count of what held and what did not."""
+"""Shared by in_redis.py and calendar.py: the directory of the limiters, the seed, and the counts of
+passed and failed checks."""
 import os
 import random
 
@@ -20,6 +21,6 @@ def check(ok, *what):
 
 
 def summary():
-    """The last line; the exit status."""
+    """Prints the summary line and returns the exit status."""
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -1,4 +1,4 @@
--- lua/driver.lua and lua/standalone.lua in plain Lua with a Redis made of a table.
+-- Runs lua/driver.lua and lua/standalone.lua in plain Lua with a simulated Redis.
 --
 --   lua5.1 tests/lua/driver.lua          LUADIR as for model.lua
 
@@ -25,13 +25,13 @@ local function text_of(name)
   return text
 end
 
--- A Redis: data, expiry in ms, clock in µs, and a record of the commands.
+-- The simulated Redis: data, expiry in ms, clock in µs, and a record of the commands.
 local function new_redis(clock)
   local redis = { data = {}, px = {}, ends = {}, clock = clock or 1790000000123456, log = {} }
   function redis.call(name, ...)
     local args = { ... }
     redis.log[#redis.log + 1] = name
-    for _, value in ipairs(args) do assert(type(value) == "string" or type(value) == "number", "Redis takes strings and numbers") end
+    for _, value in ipairs(args) do assert(type(value) == "string" or type(value) == "number", "arguments of Redis commands must be strings or numbers") end
     if name == "TIME" then
       return { ("%.0f"):format(math.floor(redis.clock / 1000000)), ("%.0f"):format(redis.clock % 1000000) }
     elseif name == "GET" then
@@ -44,7 +44,7 @@ local function new_redis(clock)
       local key, value, ms = args[1], args[2], args[4]
       value = type(value) == "number" and ("%.17g"):format(value) or value
       if args[3] == "KEEPTTL" then
-        assert(redis.data[key], "nothing is there whose expiry could be kept")
+        assert(redis.data[key], "KEEPTTL on a missing key")
         redis.data[key] = value
       else
         assert(args[3] == "PX" and tostring(ms):match("^%d+$") and tonumber(ms) > 0, "expiry")
@@ -71,7 +71,7 @@ for _, name in ipairs { "token_bucket", "fixed_window", "rolling_window", "leaky
 end
 preamble = preamble .. [[
 limiter["number"] = function(state, now, limit, period, burst, cost)
-  assert(state == nil or type(state) == "string", "a state comes back as a string")
+  assert(state == nil or type(state) == "string", "a state must be read as a string")
   return cost, 1, 0, period, (tonumber(state) or 0) + cost + 0.5
 end
 limiter["broken"] = function() error("broken on purpose") end
@@ -92,7 +92,7 @@ local limits = {
 }
 ]]
 
-local compiled = {}                                    -- by text, as Redis keeps scripts by their SHA-1
+local compiled = {}                                    -- keyed by the script's text; Redis uses its SHA-1
 local function run(text, redis, keys, args)
   compiled[text] = compiled[text] or assert(loadstring(text))
   local chunk = compiled[text]
@@ -107,11 +107,12 @@ local function run(text, redis, keys, args)
     return copy
   end
   if reply.err then return reply end
-  for _, value in ipairs(reply) do copy[#copy + 1] = value end            -- Redis, too, reads a table up to the first nil
+  for _, value in ipairs(reply) do copy[#copy + 1] = value end            -- Redis also converts a table up to the first nil
   return copy
 end
 local driver_text = preamble .. text_of("driver")
--- Here each request says how many limits it has and is a run of its own; those of several requests are told as they are.
+-- In these tests each request is a run of its own and starts with its number of limits; arguments of several
+-- requests are passed unchanged.
 local function as_runs(args)
   local at = 2
   while at <= #args and not args.runs do
@@ -124,11 +125,12 @@ end
 local function driver(redis, keys, args)
   args = as_runs(args)
   local reply = run(driver_text, redis, keys, args)
-  local now = table.remove(reply)                                         -- stands at the end of each
+  local now = table.remove(reply)                                         -- the last element of each reply
   check(now == (tonumber(args[1]) and tonumber(args[1]) > 0 and tonumber(args[1]) or redis.clock), "the time of the call is %s", tostring(now))
   return reply
 end
--- A state of fixed_window, whatever its end; and an expiry, which comes up to two slots later than it must.
+-- Whether a fixed_window state has these counts, with any end; and whether a key expires at most two slots later
+-- than necessary.
 local function counts(state, head) return state and state:sub(1, #head + 1) == head .. ":" end
 local function lives(px, ms) return px >= ms and px <= ms + 2 * 4195 end
 local function is(reply, ...)
@@ -145,18 +147,18 @@ do -- one limit: the clock, one read, one write
   check(lives(redis.px.a, 1000) and counts(redis.data.a, "1790000000123456:1"), "state %s for %s ms", redis.data.a, tostring(redis.px.a))
   redis.clock = redis.clock + 1
   is(driver(redis, { "a" }, { "", 1, 2, 1, 3, 0, 3, 3 }), 0, 2, 999999, 999999, 0)
-  check(table.concat(redis.log, " ") == "TIME MGET", "a rejection writes nothing")
+  check(table.concat(redis.log, " ") == "TIME MGET", "a rejected request writes nothing")
   is(driver(redis, { "a" }, { "", 1, 2, 1, 3, 1, 3, 3 }), 2, 0, 0, 999999, 0)
   is(driver(redis, { "a" }, { "", 1, 2, 1, 0, 0, 3, 3 }), 0, 0, 999999, 999999, 0)
-  check(table.concat(redis.log, " ") == "TIME MGET", "a look writes nothing")
+  check(table.concat(redis.log, " ") == "TIME MGET", "a query writes nothing")
   is(driver(redis, { "a" }, { "", 1, 2, 1, -9, 0, 3, 3 }), -9, 3, 0, 0, 0)
-  check(redis.data.a == nil, "a state that is as good as new is deleted")
+  check(redis.data.a == nil, "a state equal to the initial state is deleted")
 end
 
 do -- the caller's clock: expiry has a margin
   local redis = new_redis()
   is(driver(redis, { "a" }, { 5000000, 1, 2, 1, 1, 0, 3, 3 }), 1, 2, 0, 1000000, 0)
-  check(table.concat(redis.log, " ") == "MGET SET" and lives(redis.px.a, 1000 + 3600000), "its own clock")
+  check(table.concat(redis.log, " ") == "MGET SET" and lives(redis.px.a, 1000 + 3600000), "the caller's clock")
   is(driver(redis, { "b" }, { 5100000, 1, 3, 1, 1, 0, 3, 3 }), 1, 2, 0, 150000, 0)
 end
 
@@ -168,7 +170,7 @@ do -- options, delay
   is(driver(redis, { "a" }, { "", 1, 5, 1, 1, 0, 4, 4 }), 0, 0, 250000, 750000, 0)
 end
 
-do -- all or none
+do -- all limits are charged or none
   local redis = new_redis()
   local both = { "", 2, 1, 1, 1, 0, 5, 5, 2, 2, 1, 0, 2, 2 }
   local function args() local copy = {}; for i, v in ipairs(both) do copy[i] = v end; return copy end
@@ -176,68 +178,68 @@ do -- all or none
   check(table.concat(redis.log, " ") == "TIME MGET SET SET", "commands: %s", table.concat(redis.log, " "))
   is(driver(redis, { "t", "w" }, args()), 1, 3, 0, 24000000, 0, 1, 0, 0, 1000000, 0)
   local t, w = redis.data.t, redis.data.w
-  is(driver(redis, { "t", "w" }, args()), 1, 3, 0, 24000000, 0, 0, 0, 1000000, 1000000, 0)       -- t as if not charged
-  check(redis.data.t == t and redis.data.w == w and table.concat(redis.log, " ") == "TIME MGET", "none is charged")
-  -- the rejecting one first, and a limit that was never charged stays away
+  is(driver(redis, { "t", "w" }, args()), 1, 3, 0, 24000000, 0, 0, 0, 1000000, 1000000, 0)       -- t is not charged
+  check(redis.data.t == t and redis.data.w == w and table.concat(redis.log, " ") == "TIME MGET", "no limit is charged")
+  -- the rejecting limit first; no state is created for a limit that was never charged
   is(driver(redis, { "w", "new" }, { "", 2, 2, 1, 1, 0, 2, 2, 1, 2, 1, 0, 5, 5 }), 0, 0, 1000000, 1000000, 0, 1, 5, 0, 0, 0)
   check(redis.data.new == nil, "nothing is written")
-  -- a look that finds nothing left rejects as well; giving back never does
+  -- a query of a used-up limit is rejected as well; a refund never is
   is(driver(redis, { "w", "new" }, { "", 2, 2, 1, 0, 0, 2, 2, 1, 2, 1, 0, 5, 5 }), 0, 0, 1000000, 1000000, 0, 1, 5, 0, 0, 0)
   is(driver(redis, { "w", "new" }, { "", 2, 2, 1, -1, 0, 2, 2, 1, 2, 1, 0, 5, 5 }), -1, 1, 0, 1000000, 0, 1, 4, 0, 12000000, 0)
-  -- best effort admits with what is left
+  -- best effort admits with the remaining units
   is(driver(redis, { "w", "new" }, { "", 2, 2, 1, 5, 1, 2, 2, 1, 2, 1, 0, 5, 5 }), 1, 0, 0, 1000000, 0, 1, 3, 0, 24000000, 0)
 end
 
-do -- a limit that is only tried rejects nothing but itself, and is charged only where the request is admitted
+do -- a shadow limit does not reject the request, and is charged only if the request is admitted
   local redis = new_redis()
   driver(redis, { "w" }, { "", 1, 2, 1, 2, 0, 2, 2 })
   is(driver(redis, { "w", "t" }, { "", 2, 2, 1, 1, 4, 2, 2, 1, 2, 1, 0, 1, 1 }), 0, 0, 1000000, 1000000, 0, 1, 0, 0, 60000000, 0)
-  check(counts(redis.data.w, "1790000000123456:2") and redis.data.t, "t is charged")
+  check(counts(redis.data.w, "1790000000123456:2") and redis.data.t, "limit t is charged")
   is(driver(redis, { "v", "t" }, { "", 2, 2, 1, 1, 4, 2, 2, 1, 2, 1, 0, 1, 1 }), 1, 2, 0, 0, 0, 0, 0, 60000000, 60000000, 0)
-  check(redis.data.v == nil, "t rejects: v is not charged")
+  check(redis.data.v == nil, "limit t rejects: limit v is not charged")
   is(driver(redis, { "w", "t" }, { "", 2, 2, 1, 1, 4, 2, 2, 1, 2, 1, 4, 1, 1 }),
      0, 0, 1000000, 1000000, 0, 0, 0, 60000000, 60000000, 0)
   is(driver(redis, { "v", "x" }, { "", 2, 2, 1, 9, 5, 2, 2, 1, 2, 1, 0, 1, 1 }), 2, 0, 0, 1000000, 0, 1, 0, 0, 60000000, 0)
 end
 
-do -- a repeat is free while the answer is remembered, and gets its numbers
+do -- a repetition is not charged while the result is stored, and receives its numbers
   local redis = new_redis()
   is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 2, 16, 3, 3 }), 2, 1, 0, 1000000, 0)
-  check(counts(redis.data.w, "1790000000123456:2") and redis.data.m == "2:1:1790000001123456:10" and redis.px.m == 1000, "remembered: %s", tostring(redis.data.m))
+  check(counts(redis.data.w, "1790000000123456:2") and redis.data.m == "2:1:1790000001123456:10" and redis.px.m == 1000, "the stored result is %s", tostring(redis.data.m))
   redis.clock = redis.clock + 400000
   is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 2, 16, 3, 3 }), 2, 1, 1, 600000, 0)
   check(table.concat(redis.log, " ") == "TIME MGET SET" and redis.data.m == "2:1:1790000001123456:9" and redis.px.m == 600,
-        "a repeat is counted, and nothing is charged: %s for %d ms", redis.data.m, redis.px.m)
+        "a repetition is counted and not charged: %s for %d ms", redis.data.m, redis.px.m)
   is(driver(redis, { "w", "n" }, { "", 1, 2, 1, 2, 16, 3, 3 }), 0, 1, 600000, 600000, 0)
-  check(redis.data.n == nil, "a rejection is not remembered")
-  -- twice in one call; one key of several limits; a rejection of another limit forgets it
+  check(redis.data.n == nil, "a rejection is not stored for deduplication")
+  -- twice in one call; one key of several limits; a rejection by another limit discards the result
   redis = new_redis()
   is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 1, 16, 3, 3, 1, 2, 1, 1, 16, 3, 3 }), 1, 2, 0, 1000000, 0, 1, 2, 1, 1000000, 0)
   is(driver(redis, { "w", "o", "v" }, { "", 2, 2, 1, 1, 16, 3, 3, 2, 3, 9, 0, 3, 3 }), 1, 2, 0, 1000000, 0, 0, 3, -1, 0, 0)
-  check(redis.data.o == nil and counts(redis.data.w, "1790000000123456:1"), "nothing is charged, nothing is remembered")
+  check(redis.data.o == nil and counts(redis.data.w, "1790000000123456:1"), "nothing is charged or stored")
   is(driver(redis, { "w", "m", "v" }, { "", 2, 2, 1, 1, 16, 3, 3, 2, 3, 9, 0, 3, 3 }), 1, 2, 1, 1000000, 0, 0, 3, -1, 0, 0)
   is(driver(redis, { "w", "m", "v" }, { "", 2, 2, 1, 1, 20, 3, 3, 2, 3, 1, 4, 3, 3 }), 1, 2, 1, 1000000, 0, 1, 2, 0, 1000000, 0)
-  for _, strange in ipairs { "what?", "1:2:1000000", "1:2:1790000000123456:5" } do      -- no answer, of an earlier version, over
+  for _, strange in ipairs { "what?", "1:2:1000000", "1:2:1790000000123456:5" } do      -- invalid, from an earlier version, expired
     redis.data.m, redis.data.w = strange, nil
     is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 1, 16, 3, 3 }), 1, 2, 0, 1000000, 0)
   end
 end
 
-do -- repeats are bounded: the next is charged, and its answer remembered anew; a rejected request uses up none
+do -- repetitions are limited: the next one is charged and its result stored; a rejected request uses none
   local redis = new_redis()
   local function repeats() return redis.data.m:match("%d+$") + 0 end
   for i = 1, 30 do
-    local first = i % 3 == 1                                               -- of limit 10: two are free
+    local first = i % 3 == 1                                               -- limit 10: two repetitions are free
     is(driver(redis, { "w", "m" }, { "", 1, 10, 1, 1, 16, 10, 10 }), 1, 10 - math.ceil(i / 3), first and 0 or 1, 60000000, 0)
-    check(repeats() == 2 - (i - 1) % 3, "%d are free after request %d", repeats(), i)
+    check(repeats() == 2 - (i - 1) % 3, "%d free repetitions left after request %d", repeats(), i)
   end
   is(driver(redis, { "w", "m" }, { "", 1, 10, 1, 1, 16, 10, 10 }), 0, 0, 60000000, 60000000, 0)
   redis = new_redis()
   driver(redis, { "w", "m" }, { "", 1, 10, 1, 1, 16, 10, 10 })
   is(driver(redis, { "w", "m", "v" }, { "", 2, 10, 1, 1, 16, 10, 10, 2, 3, 9, 0, 3, 3 }), 1, 9, 1, 60000000, 0, 0, 3, -1, 0, 0)
-  check(repeats() == 2, "the other limit rejected: no repeat is used up")
+  check(repeats() == 2, "the other limit rejected: no free repetition is used")
   is(driver(redis, { "w", "m", "v" }, { "", 2, 10, 1, 1, 16, 10, 10, 2, 3, 1, 0, 3, 3 }), 1, 9, 1, 60000000, 0, 1, 2, 0, 1000000, 0)
-  check(repeats() == 1, "it was admitted")
+  check(repeats() == 1, "an admitted request uses one free repetition")
   -- in one call
   redis = new_redis()
   local args = { "" }
@@ -245,64 +247,64 @@ do -- repeats are bounded: the next is charged, and its answer remembered anew; 
   is(driver(redis, { "w", "m" }, args), 1, 9, 0, 60000000, 0, 1, 9, 1, 60000000, 0, 1, 9, 1, 60000000, 0, 1, 8, 0, 60000000, 0)
 end
 
-do -- several requests in one call see one another, a key is read once
+do -- requests in one call use the same states; a key is read once
   local redis = new_redis()
   local args = { "" }
   for _ = 1, 4 do for _, v in ipairs { 1, 2, 1, 1, 0, 3, 3 } do args[#args + 1] = v end end
   is(driver(redis, { "a" }, args), 1, 2, 0, 1000000, 0, 1, 1, 0, 1000000, 0, 1, 0, 0, 1000000, 0, 0, 0, 1000000, 1000000, 0)
   check(table.concat(redis.log, " ") == "TIME MGET SET SETRANGE SETRANGE", "commands: %s", table.concat(redis.log, " "))
-  -- the middle request is rejected by its second limit: its first is free for the third request
+  -- the second request is rejected by its second limit: the third request may use the units of its first limit
   redis = new_redis()
   is(driver(redis, { "x", "y" }, { "", 1, 2, 2, 1, 0, 1, 1,
                                    2, 2, 1, 1, 0, 1, 1, 2, 2, 1, 0, 1, 1,
                                    1, 2, 1, 1, 0, 1, 1 }),
      1, 0, 0, 1000000, 0,  1, 1, 0, 0, 0, 0, 0, 1000000, 1000000, 0,  1, 0, 0, 1000000, 0)
-  -- charged and given back in one call: nothing is left behind
+  -- charged and refunded in one call: no state remains
   redis = new_redis()
   is(driver(redis, { "x" }, { "", 1, 2, 1, 2, 0, 3, 3, 1, 2, 1, -2, 0, 3, 3, 1, 2, 1, 0, 0, 3, 3 }),
      2, 1, 0, 1000000, 0, -2, 3, 0, 0, 0, 1, 3, 0, 0, 0)
-  check(redis.data.x == nil, "nothing is left behind")
-  -- a state that an earlier request of the call has charged survives the rejection of a later one
+  check(redis.data.x == nil, "no state remains")
+  -- a rejection does not undo the charge of an earlier request in the same call
   redis = new_redis()
   driver(redis, { "x", "y" }, { "", 1, 2, 1, 1, 0, 3, 3, 2, 2, 1, 1, 0, 3, 3, 2, 2, 9, 0, 3, 3 })
   check(counts(redis.data.x, "1790000000123456:1") and redis.data.y == nil, "x is charged once")
 end
 
-do -- runs: requests that differ in their keys alone, of one limit and of several, with keys of their own and a shared one
+do -- runs: requests that differ only in their keys, with one limit and with several, with separate keys and a shared one
   local redis = new_redis()
   is(driver(redis, { "a", "b", "c" }, { runs = true, "", 31, 2, 1, 1, 0, 3, 3, 1 }), 1, 2, 0, 1000000, 0, 1, 2, 0, 1000000, 0, 1, 2, 0, 1000000, 0)
   check(table.concat(redis.log, " ") == "TIME MGET SET SET SET" and redis.data.a and redis.data.b and redis.data.c, "three keys")
   is(driver(redis, { "a", "s", "b" }, { runs = true, "", 22, 2, 1, 1, 0, 2, 2, 2, 2, 2, 1, 0, 1, 1, 0, 11, 2, 2, 0, 0, 1, 1 }),
      1, 0, 0, 1000000, 0, 1, 0, 0, 1000000, 0,  1, 1, 0, 1000000, 0, 0, 0, 1000000, 1000000, 0,  0, 0, 1000000, 1000000, 0)
-  check(counts(redis.data.b, "1790000000123456:1") and counts(redis.data.a, "1790000000123456:2"), "who is rejected is not charged")
+  check(counts(redis.data.b, "1790000000123456:1") and counts(redis.data.a, "1790000000123456:2"), "a rejected request is not charged")
 end
 
-do -- plain runs: one unit of each limit, by the limit's own numbers; what is granted at once is answered with two numbers
+do -- plain runs: one unit of each limit, with the limit's own numbers; an immediate grant is returned as two numbers
   local redis = new_redis()
   local function plain(keys, ...) return driver(redis, keys, { runs = true, ... }) end
   is(plain({ "a" }, -11, 21), 499, 1000)
   check(redis.data.a == "1790000000124456:0:02:1000:1000000:500" and table.concat(redis.log, " ") == "TIME MGET SET", "state: %s", redis.data.a)
   is(plain({ "a", "b" }, -21, 21), 498, 2000, 499, 1000)
-  is(driver(redis, { "a" }, { "", 1, 21, 1, 1, 0, 1000, 500 }), 1, 497, 0, 3000, 0)            -- the same in the other form
-  is(driver(redis, { "b" }, { "", 1, 21, 1, 1, 0, 1000, 400 }), 1, 398, 0, 2000, 0)            -- a client's own numbers, and back
+  is(driver(redis, { "a" }, { "", 1, 21, 1, 1, 0, 1000, 500 }), 1, 497, 0, 3000, 0)            -- the same in the general form
+  is(driver(redis, { "b" }, { "", 1, 21, 1, 1, 0, 1000, 400 }), 1, 398, 0, 2000, 0)            -- a client limit, then the general form
   is(plain({ "b" }, -11, 21), 497, 3000)
   is(plain({ "w" }, -11, 20), 1, 1000000)
   is(plain({ "w", "v" }, -21, 20), 0, 1000000, 1, 1000000)
   is(plain({ "v", "w" }, -21, 20), 0, 1000000, -1, 0, 0, 1000000, 1000000, 0)
-  check(counts(redis.data.w, "1790000000123456:2"), "who is rejected is not charged: %s", redis.data.w)
+  check(counts(redis.data.w, "1790000000123456:2"), "a rejected request is not charged: %s", redis.data.w)
   is(plain({ "q" }, -11, 22), 3, 250000)
   is(plain({ "q" }, -11, 22), -1, 1, 0, 0, 500000, 250000)                                      -- a delay
-  -- several limits; all or none
+  -- several limits: all are charged or none
   is(plain({ "x", "y", "w" }, -12, 21, 20, -11, 20), 499, 1000, 1, 1000000, -1, 0, 0, 1000000, 1000000, 0)
   is(plain({ "x", "w", "z", "y" }, -22, 21, 20), 499, 1000, -1, 0, 0, 1000000, 1000000, 0, 499, 1000, 0, 1000000)
-  -- before and behind other runs, by the caller's clock
+  -- before and after other runs, with the caller's clock
   redis = new_redis()
   is(plain({ "a", "b" }, "", -11, 21, 11, 20, 2, 2, 0, 2, 2), 499, 1000, 2, 0, 0, 1000000, 0)
   is(plain({ "a", "e", "c" }, "", 11, 20, 3, 1, 0, 2, 2, -21, 21), 1, 1, 0, 1000000, 0, 498, 2000, 499, 1000)
   is(plain({ "d" }, 1790000000200000, -11, 21), 499, 1000)
 end
 
-do -- a key is given a new expiry only when it would not live long enough
+do -- a key gets a new expiry only if it would expire too early
   local redis = new_redis(1790000000000000 - 1790000000000000 % 4194304 + 1000000)
   local function ask(mode) return driver(redis, { "a" }, { "", 1, 8, 1, 1, mode or 0, 1000, 1000 }) end
   local function writes() return (table.concat(redis.log, " "):gsub("TIME MGET ?", "")) end
@@ -311,14 +313,14 @@ do -- a key is given a new expiry only when it would not live long enough
   ask()
   check(writes() == "SET", "first: %s", writes())
   ask()
-  check(writes() == "SETRANGE" and at() == first + 2000, "in the same slot: %s, %s", writes(), redis.data.a)
+  check(writes() == "SETRANGE" and at() == first + 2000, "within the same expiry slot: %s, %s", writes(), redis.data.a)
   driver(redis, { "a", "b" }, { runs = true, "", 21, 8, 1, 1, 0, 1000, 1000, 0, 11, 8, 2, 1, 0, 1000, 1000 })
-  check(at() == first + 4000, "twice in a call: %s", redis.data.a)
+  check(at() == first + 4000, "two requests in one call: %s", redis.data.a)
   is(driver(redis, { "a" }, { "", 1, 8, 1, -3, 0, 1000, 1000 }), -3, 999, 0, 1000, 0)
   check(writes() == "SETRANGE", "given back: %s", writes())
   redis.clock = first + 4194304
   ask()
-  check(writes() == "SET" and lives(redis.px.a, 1), "in the next: %s", writes())
+  check(writes() == "SET" and lives(redis.px.a, 1), "in the next expiry slot: %s", writes())
   redis.data.a = "1.7900000000e15"
   redis.clock = 1790000000000000 - 1000
   ask()
@@ -330,7 +332,7 @@ do -- a key is given a new expiry only when it would not live long enough
   end
   is(driver(redis, { "w" }, { "", 1, 9, 1, 1, 0, 300, 300 }), 1, 287, 0, 60000000, 0)         -- a longer period now
   check(writes() == "SET" and lives(redis.px.w, 60000), "a longer period: %s", writes())
-  -- whatever happens to it, a key lives for as long as it is needed
+  -- after any sequence of requests, a key does not expire before its state ends
   math.randomseed(20)
   redis = new_redis(1790000000000000)
   local needed = {}
@@ -353,18 +355,18 @@ do -- one key twice in a request: both charges or none
   local redis = new_redis()
   is(driver(redis, { "a" }, { "", 2, 2, 1, 1, 0, 3, 3, 2, 1, 1, 0, 3, 3 }), 1, 2, 0, 1000000, 0, 1, 1, 0, 1000000, 0)
   is(driver(redis, { "a" }, { "", 2, 2, 1, 1, 0, 3, 3, 2, 1, 1, 0, 3, 3 }), 1, 1, 0, 1000000, 0, 0, 0, 1000000, 1000000, 0)
-  check(counts(redis.data.a, "1790000000123456:2"), "nothing of it is kept: %s", redis.data.a)
+  check(counts(redis.data.a, "1790000000123456:2"), "no part of it is stored: %s", redis.data.a)
 end
 
-do -- what is given back names its charge by its time, and rejects nothing
+do -- a refund identifies its charge by its time, and rejects nothing
   local redis = new_redis()
   local first = redis.clock
   is(driver(redis, { "a", "w" }, { "", 2, 4, 1, 2, 0, 3, 3, 2, 2, 2, 0, 3, 3 }), 2, 1, 0, 1000000, 0, 2, 1, 0, 1000000, 0)
   redis.clock = first + 300000
   is(driver(redis, { "a" }, { "", 1, 4, 1, 1, 0, 3, 3 }), 1, 0, 0, 1000000, 0)
-  is(driver(redis, { "a" }, { "", 1, 4, 1, -1, first, 3, 3 }), -1, 1, 0, 1000000, 0)          -- the newest stays
+  is(driver(redis, { "a" }, { "", 1, 4, 1, -1, first, 3, 3 }), -1, 1, 0, 1000000, 0)          -- the newest charge remains
   is(driver(redis, { "a", "w" }, { "", 2, 4, 1, -1, first, 3, 3, 2, 2, -2, first, 3, 3 }), -1, 2, 0, 1000000, 0, -2, 3, 0, 0, 0)
-  redis.clock = first + 1000000                           -- the window has run out: nothing is free before the other unit's time
+  redis.clock = first + 1000000                           -- the window has ended; the next unit is free at the time of the other charge
   is(driver(redis, { "a" }, { "", 1, 4, 1, -1, first, 3, 3 }), -1, 2, 0, 300000, 0)
   is(driver(redis, { "a" }, { "", 1, 4, 1, 3, 0, 3, 3 }), 0, 2, 300000, 300000, 0)
   driver(redis, { "w" }, { "", 1, 2, 1, 1, 0, 3, 3 })
@@ -379,13 +381,13 @@ do -- a limiter may return a number as its state
   check(tonumber(redis.data.b) == 1790000000123456.5, "got %s", tostring(redis.data.b))
 end
 
-do -- a limiter that fails fails the call before anything is written
+do -- an error in a limiter fails the call before anything is written
   local redis = new_redis()
   local fine, why = pcall(driver, redis, { "a", "b" }, { "", 2, 2, 1, 1, 0, 3, 3, 7, 2, 1, 0, 3, 3 })
   check(not fine and tostring(why):find("broken on purpose") and next(redis.data) == nil, "a broken limiter")
 end
 
-do -- in its guard a limiter that fails fails its own request alone
+do -- with error isolation, an error in a limiter fails only its own request
   local guard = "local guard = (function(...) " .. text_of("guard") .. "\nend)()\n"
   local own = preamble .. guard .. [[
 limits["18"] = { run = guard(true, limiter["broken"]), period = 1000000 }
@@ -402,10 +404,10 @@ limits["17"] = { run = guard(false, setmetatable({}, { __tostring = function() r
 ]] .. text_of("driver")
   local function ask(redis, keys, args) return run(own, redis, keys, as_runs(args)) end
   local redis = new_redis()
-  -- a request, one whose second limit fails, one more: what the middle one would have charged is free for the last
+  -- three requests, the second limit of the second one fails: the third may use the units of the second
   local reply = ask(redis, { "a", "b" }, { "", 1, 2, 1, 1, 0, 3, 3, 2, 2, 1, 1, 0, 3, 3, 18, 2, 1, 0, 3, 3, 1, 13, 1, 2, 0, 3, 3 })
-  check(reply[11] == 0 and reply[13] == -2 and tostring(reply[15]):find("broken on purpose"), "the failure is told: %s", tostring(reply[15]))
-  check(reply[1] == 1 and reply[6] == 1 and reply[7] == 2 and reply[16] == 2 and reply[17] == 0, "the others are answered: %s", table.concat(reply, " "))
+  check(reply[11] == 0 and reply[13] == -2 and tostring(reply[15]):find("broken on purpose"), "the error is returned: %s", tostring(reply[15]))
+  check(reply[1] == 1 and reply[6] == 1 and reply[7] == 2 and reply[16] == 2 and reply[17] == 0, "the other requests have results: %s", table.concat(reply, " "))
   check(counts(redis.data.a, "1790000000123456:3") and redis.data.b == nil, "two are charged: %s", tostring(redis.data.a))
   for limit, why in pairs { [18] = "broken on purpose", [19] = "it returned 0.5 as granted", [10] = "mine.lua:1: oh", [11] = "no function",
                             [12] = "a new state with a rejection", [14] = "a table that has no text", [15] = "as delay",
@@ -423,24 +425,24 @@ do -- standalone: defaults, deduplication
   local redis = new_redis(7000000)
   is(standalone(redis, 3, 1000000), 1, 2, 0, 1000000)
   is(standalone(redis, 3, 1000000, "", 1, 0, "id", "", ""), 1, 1, 0, 1000000)
-  check(redis.data["s:d:id"] ~= nil and redis.px["s:d:id"] == 1000, "the answer is kept")
+  check(redis.data["s:d:id"] ~= nil and redis.px["s:d:id"] == 1000, "the result is stored")
   redis.clock = redis.clock + 400000
   is(standalone(redis, 3, 1000000, "", 1, 0, "id", "", ""), 1, 1, 0, 600000)
-  check(counts(redis.data.s, "7000000:2"), "a repeat is free")
+  check(counts(redis.data.s, "7000000:2"), "a repetition is not charged")
   is(standalone(redis, 3, 1000000, "", 1, 0, "other", "", ""), 1, 0, 0, 600000)
   is(standalone(redis, 3, 1000000, "", 1, 0, "third", "", ""), 0, 0, 600000, 600000)
-  check(redis.data["s:d:third"] == nil, "a rejection is not remembered")
+  check(redis.data["s:d:third"] == nil, "a rejection is not stored for deduplication")
   redis.clock = redis.clock + 600000
   is(standalone(redis, 3, 1000000, "", 1, 0, "id", "", ""), 1, 2, 0, 1000000)
   is(standalone(redis, 3, 1000000, "", -1, 0, "", "", ""), -1, 3, 0, 0)
-  check(redis.data.s == nil, "as good as new is gone")
+  check(redis.data.s == nil, "a state equal to the initial state is deleted")
   is(standalone(redis, 3, 1000000, "", 1, 0, "", 250000, 9100000), 1, 2, 0, 150000)
-  -- the driver may leave the expiry as it is for as long as the slot lasts; here Redis' clock in ms is nearly one behind
+  -- the driver may keep the expiry within the same slot; here Redis' clock in ms is almost one ms behind
   local slot = 1790000000000000 - 1790000000000000 % 4194304
   while slot % 1000 ~= 992 do slot = slot + 4194304 end
   redis = new_redis(slot - 1005000)
   standalone(redis, 3, 1000000)
-  check(redis.ends.s * 1000 >= slot, "it lives to the end of its slot: %d us too short", slot - redis.ends.s * 1000)
+  check(redis.ends.s * 1000 >= slot, "it expires at the end of its slot: %d us too short", slot - redis.ends.s * 1000)
   check(standalone(redis, "").err ~= nil, "usage")
   check(not pcall(standalone, redis, "many", 1000000), "not a number")
 end

@@ -1,9 +1,5 @@
--- Edited limits: numbers that change between requests forget nothing and multiply nothing, and lock nobody out for longer than they need.
---
---   lua5.1 tests/lua/edits.lua [--steps N] [--seed S] [limiter...]        a million steps: --steps 1000000
---
--- What a client used is carried over when a request meets the new numbers: n units used are n units less, at most a whole burst less.
--- LUADIR names the directory of the limiters. A failure prints the seed and the steps that led to it.
+-- Limits whose numbers change between requests: a change drops no charges, grants nothing twice,
+-- and delays no request for longer than necessary.
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local luadir = os.getenv("LUADIR") or here .. "/../../lua"
@@ -22,7 +18,7 @@ end
 local START = 1790000000000000
 local SECOND, HOUR, DAY = 1000000, 3600000000, 86400000000
 local random, min, max, floor, ceil = math.random, math.min, math.max, math.floor, math.ceil
-local function below(n) return floor(random() * (n + 1)) end                 -- 0 to n, also where n is more than an int holds
+local function below(n) return floor(random() * (n + 1)) end                 -- 0 to n, also if n exceeds the range of an int
 local function one_of(list) return list[random(#list)] end
 
 local passed, failed, history = 0, 0, {}
@@ -36,7 +32,7 @@ local function check(name, ok, what, ...)
   return false
 end
 
--- A limiter with its state, kept as Redis keeps it: forgotten at the moment until which it was to live.
+-- A limiter with its state, stored as in Redis: deleted at its expiry.
 local function client(path)
   local limiter = assert(loadfile(path))(muldiv)
   local c = { state = nil, ends = 0 }
@@ -59,10 +55,11 @@ local function client(path)
   return c
 end
 
--- Definitions, with what they allow, played out with real numbers. `edit` is called at the first request that meets other numbers.
+-- Models of the definitions, with real numbers. `edit` is called at the first request after a change of the numbers.
 --   used(m, now)    units that count now     charge(m, now, units)     edit(m, now, old)    `m.d` holds the numbers
 
--- A bucket: `level` is what requests see, `all` what was used and has not leaked, however small the burst was made meanwhile.
+-- A bucket: `level` is what requests see; `all` is what was used and has not leaked, also if the burst was lowered
+-- meanwhile.
 local bucket = {
   new = function(m) m.level, m.all, m.at = 0, 0, 0 end,
   leak = function(m, now, d)
@@ -79,7 +76,7 @@ local bucket = {
   most = function(m, cost) return max(0, m.level + cost - m.d.burst) * m.d.period / m.d.limit end,
 }
 
--- A window that began at `start`.
+-- A window that started at `start`.
 local function window_start(m, now)
   local d = m.d
   if d.offset then return now - (now - d.offset) % d.period end
@@ -101,7 +98,7 @@ local fixed = {
   most = function(m, _, now) return m.ends - now end,
 }
 
--- A period from its first unit on, or a rest from the last charge on; `option` is the rest.
+-- A period from its first unit on, or a lockout from the last charge on; `option` is the lockout's length.
 local lockout
 lockout = {
   new = function(m) m.n, m.first, m.last = 0, 0, 0 end,
@@ -141,7 +138,7 @@ weighted = {
     end
     weighted.wrote(m, now, mode == 2)
   end,
-  -- The state is rewritten: a debt ends when no more counts than the limit admits.
+  -- The state is rewritten: a debt ends when the counted units are within the limit.
   wrote = function(m, now, debt)
     m.debt = (m.debt or debt) and max(weighted.used(m, now), m.c, m.p) > m.d.limit + 1e-9
     m.counted, m.charged = m.c + m.p, m.c + m.p + m.hc + m.hp
@@ -150,8 +147,8 @@ weighted = {
     local d = m.d
     if m.c + m.p + m.hc + m.hp == 0 then return weighted.leak(m, now, d) end
     if d.period ~= old.period then
-      -- The converted counts are the limiter's own, and compared with the definition. With an offset it knows the time of the last charge,
-      -- not the start of its window: at most as much counts as did then.
+      -- The converted counts are taken from the limiter and compared with the definition. With an offset the limiter
+      -- knows the time of the last charge, not the start of its window: at most as many units count as at that time.
       local left, units = weighted.left(m, now, old), m.c + m.p + m.hc + m.hp
       local counting, all = m.c + m.p * left, m.c + m.hc + (m.p + m.hp) * left
       local most, most_of_all = d.offset and m.counted or counting, d.offset and m.charged or all
@@ -163,9 +160,10 @@ weighted = {
       check("sliding_window_counter", m.c + m.hc >= all - 1e-6 and m.c + m.hc <= most_of_all + 0.006 * units + 1,
             "%.6f with hidden ones, and %d after the edit", all, m.c + m.hc)
       m.start = d.offset and now - (now - d.offset) % d.period or s + 0
-      check("sliding_window_counter", m.start <= now and m.start > now - d.period, "a window that starts at %.0f", m.start - now)
+      check("sliding_window_counter", m.start <= now and m.start > now - d.period, "the window starts at %.0f", m.start - now)
     end
-    -- Of each window as many units as the limit, or as make the weighted count the limit. Of a debt all that counted.
+    -- Of each window as many units as the limit, or as many as make the weighted count equal to the limit. Of a debt,
+    -- all units that counted.
     local hides = m.hc + m.hp > 0
     if hides and d.limit ~= old.limit or not m.debt and (m.c > d.limit or not hides and m.p > d.limit) then
       local c, p = min(m.c + m.hc, d.limit), m.p + m.hp
@@ -178,8 +176,8 @@ weighted = {
     weighted.wrote(m, now)
   end,
   capacity = function(d) return d.limit end,
-  -- Until the previous window has faded enough; if the current one is too full, in the next window. Without a debt, never longer than for a
-  -- client that has used the whole limit in this window.
+  -- Until the weight of the previous window is low enough; if the current window is too full, in the next window.
+  -- Without a debt, never longer than for a client that has used the whole limit in this window.
   most = function(m, cost, now)
     local d, most = m.d, nil
     if m.c + cost <= d.limit then
@@ -193,7 +191,7 @@ weighted = {
   exact = true,
 }
 
--- Every unit's time, for as long as the numbers say that it counts; what a key was not to be kept for is gone.
+-- The time of each unit, as long as it counts by the current numbers; units older than the key's expiry are deleted.
 local log = {
   new = function(m) m.times = {} end,
   leak = function(m, now, d)
@@ -223,7 +221,7 @@ local function definition(name, before)
   return d
 end
 
--- One client, whose limit is edited now and then.
+-- One client whose limit changes from time to time.
 local function schedule(name, length)
   local model, m, c = models[name], {}, client(luadir .. "/" .. name .. ".lua")
   history = {}
@@ -244,13 +242,14 @@ local function schedule(name, length)
     model.leak(m, now, seen, c)
     if d ~= seen then
       if d.limit ~= seen.limit or d.period ~= seen.period or d.burst ~= seen.burst or d.option ~= seen.option then
-        -- Each time that a level is told in other numbers it is rounded up: by 2 µs, and by the part of a token that has arrived of what is cut off.
+        -- Each conversion of a level to other numbers rounds it up: by 2 µs, and by the fraction of a token that has
+        -- arrived in the part that is cut off.
         drift = model.exact and 0 or drift + 4 * seen.limit / seen.period + 4 * d.limit / d.period + (name == "token_bucket" and 1 or 0)
         model.edit(m, now, seen, c)
       end
       seen = d
     end
-    -- Whenever nothing is missing any more of what is seen, so is the part of a token that has arrived of what is cut off.
+    -- When the visible bucket is full, the fraction of a token that has arrived in the part that is cut off is lost.
     if name == "token_bucket" and m.level == 0 and m.all > 0 then drift = drift + 1 end
     if now >= c.ends then drift = 0 end
     local used, capacity = model.used(m, now), model.capacity(d)
@@ -261,7 +260,7 @@ local function schedule(name, length)
     if granted == 0 and retry_after > 0 then
       local most = model.most(m, mode == 1 and 1 or cost, now) + drift * d.period / d.limit + 2
       if name == "rolling_window" then most = d.period + 1 end
-      if not check(name, retry_after <= most, "wait of %.0f, and %.0f would do", retry_after, most) then return end
+      if not check(name, retry_after <= most, "a wait of %.0f; %.0f is enough", retry_after, most) then return end
       local again = client(luadir .. "/" .. name .. ".lua")
       again.state, again.ends = c.state, c.ends
       local then_granted = again.ask(now + retry_after, d, mode == 1 and 1 or cost, 0)
@@ -276,7 +275,7 @@ local function schedule(name, length)
   end
 end
 
--- Clients of two plans share a key, in turn: neither finds what the other has used forgotten.
+-- Clients of two plans use a shared key alternately: the charges of each count for the other.
 local function plans(name)
   local model, m, c = models[name], {}, client(luadir .. "/" .. name .. ".lua")
   history = {}
@@ -291,10 +290,11 @@ local function plans(name)
     sum = sum + c.ask(now, gold, 1) + c.ask(now, normal, 1)
   end
   local bound = gold.burst + (now - START) / period * gold.limit
-  check(name, sum <= bound + 1, "%d admitted, and %.1f at most by the larger plan", sum, bound)
+  check(name, sum <= bound + 1, "%d admitted; the larger limit permits at most %.1f", sum, bound)
 end
 
--- leaky_bucket as a queue: who waits keeps the time that was told, nobody goes at another's, and the lock-out ends.
+-- leaky_bucket as a queue: a waiting request keeps its assigned time, no two requests get the same time, and the
+-- rejections end.
 local function queue()
   local c, name = client(luadir .. "/leaky_bucket.lua"), "leaky_bucket"
   history = {}
@@ -307,7 +307,7 @@ local function queue()
     end
     local granted, _, retry_after, _, delay = c.ask(now, d, 1)
     if granted > 0 then
-      if not check(name, now + delay >= free_from - 1, "goes %.0f µs too early", free_from - now - delay) then return end
+      if not check(name, now + delay >= free_from - 1, "forwarded %.0f µs too early", free_from - now - delay) then return end
       free_from = now + delay + d.period / d.limit
     else
       local again = client(luadir .. "/leaky_bucket.lua")
@@ -318,7 +318,7 @@ local function queue()
   end
 end
 
--- The examples of a report, by name.
+-- The examples of a bug report, by limiter.
 local function numbers(limit, period, burst) return { limit = limit, period = period, burst = burst or limit } end
 
 local function used_up_and_tightened(name)
@@ -326,7 +326,7 @@ local function used_up_and_tightened(name)
   history = {}
   check(name, c.ask(START, d, 1000) == 1000, "used up")
   local at_once = c.ask(START + SECOND, numbers(1000, DAY), 1000, 1)
-  check(name, at_once == 0, "1000/h used up, tightened to 1000/d: %d more at once", at_once)
+  check(name, at_once == 0, "1000/h used up, lowered to 1000/d: %d more at once", at_once)
   local sum = 0
   for minute = 1, 23 * 60 do
     sum = sum + c.ask(START + minute * 60 * SECOND, numbers(1000, DAY), 1000, 1)
@@ -341,7 +341,7 @@ local function used_up_and_loosened(name)
   local granted, _, retry_after = c.ask(START + 10 * SECOND, numbers(1000, HOUR), 1)
   local is_bucket = models[name] == bucket
   check(name, granted == 0 and retry_after <= (is_bucket and 3.6 * SECOND or name == "sliding_window_counter" and HOUR + 3.6 * SECOND or HOUR),
-        "1000/d used up, loosened to 1000/h: Retry-After %.0f s", retry_after / SECOND)
+        "1000/d used up, raised to 1000/h: Retry-After %.0f s", retry_after / SECOND)
   local next_granted, wait = granted, retry_after
   if next_granted == 0 then next_granted = c.ask(START + 10 * SECOND + wait, numbers(1000, HOUR), 1) end
   check(name, next_granted == 1, "admitted after that")
@@ -352,7 +352,7 @@ local function burst_lowered(name)
   history = {}
   check(name, c.ask(START, numbers(10, 60 * SECOND, 100), 100) == 100, "used up")
   local granted, _, retry_after = c.ask(START, numbers(10, 60 * SECOND, 10), 1)
-  check(name, granted == 0 and retry_after <= 6 * SECOND + 2, "burst 100 used up, lowered to 10: locked out for %.0f s", retry_after / SECOND)
+  check(name, granted == 0 and retry_after <= 6 * SECOND + 2, "burst 100 used up, lowered to 10: rejected for %.0f s", retry_after / SECOND)
   check(name, c.ask(START + retry_after, numbers(10, 60 * SECOND, 10), 1) == 1, "admitted after that")
   local at_once = c.ask(START + retry_after, numbers(10, 60 * SECOND, 100), 100, 1)
   check(name, at_once <= 1, "and raised to 100 again: %d at once", at_once)
@@ -363,7 +363,7 @@ local function part_of_a_token()
   history = {}
   check(name, c.ask(START, numbers(1, DAY, 10), 10) == 10, "used up")
   local granted, _, retry_after = c.ask(START + DAY / 2, numbers(1, HOUR, 10), 1)
-  check(name, granted == 0 and math.abs(retry_after - HOUR / 2) <= 2, "half a token of 1/d is half a token of 1/h: %d granted, wait of %.0f s", granted,
+  check(name, granted == 0 and math.abs(retry_after - HOUR / 2) <= 2, "half a token of 1/d is half a token of 1/h: %d granted, retry_after %.0f s", granted,
         retry_after / SECOND)
 end
 
@@ -385,13 +385,13 @@ local function limit_lowered()
   history = {}
   check(name, c.ask(START, numbers(1000, HOUR), 1000) == 1000, "used up")
   local granted, _, retry_after = c.ask(START + SECOND, numbers(10, HOUR), 1)
-  check(name, granted == 0 and retry_after == 3959 * SECOND, "1000/h used up, lowered to 10/h: locked out for %.0f s", retry_after / SECOND)
+  check(name, granted == 0 and retry_after == 3959 * SECOND, "1000/h used up, lowered to 10/h: rejected for %.0f s", retry_after / SECOND)
   local raised = c.ask(START + 2 * SECOND, numbers(1000, HOUR), 1000, 1)
   check(name, raised == 0, "and raised to 1000 again: %d at once", raised)
   c = client(luadir .. "/sliding_window_counter.lua")
   c.ask(START, numbers(100, HOUR), 150, 2)
   granted, _, retry_after = c.ask(START, numbers(50, HOUR), 1)
-  check(name, granted == 0 and retry_after == HOUR + HOUR * 101 / 150, "150 charged, into debt: locked out for %.0f s by a lower limit", retry_after / SECOND)
+  check(name, granted == 0 and retry_after == HOUR + HOUR * 101 / 150, "150 charged, more than the limit: rejected for %.0f s by a lower limit", retry_after / SECOND)
 end
 
 math.randomseed(seed)

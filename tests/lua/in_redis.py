@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The limiters in a real Redis, by the standalone script and by the driver, against the same files in plain Lua.
+"""Compares the limiters in a real Redis, run by the standalone script and by the driver, with the
+same files in plain Lua.
 
-    tests/lua/in_redis.py [WEIR]
+tests/lua/in_redis.py [WEIR]
 
-Starts a redis-server of its own. WEIR, a weir binary, has its `script NAME` checked as well. Exit 0: all as expected, 1: not, 77: no redis-server or lua5.1.
-Environment: LUADIR (default: lua/ of this tree); WEIR, where no argument names it; SEED.
-"""
+Starts its own redis-server. WEIR, a weir binary: checks its `script NAME` as well.
+
+Exit status 0: passed, 1: failed, 77: redis-server or lua5.1 is missing.
+Environment: LUADIR (default: lua/ of this tree); WEIR, if the argument is missing; SEED."""
 import os
 import random
 import shutil
@@ -21,10 +23,10 @@ from checks import HERE, LUADIR, SEED, check, summary
 
 NAMES = ["token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra", "lockout", "concurrency"]
 START = 1_790_000_000_000_000
-SLOT_MS = 4_195  # a state may live for up to two slots longer than it is needed
-MARGIN_MS = 3_600_000  # added to an expiry where the caller brings its own clock
+SLOT_MS = 4_195  # a state may expire up to two slots later than necessary
+MARGIN_MS = 3_600_000  # added to an expiry if the caller passes the time
 
-EARLIER = os.path.join(HERE, "format-1")  # the driver whose states have no version
+EARLIER = os.path.join(HERE, "format-1")  # the earlier driver, whose states have no version
 
 
 def text(name, directory=LUADIR):
@@ -36,7 +38,7 @@ MULDIV = f"local muldiv = (function(...) {text('muldiv')}\nend)()\n"
 
 
 class Redis:
-    """A redis-server on a Unix socket in a directory of its own, and one connection to it."""
+    """A redis-server on a Unix socket in its own directory, and one connection to it."""
 
     def __init__(self):
         self.directory = tempfile.mkdtemp(prefix="weir-lua-")
@@ -73,7 +75,7 @@ class Redis:
     def read(self):
         line = self.file.readline()
         if not line:
-            raise OSError("Redis hung up")
+            raise OSError("Redis closed the connection")
         kind, rest = line[:1], line[1:-2]
         if kind == b"-":
             raise RuntimeError(rest.decode())
@@ -87,9 +89,9 @@ class Redis:
         return None if size < 0 else self.file.read(size + 2)[:-2]
 
 
-# Answers in plain Lua: one line per call, as many calls as lines, one state.
+# Computes the results in plain Lua: one output line for each call, all calls on one state.
 PLAIN = """
-local muldiv = io.open(arg[2]) and dofile(arg[2])            -- limiters of the first form have it in each file
+local muldiv = io.open(arg[2]) and dofile(arg[2])            -- in format-1 each limiter file contains it
 local limiter, state = assert(loadfile(arg[1]))(muldiv), nil
 for line in io.lines() do
   local n = {}
@@ -125,7 +127,7 @@ def schedule(name, length):
         now += random.choice([0, 0, 1, period // limit // 2, period // limit, period // 3, random.randrange(2 * period)])
         cost = random.choice([1, 1, 1, max(1, limit // 3), limit, burst, burst + 1, 0, -1])
         mode = random.choice([0, 0, 0, 1, 2])
-        if cost < 0:  # of an earlier charge, of none, or of the newest
+        if cost < 0:  # refund of an earlier charge, of no charge, or of the newest
             mode = random.choice([calls[-1][0] if calls else now, now - period // 3, now + period // limit, 0])
         if name == "concurrency":
             burst, mode = random.choice(holders), 0 if cost < 0 else random.choice([0, 0, 1, 3])
@@ -143,7 +145,8 @@ def standalone_script(name):
 
 
 def driver_script(limits, directory=LUADIR):
-    """The script that weir composes for (limiter, period, offset, option)s, with all features; of this version or the first form."""
+    """The script that weir composes for a list of (limiter, period, offset, option), with all
+    features; of the current version or of format-1."""
     first_form = directory == EARLIER
     lines = ["local limiter, numbers = {}, {}", "" if first_form else MULDIV]
     lines += [f'limiter["{name}"] = (function(...) {text(name, directory)}\nend)({"numbers" if first_form else "muldiv, numbers"})'
@@ -177,8 +180,8 @@ def same_everywhere(redis, name, plain_file, scripts):
         if wrote and answer[3] > 0:
             ttl(redis, "d", answer[3], MARGIN_MS, name, "driver", call)
         elif wrote:
-            check(redis.call("EXISTS", "d") == 0, name, "as good as new, yet kept", call)
-    # The same in one call.
+            check(redis.call("EXISTS", "d") == 0, name, "equal to the initial state, but not deleted", call)
+    # The same requests in one call.
     redis.call("FLUSHALL")
     args = [calls[0][0]]
     at_once = [(calls[0][0],) + call[1:] for call in calls[:8]]
@@ -190,7 +193,8 @@ def same_everywhere(redis, name, plain_file, scripts):
 
 
 def exact_with_large_numbers(plain_file):
-    """Against fractions, where products of limit and period leave what a double holds."""
+    """Compares with Python's fractions where the product of limit and period exceeds the precision
+    of a double."""
     for name in ("token_bucket", "gcra", "leaky_bucket", "sliding_window_counter"):
         for limit, period in ((999_983, 86_400_000_000), (123_456_789, 2_592_000_000_000), (10**12, 31_622_400_000_000), (7, 31_622_400_000_000)):
             now, calls = START, []
@@ -217,13 +221,13 @@ def exact_with_large_numbers(plain_file):
 def redis_clock_and_faults(redis):
     script = standalone_script("fixed_window")
     redis.call("FLUSHALL")
-    # 60 a minute by Redis' clock, charged once with an id that comes three times.
+    # 60 a minute, by Redis' clock, with an id that is sent three times and charged once.
     first = redis.call("EVAL", script, 1, "q", 60, 60_000_000, "", 1, 0, "once", "", "")
     for _ in range(2):
         again = redis.call("EVAL", script, 1, "q", 60, 60_000_000, "", 1, 0, "once", "", "")
         check(again[:3] == first[:3] and 0 < again[3] < first[3], "deduplication; the reset is counted from now", again, first)
     check(redis.call("EVAL", script, 1, "q", 60, 60_000_000, "", 1, 0, "twice", "", "")[1] == 58, "deduplication charged once")
-    check(0 < redis.call("PTTL", "q:d:once") <= 60_000, "the id's answer expires")
+    check(0 < redis.call("PTTL", "q:d:once") <= 60_000, "the stored result of the id expires")
     ttl(redis, "q", redis.call("EVAL", script, 1, "q", 60, 60_000_000)[3], 0, "Redis' clock")
 
     driver = redis.call("SCRIPT", "LOAD", driver_script([("token_bucket", 60_000_000, None, None), ("fixed_window", 60_000_000, None, None)]))
@@ -236,13 +240,13 @@ def redis_clock_and_faults(redis):
         args += [11, 1, 1, 1, 0, 1000, 1000]
     got = redis.call("EVALSHA", driver, 1, "s1", *args)
     check(sum(got[:-1:5]) == 1000, "1,200 at once at a limit of 1,000:", sum(got[::5]))
-    # What someone else has put under the key does not stop the limit.
+    # A foreign value under the key does not stop the limit.
     for put in (("HSET", "k", "f", "v"), ("SET", "k", "nonsense"), ("SET", "k", b"\xff" * 40)):
         redis.call("DEL", "k")
         redis.call(*put)
         check(redis.call("EVALSHA", driver, 1, "k", "", 11, 1, 1, 1, 0, 5, 5)[:2] == [1, 4], "over", put)
-        check(redis.call("EVALSHA", driver, 1, "k", "", 11, 1, 1, 1, 0, 5, 5)[:2] == [1, 3], "and on after", put)
-    # All or none on two keys.
+        check(redis.call("EVALSHA", driver, 1, "k", "", 11, 1, 1, 1, 0, 5, 5)[:2] == [1, 3], "still working after a foreign value", put)
+    # Two keys: all limits are charged or none.
     redis.call("FLUSHALL")
     both = ["", 12, 1, 1, 1, 0, 5, 5, 2, 2, 1, 0, 1, 1]
     check(redis.call("EVALSHA", driver, 2, "a", "b", *both)[:-1:5] == [1, 1], "both")
@@ -252,13 +256,14 @@ def redis_clock_and_faults(redis):
 
 
 def two_versions(redis):
-    """Requests in turn by the driver of today and by an earlier one, at the clock of Redis: never more than the limit, never less."""
-    for name in NAMES[:-2]:  # lockout and concurrency: the first form has none of the former
+    """Sends requests alternately through the current driver and an earlier one, with Redis' clock.
+    Exactly the limit is admitted."""
+    for name in NAMES[:-2]:  # lockout and concurrency: format-1 has no lockout
         limits = [(name, 3_600_000_000, None, {"rolling_window": 10}.get(name)), ("fixed_window", 3_600_000_000, None, None)]
         shas = [redis.call("SCRIPT", "LOAD", driver_script(limits, directory)) for directory in (LUADIR, EARLIER)]
         redis.call("FLUSHALL")
         one = sum(redis.call("EVALSHA", random.choice(shas), 1, "k", "", 11, 1, 1, 1, 0, 300, 300)[0] for _ in range(400))
-        check(one == 300, name, "one limit, in turn:", one)
+        check(one == 300, name, "one limit, alternating:", one)
         redis.call("DEL", "k")
         several = 0
         for _ in range(300):
@@ -266,28 +271,28 @@ def two_versions(redis):
             for _ in range(random.randrange(1, 4)):
                 args += [12, 1, 1, 1, 0, 200, 200, 2, 2, 1, 0, 250, 250]
             several += sum(redis.call("EVALSHA", random.choice(shas), 2, "k", "w", "", *args)[:-1:10])
-        check(several == 200, name, "two limits, some requests in a call, in turn:", several)
+        check(several == 200, name, "two limits, several requests in a call, alternating:", several)
         check(redis.call("PTTL", "k") >= 3_590_000 if "bucket" not in name and name != "gcra" else True, name, "expires too soon")
 
 
-def edits_live_on(redis):
-    """A rejected request that meets a longer period has its key live for as long as that says."""
+def longer_period_extends_expiry(redis):
+    """A rejected request with a longer period extends the expiry of its key accordingly."""
     for name in ("fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra", "token_bucket"):
         option = {"rolling_window": 10}.get(name)
         short, long = (redis.call("SCRIPT", "LOAD", driver_script([(name, period, None, option)])) for period in (1_000_000, 3_600_000_000))
         redis.call("FLUSHALL")
         redis.call("EVALSHA", short, 1, "k", "", 11, 1, 1, 10, 0, 10, 10)
         check(redis.call("PTTL", "k") < 15_000, name, "lives for", redis.call("PTTL", "k"))
-        check(redis.call("EVALSHA", long, 1, "k", "", 11, 1, 1, 1, 0, 10, 10)[0] == 0, name, "is used up")
-        check(redis.call("PTTL", "k") > 3_000_000, name, "lives for", redis.call("PTTL", "k"), "after the period was made longer")
-        check(redis.call("EVALSHA", long, 1, "k", "", 11, 1, 1, 1, 0, 10, 10)[0] == 0, name, "is used up")
-        # the same beside another limit that rejects
+        check(redis.call("EVALSHA", long, 1, "k", "", 11, 1, 1, 1, 0, 10, 10)[0] == 0, name, "the limit is used up")
+        check(redis.call("PTTL", "k") > 3_000_000, name, "expires after", redis.call("PTTL", "k"), "after the period was made longer")
+        check(redis.call("EVALSHA", long, 1, "k", "", 11, 1, 1, 1, 0, 10, 10)[0] == 0, name, "the limit is used up")
+        # The same together with another limit that rejects.
         redis.call("FLUSHALL")
         two = redis.call("SCRIPT", "LOAD", driver_script([(name, 3_600_000_000, None, option), ("fixed_window", 1_000_000, None, None)]))
         redis.call("EVALSHA", short, 1, "k", "", 11, 1, 1, 9, 0, 10, 10)
         got = redis.call("EVALSHA", two, 2, "k", "w", "", 12, 1, 1, 1, 0, 10, 10, 2, 2, 9, 0, 3, 3)
         check(got[5] == 0 and redis.call("EXISTS", "w") == 0, "the other limit rejects", got)
-        check(redis.call("PTTL", "k") > 3_000_000, name, "lives for", redis.call("PTTL", "k"), "beside a limit that rejects")
+        check(redis.call("PTTL", "k") > 3_000_000, name, "expires after", redis.call("PTTL", "k"), "together with a limit that rejects")
 
 
 def main():
@@ -311,7 +316,7 @@ def main():
         exact_with_large_numbers(plain_file)
         redis_clock_and_faults(redis)
         two_versions(redis)
-        edits_live_on(redis)
+        longer_period_extends_expiry(redis)
     finally:
         redis.stop()
     sys.exit(summary())

@@ -1,8 +1,5 @@
--- The limiters against models written from their definitions, on random schedules with injected time.
---
---   lua5.1 tests/lua/model.lua [--steps N] [--seed S] [limiter...]
---
--- LUADIR names the directory of the limiters (default: lua/ of this tree). A failure prints the seed and the steps that led to it.
+-- Compares the limiters with models written from their definitions, on random schedules with
+-- simulated time.
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local luadir = os.getenv("LUADIR") or here .. "/../../lua"
@@ -22,22 +19,23 @@ local random = math.random
 local START = 1790000000000000
 local function one_of(list) return list[random(#list)] end
 
--- Models. Each is the definition played out with small integers, so that every product is exact; none shares a formula with its limiter.
---   can(m, now, units)     would so many units be admitted now?     charge(m, now, units)
---   give_back(m, now, units, time)    of what was charged at that time; nil: of the newest
---   fresh(m, now)          is it as good as new?                     capacity(m)
+-- Models. Each implements the definition with small integers, so that every product is exact; none uses a formula of
+-- its limiter.
+--   can(m, now, units)     whether `units` units are admitted now     charge(m, now, units)
+--   give_back(m, now, units, time)    refunds units charged at that time; nil: the newest
+--   fresh(m, now)          equals the initial state                   capacity(m)
 -- `m` holds limit, period, burst, offset, option.
 
 local models = {}
 
--- Credit in tokens * period; it grows by limit per µs up to the brim.
+-- Credit in tokens * period; it grows by limit per µs up to the burst.
 models.token_bucket = {
   new = function(m) m.credit, m.at = m.burst * m.period, 0 end,
   capacity = function(m) return m.burst end,
   level = function(m, now) return math.min(m.burst * m.period, m.credit + (now - m.at) * m.limit) end,
   settle = function(m, now) if now > m.at then m.credit, m.at = models.token_bucket.level(m, now), now end end,
   can = function(m, now, units)
-    if now < m.at then                                                       -- whole tokens stay, parts are not yet there
+    if now < m.at then                                                       -- whole tokens remain, fractions are dropped
       return math.floor(m.credit / m.period) >= units
     end
     return models.token_bucket.level(m, now) >= units * m.period
@@ -82,13 +80,13 @@ models.leaky_bucket = {
   end,
   charge = function(m, now, units) m.content, m.at = models.leaky_bucket.level(m, now) + units * m.period, now end,
   give_back = function(m, now, units)
-    if m.option and m.option > 0 then return end            -- a queue asks whose place it was: see queue() below
+    if m.option and m.option > 0 then return end            -- a queue needs to know which place: see queue() below
     m.content, m.at = math.max(0, models.leaky_bucket.level(m, now) - units * m.period), now
   end,
   fresh = function(m, now) return models.leaky_bucket.level(m, now) == 0 end,
 }
 
--- The window that a time lies in, by its start, walking from a known one.
+-- The start of the window that contains a time, found by stepping from a known one.
 local function window(m, now)
   local start = m.anchor
   if start == nil then return nil end
@@ -115,7 +113,7 @@ models.fixed_window = {
   fresh = function(m, now) return models.fixed_window.used(m, now) == 0 end,
 }
 
--- A period from its first unit on; once all units are used, a rest from the last charge on; option: rest.
+-- A period from its first unit on; once all units are used, a lockout from the last charge on; option: its length.
 models.lockout = {
   new = function(m) m.charged = 0 end,
   capacity = function(m) return m.limit end,
@@ -132,7 +130,7 @@ models.lockout = {
   fresh = function(m, now) return models.lockout.used(m, now) == 0 end,
 }
 
--- Every window's count by its start; windows are forgotten when two have passed without a charge.
+-- The count of each window, by its start; windows are dropped after two windows without a charge.
 models.sliding_window_counter = {
   new = function(m) m.counts = {} end,
   capacity = function(m) return m.limit end,
@@ -167,7 +165,7 @@ models.sliding_window_counter = {
   end,
 }
 
--- Every unit's time, newest last.
+-- The time of each unit, newest last.
 models.sliding_window_log = {
   new = function(m) m.times = {} end,
   capacity = function(m) return m.limit end,
@@ -196,7 +194,7 @@ models.sliding_window_log = {
   fresh = function(m, now) return models.sliding_window_log.used(m, now) == 0 end,
 }
 
--- The same with each unit counted until a period after the newest of its bucket; option: buckets.
+-- The same, but each unit counts until one period after the newest unit of its bucket; option: number of buckets.
 models.rolling_window = {
   new = function(m) m.buckets = {} end,
   capacity = function(m) return m.limit end,
@@ -237,14 +235,14 @@ models.rolling_window = {
       bucket.units, units = bucket.units - part, units - part
       if bucket.units == 0 then
         m.buckets[#m.buckets] = nil
-        if m.buckets[#m.buckets] then m.buckets[#m.buckets].opened = nil end      -- takes no more
+        if m.buckets[#m.buckets] then m.buckets[#m.buckets].opened = nil end      -- the bucket is closed
       end
     end
   end,
   fresh = function(m, now) return models.rolling_window.used(m, now) == 0 end,
 }
 
--- Running a limiter against its model.
+-- Compares a limiter with its model.
 
 local passed, failed = 0, 0
 local history
@@ -265,8 +263,8 @@ local function show(state)
   return state == nil and "nil" or (tostring(state):gsub("[^%w:%-]", function(c) return ("\\%d"):format(c:byte()) end))
 end
 
--- A limiter as the driver runs it: its state comes back as text, and where it says until when a state was needed, that holds whatever
--- its numbers are by now, as the key that the state was written to may end then.
+-- Runs a limiter as the driver does: its state is passed as text. If it returns the time until which a state is
+-- needed, that time holds for any later numbers, because the state's key may expire then.
 local written, writings = {}, 0
 local function load_limiter(path)
   local limiter = assert(loadfile(path))(muldiv)
@@ -285,7 +283,7 @@ local function load_limiter(path)
   end
 end
 
--- One random schedule. Returns false when something failed: the rest would only echo it.
+-- One random schedule. Returns false after a failure, because later checks would only repeat it.
 local function schedule(name, limiter, length)
   local model = models[name]
   local limit, period = one_of { 1, 2, 3, 5, 7, 10, 16, 60 }, one_of { 1, 7, 10, 60, 100, 999, 1000, 4096 }
@@ -300,7 +298,7 @@ local function schedule(name, limiter, length)
   m.anchor = m.offset and m.offset + math.floor(now / period) * period
   local charged_only, admitted = true, {}                 -- for the any-window check
   local queued = name == "leaky_bucket" and m.option and m.option > 0
-  local timed = (name:find("window") or name == "lockout") and random(2) == 1     -- is it known what is given back?
+  local timed = (name:find("window") or name == "lockout") and random(2) == 1     -- whether a refund has the time of its charge
   local backward = random(10) == 1
   history = { ("limit %d period %d burst %d offset %s option %s"):format(limit, period, m.burst, tostring(m.offset), tostring(m.option)) }
 
@@ -319,7 +317,7 @@ local function schedule(name, limiter, length)
     elseif leap == 10 then now = now + period * random(0, 2)
     elseif leap == 11 then now = now + random(0, 3 * period)
     elseif ends and ends > now then now = one_of { ends - 1, ends, ends + 1 } end
-    if state and ends and now >= ends and random(2) == 1 then state = nil end          -- as Redis forgets it
+    if state and ends and now >= ends and random(2) == 1 then state = nil end          -- as Redis deletes it
 
     local mode = one_of { 0, 0, 0, 0, 1, 2 }
     local cost = one_of { 1, 1, 1, 1, 2, 3, limit, limit + 1, 0, -1, -2 }
@@ -360,9 +358,9 @@ local function schedule(name, limiter, length)
     if not check(name, remaining == after, "remaining %s, not %d", tostring(remaining), after) then return false end
 
     if granted ~= 0 then
-      if not check(name, retry_after == 0, "retry_after %s though admitted", tostring(retry_after)) then return false end
+      if not check(name, retry_after == 0, "retry_after %s for an admitted request", tostring(retry_after)) then return false end
     elseif least > capacity then
-      if not check(name, retry_after == -1, "retry_after %s for what can never be", tostring(retry_after)) then return false end
+      if not check(name, retry_after == -1, "retry_after %s for a cost that can never be admitted", tostring(retry_after)) then return false end
     else
       local probe, mode = cost == 0 and 1 or cost, cost == 0 and 0 or mode
       local exact = retry_after >= 1 and model.can(m, now + retry_after, least) and not model.can(m, now + retry_after - 1, least)
@@ -378,17 +376,17 @@ local function schedule(name, limiter, length)
     local a = { run(kept, later, a_cost, a_mode) }
     local b = { run(nil, later, a_cost, a_mode) }
     local same = a[1] == b[1] and a[2] == b[2] and a[3] == b[3] and a[4] == b[4] and a[6] == b[6]
-    if not check(name, same, "a state past its reset differs from none") then return false end
+    if not check(name, same, "a state past its reset differs from a missing state") then return false end
 
     local silent = granted == 0 or cost == 0
-    if silent and not check(name, new_state == nil, "a state from a rejection or a look") then return false end
-    if cost > 0 and granted > 0 and not check(name, new_state ~= nil, "no state from a charge") then return false end
+    if silent and not check(name, new_state == nil, "a rejection or query returned a state") then return false end
+    if cost > 0 and granted > 0 and not check(name, new_state ~= nil, "a charge returned no state") then return false end
     if wait and m.option and m.option > 0 and cost > 0 and granted > 0 then
       if not check(name, delay == math.min(wait, m.option), "delay %s, not %d", tostring(delay), wait) then return false end
     elseif not check(name, delay == nil, "delay %s", tostring(delay)) then return false end
     if new_state then state, ends = kept, now + reset end
 
-    if backward and random(4) == 1 then                    -- the clock goes back: never more than now, neither at once nor by retrying
+    if backward and random(4) == 1 then                    -- the clock goes back: never more than before, neither at once nor by retrying
       local back = now - random(1, period)
       local most_now = select(2, run(state, now, 0, 0))
       local most_back = select(2, run(state, back, 0, 0))
@@ -403,14 +401,14 @@ local function schedule(name, limiter, length)
       local _, _, _, s, charged = run(state, back, 1, 0)
       if charged and state and ends > now then
         local left = select(2, run(charged, now, 0, 0))
-        if not check(name, left <= math.max(0, name == "sliding_window_counter" and most_now or most_now - 1), "a charge in the past was lost") then return false end
-        check(name, s >= 1, "reset after a charge")
+        if not check(name, left <= math.max(0, name == "sliding_window_counter" and most_now or most_now - 1), "a charge from before the clock went back was lost") then return false end
+        check(name, s >= 1, "reset is not 0 after a charge")
       end
     end
   end
 
   if charged_only and (name == "sliding_window_log" or name == "rolling_window") then
-    for i, one in ipairs(admitted) do                      -- every window starts, at worst, with an admitted unit
+    for i, one in ipairs(admitted) do                      -- the worst window starts with an admitted unit
       local sum = 0
       for j = i, #admitted do
         if admitted[j][1] >= one[1] + period then break end
@@ -425,9 +423,9 @@ local function schedule(name, limiter, length)
   return true
 end
 
--- What was admitted and not given back never exceeds the limit in any stretch of one period, whatever is given back and when: the
--- oracle knows only the times. Giving back is exact for the log: what is given back is free at once, and nothing else is. What is too
--- old, or of a time at which nothing was charged, or was given back before, frees nothing.
+-- Units admitted and not refunded never exceed the limit in any interval of one period, with any refunds: the model
+-- knows only the times. Refunds are exact for the log: exactly the refunded units are free at once. A refund of a
+-- charge that is too old, does not exist, or was refunded before frees nothing.
 local function refunds(name, limiter)
   local limit, period = one_of { 1, 3, 10, 50, 400 }, one_of { 60, 1000, 100000 }
   local option = name == "rolling_window" and one_of { 1, 2, 10 } or nil
@@ -462,22 +460,22 @@ local function refunds(name, limiter)
         local _, remaining = run(-units, charge.time)
         if charge.time > now - period then charge.units = charge.units - units end
         local freed = name == "sliding_window_log" and before - counting() or nil
-        if freed and not check(name, remaining == limit - before + freed, "%d free after %d were given back", remaining, freed) then return end
+        if freed and not check(name, remaining == limit - before + freed, "%d remain after %d were released", remaining, freed) then return end
       end
       if name == "sliding_window_log" and charges[#charges].time < now and random(3) == 1 then
-        run(-1, now)                                      -- no charge has that time
+        run(-1, now)                                      -- no charge has this time
         run(-1, now + period)
       end
     end
     local sum = counting()
     local _, remaining = run(0, 0)
     local fine = sum <= limit and remaining <= limit - sum and (name == "rolling_window" or remaining == limit - sum)
-    if not check(name, fine, "%d count, %d remain of %d", sum, remaining, limit) then return end
+    if not check(name, fine, "%d counted, %d remaining of %d", sum, remaining, limit) then return end
   end
 end
 
--- Numbers changed while a state lives: never more at once than the new capacity, nothing breaks, and what counts units shows a raised
--- limit at once by exactly the difference.
+-- The numbers change while a state exists: never more at once than the new capacity, no error, and limiters that count
+-- units show a raised limit at once, by exactly the difference.
 local function changes(name, limiter)
   local limit, period = random(1, 20), one_of { 10, 100, 999, 1000 }
   local now, state = 5000000 + random(0, 9999), nil
@@ -501,7 +499,7 @@ local function changes(name, limiter)
     if new_limit >= limit then
       check(name, left >= old_left + new_limit - limit or old_left == 0, "raised from %d to %d: %d left, then %d", limit, new_limit, old_left, left)
     else
-      local most = name == "token_bucket" and old_left or math.max(0, old_left + new_limit - limit)   -- tokens arrived since are its own
+      local most = name == "token_bucket" and old_left or math.max(0, old_left + new_limit - limit)   -- without tokens that have arrived since
       check(name, left <= most, "lowered from %d to %d: %d left, then %d", limit, new_limit, old_left, left)
     end
   end
@@ -509,7 +507,7 @@ local function changes(name, limiter)
     check(name, run(state, now + retry_after, new_limit, new_period, 1) == 1 and run(state, now + retry_after - 1, new_limit, new_period, 1) == 0,
           "retry_after %d is not exact after a change", retry_after)
   end
-  -- From the change on, the new definition holds: at most its capacity at once, and no more than it lets come within a period.
+  -- After the change the new definition holds: at most its capacity at once, and at most its rate within a period.
   local start, sum = now, 0
   for _ = 1, 60 do
     local g, _, _, _, s = run(state, now, new_limit, new_period, 1)
@@ -522,7 +520,7 @@ local function changes(name, limiter)
   check(name, sum <= bound, "%d within a period after the change to %d", sum, new_limit)
 end
 
--- What cannot be read is as good as nothing.
+-- An unreadable state is treated as a missing one.
 local function unreadable(name, limiter)
   history = {}
   local strange = { "", "x", "nan", "inf", "-inf", "1e400", "0x", ":", "1:", ":1", "1:2:3:4", "-", "\0", "\0\0\0\0\0", "--1:2", "1.5:2",
@@ -541,7 +539,7 @@ local function unreadable(name, limiter)
   end
 end
 
--- A debt beyond all measure is a debt still, also when it grows, and its numbers are such as Redis can hand on.
+-- A very large debt remains a debt, also when it grows, and its numbers are within the range that Redis can return.
 local function ruin(name, limiter)
   history = {}
   local now = 1790000000000000
@@ -553,12 +551,13 @@ local function ruin(name, limiter)
             tostring(granted), tostring(remaining), tostring(reset))
       state = s
       local again, _, retry_after = limiter(state, now + 1000, limit, period, limit, 1, 0)
-      check(name, again == 0 and retry_after <= 2 ^ 53, "the debt is forgotten, or past counting: %s %s", show(state), tostring(retry_after))
+      check(name, again == 0 and retry_after <= 2 ^ 53, "the debt is lost or too large for the number format: %s %s", show(state), tostring(retry_after))
     end
   end
 end
 
--- Today's clock and large numbers: what a client that asks whenever retry_after says gets, over many turns, is the definition's to the unit.
+-- Present-day times and large numbers: a client that sends a request at each retry_after gets
+-- exactly what the definition permits, over many periods.
 local function drift(name, limiter)
   history = {}
   for _, n in ipairs { { 3, 1000000 }, { 7, 60000000 }, { 999983, 86400000000 }, { 1000000, 2592000000000 }, { 123456789, 31622400000000 } } do
@@ -578,7 +577,7 @@ local function drift(name, limiter)
     check(name, sum <= bound + cost, "%d of %d admitted in %.3f periods", sum, limit, turns)
     check(name, sum >= floor_, "only %d of %d admitted in %.3f periods", sum, limit, turns)
     if name == "token_bucket" or name == "gcra" or name == "leaky_bucket" then
-      -- A client that is always there gets the k-th unit after the burst exactly ceil(k * period / limit) after the start.
+      -- A client that sends requests continuously gets the k-th unit after the burst exactly ceil(k * period / limit) after the start.
       local taken = limit
       local s = select(5, limiter(nil, start, limit, period, limit, limit, 0))
       for _ = 1, 200 do
@@ -594,9 +593,9 @@ local function drift(name, limiter)
   end
 end
 
--- leaky_bucket as a queue that requests leave: before their time, as clients that went away, or soon after it, as requests that no
--- server took. The model is the list of all that stay, with the times at which they go. To the µs: where period / limit is no whole
--- number, times are rounded up to whole µs, and a distance may be 1 µs short.
+-- leaky_bucket as a queue that requests leave: before their time (the client disconnected) or soon after it (no server
+-- accepted the request). The model is the list of the remaining requests with their times. Exact to the µs: if
+-- period / limit is not an integer, times are rounded up to whole µs, and an interval may be 1 µs too short.
 local function queue(limiter)
   local name, now, state, stay = "leaky_bucket", random(1000000, 2000000), nil, {}
   local limit, period = one_of { 1, 1, 2, 3, 7, 10 }, one_of { 20, 60, 100, 420, 1000, 4096 }
@@ -604,7 +603,7 @@ local function queue(limiter)
   local burst, max_delay = one_of { limit, 5, 30 }, one_of { random(1, 2 * period), 10 * period, 100 * period }
   history = { ("queue: limit %d period %d burst %d max_delay %d"):format(limit, period, burst, max_delay) }
   local loose = whole and 0 or 2
-  -- May n units go at `at`, with those that stay before and behind them?
+  -- Whether n units may be forwarded at `at`, given the remaining ones before and after them.
   local function fits(at, n, short)
     for _, r in ipairs(stay) do
       if r.at <= at and at < r.at + r.n * unit - short then return false end
@@ -616,7 +615,7 @@ local function queue(limiter)
   for _ = 1, random(10, 80) do
     now = now + one_of { 0, 0, 0, 1, random(0, math.ceil(unit)), random(0, period) }
     local free = state and select(2, state:gsub(":", "")) or 0
-    local crowded = free > 28                              -- the earliest free places may be forgotten
+    local crowded = free > 28                              -- the earliest free places may have been dropped
     if random(3) == 1 and #stay > 0 then
       local i = random(#stay)
       local r = stay[i]
@@ -637,12 +636,12 @@ local function queue(limiter)
       check(name, granted == math.min(cost, left) or mode == 0 and (granted == cost and left >= cost or granted == 0 and left < cost),
             "%s left, granted %s", tostring(left), tostring(granted))
       if granted > 0 then
-        if not check(name, fits(now + delay, granted, whole and 0 or 1.000001), "%d units at %.0f come too close", granted, now + delay) then return end
+        if not check(name, fits(now + delay, granted, whole and 0 or 1.000001), "%d units at %.0f are forwarded too early", granted, now + delay) then return end
         if not check(name, delay >= 0 and delay <= max_delay, "delay %s", tostring(delay)) then return end
-        if not crowded and mode == 0 and (whole or unit >= 4) then       -- no earlier time would have done
+        if not crowded and mode == 0 and (whole or unit >= 4) then       -- no earlier time was possible
           local earliest = now
           while earliest < now + delay - loose and not fits(earliest, cost, -loose) do earliest = earliest + 1 end
-          if not check(name, earliest >= now + delay - loose, "%d units could go at %.0f, not %.0f", cost, earliest, now + delay) then return end
+          if not check(name, earliest >= now + delay - loose, "%d units could be forwarded at %.0f, not %.0f", cost, earliest, now + delay) then return end
         end
         stay[#stay + 1] = { at = now + delay, n = granted }
         if new then state = new end
@@ -650,14 +649,15 @@ local function queue(limiter)
         check(name, limiter(state, now + retry_after, limit, period, burst, mode == 1 and 1 or cost, 0, nil, max_delay) ~= 0
                     and (mode == 1 or limiter(state, now + retry_after - 1, limit, period, burst, cost, 0, nil, max_delay) == 0),
               "retry_after %s is not exact", tostring(retry_after))
-        check(name, new == nil, "a state from a rejection")
+        check(name, new == nil, "a rejection returned a state")
       end
     end
     check(name, not state or #state <= 600, "%d bytes", state and #state or 0)
   end
 end
 
--- concurrency: several holders that take, give back, renew, and die, against a list of what each has and until when.
+-- concurrency: several holders acquire, release, renew and stop without release, compared with a list of the units and
+-- the expiry of each.
 local function flights(limiter)
   local name, now, state, ends = "concurrency", random(1000000, 2000000), nil, 0
   local limit, lease, holders = one_of { 1, 2, 5, 20 }, one_of { 10, 100, 1000 }, {}
@@ -697,13 +697,13 @@ local function flights(limiter)
     local after, last = total()
     check(name, remaining == math.max(0, limit - after), "remaining %s with %d of %d in flight", tostring(remaining), after, limit)
     check(name, reset == last - now, "reset %s, not %d", tostring(reset), last - now)
-    check(name, (new ~= nil) == (writes or false), "a state from what changes nothing, or none from what does: %s", show(new))
+    check(name, (new ~= nil) == (writes or false), "a state without a change, or a change without a state: %s", show(new))
     local never = (cost == 0 or mode == 1) and limit < 1 or mode == 0 and cost > limit
     check(name, retry_after == (granted ~= 0 and 0 or mode == 3 and 0 or never and -1 or 1000000), "retry_after %s", tostring(retry_after))
     if mode ~= 3 and cost > 0 then check(name, granted == 0 or after <= limit, "%d in flight of %d", after, limit) end
     if new then state, ends = reset > 0 and new or nil, now + reset end
   end
-  -- What cannot be read counts as none, and the holders are bounded.
+  -- An unreadable state counts as missing, and the number of holders is bounded.
   for _, strange in ipairs { "", "x", ":", "1:2", "nan:1:2", "\0", "1:2:3:4", ("7"):rep(40), ("\255"):rep(17) } do
     local fine, g, r = pcall(limiter, strange, 1790000000000000, 5, 60000000, 9, 1, 0)
     check(name, fine and g == 1 and r == 4, "state '%s'", show(strange))
@@ -719,11 +719,11 @@ local function many_holders(limiter)
   end
   local granted, _, retry_after = limiter(state, now, 1000000, 10000000, 5, 1, 0)
   check(name, granted == 0 and retry_after == 1000000 and #state < 12000, "300 holders: %d bytes, granted %s", #state, tostring(granted))
-  check(name, limiter(state, now, 1000000, 10000000, 281474976710001, 1, 0) == 1, "who is known goes on")
-  check(name, limiter(state, now + 10000000, 1000000, 10000000, 5, 1, 0) == 1, "after a lease there is room")
+  check(name, limiter(state, now, 1000000, 10000000, 281474976710001, 1, 0) == 1, "a known holder is admitted again")
+  check(name, limiter(state, now + 10000000, 1000000, 10000000, 5, 1, 0) == 1, "a unit is free after the lease")
 end
 
--- Dialogues and figures that the systems weir replaces have published.
+-- Published request sequences and numbers of the systems that weir replaces.
 local published = {
   sliding_window_log = function(limiter)
     local state, passes = nil, {}
@@ -734,7 +734,7 @@ local published = {
     local crowd = nil
     for _ = 1, 1000 do crowd = select(5, limiter(crowd, 1790000000000000, 1000, 1000000, 1000, 1, 0)) end
     check("sliding_window_log", #crowd == 29 and limiter(crowd, 1790000000000000, 1000, 1000000, 1000, 1, 0) == 0,
-          "a thousand in one µs count a thousand, in one entry")
+          "1000 requests in one µs count as 1000 in one entry")
     check("sliding_window_log", table.concat(passes, " ") == "0 0 4 4 8 8", "2 per 4 s in a tight loop passed at %s", table.concat(passes, " "))
   end,
   token_bucket = function(limiter)
@@ -745,11 +745,11 @@ local published = {
     end
     check("token_bucket", sum == 1000, "1,200 at once at a limit of 1,000: %d passed", sum)
     local empty, passes = select(5, limiter(nil, 0, 1, 2000000, 10, 10, 0)), 0
-    for now = 100000, 20000000, 100000 do                  -- knocking each 100 ms must not keep it from filling
+    for now = 100000, 20000000, 100000 do                  -- a request every 100 ms does not prevent it from filling
       local g, _, _, _, s = limiter(empty, now, 1, 2000000, 10, 1, 0)
       empty, passes = s or empty, passes + g
     end
-    check("token_bucket", passes == 10, "one token each 2 s, knocking for 20 s: %d passed", passes)
+    check("token_bucket", passes == 10, "one token each 2 s, requests for 20 s: %d passed", passes)
     local batch = { limiter(nil, 0, 1000, 1000000, 1000, 250, 0) }
     check("token_bucket", batch[1] == 250 and batch[2] == 750, "a batch of 250")
   end,
@@ -761,32 +761,32 @@ local published = {
       used[i], resets[i] = (g == 1 and "200 " or "429 ") .. (3 - remaining), reset
       check("fixed_window", g == 1 or retry_after == reset, "retry_after is the window's end")
     end
-    check("fixed_window", table.concat(used, ", ") == "200 1, 200 2, 200 3, 429 3, 429 3", "the dialogue was %s", table.concat(used, ", "))
-    check("fixed_window", resets[5] == resets[1] - 4000000, "reset falls with the clock")
+    check("fixed_window", table.concat(used, ", ") == "200 1, 200 2, 200 3, 429 3, 429 3", "the responses were %s", table.concat(used, ", "))
+    check("fixed_window", resets[5] == resets[1] - 4000000, "reset decreases with time")
     local a = { limiter(nil, 0, 10, 1000000, 10, 8, 1) }
     local b = { limiter(a[5], 400000, 10, 1000000, 10, 8, 1) }
     check("fixed_window", a[1] == 8 and b[1] == 2 and b[4] == 600000, "best effort takes what is left")
-    -- A daily quota that starts at 08:00 in a place two hours east of Greenwich.
+    -- A daily quota that starts at 08:00 in a zone two hours ahead of UTC.
     local day, hour = 86400000000, 3600000000
     local _, _, _, reset = limiter(nil, 20000 * day + 5.5 * hour, 10, day, 10, 1, 0, 6 * hour)
     check("fixed_window", reset == 0.5 * hour, "the day starts at the offset")
-    -- An hourly limit made a minutely one keeps what has just been charged.
+    -- An hourly limit that becomes a limit per minute keeps recent charges.
     local s = select(5, limiter(nil, 20 * hour + 100000000, 100, hour, 100, 40, 0, 0))
     s = select(5, limiter(s, 20 * hour + 605000000, 100, hour, 100, 40, 0, 0))
     check("fixed_window", select(2, limiter(s, 20 * hour + 610000000, 100, 60000000, 100, 0, 0, 0)) == 20, "a shorter period")
-    -- Two hosts 2 s apart at a 1 s window count together, as the time is one clock's.
+    -- Two hosts whose clocks differ by 2 s share a window of 1 s, because only Redis' clock is used.
     local one = { limiter(nil, 5000000, 1, 1000000, 1, 1, 0, 0) }
     check("fixed_window", limiter(one[5], 5999999, 1, 1000000, 1, 1, 0, 0) == 0 and limiter(one[5], 6000000, 1, 1000000, 1, 1, 0, 0) == 1, "one slot")
   end,
   lockout = function(limiter)
-    -- Five failed logins within a minute: locked out for an hour from the fifth on, whatever is tried meanwhile.
+    -- Five failed logins within a minute: a lockout of an hour from the fifth on, regardless of further attempts.
     local now, state, answers = START, nil, {}
     for i = 1, 7 do
       local granted, left, retry_after, _, s = limiter(state, now, 5, 60000000, 5, 1, 0, nil, 3600000000)
       state, answers[i], now = s or state, ("%d %d %.0f"):format(granted, left, retry_after / 1000000), now + 10000000
     end
-    check("lockout", table.concat(answers, ", ") == "1 4 0, 1 3 0, 1 2 0, 1 1 0, 1 0 0, 0 0 3590, 0 0 3580", "the dialogue was %s", table.concat(answers, ", "))
-    check("lockout", select(2, limiter(state, START + 3640000000, 5, 60000000, 5, 1, 0, nil, 3600000000)) == 4, "and then five again")
+    check("lockout", table.concat(answers, ", ") == "1 4 0, 1 3 0, 1 2 0, 1 1 0, 1 0 0, 0 0 3590, 0 0 3580", "the results were %s", table.concat(answers, ", "))
+    check("lockout", select(2, limiter(state, START + 3640000000, 5, 60000000, 5, 1, 0, nil, 3600000000)) == 4, "after the lockout, five attempts are permitted again")
   end,
 }
 
@@ -795,7 +795,7 @@ local names = #only > 0 and only or
     "lockout", "concurrency" }
 math.randomseed(seed)
 for i, name in ipairs(names) do
-  if name == "concurrency" then                            -- its holders have no counterpart in the others
+  if name == "concurrency" then                            -- the other limiters have no holders
     local limiter = load_limiter(luadir .. "/concurrency.lua")
     for _ = 1, math.max(100, steps / 10) do flights(limiter) end
     many_holders(limiter)

@@ -1,11 +1,6 @@
--- Different versions on one Redis: the limiters of today and those of tests/lua/format-1 (whose states have no version) take turns at the same
--- states, and answer each request as those of one version would.
---
---   lua5.1 tests/lua/versions.lua [--steps N] [--seed S]        LUADIR as for model.lua
---   lua5.1 tests/lua/versions.lua --record                     prints tests/lua/format-1/states.txt, by the limiters of format-1
---
--- states.txt has a line for each state: limiter, limit, period, burst, offset or -, option or -, the state in hexadecimal, then a time, and what
--- a look and a request of cost 1 were answered then: granted, remaining, retry_after, reset.
+-- Different versions on one Redis: the current limiters and those of tests/lua/format-1 (whose
+-- states have no version) use the same states alternately. Each request has the same result as with
+-- one version alone.
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local luadir = os.getenv("LUADIR") or here .. "/../../lua"
@@ -38,7 +33,7 @@ local function check(ok, what, ...)
   return false
 end
 
--- Limiters of the first form have muldiv in each file, and take no arguments.
+-- In format-1, each limiter file contains muldiv and takes no arguments.
 local function load_limiter(directory, name) return assert(loadfile(directory .. "/" .. name .. ".lua"))(directory == luadir and muldiv or nil) end
 
 local function definition(name)
@@ -51,7 +46,7 @@ local function definition(name)
   return d
 end
 
--- A state, as Redis keeps it for as long as it was told to.
+-- A state, stored as in Redis until its expiry.
 local function key() return { state = nil, ends = 0 } end
 local function ask(k, limiter, now, d, cost, mode)
   if now >= k.ends then k.state = nil end
@@ -78,7 +73,7 @@ local function take_turns(name)
     history[#history + 1] = ("now %.0f %s cost %d mode %.0f of %d/%.0f burst %d: %s (%s): %s"):format(now - START, who == 1 and "old" or "new", cost, mode,
       d.limit, d.period, d.burst, got, expected, (tostring(mixed.state):gsub("[^%w:%-]", "?")))
     if granted > 0 and cost > 0 then charges[#charges + 1] = now end
-    if not check(got == expected, "%s: %s in turns, %s alone", name, got, expected) then return end
+    if not check(got == expected, "%s: %s alternating, %s alone", name, got, expected) then return end
   end
 end
 
@@ -114,15 +109,15 @@ local function read_recorded()
     local k, limiter = { state = from_hex(state), ends = math.huge }, load_limiter(luadir, name)
     history = { line }
     local got = ask(k, limiter, now + 0, d, 0, 0)
-    check(got == look, "%s: a look is %s", name, got)
+    check(got == look, "%s: the query returned %s", name, got)
     got = ask(k, limiter, now + 0, d, 1, 0)
-    check(got == charge, "%s: a request is %s", name, got)
+    check(got == charge, "%s: the request returned %s", name, got)
     lines = lines + 1
   end
   check(lines > 100, "%d recorded states", lines)
 end
 
--- Units that a lowered limit hides have no place in the first form: there they count, until two periods have passed.
+-- format-1 cannot store units that a lowered limit hides: there they count until two periods have passed.
 local function hidden_units()
   local old, new = load_limiter(here .. "/format-1", "sliding_window_counter"), load_limiter(luadir, "sliding_window_counter")
   local high, low, k = { limit = 100, period = 1000000, burst = 100 }, { limit = 10, period = 1000000, burst = 10 }, key()
@@ -139,8 +134,8 @@ local function hidden_units()
     ask(k, new, START, high, 100, 0)
     ask(k, new, START, low, 1, 0)
     ask(k, old, START, low, change[1], change[2])
-    check(select(2, ask(k, new, START, low, 1, 0)) == 0, "hidden units: charged by the earlier version")
-    check(select(2, ask(k, new, START + 1100000, low, 1, 0)) == 1, "hidden units: for one period and what the limit needs")
+    check(select(2, ask(k, new, START, low, 1, 0)) == 0, "hidden units: not charged by the earlier version")
+    check(select(2, ask(k, new, START + 1100000, low, 1, 0)) == 1, "hidden units: kept for one period and the time that the limit needs")
   end
 end
 

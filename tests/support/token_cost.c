@@ -18,7 +18,7 @@ enum { TOKEN_MAX_BYTES = 4096, TOKENS = 200, COUNTED = 11 * TOKENS };
 
 #define SECRET "a secret of 32 bytes and of some more"
 
-static const char *only; /* NULL: all */
+static const char *only; /* NULL: all measurements */
 
 static void die(const char *what)
 {
@@ -178,7 +178,7 @@ __attribute__((noinline)) static void identify(const struct identity_input *inpu
         die("not identified");
 }
 
-/* Prints the time of one identification, in microseconds: `values` in turn. */
+/* Prints the time of one identification in microseconds; the `values` are used in rotation. */
 static void measure(const char *what, const struct policy *policy, struct token_checker *tokens,
                     const char *name, char *const *values, unsigned count, unsigned rounds,
                     const char *prefix)

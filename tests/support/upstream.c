@@ -134,7 +134,7 @@ static bool has_content(struct evhttp_request *request, int status)
 
 /* Responds with `body` and frees it. For HEAD and 304, sends only the length;
  * for 204, neither. */
-static void answer(struct evhttp_request *request, int status, struct evbuffer *body)
+static void respond(struct evhttp_request *request, int status, struct evbuffer *body)
 {
     set_field(request, "Content-Type", "application/json");
     if (status >= 200 && status != 204)
@@ -143,14 +143,14 @@ static void answer(struct evhttp_request *request, int status, struct evbuffer *
     evbuffer_free(body);
 }
 
-static void answer_text(struct evhttp_request *request, int status, const char *json)
+static void respond_text(struct evhttp_request *request, int status, const char *json)
 {
     struct evbuffer *body = evbuffer_new();
     evbuffer_add(body, json, strlen(json));
-    answer(request, status, body);
+    respond(request, status, body);
 }
 
-static void answer_echo(struct evhttp_request *request)
+static void respond_echo(struct evhttp_request *request)
 {
     struct evbuffer *body = evbuffer_new(), *content = evhttp_request_get_input_buffer(request);
     const char *separator = "";
@@ -171,14 +171,14 @@ static void answer_echo(struct evhttp_request *request)
     }
     evbuffer_add_printf(body, "],\"content_length\":%zu,\"content_crc32\":%u}\n",
                         evbuffer_get_length(content), crc32_of_buffer(content));
-    answer(request, HTTP_OK, body);
+    respond(request, HTTP_OK, body);
 }
 
-static void answer_stats(struct evhttp_request *request)
+static void respond_stats(struct evhttp_request *request)
 {
     struct evbuffer *body = evbuffer_new();
     evbuffer_add_printf(body, "{\"connections\":%lu,\"requests\":%lu}\n", connections, requests);
-    answer(request, HTTP_OK, body);
+    respond(request, HTTP_OK, body);
 }
 
 /* A long body, sent in pieces as the client reads it. Freed at its end or with the connection. */
@@ -223,7 +223,7 @@ static void stream_next(struct evhttp_connection *connection, void *context)
     evbuffer_free(piece);
 }
 
-static void answer_bytes(struct evhttp_request *request, unsigned long long size, bool chunked)
+static void respond_bytes(struct evhttp_request *request, unsigned long long size, bool chunked)
 {
     struct stream *stream = calloc(1, sizeof *stream);
 
@@ -252,11 +252,11 @@ static void pause_over(evutil_socket_t fd, short what, void *context)
     (void)what;
     event_free(pause->timer);
     free(pause);
-    answer_text(request, HTTP_OK,
-                "{\"message\":\"at last\"}\n"); /* if the client is gone, only frees it */
+    respond_text(request, HTTP_OK,
+                "{\"message\":\"after the delay\"}\n"); /* if the client is gone, only frees it */
 }
 
-static void answer_slowly(struct evhttp_request *request, long ms)
+static void respond_slowly(struct evhttp_request *request, long ms)
 {
     struct pause *pause = calloc(1, sizeof *pause);
     struct timeval after = {ms / 1000, ms % 1000 * 1000};
@@ -284,21 +284,21 @@ static void on_request(struct evhttp_request *request, void *context)
     (void)context;
     requests++;
     if (strncmp(target, "/echo", 5) == 0) {
-        answer_echo(request);
+        respond_echo(request);
     } else if (number_after(target, "/status/", &n) && n >= 200 && n <= 599) {
-        answer_text(request, (int)n, "{\"message\":\"as you wish\"}\n");
+        respond_text(request, (int)n, "{\"message\":\"as requested\"}\n");
     } else if (number_after(target, "/bytes/", &n)) {
-        answer_bytes(request, n, false);
+        respond_bytes(request, n, false);
     } else if (number_after(target, "/chunked/", &n)) {
-        answer_bytes(request, n, true);
+        respond_bytes(request, n, true);
     } else if (number_after(target, "/slow?ms=", &n)) {
-        answer_slowly(request, (long)n);
+        respond_slowly(request, (long)n);
     } else if (strcmp(target, "/stats") == 0) {
-        answer_stats(request);
+        respond_stats(request);
     } else {
         if (strcmp(target, "/close") == 0)
             set_field(request, "Connection", "close");
-        answer_text(request, HTTP_OK, "{\"message\":\"hello from the API\"}\n");
+        respond_text(request, HTTP_OK, "{\"message\":\"hello from the API\"}\n");
     }
 }
 
