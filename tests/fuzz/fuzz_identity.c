@@ -39,8 +39,8 @@ static bool identify(const struct policy *policy, struct slice query, struct sli
 }
 
 /* `value` is that of the only "k=VALUE" in the input. */
-static void assert_name_selects_client(const struct policy *policy, const char *prefix, struct slice value,
-                           const struct identity *identity)
+static void assert_name_selects_client(const struct policy *policy, const char *prefix,
+                                       struct slice value, const struct identity *identity)
 {
     struct identity named, again;
     const char *why = NULL;
@@ -68,7 +68,8 @@ static void query(const struct policy *policy, struct slice input)
     bool found = identify(policy, input, SLICE_NONE, &identity);
 
     if (found && slice_starts_with(input, SLICE("?k=")) && !memchr(input.p, '&', input.n))
-        assert_name_selects_client(policy, "query:", (struct slice){input.p + 3, input.n - 3}, &identity);
+        assert_name_selects_client(policy, "query:", (struct slice){input.p + 3, input.n - 3},
+                                   &identity);
     struct slice shown = identity_redact(&policy->identity, input, &out);
     if (found && input.p[0] == '?' && identify(policy, shown, SLICE_NONE, &logged))
         PROPERTY(
@@ -90,9 +91,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     query(of_query, input);
     if (identify(of_cookie, SLICE_NONE, input, &identity) &&
         slice_starts_with(input, SLICE("k=")) && !memchr(input.p, ';', input.n))
-        assert_name_selects_client(of_cookie,
-                       "cookie:", slice_trim_ows((struct slice){input.p + 2, input.n - 2}),
-                       &identity);
+        assert_name_selects_client(
+            of_cookie, "cookie:", slice_trim_ows((struct slice){input.p + 2, input.n - 2}),
+            &identity);
     free(bytes);
     return 0;
 }

@@ -64,7 +64,8 @@ static void send_input_reply(void)
     int fd = bufferevent_getfd(server);
     evbuffer_write(bufferevent_get_output(server), fd);
     for (size_t at = 0; at < input_reply.size; at += input_reply.piece) {
-        size_t n = input_reply.size - at < input_reply.piece ? input_reply.size - at : input_reply.piece;
+        size_t n =
+            input_reply.size - at < input_reply.piece ? input_reply.size - at : input_reply.piece;
         if (write(fd, input_reply.bytes + at, n) != (ssize_t)n)
             break;
     }
@@ -195,7 +196,8 @@ static bool holds_results(const struct redis_reply *reply, unsigned limits, bool
 }
 
 /* The same for an array, or for a text with three numbers of 8 bytes. */
-static bool is_valid_reply(const struct redis_reply *reply, unsigned limits, bool plain, bool *admits)
+static bool is_valid_reply(const struct redis_reply *reply, unsigned limits, bool plain,
+                           bool *admits)
 {
     struct redis_reply elements[3], array = {.type = RESP_ARRAY, .count = 3, .elements = elements};
 
@@ -279,7 +281,8 @@ static void on_decided(struct decision_request *decision_request)
  * ready or has failed. */
 static void run_loop_until(struct limiter *limiter, bool ready)
 {
-    for (unsigned iterations = 0; ready ? !limiter_redis_ready(limiter) : !decided_count; iterations++) {
+    for (unsigned iterations = 0; ready ? !limiter_redis_ready(limiter) : !decided_count;
+         iterations++) {
         PROPERTY(iterations < ITERATIONS_MAX);
         limiter_flush(limiter);
         event_base_loop(base, EVLOOP_ONCE);

@@ -253,7 +253,7 @@ static void pause_over(evutil_socket_t fd, short what, void *context)
     event_free(pause->timer);
     free(pause);
     respond_text(request, HTTP_OK,
-                "{\"message\":\"after the delay\"}\n"); /* if the client is gone, only frees it */
+                 "{\"message\":\"after the delay\"}\n"); /* if the client is gone, only frees it */
 }
 
 static void respond_slowly(struct evhttp_request *request, long ms)
