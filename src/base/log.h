@@ -32,7 +32,7 @@ void log_set_format(enum log_format format);
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 #define log_at(level, ...)                                                                         \
     do {                                                                                           \
-        if (unlikely((level) <= atomic_load_explicit(&log_threshold, memory_order_relaxed)))       \
+        if ((level) <= atomic_load_explicit(&log_threshold, memory_order_relaxed))                 \
             log_write((level), __VA_ARGS__);                                                       \
     } while (0)
 #define log_error(...) log_at(LEVEL_ERROR, __VA_ARGS__)

@@ -15,7 +15,7 @@ _Noreturn void magic_broken(uint32_t found, uint32_t expected, const char *file,
 
 static inline void magic_check(uint32_t found, uint32_t expected, const char *file, int line)
 {
-    if (unlikely(found != expected))
+    if (found != expected)
         magic_broken(found, expected, file, line);
 }
 

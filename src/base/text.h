@@ -31,7 +31,7 @@ static inline struct slice text_slice(const struct text *t)
 /* Returns false if there is no room for `n` more bytes; all later writes then fail too. */
 static inline bool text_has_room(struct text *t, size_t n)
 {
-    if (likely(n <= t->cap - t->n))
+    if (n <= t->cap - t->n)
         return true;
     t->failed = true;
     t->cap = t->n;

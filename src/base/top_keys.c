@@ -72,7 +72,7 @@ static inline uint64_t last_word(struct slice key)
 {
     uint64_t word = 0;
 
-    if (likely(key.n >= 8))
+    if (key.n >= 8)
         memcpy(&word, key.p + key.n - 8, 8);
     else
         for (size_t i = 0; i < key.n; i++)
@@ -166,7 +166,7 @@ static __attribute__((noinline)) void take_over(struct slice_of_time *slice, uin
 
 void top_keys_add(struct top_keys *top, uint64_t now_us, struct slice key, uint64_t amount)
 {
-    if (unlikely(now_us >= top->ends_us))
+    if (now_us >= top->ends_us)
         begin_slice(top, now_us);
     uint64_t tag = tag_of(&top->secret, key);
     unsigned s = set_of(tag);

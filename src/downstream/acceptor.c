@@ -203,7 +203,7 @@ void listeners_receive(struct worker *w)
 static void on_accept(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
-    if (unlikely(descriptors_are_scarce()))
+    if (descriptors_are_scarce())
         wait_for_descriptors(arg);
     else
         accept_waiting(arg, ACCEPTS_PER_ITERATION);

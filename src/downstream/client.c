@@ -157,7 +157,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     (void)fd;
 
     MAGIC_CHECK(c, CLIENT_MAGIC);
-    if (unlikely(c->silent))
+    if (c->silent)
         client_speaks(c);
     switch (c->state) {
     case CLIENT_PROXY_HEADER: read_proxy_header(c); break;

@@ -23,7 +23,7 @@ static struct client_list *list_of(const struct client *c, enum client_state sta
 {
     struct worker *w = c->worker;
 
-    if (unlikely(c->silent))
+    if (c->silent)
         return &w->downstream->silent;
     switch (state) {
     case CLIENT_IDLE: return &w->downstream->idle;
@@ -40,9 +40,9 @@ static void count(struct client *c, const struct client_list *list, int change)
 {
     struct worker *w = c->worker;
 
-    if (unlikely(list == &w->downstream->silent))
+    if (list == &w->downstream->silent)
         w->downstream->silent_count += (unsigned)change;
-    if (unlikely(list == &w->downstream->lingering))
+    if (list == &w->downstream->lingering)
         counter_add(&w->stats.connections_lingering, (uint64_t)change);
 }
 
@@ -168,8 +168,8 @@ bool clients_any(const struct worker *w)
 
 bool client_gives_way(const struct client *c)
 {
-    return unlikely(c->worker->draining) || (unlikely(c->worker->downstream->slots_exhausted) &&
-                                             client_now_ms() - c->opened_ms >= SERVED_MIN_MS);
+    return c->worker->draining || (c->worker->downstream->slots_exhausted &&
+                                   client_now_ms() - c->opened_ms >= SERVED_MIN_MS);
 }
 
 void client_evict(struct client *c)

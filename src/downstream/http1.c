@@ -160,7 +160,7 @@ static enum downstream_sent send_head(struct downstream *d, const struct respons
     response_head_write(&head, response, &connection);
     if (head.failed)
         return DOWNSTREAM_TOO_LARGE;
-    if (unlikely(switches)) {
+    if (switches) {
         h->tunnel = true;
         body_reader_begin(&h->request, &(struct framing){.kind = FRAMING_UNTIL_CLOSE});
     }

@@ -202,7 +202,7 @@ void http1_read_head(struct client *c)
         return;
     if (c->scanned == 0)
         take(c, &got, request_skip_empty_line(got.all));
-    if (got.all.n == 0 || (unlikely(c->may_be_http2) && take_preface(c, &got)))
+    if (got.all.n == 0 || (c->may_be_http2 && take_preface(c, &got)))
         return;
     enum scan scan = request_head_read(got.all, &seen, &size, head, &refusal);
     c->scanned = (uint32_t)seen;

@@ -54,7 +54,7 @@ static const char *name_parse(const char *p, const char *end, struct field *fiel
         all &= classes;
     }
     field->name = slice_between(start, p);
-    if (unlikely(p == end || *p != ':' || p == start))
+    if (p == end || *p != ':' || p == start)
         return refuse_line(refusal, name_fault(start, p, end));
     field->id = (uint8_t)field_id_of(field->name);
     field->hop_by_hop = hop_by_hop_by_nature >> field->id & 1;
@@ -72,7 +72,7 @@ static const char *value_parse(const char *p, const char *end, struct field *fie
     const char *start = p;
     while ((p = scan_to_control(p, end)) < end && *p == '\t')
         p++;
-    if (unlikely(!is_line_end(p, end)))
+    if (!is_line_end(p, end))
         return refuse_line(refusal, p == end     ? "field line without an end"
                                     : *p == '\r' ? "bare CR in a field value"
                                                  : "control byte in a field value");

@@ -146,7 +146,7 @@ static bool request_parse(struct slice bytes, struct request_head *head, struct 
         (p = fields_parse(p, end, HEAD_FIELDS_MAX, &head->fields, refusal)) == NULL)
         return false;
     head->whole = slice_between(bytes.p, p);
-    if (unlikely(head->fields.odd_names))
+    if (head->fields.odd_names)
         fields_drop_twins(&head->fields, NULL, 0);
     return host_check(head, refusal) && expect_check(head, refusal) &&
            max_forwards_check(head, refusal) &&

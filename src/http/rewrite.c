@@ -199,7 +199,7 @@ static void required_protocols_write(struct text *out, const struct fields *fiel
 static void response_connection_write(struct text *out, const struct response *response,
                                       const struct response_connection *connection)
 {
-    if (unlikely(response->status == 426))
+    if (response->status == 426)
         required_protocols_write(out, response->fields, connection->client_minor);
     if (response->upgrade.n)
         upgrade_write(out, response->upgrade);

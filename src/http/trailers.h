@@ -32,7 +32,7 @@ void trailers_write(struct text *out, const struct fields *trailers);
 bool te_accepts_trailers(const struct request_head *head, bool http2);
 static inline bool request_accepts_trailers(const struct request_head *head, bool http2)
 {
-    return unlikely(fields_have(&head->fields, FIELD_TE)) && te_accepts_trailers(head, http2);
+    return fields_have(&head->fields, FIELD_TE) && te_accepts_trailers(head, http2);
 }
 
 #endif

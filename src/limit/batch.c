@@ -103,7 +103,7 @@ static void op_answer(struct limit_op *op, const struct limit_reply *replies, in
 
     op_permits_answered(op);
     failures_note(op, replies, now_us);
-    if (unlikely(op->parent)) {
+    if (op->parent) {
         split_answer(op, replies, time_us);
         return;
     }
@@ -175,7 +175,7 @@ static void batch_answer(struct batch *batch, int64_t time_us)
         const struct limit_reply *replies =
             group_answer(group, l->replies + group->first_reply, &own);
         op_enter(op, OP_ANSWERED);
-        if (likely(replies != NULL))
+        if (replies != NULL)
             op_answer(op, replies, time_us,
                       now_us); /* the op is now the charge's, reused or free */
         else
@@ -248,7 +248,7 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply,
     l->round_trip_us = (l->round_trip_us * 7 + (clock_cached_us() - batch->sent_us)) / 8;
     if (reply && read_replies(reply, batch, &time_us))
         batch_answer(batch, time_us);
-    else if (unlikely(failure == REDIS_FAILURE_MOVING))
+    else if (failure == REDIS_FAILURE_MOVING)
         batch_try_again(batch);
     else
         batch_fail(batch, reply ? REDIS_FAILURE_REPLY : failure);
@@ -396,8 +396,7 @@ static void note_density(struct limiter *l)
  * that they state must arrive before the ops gathered later. */
 static bool must_wait(const struct limiter *l, const struct limit_op *op)
 {
-    return unlikely(!redis_client_has_room(l->redis, op->slot)) &&
-           !(op->is_adjustment && op->permit_count);
+    return !redis_client_has_room(l->redis, op->slot) && !(op->is_adjustment && op->permit_count);
 }
 
 static void send_list(struct limiter *l, struct op_list *list)
@@ -461,7 +460,7 @@ static void send_gathered(struct limiter *l)
  * its own connection. */
 static bool is_held_up(const struct limiter *l)
 {
-    return !l->in_slots && unlikely(!redis_client_has_room(l->redis, 0));
+    return !l->in_slots && !redis_client_has_room(l->redis, 0);
 }
 
 void batches_flush(struct limiter *l)
@@ -470,7 +469,7 @@ void batches_flush(struct limiter *l)
 
     if (!l->redis)
         return;
-    if (unlikely(deadlines_are_due(&l->deadlines, clock_cached_us())))
+    if (deadlines_are_due(&l->deadlines, clock_cached_us()))
         deadlines_pass(&l->deadlines);
     waits = may_gather(l) || is_held_up(l);
     if (!waits)

@@ -157,7 +157,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
     op->decision_request = decision_request;
     decision_request->op = op;
     deadline_arm(&l->waiting, &op->deadline, op->started_us, l->policy->redis.timeout_us);
-    if (likely(!l->in_slots) || !op_find_slots(op))
+    if (!l->in_slots || !op_find_slots(op))
         op_gather(op);
     else if (!split_begin(op, false)) {
         op_cut(op);

@@ -178,7 +178,7 @@ void lease_answered(struct group *group, const struct limit_reply *replies, int6
     if (lease->charge)
         lease->charge->limits[0].charged_at_us = time_us;
     deadline_arm(&op->limiter->lease_ends, &lease->deadline, clock_us(), LEASE_US);
-    if (unlikely(op->limiter->retired))
+    if (op->limiter->retired)
         give_back(lease);
 }
 

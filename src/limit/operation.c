@@ -121,7 +121,7 @@ void op_release(struct limit_op *op)
     assert(!op->decision_request && !deadline_is_armed(&op->deadline));
     op_drop_permits(op);
     op->lease = NULL;
-    if (unlikely(op->split || op->alone))
+    if (op->split || op->alone)
         op_drop_split(op);
     op_enter(op, OP_SPARE);
     if (op == l->reserve)

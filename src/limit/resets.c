@@ -61,7 +61,7 @@ bool resets_concern(struct slice key, uint64_t asked_us)
     uint64_t tag[2];
     bool concerns;
 
-    if (likely(asked_us > atomic_load_explicit(&last_us, memory_order_acquire)))
+    if (asked_us > atomic_load_explicit(&last_us, memory_order_acquire))
         return false;
     pthread_mutex_lock(&lock);
     concerns = !end || asked_us <= everybody_us;

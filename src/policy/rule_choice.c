@@ -222,8 +222,8 @@ const char *policy_route(const struct policy *policy, const struct route_request
     request.path = rule_path(&policy->paths, head->path);
     request.host = head->host;
     route->path = SLICE_NONE;
-    if (unlikely(!head->path_is_plain || head->method == METHOD_OTHER || head->host.n == 0 ||
-                 policy->paths.ignore_case || fields_have(&head->fields, FIELD_METHOD_OVERRIDE)))
+    if (!head->path_is_plain || head->method == METHOD_OTHER || head->host.n == 0 ||
+        policy->paths.ignore_case || fields_have(&head->fields, FIELD_METHOD_OVERRIDE))
         return route_unusual(policy, &request, room, route);
     route->rule = policy_match(policy, &request);
     return route->rule ? NULL : repeated;

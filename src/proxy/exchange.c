@@ -171,7 +171,7 @@ static bool note_call(struct exchange *x, const struct request_head *head)
 {
     uint64_t timeout_us;
 
-    if (likely(!fields_have(&head->fields, FIELD_CONTENT_TYPE)) || !grpc_is_call(x, head))
+    if (!fields_have(&head->fields, FIELD_CONTENT_TYPE) || !grpc_is_call(x, head))
         return true;
     x->grpc = true;
     x->grpc_status = GRPC_STATUS_NONE;
@@ -197,7 +197,7 @@ bool exchange_begin(struct downstream *downstream, struct request_head *head,
     set_request_id(x, head);
     if (!note_call(x, head))
         exchange_fail(x, CAUSE_NO_MEMORY, NULL);
-    else if (unlikely(downstream->origin->decides))
+    else if (downstream->origin->decides)
         begin_decision(x, head, framing);
     else
         begin(x, head, framing);

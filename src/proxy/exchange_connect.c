@@ -38,7 +38,7 @@ static void forward(struct exchange *x, enum retry_cause why, enum cause otherwi
 
 void exchange_connect(struct exchange *x)
 {
-    if (unlikely(x->downstream->origin->decides))
+    if (x->downstream->origin->decides)
         exchange_reply(x, 200, NULL);
     else
         forward(x, RETRY_NONE, CAUSE_NONE);

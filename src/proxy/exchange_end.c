@@ -145,7 +145,7 @@ static void count_client(const struct exchange *x)
 
     if (x->cause == CAUSE_ADDRESS_BLOCKED || x->cause == CAUSE_CLIENT_BLOCKED)
         top_keys_add(top->by[TOP_BY_LIMITED], clock_cached_us(), client, 1);
-    else if (unlikely(x->cost > 1) && x->decided && decision_admits(&x->decision_request.decision))
+    else if (x->cost > 1 && x->decided && decision_admits(&x->decision_request.decision))
         top_keys_add(top->by[TOP_BY_COST], clock_cached_us(), client, (uint64_t)x->cost - 1);
 }
 
@@ -177,13 +177,13 @@ void exchange_finish(struct exchange *x, enum downstream_end how)
     exchange_enter(x, PHASE_DONE);
     deadline_cancel(&x->whole);
     deadline_cancel(&x->client_deadline);
-    if (unlikely(x->grpc))
+    if (x->grpc)
         timer_cancel(&w->calls, &x->call);
     if (x->acts_later)
         TAILQ_REMOVE(&w->decided, x, decided_link);
     if (x->decision_request.op)
         limiter_abandon(&x->decision_request);
-    if (unlikely(x->waiting != NULL))
+    if (x->waiting != NULL)
         quota_wait_cancel(x);
     adjust(x);
     drop_link(x);

@@ -21,7 +21,7 @@ void exchange_phase_ends(struct exchange *x, enum phase next);
 static inline void exchange_enter(struct exchange *x, enum phase next)
 {
     assert(exchange_next_phases[x->phase] >> next & 1);
-    if (unlikely(x->phase == PHASE_HOLD || log_threshold >= LEVEL_DEBUG))
+    if (x->phase == PHASE_HOLD || log_threshold >= LEVEL_DEBUG)
         exchange_phase_ends(x, next);
     x->phase = next;
 }

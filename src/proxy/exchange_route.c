@@ -91,7 +91,7 @@ static bool may_be_blocked(const struct identity_input *input, struct identity *
     struct identity next = *identity;
     const char *why;
 
-    if (likely(!policy->blocks_clients) || !policy->identity.known_clients_only)
+    if (!policy->blocks_clients || !policy->identity.known_clients_only)
         return false;
     while (next.is_id && !policy_client(policy, &next)) {
         bool good = identity_next(input, &next, &why);
@@ -165,7 +165,7 @@ void exchange_route(struct exchange *x, struct request_head *head, const struct 
         return;
     }
     set_identity(x, &identity);
-    if (unlikely(policy_blocks(x->policy, &identity))) {
+    if (policy_blocks(x->policy, &identity)) {
         exchange_fail(x, CAUSE_CLIENT_BLOCKED, NULL);
         return;
     }
@@ -281,7 +281,7 @@ void exchange_decided(struct decision_request *decision_request)
     struct exchange *x = CONTAINER_OF(decision_request, struct exchange, decision_request);
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     x->decision_us = clock_cached_us() - x->started_us;
-    if (unlikely(must_wait(x->worker)))
+    if (must_wait(x->worker))
         act_later(x);
     else
         act_on_decision(x);

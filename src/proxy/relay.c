@@ -28,7 +28,7 @@ static enum relay relay_of_link(enum link_sent sent, bool ended)
 /* Drops trailers that the policy reads in request headers, whatever they are in trailers. */
 static void sort_trailers(struct exchange *x, struct content_piece *piece)
 {
-    if (likely(!piece->trailers))
+    if (!piece->trailers)
         return;
     policy_sort_trailers(x->policy, piece->trailers);
     if (!trailers_any(piece->trailers))
@@ -171,7 +171,7 @@ static void count_response(struct exchange *x, const struct content_piece *piece
     x->response.ended = piece->last;
     if (piece->last)
         x->answer = ANSWER_ENDED;
-    if (unlikely(x->grpc && piece->trailers))
+    if (x->grpc && piece->trailers)
         x->grpc_status = grpc_status_of(piece->trailers);
 }
 

@@ -179,7 +179,7 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
     text_put(out, worker_date(x->worker));
     marks_add(marks, out, at, MARK_DATE, 0);
     text_literal(out, "\r\n");
-    if (unlikely(x->grpc))
+    if (x->grpc)
         grpc_fields_write(out, x);
     else if (x->status != 204)
         content_fields(out, type, content);

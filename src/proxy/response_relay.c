@@ -44,12 +44,12 @@ static void final_head(struct exchange *x, const struct response_head *head,
 
     upstream_note_answer(x->link, head->status);
     enum retry_cause retry = retry_cause_of_status(head->status);
-    if (unlikely(retry != RETRY_NONE) && exchange_try_again(x, retry, CAUSE_NONE))
+    if (retry != RETRY_NONE && exchange_try_again(x, retry, CAUSE_NONE))
         return;
     x->response_us = clock_cached_us() - x->sent_us;
     histogram_add(&w->stats.upstream_latency, x->response_us);
     x->status = head->status;
-    if (unlikely(x->grpc))
+    if (x->grpc)
         x->grpc_status = grpc_status_of(&head->fields);
     int64_t cost = rule_stated_cost(x->rule, &head->fields);
     x->cost = cost >= 0 ? cost : x->cost;

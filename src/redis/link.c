@@ -206,7 +206,7 @@ void redis_link_note_good(struct redis_link *link)
 {
     link->timeouts = link->unfit = 0;
     link->answered = true;
-    if (unlikely(link->refusing))
+    if (link->refusing)
         redis_calls_accepted(link);
     if (redis_slow_start_advance(&link->slow_start) && evtimer_pending(link->recovery_timer, NULL))
         redis_link_recovered(link);

@@ -194,7 +194,7 @@ void redis_client_flush(struct redis_client *store)
         redis_cluster_flush(store->cluster);
         return;
     }
-    if (unlikely(store->look != NULL))
+    if (store->look != NULL)
         take_address(store);
     redis_link_flush(store->link);
 }

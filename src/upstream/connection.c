@@ -158,7 +158,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
     MAGIC_CHECK(c, CONNECTION_MAGIC);
     if (c->state == CONNECTION_BUSY) {
-        if (unlikely(c->http2 != NULL))
+        if (c->http2 != NULL)
             http2_connection_readable(c->http2);
         else
             c->link.owner->ops->readable(c->link.owner);

@@ -192,15 +192,15 @@ void upstream_note_answer(struct link *link, uint16_t status)
     struct server *server = link->server;
     char why[32];
 
-    if (unlikely(statuses_hold(server->pool->settings->eject.statuses, status))) {
+    if (statuses_hold(server->pool->settings->eject.statuses, status)) {
         snprintf(why, sizeof why, "status %u", (unsigned)status);
         upstream_note_failure(link, why);
         return;
     }
     note_request(link, clock_cached_us());
     server->failures = 0;
-    if (unlikely(atomic_load_explicit(&server->endpoint->down, memory_order_relaxed)))
+    if (atomic_load_explicit(&server->endpoint->down, memory_order_relaxed))
         atomic_store_explicit(&server->endpoint->answered_us, clock_us(), memory_order_relaxed);
-    if (unlikely(server->ejected == EJECTED_DOWN))
+    if (server->ejected == EJECTED_DOWN)
         server_admit(server, "answers");
 }

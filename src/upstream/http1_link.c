@@ -29,7 +29,7 @@ static enum link_sent accepted(struct connection *c, enum sent sent, bool last)
 {
     c->request_ended |= last;
     c->link.pending = sent == SENT_PART;
-    if (likely(sent == SENT_ALL && !c->tunnel))
+    if (sent == SENT_ALL && !c->tunnel)
         return LINK_SENT;
     if (sent == SENT_PART)
         return LINK_PENDING;
@@ -58,7 +58,7 @@ static enum link_sent send_head(struct link *link, const struct link_request *re
         return write_body(c, request->head, first);
     struct iovec all = iovec_of(request->head);
     enum sent sent = stream_send(&c->stream, c->link.worker->io.buffers, &all, 1);
-    return likely(sent == SENT_ALL) ? LINK_SENT : accepted(c, sent, true);
+    return sent == SENT_ALL ? LINK_SENT : accepted(c, sent, true);
 }
 
 static enum link_sent send_body(struct link *link, const struct content_piece *piece)
@@ -184,7 +184,7 @@ static enum link_head read_head(struct link *link, bool receive, struct response
         result = parse_head(c, &got, &size, head, why);
     if (result != LINK_HEAD)
         return result;
-    if (likely(head->status >= 200)) {
+    if (head->status >= 200) {
         if (!response_framing(head, c->method, framing, &refusal)) {
             *why = refusal.why;
             return LINK_BAD;

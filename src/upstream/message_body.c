@@ -183,7 +183,7 @@ enum sent body_write(struct stream *to, struct iobuf_pool *buffers, struct slice
 
     if (chunked && piece->last) {
         struct slice tail = content.n ? SLICE("\r\n0\r\n\r\n") : SLICE("0\r\n\r\n");
-        if (unlikely(piece->trailers))
+        if (piece->trailers)
             return send_trailers(to, buffers, out, count, tail, piece->trailers);
         out[count++] = iovec_of(tail);
     } else if (chunked && content.n)

@@ -32,7 +32,7 @@ void body_reader_begin(struct body_reader *reader, const struct framing *framing
 /* Frees what the reader stores. Call it before the reader is begun again. */
 static inline void body_reader_end(struct body_reader *reader, struct iobuf_pool *buffers)
 {
-    if (unlikely(reader->trailers != NULL))
+    if (reader->trailers != NULL)
         iobuf_put(buffers, &reader->trailers);
 }
 

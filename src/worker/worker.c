@@ -80,11 +80,11 @@ static void run_iteration(struct worker *w)
     generations_flush(w);
     servers_refresh(&w->now->pools);
     http2_flush(w);
-    if (unlikely(upstreams_have_work(&w->upstream)))
+    if (upstreams_have_work(&w->upstream))
         flush_upstreams(w);
     clients_free_closed(w);
     upstreams_free_closed(&w->upstream);
-    if (unlikely(w->downstream->slots_exhausted))
+    if (w->downstream->slots_exhausted)
         listeners_resume(w);
     publish(w);
     log_thread_flush();
