@@ -76,38 +76,6 @@ static inline const char *scan_to_blank(const char *p, const char *end)
     return p;
 }
 
-/* Iterator over line ends. `at` is the first byte not scanned yet; each bit in `found` is an LF
- * before `at` that was not returned yet. */
-struct scan_lines {
-    const char *at, *end;
-    unsigned found;
-};
-
-static inline struct scan_lines scan_lines_of(const char *p, const char *end)
-{
-    return (struct scan_lines){p, end, 0};
-}
-
-/* Returns the next LF, or NULL. */
-static inline const char *scan_next_line_end(struct scan_lines *lines)
-{
-#ifdef __SSE2__
-    while (!lines->found && lines->end - lines->at >= SCAN_WIDTH) {
-        lines->found = scan_bits(_mm_cmpeq_epi8(scan_load(lines->at), _mm_set1_epi8('\n')));
-        lines->at += SCAN_WIDTH;
-    }
-    if (lines->found) {
-        const char *lf = lines->at - SCAN_WIDTH + __builtin_ctz(lines->found);
-        lines->found &= lines->found - 1;
-        return lf;
-    }
-#endif
-    while (lines->at < lines->end)
-        if (*lines->at++ == '\n')
-            return lines->at - 1;
-    return NULL;
-}
-
 /* Skips letters and "-", the characters of nearly all field names. It may stop early; the caller
  * continues from the returned byte. */
 static inline const char *scan_past_letters(const char *p, const char *end)

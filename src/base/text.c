@@ -1,6 +1,5 @@
 #include "base/text.h"
 
-#include <endian.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -39,28 +38,13 @@ void text_u64(struct text *t, uint64_t value)
         p[-1] = (char)('0' + value);
 }
 
-static char *octet_write(char *p, unsigned octet)
-{
-    if (octet >= 100) {
-        *p++ = (char)('0' + octet / 100);
-        octet %= 100;
-    } else if (octet < 10) {
-        *p = (char)('0' + octet);
-        return p + 1;
-    }
-    memcpy(p, two_digits + octet * 2, 2);
-    return p + 2;
-}
-
 void text_dotted(struct text *t, const unsigned char octets[4])
 {
-    char bytes[16], *p = bytes;
-
     for (unsigned i = 0; i < 4; i++) {
-        p = octet_write(p, octets[i]);
-        *p++ = '.';
+        if (i)
+            text_char(t, '.');
+        text_u64(t, octets[i]);
     }
-    text_bytes(t, bytes, (size_t)(p - 1 - bytes));
 }
 
 void text_i64(struct text *t, int64_t value)
@@ -80,28 +64,10 @@ void text_hex(struct text *t, uint64_t value)
     text_bytes(t, digits + i, sizeof digits - i);
 }
 
-/* Returns the eight hexadecimal digits of `value`, the first in the lowest byte: spreads the
- * nibbles to bytes, then converts all at once. */
-static uint64_t hex_digits(uint32_t value)
-{
-    const uint64_t each = UINT64_C(0x0101010101010101);
-    uint64_t x = __builtin_bswap32(value);
-
-    x = (x | x << 16) & UINT64_C(0x0000ffff0000ffff);
-    x = (x | x << 8) & UINT64_C(0x00ff00ff00ff00ff);
-    x = (x >> 4 & each * 0x0f) | (x & each * 0x0f) << 8;
-    return x + each * '0' + ((x + each * 6) >> 4 & each) * ('a' - '0' - 10);
-}
-
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits)
 {
-    char bytes[16];
-    uint64_t high = htole64(hex_digits((uint32_t)(value >> 32))),
-             low = htole64(hex_digits((uint32_t)value));
-
-    memcpy(bytes, &high, 8);
-    memcpy(bytes + 8, &low, 8);
-    text_bytes(t, bytes + 16 - digits, digits);
+    while (digits--)
+        text_char(t, hex_digit[value >> 4 * digits & 15]);
 }
 
 /* Returns the length of the UTF-8 sequence at the start of `s`, or 0 if it is not well-formed (RFC

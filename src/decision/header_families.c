@@ -148,15 +148,8 @@ static void x_rate_limit_lines(struct writer *w, const struct limit_result *r)
 /* RFC 9651 section 3.3.3: printable ASCII, quotes and backslashes escaped. */
 static void sf_string(struct text *out, const char *value)
 {
-    static const bool as_it_is[256] = {
-        [' ' ... '!'] = true, ['#' ... '['] = true, [']' ... '~'] = true};
-    size_t plain = 0;
-
     text_char(out, '"');
-    while (as_it_is[(unsigned char)value[plain]])
-        plain++;
-    text_bytes(out, value, plain);
-    for (value += plain; *value; value++) {
+    for (; *value; value++) {
         if (*value == '"' || *value == '\\')
             text_char(out, '\\');
         text_char(out, *value >= 0x20 && *value < 0x7f ? *value : '?');

@@ -3,101 +3,82 @@
 
 enum { NAME_LONGEST = 22, NAMES_PER_LENGTH = 8 };
 
-/* The bit of a name's first letter, ignoring case. */
-#define FIRST(letter) (1u << ((letter)&31))
-
 struct known_name {
     const char *lower;
     uint8_t id;
 };
 
-/* Indexed by length. `firsts` is a bit set of first letters; it rejects most other names at
- * once. */
-static const struct {
-    uint32_t firsts;
-    struct known_name at[NAMES_PER_LENGTH];
-} names[NAME_LONGEST + 1] = {
-    [2] = {FIRST('t'), {{"te", FIELD_TE}}},
-    [3] = {FIRST('v'), {{"via", FIELD_VIA}}},
-    [4] = {FIRST('h') | FIRST('d'), {{"host", FIELD_HOST}, {"date", FIELD_DATE}}},
-    [5] = {FIRST('p'), {{"proxy", FIELD_NEVER_FORWARDED}}},
-    [6] = {FIRST('e') | FIRST('x'), {{"expect", FIELD_EXPECT}, {"x-host", FIELD_PROXY_CLAIM}}},
-    [7] = {FIRST('r') | FIRST('u') | FIRST('t'),
-           {{"referer", FIELD_REFERER}, {"upgrade", FIELD_UPGRADE}, {"trailer", FIELD_TRAILER}}},
-    [8] = {FIRST('x'), {{"x-scheme", FIELD_PROXY_CLAIM}}},
-    [9] = {FIRST('f') | FIRST('r') | FIRST('x') | FIRST('c'),
-           {{"forwarded", FIELD_FORWARDED},
-            {"ratelimit", FIELD_RATE_LIMIT},
-            {"x-real-ip", FIELD_PROXY_CLAIM},
-            {"client-ip", FIELD_PROXY_CLAIM}}},
-    [10] = {FIRST('c') | FIRST('u') | FIRST('k'),
-            {{"connection", FIELD_CONNECTION},
-             {"user-agent", FIELD_USER_AGENT},
-             {"keep-alive", FIELD_KEEP_ALIVE}}},
-    [11] = {FIRST('x') | FIRST('r') | FIRST('s') | FIRST('t'),
-            {{"x-client-id", FIELD_X_CLIENT_ID},
-             {"retry-after", FIELD_RETRY_AFTER},
-             {"x-client-ip", FIELD_PROXY_CLAIM},
-             {"x-remote-ip", FIELD_PROXY_CLAIM},
-             {"x-forwarded", FIELD_PROXY_CLAIM},
-             {"script-name", FIELD_NEVER_FORWARDED},
-             {"traceparent", FIELD_TRACEPARENT}}},
-    [12] = {FIRST('c') | FIRST('x') | FIRST('m'),
-            {{"content-type", FIELD_CONTENT_TYPE},
-             {"x-request-id", FIELD_X_REQUEST_ID},
-             {"max-forwards", FIELD_MAX_FORWARDS},
-             {"x-url-scheme", FIELD_PROXY_CLAIM}}},
-    [13] = {FIRST('x') | FIRST('f'),
-            {{"x-weir-client", FIELD_X_WEIR_CLIENT},
-             {"x-http-method", FIELD_METHOD_OVERRIDE},
-             {"x-rewrite-url", FIELD_NEVER_FORWARDED},
-             {"x-script-name", FIELD_NEVER_FORWARDED},
-             {"x-remote-addr", FIELD_PROXY_CLAIM},
-             {"forwarded-for", FIELD_PROXY_CLAIM},
-             {"fly-client-ip", FIELD_PROXY_CLAIM}}},
-    [14] = {FIRST('c') | FIRST('x') | FIRST('t'),
-            {{"content-length", FIELD_CONTENT_LENGTH},
-             {"x-original-url", FIELD_NEVER_FORWARDED},
-             {"x-original-uri", FIELD_PROXY_CLAIM},
-             {"true-client-ip", FIELD_PROXY_CLAIM},
-             {"x-proxyuser-ip", FIELD_PROXY_CLAIM}}},
-    [15] = {FIRST('x') | FIRST('f') | FIRST('p'),
-            {{"x-forwarded-for", FIELD_X_FORWARDED_FOR},
-             {"x-original-host", FIELD_PROXY_CLAIM},
-             {"front-end-https", FIELD_PROXY_CLAIM},
-             {"proxy-client-ip", FIELD_PROXY_CLAIM}}},
-    [16] = {FIRST('x') | FIRST('p') | FIRST('r') | FIRST('c') | FIRST('f'),
-            {{"x-forwarded-host", FIELD_X_FORWARDED_HOST},
-             {"proxy-connection", FIELD_PROXY_CONNECTION},
-             {"ratelimit-policy", FIELD_RATE_LIMIT},
-             {"cf-connecting-ip", FIELD_PROXY_CLAIM},
-             {"fastly-client-ip", FIELD_PROXY_CLAIM},
-             {"x-azure-clientip", FIELD_PROXY_CLAIM},
-             {"x-azure-socketip", FIELD_PROXY_CLAIM},
-             {"x-originating-ip", FIELD_PROXY_CLAIM}}},
-    [17] = {FIRST('t') | FIRST('x') | FIRST('a'),
-            {{"transfer-encoding", FIELD_TRANSFER_ENCODING},
-             {"x-forwarded-proto", FIELD_X_FORWARDED_PROTO},
-             {"x-ratelimit-limit", FIELD_RATE_LIMIT},
-             {"x-ratelimit-reset", FIELD_RATE_LIMIT},
-             {"x-rate-limit-used", FIELD_RATE_LIMIT},
-             {"x-method-override", FIELD_METHOD_OVERRIDE},
-             {"x-original-method", FIELD_PROXY_CLAIM},
-             {"appengine-user-ip", FIELD_PROXY_CLAIM}}},
-    [18] = {FIRST('p') | FIRST('x') | FIRST('c') | FIRST('w'),
-            {{"proxy-authenticate", FIELD_PROXY_AUTHENTICATE},
-             {"x-rate-limit-quota", FIELD_RATE_LIMIT},
-             {"x-rate-limit-reset", FIELD_RATE_LIMIT},
-             {"cf-connecting-ipv6", FIELD_PROXY_CLAIM},
-             {"wl-proxy-client-ip", FIELD_PROXY_CLAIM}}},
-    [19] = {FIRST('p') | FIRST('x'),
-            {{"proxy-authorization", FIELD_PROXY_AUTHORIZATION},
-             {"x-rate-limit-policy", FIELD_RATE_LIMIT},
-             {"x-cluster-client-ip", FIELD_PROXY_CLAIM},
-             {"x-appengine-user-ip", FIELD_PROXY_CLAIM}}},
-    [20] = {FIRST('x'), {{"x-http-host-override", FIELD_PROXY_CLAIM}}},
-    [21] = {FIRST('x'), {{"x-ratelimit-remaining", FIELD_RATE_LIMIT}}},
-    [22] = {FIRST('x'), {{"x-http-method-override", FIELD_METHOD_OVERRIDE}}},
+/* Indexed by length. */
+static const struct known_name names[NAME_LONGEST + 1][NAMES_PER_LENGTH] = {
+    [2] = {{"te", FIELD_TE}},
+    [3] = {{"via", FIELD_VIA}},
+    [4] = {{"host", FIELD_HOST}, {"date", FIELD_DATE}},
+    [5] = {{"proxy", FIELD_NEVER_FORWARDED}},
+    [6] = {{"expect", FIELD_EXPECT}, {"x-host", FIELD_PROXY_CLAIM}},
+    [7] = {{"referer", FIELD_REFERER}, {"upgrade", FIELD_UPGRADE}, {"trailer", FIELD_TRAILER}},
+    [8] = {{"x-scheme", FIELD_PROXY_CLAIM}},
+    [9] = {{"forwarded", FIELD_FORWARDED},
+           {"ratelimit", FIELD_RATE_LIMIT},
+           {"x-real-ip", FIELD_PROXY_CLAIM},
+           {"client-ip", FIELD_PROXY_CLAIM}},
+    [10] = {{"connection", FIELD_CONNECTION},
+            {"user-agent", FIELD_USER_AGENT},
+            {"keep-alive", FIELD_KEEP_ALIVE}},
+    [11] = {{"x-client-id", FIELD_X_CLIENT_ID},
+            {"retry-after", FIELD_RETRY_AFTER},
+            {"x-client-ip", FIELD_PROXY_CLAIM},
+            {"x-remote-ip", FIELD_PROXY_CLAIM},
+            {"x-forwarded", FIELD_PROXY_CLAIM},
+            {"script-name", FIELD_NEVER_FORWARDED},
+            {"traceparent", FIELD_TRACEPARENT}},
+    [12] = {{"content-type", FIELD_CONTENT_TYPE},
+            {"x-request-id", FIELD_X_REQUEST_ID},
+            {"max-forwards", FIELD_MAX_FORWARDS},
+            {"x-url-scheme", FIELD_PROXY_CLAIM}},
+    [13] = {{"x-weir-client", FIELD_X_WEIR_CLIENT},
+            {"x-http-method", FIELD_METHOD_OVERRIDE},
+            {"x-rewrite-url", FIELD_NEVER_FORWARDED},
+            {"x-script-name", FIELD_NEVER_FORWARDED},
+            {"x-remote-addr", FIELD_PROXY_CLAIM},
+            {"forwarded-for", FIELD_PROXY_CLAIM},
+            {"fly-client-ip", FIELD_PROXY_CLAIM}},
+    [14] = {{"content-length", FIELD_CONTENT_LENGTH},
+            {"x-original-url", FIELD_NEVER_FORWARDED},
+            {"x-original-uri", FIELD_PROXY_CLAIM},
+            {"true-client-ip", FIELD_PROXY_CLAIM},
+            {"x-proxyuser-ip", FIELD_PROXY_CLAIM}},
+    [15] = {{"x-forwarded-for", FIELD_X_FORWARDED_FOR},
+            {"x-original-host", FIELD_PROXY_CLAIM},
+            {"front-end-https", FIELD_PROXY_CLAIM},
+            {"proxy-client-ip", FIELD_PROXY_CLAIM}},
+    [16] = {{"x-forwarded-host", FIELD_X_FORWARDED_HOST},
+            {"proxy-connection", FIELD_PROXY_CONNECTION},
+            {"ratelimit-policy", FIELD_RATE_LIMIT},
+            {"cf-connecting-ip", FIELD_PROXY_CLAIM},
+            {"fastly-client-ip", FIELD_PROXY_CLAIM},
+            {"x-azure-clientip", FIELD_PROXY_CLAIM},
+            {"x-azure-socketip", FIELD_PROXY_CLAIM},
+            {"x-originating-ip", FIELD_PROXY_CLAIM}},
+    [17] = {{"transfer-encoding", FIELD_TRANSFER_ENCODING},
+            {"x-forwarded-proto", FIELD_X_FORWARDED_PROTO},
+            {"x-ratelimit-limit", FIELD_RATE_LIMIT},
+            {"x-ratelimit-reset", FIELD_RATE_LIMIT},
+            {"x-rate-limit-used", FIELD_RATE_LIMIT},
+            {"x-method-override", FIELD_METHOD_OVERRIDE},
+            {"x-original-method", FIELD_PROXY_CLAIM},
+            {"appengine-user-ip", FIELD_PROXY_CLAIM}},
+    [18] = {{"proxy-authenticate", FIELD_PROXY_AUTHENTICATE},
+            {"x-rate-limit-quota", FIELD_RATE_LIMIT},
+            {"x-rate-limit-reset", FIELD_RATE_LIMIT},
+            {"cf-connecting-ipv6", FIELD_PROXY_CLAIM},
+            {"wl-proxy-client-ip", FIELD_PROXY_CLAIM}},
+    [19] = {{"proxy-authorization", FIELD_PROXY_AUTHORIZATION},
+            {"x-rate-limit-policy", FIELD_RATE_LIMIT},
+            {"x-cluster-client-ip", FIELD_PROXY_CLAIM},
+            {"x-appengine-user-ip", FIELD_PROXY_CLAIM}},
+    [20] = {{"x-http-host-override", FIELD_PROXY_CLAIM}},
+    [21] = {{"x-ratelimit-remaining", FIELD_RATE_LIMIT}},
+    [22] = {{"x-http-method-override", FIELD_METHOD_OVERRIDE}},
 };
 
 static inline bool eight_equal(const char *token, const char *lower)
@@ -138,16 +119,13 @@ static bool is_forwarded_claim(struct slice name)
 
 enum field_id field_id_of(struct slice name)
 {
-    uint32_t first = FIRST(*name.p);
     if (name.n <= NAME_LONGEST) {
-        if (!(names[name.n].firsts & first))
-            return FIELD_OTHER;
-        const struct known_name *known = names[name.n].at;
+        const struct known_name *known = names[name.n];
         for (unsigned i = 0; i < NAMES_PER_LENGTH && known[i].lower; i++)
             if (token_equals(name.p, known[i].lower, name.n))
                 return known[i].id;
     }
-    return first == FIRST('x') && is_forwarded_claim(name) ? FIELD_PROXY_CLAIM : FIELD_OTHER;
+    return is_forwarded_claim(name) ? FIELD_PROXY_CLAIM : FIELD_OTHER;
 }
 
 /* Methods are case-sensitive: RFC 9110 section 9.1. */

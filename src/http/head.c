@@ -1,12 +1,11 @@
 /* head.c - finding the end of a head, and code shared by requests and responses. */
-#include "base/scan.h"
 #include "http/parse.h"
 
 /* RFC 9112 section 2.2 permits a bare LF as a line end. weir refuses it: programs that disagree
  * about line ends make request smuggling possible. */
 enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refusal *refusal)
 {
-    struct scan_lines lines = scan_lines_of(bytes.p + *seen, bytes.p + bytes.n);
+    const char *p = bytes.p + *seen, *end = bytes.p + bytes.n;
 
     /* A method and "HTTP/" both begin with a tchar. This refuses a TLS handshake at its first
      * byte. */
@@ -15,7 +14,7 @@ enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refus
         refuse(refusal, 400, "not HTTP");
         return SCAN_REFUSED;
     }
-    for (const char *lf; (lf = scan_next_line_end(&lines)) != NULL;) {
+    for (const char *lf; p < end && (lf = memchr(p, '\n', (size_t)(end - p))); p = lf + 1) {
         size_t before = (size_t)(lf - bytes.p);
         if (before == 0 || lf[-1] != '\r') {
             refuse(refusal, 400, "bare LF in the head");
@@ -27,7 +26,7 @@ enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refus
         }
     }
     /* A lone CR may be the first half of an empty line that the caller will skip. */
-    *seen = bytes.n == 1 && lines.at[-1] == '\r' ? 0 : bytes.n;
+    *seen = bytes.n == 1 && bytes.p[0] == '\r' ? 0 : bytes.n;
     return SCAN_PARTIAL;
 }
 

@@ -40,12 +40,6 @@ static void append_argument(struct arguments *a, const char *bytes, size_t size)
 
 static void append_number_argument(struct arguments *a, int64_t value)
 {
-    static const char digits[] = "0123456789";
-
-    if (value >= 0 && value < 10) {
-        append_argument(a, digits + value, 1);
-        return;
-    }
     size_t start = a->numbers.n;
     text_i64(&a->numbers, value);
     append_argument(a, a->numbers.p + start, a->numbers.n - start);

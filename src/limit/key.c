@@ -19,12 +19,7 @@ static bool must_escape(unsigned char c)
 
 static void escape(struct text *out, struct slice s)
 {
-    size_t plain = 0;
-
-    while (plain < s.n && !must_escape((unsigned char)s.p[plain]))
-        plain++;
-    text_put(out, (struct slice){s.p, plain});
-    for (size_t i = plain; i < s.n; i++) {
+    for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
         if (must_escape(c)) {
             text_char(out, '%');
