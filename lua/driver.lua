@@ -73,11 +73,9 @@
 --             formatting numbers is expensive
 --
 -- Redis runs all of this for every call. Its Lua takes some 50 machine instructions per step, a
--- thousand per argument or text, and two thousand per function or table that is made. So
--- `text + 0` converts to a number at half the price of tonumber(text), and `number .. ""` to a text
--- at half the price of Redis' own conversion. The SLOT is written as a number, 4194304: a local
--- variable that functions share costs more than ten steps per call.
+-- thousand per argument or text, and two thousand per function or table that is made.
 local call, ARGV, KEYS, unpack = redis.call, ARGV, KEYS, unpack
+local SLOT = 4194304
 
 -- Step 1: the time. If the caller passes its own clock, limiters detect expired states themselves.
 -- Keys must only not expire too early.
@@ -105,20 +103,19 @@ local function text_of(number)
 end
 --}
 
--- Writes a state in place of `old`, which was needed until `needed` (nil: unknown). Names no local
--- variable of the script: it is made in each call, and most calls do not need it.
-local function write(now, key, state, reset, exact, old, needed)
-  local call, ends = redis.call, now + reset
+-- Writes a state in place of `old`, which was needed until `needed` (nil: unknown).
+local function write(key, state, reset, exact, old, needed)
+  local ends = now + reset
   if reset <= 0 then return call("DEL", key) end
 --{ clock
   if margin > 0 then needed = nil end
 --}
-  if needed and needed - needed % 4194304 == ends - ends % 4194304 then
+  if needed and needed - needed % SLOT == ends - ends % SLOT then
     if #state == #old then return call("SETRANGE", key, "0", state) end
     return call("SET", key, state, "KEEPTTL")
   end
   -- + 1000, since Redis truncates its clock to ms.
-  if not exact then reset = reset + 4194304 + 1000 - ends % 4194304 + now % 65536 * 64 end
+  if not exact then reset = reset + SLOT + 1000 - ends % SLOT + now % 65536 * 64 end
   local ms = (reset + -reset % 1000) / 1000
 --{ clock
   ms = ms + margin
@@ -126,7 +123,7 @@ local function write(now, key, state, reset, exact, old, needed)
 --{ own
   if type(state) == "number" then state = text_of(state) end
 --}
-  call("SET", key, state, "PX", ms < 1e13 and ms .. "" or "10000000000000")
+  call("SET", key, state, "PX", math.min(ms, 1e13))
 end
 
 -- Step 4: the reply.
@@ -181,7 +178,7 @@ local changed, keys, olds, news, resets, exacts, neededs = 0, nil, nil, nil, nil
 
 -- Writes a state with the same usage in the current numbers.
 local function renumber(key, state, lasts, exact, needed)
-  write(now, KEYS[key], state, lasts, exact, states[key], needed)
+  write(KEYS[key], state, lasts, exact, states[key], needed)
   states[key] = lasts > 0 and state
 end
 
@@ -193,7 +190,7 @@ local function change(key, state, reset, exact, needed)
 end
 
 local function write_changes()
-  for i = 1, changed do write(now, KEYS[keys[i]], news[i], resets[i], exacts[i], olds[i], neededs[i]) end
+  for i = 1, changed do write(KEYS[keys[i]], news[i], resets[i], exacts[i], olds[i], neededs[i]) end
 end
 
 -- Runs one limit of one request and stores its answer in `one`. Returns true if it rejects the
@@ -301,13 +298,10 @@ while at <= last do
 --{ clock
   if ARGV[at] == "0" then now, at = ARGV[at + 1] + 0, at + 2 end
 --}
-  local requests, count, plain = 1, 1, next_key
-  if ARGV[at] ~= "-11" then
-    requests = ARGV[at] + 0
-    if requests < 0 then requests = -requests else plain = nil end
-    count = requests % 10
-    requests = (requests - count) / 10
-  end
+  local number, plain = ARGV[at] + 0, nil
+  if number < 0 then number, plain = -number, next_key end
+  local count = number % 10
+  local requests = (number - count) / 10
   if plain then next_key = plain + requests * count end
 --{ several
   if count > 1 then run_of_several(at + 1, requests, count, plain) else
@@ -338,7 +332,7 @@ while at <= last do
     if memory then granted, remaining, _, reset, memo = answered(states[memory]) end
     if memo then
       states[memory] = memo
-      write(now, KEYS[memory], memo, reset, true)
+      write(KEYS[memory], memo, reset, true)
       reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] = granted, remaining, 1, reset, 0
       filled = filled + 5
     else
@@ -364,16 +358,16 @@ while at <= last do
 --{ clock
       if margin > 0 then needed = nil end
 --}
-      if needed and lasts > 0 and needed - needed % 4194304 == ends - ends % 4194304 and #new_state == #state then
+      if needed and lasts > 0 and needed - needed % SLOT == ends - ends % SLOT and #new_state == #state then
         call("SETRANGE", KEYS[key], "0", new_state)            -- as in write(), without the call
       else
-        write(now, KEYS[key], new_state, lasts, limit.exact, state, needed)
+        write(KEYS[key], new_state, lasts, limit.exact, state, needed)
       end
       states[key] = lasts > 0 and new_state
 --{ dedup
       if memory and granted ~= 0 and reset > 0 then
         states[memory] = remembered(limit, granted, remaining, reset)
-        write(now, KEYS[memory], states[memory], reset, true)
+        write(KEYS[memory], states[memory], reset, true)
       end
 --}
     end
