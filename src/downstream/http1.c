@@ -79,21 +79,24 @@ static unsigned form_of(const struct http1 *h)
     return h->minor * 2u + h->close;
 }
 
-/* Stores a complete response if it fits. Its lines end before the empty line of the head. */
+/* Stores a complete response, a head and its content, if it fits. The response's lines end before
+ * the empty line of the head. */
 static void store_image(struct response_image *image, const struct http1 *h,
-                        const struct response *response, struct slice all, size_t content)
+                        const struct response *response, const struct iovec *pieces, int count)
 {
-    size_t head = all.n - content;
+    struct text all = text_over(image->bytes, sizeof image->bytes);
+    size_t head = pieces[0].iov_len;
 
-    if (all.n > sizeof image->bytes)
+    for (int i = 0; i < count; i++)
+        text_bytes(&all, pieces[i].iov_base, pieces[i].iov_len);
+    if (all.failed)
         return;
     image->form = form_of(h);
     image->size = all.n;
     image->lines = response->lines.n;
     image->lines_at = head - 2 - response->lines.n;
-    image->content = content;
+    image->content = all.n - head;
     image->content_at = head;
-    memcpy(image->bytes, all.p, all.n);
 }
 
 static bool send_image(struct downstream *d, const struct response_image *image,
@@ -110,27 +113,17 @@ static bool send_image(struct downstream *d, const struct response_image *image,
     return true;
 }
 
-/* Sends a head and content that is not chunked. Short content is copied behind the head: the kernel
- * handles one piece faster than several. */
-static enum sent send_plain(struct client *c, struct text *head, const struct response *response,
-                            const struct iovec *content, int count)
+/* Sends a head and content that is not chunked. */
+static enum sent send_plain(struct client *c, const struct text *head,
+                            const struct response *response, const struct iovec *content, int count)
 {
-    enum { GATHERED_MAX = 2048 };
     struct iovec pieces[1 + DOWNSTREAM_PIECES_MAX];
-    size_t size = 0;
 
-    for (int i = 0; i < count; i++) {
-        pieces[1 + i] = content[i];
-        size += content[i].iov_len;
-    }
-    if (head->n + size <= GATHERED_MAX) {
-        for (int i = 0; i < count; i++)
-            text_bytes(head, content[i].iov_base, content[i].iov_len);
-        if (response->image)
-            store_image(response->image, &c->http1, response, text_slice(head), size);
-        count = 0;
-    }
     pieces[0] = iovec_of(text_slice(head));
+    for (int i = 0; i < count; i++)
+        pieces[1 + i] = content[i];
+    if (response->image)
+        store_image(response->image, &c->http1, response, pieces, 1 + count);
     return stream_send(&c->stream, &c->worker->buffers, pieces, 1 + count);
 }
 

@@ -206,20 +206,6 @@ static bool keep_rest(struct stream *s, struct iobuf_pool *pool, const struct io
     return true;
 }
 
-enum { GATHERED_MAX = 2048 };
-
-/* For a head and a short content, one copy costs less than the kernel's handling of several
- * pieces. */
-static struct iovec gather(char *bytes, const struct iovec *pieces, int count)
-{
-    size_t n = 0;
-    for (int i = 0; i < count; i++) {
-        memcpy(bytes + n, pieces[i].iov_base, pieces[i].iov_len);
-        n += pieces[i].iov_len;
-    }
-    return (struct iovec){bytes, n};
-}
-
 /* Same as writev(2), but returns 0 if the socket accepts nothing now. */
 static ssize_t write_some(struct stream *s, const struct iovec *pieces, int count)
 {
@@ -260,11 +246,7 @@ enum sent stream_send(struct stream *s, struct iobuf_pool *pool, struct iovec *p
         size += pieces[i].iov_len;
     if (size == 0)
         return s->out ? SENT_PART : SENT_ALL;
-    if (!s->out && count > 1 && size <= GATHERED_MAX) {
-        char bytes[GATHERED_MAX];
-        struct iovec all = gather(bytes, pieces, count);
-        n = write_some(s, &all, 1);
-    } else if (!s->out)
+    if (!s->out)
         n = write_some(s, pieces, count);
     if (n < 0)
         return SENT_FAILED;
