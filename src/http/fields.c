@@ -188,6 +188,14 @@ void fields_drop_twins(struct fields *fields, const struct slice *names, unsigne
             field->hop_by_hop = true;
 }
 
+bool fields_have_twin(const struct fields *fields, const struct slice *names, unsigned count)
+{
+    for (unsigned i = 0; i < fields->count; i++)
+        if (is_twin_of(fields->at[i].name, names, count))
+            return true;
+    return false;
+}
+
 void fields_drop_named(struct fields *fields, struct slice name)
 {
     for (struct field *field = fields->at; field < fields->at + fields->count; field++)

@@ -130,6 +130,8 @@ bool name_is_twin_of_known(struct slice name);
 /* Drops (does not forward) the fields whose names are twins of one of `names` and equal none of
  * them, ignoring case. If `count` is 0, drops the twins of the names in enum field_id. */
 void fields_drop_twins(struct fields *fields, const struct slice *names, unsigned count);
+/* Returns whether a field's name is a twin of one of `names` and equals none of them. */
+bool fields_have_twin(const struct fields *fields, const struct slice *names, unsigned count);
 
 /* Drops the fields with this name, ignoring case. They are not forwarded and rules ignore them. */
 void fields_drop_named(struct fields *fields, struct slice name);

@@ -126,6 +126,9 @@ struct slice identity_redact(const struct identity_settings *settings, struct sl
  * rules. */
 void policy_sort_headers(const struct policy *policy, const struct identity *identity,
                          struct fields *fields);
+/* Returns whether the request has a twin of a header that the policy evaluates, or of one that
+ * overrides the method. On the decision listener it cannot be dropped. */
+bool policy_has_twin(const struct policy *policy, const struct fields *fields);
 /* Drops the request's trailers whose names, or twins of them, the policy reads or sets in request
  * headers: a server that merges trailers into the header would take them for these. */
 void policy_sort_trailers(const struct policy *policy, struct fields *trailers);

@@ -34,6 +34,17 @@ static void drop_granted(const struct policy *policy, struct fields *fields)
             fields_drop_named(fields, slice_of(policy->limits[i].granted_header));
 }
 
+bool policy_has_twin(const struct policy *policy, const struct fields *fields)
+{
+    static const struct slice overrides[] = {
+        {"X-HTTP-Method-Override", 22}, {"X-HTTP-Method", 13}, {"X-Method-Override", 17}};
+    const struct read_headers *headers = &policy->read_headers;
+
+    return (fields->odd_names || headers->has_odd_names) &&
+           (fields_have_twin(fields, overrides, COUNT_OF(overrides)) ||
+            fields_have_twin(fields, headers->names, headers->count));
+}
+
 void policy_sort_trailers(const struct policy *policy, struct fields *trailers)
 {
     const struct read_headers *headers = &policy->read_headers;

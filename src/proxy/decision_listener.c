@@ -20,6 +20,9 @@ bool decision_head(struct exchange *x, struct request_head *head, enum cause *ca
     if (!may_ask(x))
         return false;
     *cause = CAUSE_BAD_REQUEST;
+    *why = "a header whose name differs only in punctuation from one that weir evaluates";
+    if (policy_has_twin(x->policy, &head->fields))
+        return false;
     if (!original_request(from, head, why))
         return false;
     *why = "X-Forwarded-For does not end with an address";

@@ -58,6 +58,16 @@ def test_missing_and_malformed_fields_are_refused(rig):
     assert get(listener, headers=forwarded(method="OPTIONS", **{"Max-Forwards": "0"}, uri="/v1/x")).status == 200
 
 
+def test_headers_that_the_server_may_take_for_others_are_refused(rig):
+    """On the proxy weir removes them. Here only the other proxy could."""
+    _, listener = weir_with_decisions(rig, rules=[{"match": {"methods": ["POST"]}, "limits": ["per-client"]},
+                                                  {"match": {"header": {"X-Plan": "gold"}}, "limits": "none"}, {"limits": ["per-client"]}])
+    for name in "X-HTTP-Method-Override", "X_HTTP_Method_Override", "X-HTTP_METHOD", "x.method.override", "X_Plan":
+        assert get(listener, headers=forwarded(method="GET", **{name: "POST", "X-Plan": "gold"})).status == 400, name
+    for name in "X_Other", "X-HTTP-Methods", "Accept_":
+        assert get(listener, headers=forwarded(method="GET", **{name: "POST", "X-Plan": "gold"})).status == 200, name
+
+
 def test_request_from_selects_the_other_fields(rig):
     _, listener = weir_with_decisions(rig, decisions={"request_from": "original", "deny_status": 403})
     original = {"X-Original-Method": "POST", "X-Original-URI": "/v1/x", "X-Forwarded-For": "203.0.113.7"}
@@ -152,8 +162,8 @@ def test_behind_caddy(rig):
     assert check_proxy(port)[-1]["Content-Type"] == "application/problem+json"
 
 
-def test_behind_haproxy(rig):
-    address, (script, config) = weir_for(rig, "Behind HAProxy, without forwarding")
+def start_haproxy(rig, address, script, config):
+    """HAProxy as in the recipe, with the decision listener at `address`; returns its address."""
     port = free_port()
     rig.write("weir.lua", script.replace("127.0.0.1:9190", address))
     config = "\n".join("  " + line for line in config.splitlines())
@@ -172,4 +182,21 @@ backend api
   server api {rig.upstream().text}
 """)
     Process(rig, "haproxy", ["/usr/sbin/haproxy", "-f", f"{rig.directory}/haproxy.cfg", "-db"])
-    check_proxy(port)
+    eventually(lambda: serves(("127.0.0.1", port)), 10, "the proxy")
+    return "127.0.0.1", port
+
+
+def test_behind_haproxy(rig):
+    address, (script, config) = weir_for(rig, "Behind HAProxy, without forwarding")
+    check_proxy(start_haproxy(rig, address, script, config)[1])
+
+
+def test_haproxy_passes_headers_that_override_the_method(rig):
+    script, config = blocks(recipes()[1]["Behind HAProxy, without forwarding"], "(?:lua|haproxy)")
+    _, listener = weir_with_decisions(rig, rules=[{"match": {"methods": ["DELETE"]}, "limits": "none"}, {"limits": ["per-client"]}])
+    proxy = start_haproxy(rig, "%s:%d" % listener, script, config)
+    for name in "X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override":
+        assert get(proxy, "/echo", method="DELETE", headers={name: "POST"}).status == 400, name
+    assert get(proxy, "/echo", method="DELETE", host="api.test,b.test").status == 400
+    seen = get(proxy, "/echo", method="DELETE", headers={"X_HTTP_Method_Override": "POST", "X-Other": "1"})
+    assert seen.status == 200 and [name for name, _ in json.loads(seen.body)["fields"] if name.startswith("x")] == ["x-other"]
