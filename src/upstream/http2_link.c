@@ -236,9 +236,10 @@ static enum link_sent send_content(struct http2_link *l, const struct content_pi
     http2_link_touch(l);
     if (taken == content.n && (!piece->trailers || http2_send_trailers(l->stream, piece->trailers)))
         return LINK_SENT;
+    struct slice rest = taken ? (struct slice){content.p + taken, content.n - taken} : content;
     l->link.pending = true;
     l->out_last = piece->last;
-    if (!http2_link_append(l, &l->out, (struct slice){content.p + taken, content.n - taken}) ||
+    if (!http2_link_append(l, &l->out, rest) ||
         (piece->trailers && !store_trailers(l, piece->trailers)))
         return broke(l);
     return LINK_PENDING;
