@@ -10,6 +10,7 @@
 #include "admin/bound.h"
 #include "admin/dashboard.h"
 #include "base/descriptors.h"
+#include "redis/outage.h"
 
 struct admin {
     const struct admin_view *view;
@@ -94,6 +95,8 @@ static void readyz(struct admin *admin, struct evhttp_request *request)
                     count_of(admin, worker_redis_unreachable)
                         ? "ready; Redis is unavailable, on_failure applies"
                         : "ready; a part of Redis is unavailable, where on_failure applies");
+    else if (redis_outage_any_refuses(10 * 1000000) && policy_needs_redis(admin->view->policy))
+        answer_line(request, 200, "ready; Redis answers calls with errors, on_failure applies");
     else if (count_of(admin, asks_with_care) && policy_needs_redis(admin->view->policy))
         answer_line(request, 200, "ready; Redis is available again, in slow start");
     else

@@ -258,7 +258,8 @@ static void write_latency(struct screen *s, const struct json_node *snapshot)
 static void write_redis(struct screen *s, const struct json_node *snapshot)
 {
     const struct json_node *redis = json_member(snapshot, "redis");
-    double ready = number_at(redis, "ready_workers"), workers = 0;
+    double ready = number_at(redis, "ready_workers"), workers = 0,
+           failures = number_at(redis, "failures.per_second");
     char p50[NUMBER_MAX], p99[NUMBER_MAX], calls[NUMBER_MAX];
 
     const struct json_node *list = json_member(snapshot, "workers");
@@ -270,13 +271,15 @@ static void write_redis(struct screen *s, const struct json_node *snapshot)
         end_line(s);
         return;
     }
+    bool good = ready == workers && failures <= 0;
     styled(s,
-           ready == workers ? GREEN
-           : ready > 0      ? AMBER
-                            : RED,
-           ready == workers ? "up"
-           : ready > 0      ? "degraded"
-                            : "down");
+           good        ? GREEN
+           : ready > 0 ? AMBER
+                       : RED,
+           good               ? "up"
+           : ready == workers ? "errors"
+           : ready > 0        ? "degraded"
+                              : "down");
     put_text(s, "  p50 %s, p99 %s",
              duration_text(number_at(snapshot, "latency.redis.p50_seconds"), p50),
              duration_text(number_at(snapshot, "latency.redis.p99_seconds"), p99));
@@ -284,6 +287,13 @@ static void write_redis(struct screen *s, const struct json_node *snapshot)
     put_text(s, "%s calls/s, %.0f of %.0f workers connected, ",
              rate_text(number_at(redis, "calls.per_second"), calls), ready, workers);
     put_slice(s, json_string(json_member(redis, "address")));
+    end_line(s);
+    if (failures <= 0)
+        return;
+    go_to(s, 11);
+    style(s, RED);
+    put_text(s, "%s decisions/s without Redis, by on_failure", rate_text(failures, calls));
+    style(s, "0");
     end_line(s);
 }
 

@@ -22,7 +22,7 @@ _Static_assert(LIMIT_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row has room for 
     ONE(redis_calls, "counter", "weir_redis_calls_total",                                          \
         "Script calls sent to Redis; one call contains all decisions of an event loop iteration.") \
     ONE(redis_requests, "counter", "weir_redis_decisions_total",                                   \
-        "Requests decided by a script call in Redis.")                                             \
+        "Requests sent to Redis in script calls, also those of failed calls.")                     \
     ONE(remembered_denials, "counter", "weir_remembered_denials_total",                            \
         "Rejections from a remembered denial, without a call to Redis.")
 /* clang-format on */

@@ -153,3 +153,16 @@ bool redis_outage_accepted(struct redis_outage *outage, uint64_t calm_us, uint64
     pthread_mutex_unlock(&lock);
     return calm;
 }
+
+bool redis_outage_any_refuses(uint64_t within_us)
+{
+    const struct redis_outage *outage;
+    uint64_t now = clock_us();
+    bool any = false;
+
+    pthread_mutex_lock(&lock);
+    LIST_FOREACH(outage, &outages, entry)
+    any |= outage->refusing_us && now < outage->refused_us + within_us;
+    pthread_mutex_unlock(&lock);
+    return any;
+}

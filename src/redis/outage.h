@@ -51,4 +51,8 @@ void redis_outage_refused(struct redis_outage *outage, uint64_t us);
  * link has already reported the end. */
 bool redis_outage_accepted(struct redis_outage *outage, uint64_t calm_us, uint64_t *us, bool *over);
 
+/* Returns true if a Redis of this process has answered a call with such an error within the last
+ * `within_us`, and calls do not succeed again yet. For the admin listener. */
+bool redis_outage_any_refuses(uint64_t within_us);
+
 #endif

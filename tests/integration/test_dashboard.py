@@ -4,6 +4,7 @@ errors fail a test.
 WEIR_PICTURES=docs/pictures tests/integration/run dashboard.live also writes the pictures for the
 documentation, after a minute of load. |"""
 
+import itertools
 import json
 import os
 import random
@@ -175,7 +176,11 @@ def test_the_dashboard_with_ten_thousand_clients_and_then_without_redis(rig):
                 connection.response("GET")
     page.wait_for("document.querySelectorAll('#busiest tbody button').length === 10")
     check_layout(page, None)
-    weir.expect_errors("connection was lost")
+    weir.expect_errors("connection was lost", "out of memory")
+    rig.redis().command("CONFIG", "SET", "maxmemory", "1")
+    ids = itertools.count()  # new clients: a rejection writes nothing, so Redis does not refuse it
+    eventually(lambda: get(weir.address, headers={"X-Client-Id": f"late-{next(ids)}"}) and not page.run("return document.getElementById('alert').hidden"), what="an alert")
+    text_of(page, "#alert", "answers calls with errors")
     rig.redis().kill()
     get(weir.address)
     text_of(page, "#now-redis", "down")

@@ -4,20 +4,42 @@ ones."""
 
 import contextlib
 import os
+import re
+import threading
 
 from redis_errors import assert_refused, assert_decided_by_redis, weir_before
-from rig import Redis, eventually, timeout
+from rig import Redis, eventually, text_of, timeout
 from scripted import Scripted, redis_commands
-from wire import connect
+from wire import connect, get
 
 
 # --- real servers --------------------------------------------------------------------------------------------------------
+
+def assert_shown_as_errors(rig, weir):
+    """/readyz and `weir top` do not say that all is well: Redis is connected, but decides nothing."""
+    done = threading.Event()
+
+    def ask():
+        while not done.wait(0.01):
+            get(weir.address)
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        screen = rig.command("top", "--once", "http://" + text_of(weir.admin)).stdout
+        ready = get(weir.admin, "/readyz")
+    finally:
+        done.set()
+        asking.join()
+    assert re.search(r"^Redis +errors .*\n +\S+ decisions/s without Redis, by on_failure$", screen, re.M), screen
+    assert ready.status == 200 and ready.body == b"ready; Redis answers calls with errors, on_failure applies\n", ready
+
 
 def test_out_of_memory(rig):
     weir = weir_before(rig, rig.redis().text)
     assert_decided_by_redis(weir)
     rig.redis().command("CONFIG", "SET", "maxmemory", "1")
     assert_refused(weir, "oom", "raise maxmemory in Redis")
+    assert_shown_as_errors(rig, weir)
     rig.redis().command("CONFIG", "SET", "maxmemory", "0")
     assert_decided_by_redis(weir)
 

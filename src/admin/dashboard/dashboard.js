@@ -174,9 +174,11 @@ function charts() {
 function redisState(s) {
   if (!s.redis) return ["not needed", "", "no limit uses it"];
   const open = s.redis.breaker.open, all = s.workers.length, r = s.latency.redis;
-  const detail = `${rate(s.redis.calls.per_second)} calls/s` + (s.redis.failures.per_second ? `, ${rate(s.redis.failures.per_second)} failures/s` : "") +
+  const detail = `${rate(s.redis.calls.per_second)} calls/s` +
     (r.p99_seconds === null ? "" : `, p99 ${duration(r.p99_seconds)}`);
   if (open === all || s.redis.ready_workers === 0) return ["down", "bad", `${s.redis.address}: on_failure decides`];
+  if (s.redis.failures.per_second && s.redis.ready_workers === all)
+    return ["errors", "warn", `${rate(s.redis.failures.per_second)} decisions/s by on_failure`];
   if (s.redis.ready_workers < all) return ["degraded", "warn", `${s.redis.ready_workers} of ${all} workers connected`];
   return [r.p50_seconds === null ? "up" : duration(r.p50_seconds), "good", detail];
 }
@@ -200,6 +202,8 @@ function alerts(s) {
   const found = [];
   const down = s.upstreams.flatMap((u) => u.servers.filter((x) => x.state !== "up").map((x) => `${x.name || x.address} (${u.name}) is ${x.state}`));
   if (redisState(s)[0] === "down") found.push(`Redis is down at ${s.redis.address}. Limits follow on_failure of the policy.`);
+  if (redisState(s)[0] === "errors" && s.redis.failures.per_second > 0.9 * s.redis.decisions.per_second)
+    found.push(`Redis at ${s.redis.address} answers calls with errors or too late. Limits follow on_failure of the policy; the log has the cause.`);
   if (down.length) found.push(`Servers: ${down.slice(0, 4).join(", ")}${down.length > 4 ? ` and ${down.length - 4} more` : ""}.`);
   if (s.state === "stopping") found.push("weir is stopping.");
   text("alert", found.join(" "));
