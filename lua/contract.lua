@@ -73,7 +73,7 @@ local function show(value)
   return '"' .. head .. '"' .. (#value > 60 and "... (" .. #value .. " bytes)" or "")
 end
 
-local function asked(q)
+local function arguments(q)
   local words = {}
   for i, field in ipairs { "state", "now", "limit", "period", "burst", "cost", "mode", "offset" } do
     words[i] = field .. " " .. show(q[field])
@@ -91,14 +91,14 @@ local function returned(r)
 end
 
 local function fault(what, q, r)
-  error({ what, q and asked(q) or "", r and returned(r) or "" }, 0)
+  error({ what, q and arguments(q) or "", r and returned(r) or "" }, 0)
 end
 
 -- One call, and the checks of every result.
 
 local function run(limiter, q)
   touched = nil
-  if tell then redis.log(redis.LOG_WARNING, "weir contract: " .. asked(q)) end
+  if tell then redis.log(redis.LOG_WARNING, "weir contract: " .. arguments(q)) end
   local r = { pcall(limiter, q.state, q.now, q.limit, q.period, q.burst, q.cost, q.mode, q.offset, unpack(options, 1, option_count)) }
   local fine = table.remove(r, 1)
   if touched then fault(touched, q) end
@@ -113,15 +113,15 @@ end
 local function check_granted(q, r)
   local granted, cost = r[1], q.cost
   if cost < 0 then
-    if granted ~= cost then fault("granted must be the cost where it is negative: it gives back", q, r) end
+    if granted ~= cost then fault("granted must equal a negative cost, which is a refund", q, r) end
   elseif cost == 0 then
-    if granted ~= 0 and granted ~= 1 then fault("granted must be 1 or 0 where the cost is 0: would a cost of 1 be admitted?", q, r) end
+    if granted ~= 0 and granted ~= 1 then fault("granted must be 1 or 0 for a cost of 0: whether a cost of 1 would be admitted", q, r) end
   elseif q.mode == 0 and granted ~= 0 and granted ~= cost then
     fault("granted must be the cost or 0 in mode 0", q, r)
   elseif q.mode == 1 and not (whole(granted, 0) and granted <= cost) then
     fault("granted must be a whole number from 0 to the cost in mode 1", q, r)
   elseif q.mode == 2 and granted ~= cost then
-    fault("granted must be the cost in mode 2: it is charged even where it is not there", q, r)
+    fault("granted must be the cost in mode 2, also if fewer units remain", q, r)
   end
 end
 
@@ -129,18 +129,18 @@ local function check_numbers(q, r)
   if not whole(r[2], 0) then fault("remaining must be a whole number, 0 or more", q, r) end
   if not whole(r[3], -1) then fault("retry_after must be a whole number of us, or -1", q, r) end
   if not whole(r[4], 0) then fault("reset must be a whole number of us, 0 or more", q, r) end
-  if r[1] == 0 and r[3] == 0 then fault("retry_after must not be 0 with a rejection: it is when to come again, or -1 for never", q, r) end
-  if r[1] ~= 0 and r[3] ~= 0 then fault("retry_after must be 0 where the cost is granted", q, r) end
+  if r[1] == 0 and r[3] == 0 then fault("retry_after must not be 0 for a rejection: it is the time until the next attempt, or -1 for never", q, r) end
+  if r[1] ~= 0 and r[3] ~= 0 then fault("retry_after must be 0 if the cost is granted", q, r) end
   if r[6] ~= nil and (not whole(r[6], 0) or r[6] > DELAY_MAX) then fault("delay must be a whole number of us, up to 366 days, or nil", q, r) end
 end
 
 local function check_state(q, r)
   local state = r[5]
   if state == nil then return end
-  if r[1] == 0 and not q.edited then fault("new_state must be nil with a rejection: what is not charged changes nothing", q, r) end
-  if q.cost == 0 and not q.edited then fault("new_state must be nil where the cost is 0: a look changes nothing", q, r) end
+  if r[1] == 0 and not q.edited then fault("new_state must be nil for a rejection: only a charge changes the state", q, r) end
+  if q.cost == 0 and not q.edited then fault("new_state must be nil for a cost of 0: a check changes nothing", q, r) end
   if type(state) == "number" then
-    if state ~= state or state == 1 / 0 or state == -1 / 0 then fault("new_state must be finite where it is a number", q, r) end
+    if state ~= state or state == 1 / 0 or state == -1 / 0 then fault("new_state must be finite if it is a number", q, r) end
   elseif type(state) ~= "string" then
     fault("new_state must be a string, a number or nil", q, r)
   elseif #state > STATE_MAX then
@@ -170,7 +170,7 @@ local function check_pure(q, r)
   local again = run(instance(), q)
   for i = 1, 6 do
     if again[i] ~= r[i] then
-      fault("it must be pure: asked the same, it returned " .. returned(again) .. " the second time", q, r)
+      fault("it must be pure: with the same arguments, it returned " .. returned(again) .. " the second time", q, r)
     end
   end
 end
@@ -180,13 +180,13 @@ local function check_look(limiter, q)
   local look_q = but(q, { cost = 0, mode = 0 })
   local look = ask(limiter, look_q)
   if look[1] ~= plain[1] then
-    fault(format("a look (cost 0) must say what a cost of 1 would meet, which here is %s", plain[1] == 1 and "granted" or "rejected"), look_q, look)
+    fault(format("a check (cost 0) must give the result for a cost of 1, which here is %s", plain[1] == 1 and "granted" or "rejected"), look_q, look)
   end
   if q.cost > 0 then
     local most_q = but(q, { mode = 1 })
     local most = ask(limiter, most_q)
     if (most[1] > 0) ~= (look[1] > 0) then
-      fault(format("mode 1 must take what is left, and a look says that there is %s", look[1] > 0 and "some" or "nothing"), most_q, most)
+      fault(format("mode 1 must charge the remaining units; by the check there are %s", look[1] > 0 and "some" or "none"), most_q, most)
     end
   end
 end
@@ -199,7 +199,7 @@ local function check_retry(limiter, q, r, expires, same)
   if r[3] == -1 then
     later = but(q, { fresh = true })
     local fresh = ask(limiter, later)
-    if fresh[1] ~= 0 then fault("retry_after must not be -1, never: the same request with no state is granted", q, r) end
+    if fresh[1] ~= 0 then fault("retry_after must not be -1 (never): the same request is granted without a state", q, r) end
     return
   end
   if not same then return end
@@ -207,7 +207,7 @@ local function check_retry(limiter, q, r, expires, same)
   if later.now >= expires then later.state = nil end
   local then_r = ask(limiter, later)
   if then_r[1] == 0 then
-    fault("retry_after must be long enough: asked again after it, it returned " .. returned(then_r), q, r)
+    fault("retry_after must be long enough: after it, the same request returned " .. returned(then_r), q, r)
   end
 end
 
@@ -310,7 +310,7 @@ local fine, problem = pcall(function()
   local made, limiter = pcall(instance)
   if touched then fault(touched) end
   if not made then fault("it raises an error: " .. text_of(limiter)) end
-  if type(limiter) ~= "function" then fault("the file must return a function, and returned " .. (limiter == nil and "nothing" or "a " .. type(limiter))) end
+  if type(limiter) ~= "function" then fault("the file must return a function, but returned " .. (limiter == nil and "nothing" or "a " .. type(limiter))) end
   for _ = 1, SCHEDULES do schedule(limiter) end
   foreign_states(limiter)
   growth(limiter)

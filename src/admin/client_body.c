@@ -105,7 +105,7 @@ static void write_look(struct json *json, const struct query *query)
     const struct limit_status *rows;
     unsigned count = client_query_rows(query, &rows);
 
-    json_text(json, "terms", client_query_limits_text(client_limits));
+    json_text(json, "client_limits", client_query_limits_text(client_limits));
     json_text(json, "plan",
               client_limits && client_limits->plan ? client_limits->plan->name : NULL);
     json_text(json, "entry", client_limits ? client_limits->name : NULL);

@@ -172,7 +172,7 @@ static void print_limits_in_force(const struct client_subject *subject)
 {
     const struct client_limits *client_limits = client_query_client(subject->query);
 
-    printf("client  %.*s\nterms   %s", SLICE_ARG(identity_text(&subject->identity)),
+    printf("client  %.*s\nlimits  %s", SLICE_ARG(identity_text(&subject->identity)),
            client_query_limits_text(client_limits));
     if (client_limits && client_limits->plan)
         printf(" %s", client_limits->plan->name);

@@ -32,7 +32,8 @@ static const struct client_limits *client_limits_of(const struct query *q)
 {
     const struct client_limits *client_limits =
         q->granted ? &q->grant_client_limits : policy_client(q->policy, q->identity);
-    return !client_limits && q->row_cached && q->row.present ? &q->row_terms : client_limits;
+    return !client_limits && q->row_cached && q->row.present ? &q->row_client_limits
+                                                             : client_limits;
 }
 
 /* --- Keys ------------------------------------------------------------------------------------- */

@@ -36,7 +36,7 @@ struct query {
     struct quota_row row; /* the database's row, as cached */
     int64_t row_us;       /* time until it expires */
     bool row_cached;
-    struct client_limits row_terms;
+    struct client_limits row_client_limits;
     char quota_key[KEY_QUOTA_MAX + 8]; /* followed by the suffix of the lock's key */
     size_t quota_key_size;
     char pattern[PATTERN_SIZE];

@@ -193,7 +193,7 @@ static bool take_quota(struct query *q, const struct redis_reply *reply)
     struct slice row = reply->elements[0].text;
     q->row_cached = row.n && quota_row_parse(row, &q->row);
     q->row_us = reply->elements[1].integer * 1000;
-    q->row_terms = quota_client_limits(q->policy, &q->row);
+    q->row_client_limits = quota_client_limits(q->policy, &q->row);
     return client_query_begin(q);
 }
 

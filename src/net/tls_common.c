@@ -40,9 +40,9 @@ SSL_CTX *tls_context_new(const SSL_METHOD *method)
 /* Refuses a key with a passphrase: there is no user to ask. */
 static int no_passphrase(char *buffer, int size, int writing, void *arg)
 {
-    bool *asked = arg;
+    bool *passphrase_requested = arg;
     (void)buffer, (void)size, (void)writing;
-    *asked = true;
+    *passphrase_requested = true;
     return -1;
 }
 
@@ -128,13 +128,13 @@ enum tls_fault tls_load_pair(SSL_CTX *ctx, const char *certificate, const char *
     }
     if (!tls_can_be_read(key, why))
         return TLS_BAD_KEY;
-    bool asked = false;
+    bool passphrase_requested = false;
     SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
-    SSL_CTX_set_default_passwd_cb_userdata(ctx, &asked);
+    SSL_CTX_set_default_passwd_cb_userdata(ctx, &passphrase_requested);
     if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1 ||
         SSL_CTX_check_private_key(ctx) != 1) {
         tls_describe_error(why, "private key");
-        if (asked)
+        if (passphrase_requested)
             snprintf(why, TLS_WHY_MAX, "needs a passphrase; remove it from the key");
         return TLS_BAD_KEY;
     }

@@ -9,7 +9,7 @@ static void generation_free(struct generation *g)
 {
     if (g->limiter)
         limiter_free(g->limiter);
-    upstream_free(&g->pools);
+    upstream_pools_free(&g->pools);
     token_checker_free(g->tokens);
     rejections_free(g->rejections);
     policy_drop(g->policy);
@@ -28,7 +28,7 @@ struct generation *generation_new(struct worker *worker, struct endpoint_set *en
     g->endpoint_set = endpoint_set_hold(endpoint_set);
     g->policy = policy_hold(policy);
     if ((g->rejections = rejections_new(policy->rule_count)) &&
-        upstream_init(&g->pools, &worker->upstream, endpoint_set) == 0 &&
+        upstream_pools_init(&g->pools, &worker->upstream, endpoint_set) == 0 &&
         token_checker_new(policy, &worker->stats.tokens, &g->tokens) &&
         (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback,
                                   slice_of(policy->driver), &worker->limiter_stats)))
@@ -43,12 +43,12 @@ void generation_install(struct worker *worker, struct generation *next)
 
     worker->now = next;
     worker->policy = next->policy;
-    upstreams_use(&worker->upstream, &next->pools, worker_connections_max(worker));
+    upstream_worker_use(&worker->upstream, &next->pools, worker_connections_max(worker));
     atomic_store(&worker->current_set, next->endpoint_set);
     if (!before)
         return;
     worker->shared->reloaded(worker->shared->context);
-    upstream_retire(&before->pools);
+    upstream_pools_retire(&before->pools);
     limiter_retire(before->limiter);
     TAILQ_INSERT_TAIL(&worker->retired, before, link);
 }

@@ -38,8 +38,8 @@ struct redis_sentinel {
     struct redis_sentinel_callbacks callbacks;
     struct address known[SENTINELS_MAX]; /* those of the policy first */
     unsigned known_count, next;
-    struct address asked; /* the sentinel of `connection` */
-    struct address found; /* the master, from the last reply */
+    struct address queried; /* the sentinel of `connection` */
+    struct address found;   /* the master, from the last reply */
     struct redis_connection *connection;
     enum step step;
     struct event *timer;
@@ -77,7 +77,7 @@ static void announce(const struct redis_sentinel *s)
     if (change)
         log_info("redis %s: the master is %s%s%s, according to sentinel %s",
                  s->settings->sentinel.master, text, *before ? " and no more " : "", before,
-                 address_format(&s->asked, by));
+                 address_format(&s->queried, by));
 }
 
 static void report_back(const struct redis_sentinel *s)
@@ -90,7 +90,7 @@ static void report_back(const struct redis_sentinel *s)
     pthread_mutex_unlock(&received.lock);
     if (back)
         log_info("redis %s: sentinel %s names the master again", s->settings->sentinel.master,
-                 address_format(&s->asked, text));
+                 address_format(&s->queried, text));
 }
 
 static void report_away(const struct redis_sentinel *s, const char *why)
@@ -104,7 +104,7 @@ static void report_away(const struct redis_sentinel *s, const char *why)
     if (!was_away)
         log_error("redis %s: none of %u sentinels names the master (the last, %s: %s); check "
                   "redis.sentinel.nodes and that they run",
-                  s->settings->sentinel.master, s->known_count, address_format(&s->asked, text),
+                  s->settings->sentinel.master, s->known_count, address_format(&s->queried, text),
                   why);
 }
 
@@ -121,7 +121,7 @@ static void complain(const struct redis_sentinel *s, const char *what, const cha
     pthread_mutex_unlock(&received.lock);
     if (!quiet)
         log_error("redis %s: sentinel %s %s%s", s->settings->sentinel.master,
-                  address_format(&s->asked, text), what, detail);
+                  address_format(&s->queried, text), what, detail);
 }
 
 void redis_sentinel_master(char text[static ADDRESS_TEXT_MAX])
@@ -355,8 +355,8 @@ static void consult(struct redis_sentinel *s)
 
     disconnect(s);
     s->next %= s->known_count;
-    s->asked = s->known[s->next++];
-    s->connection = redis_connection_new(s->base, s->settings, &s->asked, settings->username,
+    s->queried = s->known[s->next++];
+    s->connection = redis_connection_new(s->base, s->settings, &s->queried, settings->username,
                                          settings->password, &callbacks);
     if (!s->connection || !send_queries(s)) {
         try_next_sentinel(s, "the connection failed");

@@ -129,12 +129,12 @@ static void begin_report(const struct trial *t, const struct limit *limit)
             limit->script_position.line, limit->script_position.column, limit->name, limit->script);
 }
 
-static void end_report(const struct trial *t, const char *asked, const char *returned)
+static void end_report(const struct trial *t, const char *arguments, const char *returned)
 {
-    if (*asked)
-        fprintf(t->report, "    asked:    %s\n", asked);
+    if (*arguments)
+        fprintf(t->report, "    arguments: %s\n", arguments);
     if (*returned)
-        fprintf(t->report, "    returned: %s\n", returned);
+        fprintf(t->report, "    returned:  %s\n", returned);
     fputs("    see weir.yaml(5), LIMITER SCRIPTS\n", t->report);
 }
 

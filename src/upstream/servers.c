@@ -219,8 +219,8 @@ void servers_refresh(struct upstream_pools *pools)
 
 /* ---- the pools of an endpoint set ------------------------------------------------------------ */
 
-int upstream_init(struct upstream_pools *pools, struct upstream_worker *worker,
-                  struct endpoint_set *endpoint_set)
+int upstream_pools_init(struct upstream_pools *pools, struct upstream_worker *worker,
+                        struct endpoint_set *endpoint_set)
 {
     const struct policy *policy = endpoint_set_policy(endpoint_set);
 
@@ -241,7 +241,7 @@ int upstream_init(struct upstream_pools *pools, struct upstream_worker *worker,
     return 0;
 }
 
-void upstream_retire(struct upstream_pools *pools)
+void upstream_pools_retire(struct upstream_pools *pools)
 {
     for (unsigned i = 0; i < pools->policy->upstream_count; i++)
         for (unsigned s = 0; s < pools->all[i].slots; s++)
@@ -249,14 +249,14 @@ void upstream_retire(struct upstream_pools *pools)
                 hang_up(pools->all[i].servers[s]);
 }
 
-void upstream_free(struct upstream_pools *pools)
+void upstream_pools_free(struct upstream_pools *pools)
 {
     if (!pools->all)
         return;
-    upstream_retire(pools);
+    upstream_pools_retire(pools);
     for (unsigned i = 0; i < pools->policy->upstream_count; i++)
         http2_close_all(&pools->all[i]);
-    upstreams_free_closed(pools->worker); /* closed connections point at these pools */
+    upstream_worker_free_closed(pools->worker); /* closed connections point at these pools */
     for (unsigned i = 0; i < pools->policy->upstream_count; i++) {
         struct pool *pool = &pools->all[i];
         for (struct server *server; (server = TAILQ_FIRST(&pool->leaving));) {

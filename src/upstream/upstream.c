@@ -211,11 +211,11 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
 
 static void wake(evutil_socket_t fd, short what, void *arg)
 {
-    (void)fd, (void)what, (void)arg; /* upstreams_flush() follows */
+    (void)fd, (void)what, (void)arg; /* upstream_worker_flush() follows */
 }
 
-bool upstreams_init(struct upstream_worker *w, struct event_base *base, struct deadlines *deadlines,
-                    const struct body_io *io)
+bool upstream_worker_init(struct upstream_worker *w, struct event_base *base,
+                          struct deadlines *deadlines, const struct body_io *io)
 {
     w->io = *io;
     event_assign(&w->wake, base, -1, 0, wake, w);
@@ -225,40 +225,41 @@ bool upstreams_init(struct upstream_worker *w, struct event_base *base, struct d
     return poller_init(&w->poller, base, LINKS_PER_BATCH) == 0;
 }
 
-void upstreams_clear(struct upstream_worker *w)
+void upstream_worker_clear(struct upstream_worker *w)
 {
     poller_clear(&w->poller);
     http2_upstreams_free(w);
 }
 
-void upstreams_use(struct upstream_worker *w, struct upstream_pools *pools, unsigned pooled_max)
+void upstream_worker_use(struct upstream_worker *w, struct upstream_pools *pools,
+                         unsigned pooled_max)
 {
     w->pools = pools;
     w->pooled_max = pooled_max;
 }
 
-void upstreams_stop(struct upstream_worker *w)
+void upstream_worker_stop(struct upstream_worker *w)
 {
     w->stopping = true;
-    upstream_retire(w->pools);
+    upstream_pools_retire(w->pools);
 }
 
-void upstreams_flush(struct upstream_worker *w)
+void upstream_worker_flush(struct upstream_worker *w)
 {
     http2_upstreams_flush(w);
 }
 
-bool upstreams_have_work(const struct upstream_worker *w)
+bool upstream_worker_has_work(const struct upstream_worker *w)
 {
     return http2_upstreams_have_work(w);
 }
 
-void upstreams_wake(struct upstream_worker *w)
+void upstream_worker_wake(struct upstream_worker *w)
 {
     event_active(&w->wake, EV_TIMEOUT, 1);
 }
 
-void upstreams_free_closed(struct upstream_worker *w)
+void upstream_worker_free_closed(struct upstream_worker *w)
 {
     http2_upstreams_free_ended(w);
     for (struct connection *c; (c = TAILQ_FIRST(&w->closed));) {

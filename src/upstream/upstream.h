@@ -40,9 +40,9 @@ struct pool;
  * struct worker. */
 struct upstream_worker {
     struct body_io io;            /* of the worker */
-    struct upstream_pools *pools; /* those in use: upstreams_use() */
+    struct upstream_pools *pools; /* those in use: upstream_worker_use() */
     unsigned pooled_max;          /* idle connections per server; 0: no limit */
-    bool stopping;                /* nothing is pooled or probed any more: upstreams_stop() */
+    bool stopping;                /* nothing is pooled or probed any more: upstream_worker_stop() */
     uint64_t iteration;           /* number of the loop iteration; the worker sets it */
     struct poller poller;
     struct event wake; /* of the loop */
@@ -99,32 +99,32 @@ void servers_refresh(struct upstream_pools *pools);
 
 /* Initialises a worker's part. Connections are polled by `base`, end with `deadlines` and use the
  * buffers `io`. False: no memory or descriptor. */
-MUST_CHECK bool upstreams_init(struct upstream_worker *worker, struct event_base *base,
-                               struct deadlines *deadlines, const struct body_io *io);
+MUST_CHECK bool upstream_worker_init(struct upstream_worker *worker, struct event_base *base,
+                                     struct deadlines *deadlines, const struct body_io *io);
 /* Call after all pools were freed. May be called twice, or on zeroed memory. */
-void upstreams_clear(struct upstream_worker *worker);
+void upstream_worker_clear(struct upstream_worker *worker);
 /* From now on, only links of `pools` are pooled, and only its servers probed. At most `pooled_max`
  * idle connections per server are kept; 0: no limit. */
-void upstreams_use(struct upstream_worker *worker, struct upstream_pools *pools,
-                   unsigned pooled_max);
+void upstream_worker_use(struct upstream_worker *worker, struct upstream_pools *pools,
+                         unsigned pooled_max);
 /* Closes the pooled links of the pools in use. From now on, no link is pooled and no server is
  * probed. */
-void upstreams_stop(struct upstream_worker *worker);
+void upstream_worker_stop(struct upstream_worker *worker);
 /* Writes the output of this loop iteration and reports what can be read. */
-void upstreams_flush(struct upstream_worker *worker);
-/* Returns whether upstreams_flush() has more to do. upstreams_wake(): the loop does not wait for
+void upstream_worker_flush(struct upstream_worker *worker);
+/* Returns whether upstream_worker_flush() has more to do. upstream_worker_wake(): the loop does not wait for
  * events. */
-bool upstreams_have_work(const struct upstream_worker *worker);
-void upstreams_wake(struct upstream_worker *worker);
+bool upstream_worker_has_work(const struct upstream_worker *worker);
+void upstream_worker_wake(struct upstream_worker *worker);
 /* Frees the links closed in this loop iteration. */
-void upstreams_free_closed(struct upstream_worker *worker);
+void upstream_worker_free_closed(struct upstream_worker *worker);
 
 /* Creates the pools for an endpoint set, which the caller holds. Returns -1 if there is no
  * memory. */
-int upstream_init(struct upstream_pools *pools, struct upstream_worker *worker,
-                  struct endpoint_set *endpoint_set);
+int upstream_pools_init(struct upstream_pools *pools, struct upstream_worker *worker,
+                        struct endpoint_set *endpoint_set);
 /* Closes the pooled links and ends all probes; links in use remain. */
-void upstream_retire(struct upstream_pools *pools);
-void upstream_free(struct upstream_pools *pools);
+void upstream_pools_retire(struct upstream_pools *pools);
+void upstream_pools_free(struct upstream_pools *pools);
 
 #endif

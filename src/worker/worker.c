@@ -66,10 +66,10 @@ static void iteration_is_long(void *arg)
  * work. What is left is done in the next iteration, which does not wait. */
 static void flush_upstreams(struct worker *w)
 {
-    upstreams_flush(&w->upstream);
+    upstream_worker_flush(&w->upstream);
     http2_flush(w);
-    if (upstreams_have_work(&w->upstream))
-        upstreams_wake(&w->upstream);
+    if (upstream_worker_has_work(&w->upstream))
+        upstream_worker_wake(&w->upstream);
 }
 
 static void run_iteration(struct worker *w)
@@ -80,10 +80,10 @@ static void run_iteration(struct worker *w)
     generations_flush(w);
     servers_refresh(&w->now->pools);
     http2_flush(w);
-    if (upstreams_have_work(&w->upstream))
+    if (upstream_worker_has_work(&w->upstream))
         flush_upstreams(w);
     clients_free_closed(w);
-    upstreams_free_closed(&w->upstream);
+    upstream_worker_free_closed(&w->upstream);
     if (w->downstream->slots_exhausted)
         listeners_resume(w);
     publish(w);
@@ -141,8 +141,8 @@ static void *run(void *arg)
     while (!all_done(w))
         run_iteration(w);
     give_back(w);
-    upstream_retire(&w->now->pools);
-    upstreams_free_closed(&w->upstream);
+    upstream_pools_retire(&w->now->pools);
+    upstream_worker_free_closed(&w->upstream);
     log_thread_end();
     w->shared->ended(w->shared->context);
     return NULL;
@@ -161,7 +161,7 @@ static void stop_clients(struct worker *w)
 {
     w->stopping = true;
     clients_stop(w);
-    upstreams_stop(&w->upstream);
+    upstream_worker_stop(&w->upstream);
 }
 
 static void last_requests_passed(struct deadline *deadline)
@@ -239,8 +239,8 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
     deadline_queue_init(&w->deadlines, &w->last_requests_queue, last_requests_passed);
     deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);
-    if (!upstreams_init(&w->upstream, w->base, &w->deadlines,
-                        &(struct body_io){&w->buffers, w->receive, &w->trailers}))
+    if (!upstream_worker_init(&w->upstream, w->base, &w->deadlines,
+                              &(struct body_io){&w->buffers, w->receive, &w->trailers}))
         goto failed;
     generations_init(w);
     if (!top_clients_init(&w->top_clients) ||
@@ -324,7 +324,7 @@ void worker_free(struct worker *w)
     exchanges_free(w);
     quota_client_free(w->quotas);
     deadlines_clear(&w->deadlines);
-    upstreams_clear(&w->upstream);
+    upstream_worker_clear(&w->upstream);
     if (w->base)
         event_base_free(w->base);
     iobuf_pool_clear(&w->buffers);

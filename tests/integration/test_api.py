@@ -45,10 +45,10 @@ def test_inspect_shows_every_limit_and_charges_nothing(rig):
         assert rows["day", "client"][:2] == ["5 in 1d", "3 of 5"], text
         assert rows["log", "client"][:2] == ["4 in 1h", "2 of 4"], text
         assert re.fullmatch(r"\d+h \d\dm", rows["day", "client"][2]), text
-        assert text.startswith("client  id:a\nterms   default\n")
+        assert text.startswith("client  id:a\nlimits  default\n")
     assert rig.redis().command("MGET", "weir:{id:a}:l:day", "weir:{id:a}:l:bucket", "weir:{id:a}:l:log") == before
     text = weir_command(rig, weir, "inspect", "id:small")
-    assert "terms   quota (clients: small)" in text
+    assert "limits  quota (clients: small)" in text
     assert table(text)["day", "client"][:2] == ["3 in 1d", "1 of 3"]
     assert table(weir_command(rig, weir, "inspect", "never-seen"))["day", "client"] == ["5 in 1d", "5 of 5", "-"]
 
@@ -84,10 +84,10 @@ def test_inspect_shows_prohibited_and_unlimited_clients(rig):
     weir = rig.weir(limits={"day": daily(5)},
                     clients={"pest": {"quota": 0}, "boss": {"quota": "unlimited"}, "vip": {"plan": "gold"}},
                     plans={"gold": {"limits": {"day": {"limit": 50}}}})
-    assert "terms   prohibited (clients: pest)" in weir_command(rig, weir, "inspect", "pest")
-    assert "terms   unlimited (clients: boss)" in weir_command(rig, weir, "inspect", "boss")
+    assert "limits  prohibited (clients: pest)" in weir_command(rig, weir, "inspect", "pest")
+    assert "limits  unlimited (clients: boss)" in weir_command(rig, weir, "inspect", "boss")
     text = weir_command(rig, weir, "inspect", "vip")
-    assert "terms   plan gold (clients: vip)" in text and table(text)["day", "client"][0] == "50 in 1d"
+    assert "limits  plan gold (clients: vip)" in text and table(text)["day", "client"][0] == "50 in 1d"
 
 
 def test_addresses_are_grouped_as_in_the_proxy(rig):
@@ -171,7 +171,7 @@ def test_the_api_shows_the_limits_of_a_client(rig):
     fetch(weir, "a b", 1)
     for _ in range(2):
         seen = look(weir, "a")
-        assert seen["client"] == "id:a" and seen["terms"] == "default" and seen["complete"] and seen["plan"] is None
+        assert seen["client"] == "id:a" and seen["client_limits"] == "default" and seen["complete"] and seen["plan"] is None
         rows = {row["limit"]: row for row in seen["limits"]}
         assert [rows[n]["remaining"] for n in ("day", "each", "tried")] == [2, 6, 0]
         assert rows["each"]["key"] == "weir:{id:a}:l:each:{route:*}" and rows["each"]["per"] == ["client", "route"]
@@ -181,8 +181,8 @@ def test_the_api_shows_the_limits_of_a_client(rig):
         assert 0 < rows["day"]["resets_in_seconds"] <= 86400 == rows["day"]["period_seconds"]
     assert look(weir, "id:a%20b")["client"] == "id:a b"
     seen = look(weir, "a%20b")
-    assert (seen["terms"], seen["entry"], seen["limits"][0]["quota"]) == ("quota", "a b", 4)
-    assert look(weir, "pest") == {"client": "id:pest", "terms": "prohibited", "plan": None, "entry": "pest", "grant": None,
+    assert (seen["client_limits"], seen["entry"], seen["limits"][0]["quota"]) == ("quota", "a b", 4)
+    assert look(weir, "pest") == {"client": "id:pest", "client_limits": "prohibited", "plan": None, "entry": "pest", "grant": None,
                                   "database": None, "limits": [],
                                   "complete": True}
     assert look(weir, "ip:2001:db8::1")["client"] == "ip:2001:db8::/64"

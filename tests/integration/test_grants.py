@@ -89,7 +89,7 @@ def test_a_grant_expires_and_can_be_revoked(rig):
 def test_a_grant_overrides_the_policy_and_is_shown(rig):
     weir = rig.weir(limits={"day": daily(5)}, clients={"pest": {"quota": 0}, "boss": {"quota": "unlimited"}})
     assert fetch(weir, "pest") == [429]
-    assert look(weir, "pest")["grant"] is None and look(weir, "pest")["terms"] == "prohibited"
+    assert look(weir, "pest")["grant"] is None and look(weir, "pest")["client_limits"] == "prohibited"
     answer = put(weir, "pest", {"quota": 2, "for": "90m"})
     assert answer["client"] == "id:pest" and answer["grant"]["quota"] == 2, answer
     wait_for_grants(weir)
@@ -98,11 +98,11 @@ def test_a_grant_overrides_the_policy_and_is_shown(rig):
     wait_for_grants(weir, 2)
     assert fetch(weir, "boss", 2) == [200, 429]
     seen = look(weir, "pest")
-    assert seen["terms"] == "quota" and seen["entry"] is None and seen["limits"][0]["capacity"] == 2, seen
+    assert seen["client_limits"] == "quota" and seen["entry"] is None and seen["limits"][0]["capacity"] == 2, seen
     assert seen["limits"][0]["remaining"] == 0 and 5390 < seen["grant"]["ends_in_seconds"] <= 5400
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", seen["grant"]["until"])
     text = rig.command("inspect", "-c", weir.policy_file, "pest").stdout
-    assert "grant   a quota of 2, for 89m" in text.replace("90m 00s", "89m 59s") and "terms   quota" in text, text
+    assert "grant   a quota of 2, for 89m" in text.replace("90m 00s", "89m 59s") and "limits  quota" in text, text
     # DELETE resets the client and keeps the grant.
     get(weir.admin, "/api/v1/clients/pest", method="DELETE")
     eventually(lambda: fetch(weir, "pest") == [200], what="the reset")

@@ -95,15 +95,15 @@ BROKEN = {
     "fraction": ("return cost == 0 and 1 or cost, 0.5, 0, 0", "remaining must be a whole number"),
     "negative": ("return cost == 0 and 1 or cost, -1, 0, 0", "remaining must be"),
     "text": ('return cost == 0 and 1 or cost, "5", 0, 0', "remaining must be"),
-    "retry": ("return 0, 0, -2, 0", "granted must be the cost in mode 2|granted must be the cost where|retry_after must be"),
+    "retry": ("return 0, 0, -2, 0", "granted must be the cost in mode 2|granted must equal|retry_after must be"),
     "reset": ("return cost == 0 and 1 or cost, 0, 0, -1", "reset must be"),
-    "look": ('return cost == 0 and 1 or cost, 0, 0, 5, "x"', "a look changes nothing"),
+    "look": ('return cost == 0 and 1 or cost, 0, 0, 5, "x"', "a check changes nothing"),
     "table": ("return cost == 0 and 1 or cost, 0, 0, 5, cost ~= 0 and {} or nil", "new_state must be a string"),
     "infinite": ("return cost == 0 and 1 or cost, 0, 0, 5, cost ~= 0 and 1/0 or nil", "finite"),
     "grows": ('return cost == 0 and 1 or cost, 0, 0, 100 * period, cost ~= 0 and (state or "") .. "x" or nil', "grow without end"),
     "large": ('return cost == 0 and 1 or cost, 0, 0, 5, cost ~= 0 and ("x"):rep(70000) or nil', "below 65536 bytes"),
     "soon": ('if cost < 1 or mode > 0 then return cost == 0 and 1 or cost, 0, 0, 0 end if not state then return cost, 0, 0, period, "1" end '
-             "return 0, 0, 1, period", "a look|mode 1 must|long enough"),
+             "return 0, 0, 1, period", "a check|mode 1 must|long enough"),
     "foreign": ('if state and state ~= "ours" then error("whose?") end return cost == 0 and 1 or cost, 0, 0, 5, cost ~= 0 and "ours" or nil',
                 "raises an error: {file}:2: whose"),
     "mute": ("error(setmetatable({}, { __tostring = error }))", "raises an error: a table that has no text"),
@@ -121,11 +121,11 @@ def test_a_contract_violation_is_reported_with_location_and_inputs(rig):
         first, *rest = result.stderr.splitlines()
         assert re.match(r"own\.yaml:\d+:\d+: limits\.own\.script: \S*own\.lua breaks the contract of a limiter: ", first), (name, first)
         assert re.search(expected.replace("{file}", re.escape(path)), first), (name, first)
-        assert any(line.startswith("    asked:    state ") and "limit " in line and "cost " in line for line in rest), (name, rest)
+        assert any(line.startswith("    arguments: state ") and "limit " in line and "cost " in line for line in rest), (name, rest)
 
 
 def test_a_file_that_is_not_a_limiter_is_refused(rig):
-    for text, expected in ("return 5", "must return a function, and returned a number"), ("local x = 1", "returned nothing"), \
+    for text, expected in ("return 5", "must return a function, but returned a number"), ("local x = 1", "returned nothing"), \
             ("retrun 1", "own.lua:1:"), ('error("at once")', "own.lua:1: at once"), ('return redis.call("PING")', "it uses redis.call"):
         result = check(rig, None, text)
         assert result.returncode == 1 and expected in result.stderr, (text, result)
@@ -136,7 +136,7 @@ def test_an_endless_script_is_refused(rig):
     """A running weir refuses it, as weir check does, and continues to serve its clients."""
     loop = "return function(state, now, limit, period, burst, cost)\n  while cost > limit do end\n  return cost == 0 and 1 or cost, 0, 0, 0\nend\n"
     weir = rig.weir(limits={"own": dict(script=LOCKOUT, limit=100_000_000, period="1h")})
-    weir.expect_errors("breaks the contract", "asked:", "see weir.yaml", "has errors")
+    weir.expect_errors("breaks the contract", "arguments:", "see weir.yaml", "has errors")
     weir.policy["limits"]["own"]["script"] = rig.write("own.lua", loop)
     with open(weir.policy_file, "w", encoding="utf-8") as out:
         json.dump(weir.policy, out)
@@ -148,7 +148,7 @@ def test_an_endless_script_is_refused(rig):
         slowest = max(slowest, time.monotonic() - began)
         time.sleep(0.02)  # the trial needs CPU time
     assert slowest < 3 * time_scale, slowest
-    inputs = re.search(r"it does not end[^$]*asked: .* limit (\d+), .* cost (\d+)", weir.output())
+    inputs = re.search(r"it does not end[^$]*arguments: .* limit (\d+), .* cost (\d+)", weir.output())
     assert inputs and int(inputs[2]) > int(inputs[1]), weir.output()
     assert get(weir.address).status == 200
 

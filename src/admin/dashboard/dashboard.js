@@ -328,7 +328,7 @@ function limitRow(l) {
 }
 
 function showClient(client) {
-  const facts = [`at ${new Date().toLocaleTimeString()}`, client.terms === "default" ? "limits of the policy" : client.terms, client.plan && `plan ${client.plan}`,
+  const facts = [`at ${new Date().toLocaleTimeString()}`, client.client_limits === "default" ? "limits of the policy" : client.client_limits, client.plan && `plan ${client.plan}`,
     client.grant && `granted ${client.grant.quota < 0 ? "unlimited" : whole.format(client.grant.quota)} for ${span(client.grant.ends_in_seconds)} more`].filter(Boolean).join(" · ");
   const heads = ["Limit", "Remaining", "Full again", "Now"].map((name, i) => element("th", { scope: "col", className: i === 1 || i === 2 ? "number" : "" }, name));
   $("found").replaceChildren(
