@@ -16,31 +16,29 @@ enum {
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* Ends of sessions: at most one line per second, cause and worker. Errors of single streams: at
+/* Ends of sessions: a bounded number of lines per cause and worker. Errors of single streams: at
  * level debug, as for HTTP/1.1. */
 static void on_fault(void *context, enum http2_cause cause, const char *why)
 {
     struct http2_connection *connection = context;
     struct worker *w = connection->client->worker;
-    struct log_throttle *throttle = &w->downstream->http2_throttle[cause];
     bool of_stream = cause == HTTP2_MALFORMED || cause == HTTP2_TOO_MANY_STREAMS;
-    uint64_t now = clock_us();
+    uint64_t suppressed = 0;
     struct address address;
     char peer[ADDRESS_TEXT_MAX], more[64] = "";
 
     counter_add(&w->stats.http2_errors[cause], 1);
-    if (of_stream ? log_threshold < LEVEL_DEBUG : now - throttle->at_us < 1000000) {
-        throttle->suppressed++;
+    if (of_stream
+            ? log_threshold < LEVEL_DEBUG
+            : !log_throttle_allows(&w->downstream->http2_throttle[cause], clock_us(), &suppressed))
         return;
-    }
-    if (throttle->suppressed)
+    if (suppressed)
         snprintf(more, sizeof more, " (and %llu similar ones not logged)",
-                 (unsigned long long)throttle->suppressed);
+                 (unsigned long long)suppressed);
     log_write(of_stream ? LEVEL_DEBUG : LEVEL_WARN, "client %s: HTTP/2 %s: %s%s%s%s",
               address_format(address_of_peer(&connection->client->origin.peer, &address), peer),
               of_stream || cause == HTTP2_HEADER_LIST ? "stream reset" : "connection closed",
               http2_cause_text[cause], why ? ": " : "", why ? why : "", more);
-    *throttle = (struct log_throttle){.at_us = now};
 }
 
 static const struct http2_events events = {.request = http2_on_request,

@@ -20,31 +20,28 @@ static void drop_link(struct exchange *x)
     x->link = NULL;
 }
 
-/* Failures of the upstream or of weir: at most one line per second, cause and worker, with the
- * number of suppressed lines. Client errors: at level debug only. */
+/* Failures of the upstream or of weir: a bounded number of lines per cause and worker, with the
+ * number of suppressed ones. Client errors: at level debug only. */
 void exchange_log(const struct exchange *x, enum cause cause, const char *why)
 {
-    struct log_throttle *log_throttle = &x->worker->log_throttle[cause];
     bool client_fault = cause_table[cause].fault == FAULT_CLIENT;
-    uint64_t now = clock_us();
+    uint64_t suppressed = 0;
     struct address address;
-    char peer[ADDRESS_TEXT_MAX];
+    char peer[ADDRESS_TEXT_MAX], more[64] = "";
 
-    if (client_fault ? log_threshold < LEVEL_DEBUG : now - log_throttle->at_us < 1000000) {
-        log_throttle->suppressed++;
+    if (client_fault
+            ? log_threshold < LEVEL_DEBUG
+            : !log_throttle_allows(&x->worker->log_throttle[cause], clock_us(), &suppressed))
         return;
-    }
-    char more[64] = "";
-    if (log_throttle->suppressed)
+    if (suppressed)
         snprintf(more, sizeof more, " (and %llu similar ones not logged)",
-                 (unsigned long long)log_throttle->suppressed);
+                 (unsigned long long)suppressed);
     log_write(client_fault ? LEVEL_DEBUG : LEVEL_WARN, "request %.*s of %.*s%s%s: %s%s%s%s%s%s",
               (int)x->id_size, x->request_id, (int)x->identity_size, x->identity,
               x->identity_size ? " at " : "",
               address_format(address_of_peer(&x->downstream->origin->peer, &address), peer),
               cause_table[cause].text, why ? ": " : "", why ? why : "", x->link ? "; server " : "",
               x->link ? link_server_text(x->link) : "", more);
-    *log_throttle = (struct log_throttle){.at_us = now};
 }
 
 bool exchange_end_if_done(struct exchange *x)

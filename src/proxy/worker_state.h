@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "base/deadline.h"
+#include "base/log_throttle.h"
 #include "base/magic.h"
 #include "base/timer_heap.h"
 #include "http2/session.h"
@@ -22,11 +23,6 @@ struct exchange;
 struct generation;
 
 enum { WORKER_TEXT_SIZE = IOBUF_LARGE };
-
-/* Time of a failure cause's last log line, and the number of failures not logged since. */
-struct log_throttle {
-    uint64_t at_us, suppressed;
-};
 
 struct worker {
     uint32_t magic;

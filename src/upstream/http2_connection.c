@@ -38,23 +38,22 @@ struct http2_upstreams *http2_upstreams_of(struct upstream_worker *w)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* Faults of the server: at most one line per second, cause and worker. */
+/* Faults of the server: a bounded number of lines per cause and worker. */
 static void on_fault(void *context, enum http2_cause cause, const char *why)
 {
     struct http2_connection *h = context;
     struct upstream_worker *w = h->connection->link.worker;
     bool of_stream = cause == HTTP2_MALFORMED || cause == HTTP2_HEADER_LIST;
     bool of_session = !of_stream && cause != HTTP2_NO_PING_RESPONSE;
-    uint64_t now = clock_us();
+    uint64_t suppressed;
 
     counter_add(&w->stats.http2_errors[cause], 1);
     const char *text = cause == HTTP2_HEADER_LIST ? http2_link_too_large : http2_cause_text[cause];
 
     if (of_session)
         h->why = why && cause == HTTP2_PROTOCOL_ERROR ? why : text;
-    if (now - w->http2_logged_us[cause] < 1000000)
+    if (!log_throttle_allows(&w->http2_throttle[cause], clock_us(), &suppressed))
         return;
-    w->http2_logged_us[cause] = now;
     log_warn("server %s: HTTP/2 %s: %s%s%s", link_server_text(&h->connection->link),
              of_stream ? "stream reset" : "connection closed", text, why ? ": " : "",
              why ? why : "");

@@ -28,6 +28,7 @@
 #ifndef WEIR_UPSTREAM_UPSTREAM_H
 #define WEIR_UPSTREAM_UPSTREAM_H
 
+#include "base/log_throttle.h"
 #include "http2/session.h"
 #include "upstream/endpoint_set.h"
 #include "upstream/link.h"
@@ -51,8 +52,8 @@ struct upstream_worker {
     } queue;
     TAILQ_HEAD(closed_connections, connection) closed; /* in this loop iteration */
     TAILQ_HEAD(unused_servers, server) unused_servers;
-    struct http2_upstreams *http2;               /* NULL: no HTTP/2 connection yet */
-    uint64_t http2_logged_us[HTTP2_CAUSE_COUNT]; /* time of each cause's last log line */
+    struct http2_upstreams *http2; /* NULL: no HTTP/2 connection yet */
+    struct log_throttle http2_throttle[HTTP2_CAUSE_COUNT];
     struct upstream_stats stats;
 };
 

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/histogram.h"
 #include "base/log.h"
+#include "base/log_throttle.h"
 #include "base/recent.h"
 #include "base/text.h"
 #include "base/timer_heap.h"
@@ -666,6 +667,32 @@ START_TEST(a_json_log_line_is_one_valid_object)
 }
 END_TEST
 
+START_TEST(a_repeated_message_is_logged_less_and_less_often)
+{
+    struct log_throttle throttle = {0};
+    uint64_t suppressed, lines = 0, all = 0, now = 1000000000;
+    unsigned at_s[16];
+
+    for (unsigned ms = 0; ms < 60000; ms += 10) /* for a minute, a hundred times per second */
+        if (log_throttle_allows(&throttle, now + ms * 1000ull, &suppressed)) {
+            ck_assert_uint_lt(lines, 16);
+            at_s[lines++] = ms / 1000;
+            all += suppressed + 1;
+        }
+    const unsigned expected[] = {0, 1, 3, 7, 15, 25, 35, 45, 55};
+    ck_assert_uint_eq(lines, COUNT_OF(expected));
+    ck_assert_mem_eq(at_s, expected, sizeof expected);
+    ck_assert_uint_eq(all + throttle.suppressed, 6000);
+
+    now += 75 * 1000000; /* 15 s later: at once, and then again after a second */
+    ck_assert(log_throttle_allows(&throttle, now, &suppressed));
+    ck_assert_uint_eq(suppressed, 6000 - all);
+    ck_assert(!log_throttle_allows(&throttle, now + 999999, &suppressed));
+    ck_assert(log_throttle_allows(&throttle, now + 1000000, &suppressed));
+    ck_assert_uint_eq(suppressed, 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("base and net");
@@ -694,6 +721,7 @@ int main(void)
     tcase_add_test(tests, a_truncated_line_stays_in_its_file);
     tcase_add_test(tests, a_line_that_wraps_around_is_written_in_one_piece);
     tcase_add_test(tests, a_json_log_line_is_one_valid_object);
+    tcase_add_test(tests, a_repeated_message_is_logged_less_and_less_often);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
