@@ -12,14 +12,9 @@
 static inline void field_line_write(struct text *out, const char *start, size_t n,
                                     struct slice value)
 {
-    if (!text_has_room(out, n + value.n + 2))
-        return;
-    char *p = out->p + out->n;
-    memcpy(p, start, n);
-    if (value.n)
-        memcpy(p + n, value.p, value.n);
-    memcpy(p + n + value.n, "\r\n", 2);
-    out->n += n + value.n + 2;
+    text_bytes(out, start, n);
+    text_put(out, value);
+    text_literal(out, "\r\n");
 }
 
 /* RFC 9110 section 7.6.3: appended after the received Via fields, with the version received. */
