@@ -4,7 +4,7 @@
 
 #include "admin/answer.h"
 
-/* The build writes these from the files (see room.am). */
+/* The build writes these from the files (see sources.am). */
 static const unsigned char page[] = {
 #include "admin/dashboard_html.inc"
 };
