@@ -74,6 +74,22 @@ static size_t write_request(struct http2_scratch *scratch, const struct request_
     return n;
 }
 
+/* Counts as RFC 9113 section 6.5.2 does; the pseudo-fields other than the target and the host by
+ * their largest size. */
+bool http2_request_fits(const struct http2_session *s, const struct request_head *head)
+{
+    enum { LINE = sizeof ":method:scheme:authority:pathhttps" + PSEUDO_COUNT * HEAD_TEXT_ENTRY };
+    uint32_t most =
+        nghttp2_session_get_remote_settings(s->ng, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE);
+    size_t size = LINE + head->method_text.n + head->target.n + head->host.n;
+
+    for (const struct field *field = head->fields.at; field < head->fields.at + head->fields.count;
+         field++)
+        if (!field->hop_by_hop && field->id != FIELD_HOST)
+            size += field->name.n + field->value.n + HEAD_TEXT_ENTRY;
+    return size <= most;
+}
+
 struct http2_stream *http2_open(struct http2_session *s, const struct request_head *head,
                                 struct slice scheme, bool content, void *user)
 {

@@ -36,6 +36,10 @@ enum { HTTP2_CAPACITY_UNKNOWN = 100 /* RFC 9113 section 6.5.2 recommends no less
  * http2_session_streams() is 0. */
 bool http2_session_accepts(const struct http2_session *session);
 
+/* Returns whether the request (as for http2_open()) is within the server's
+ * SETTINGS_MAX_HEADER_LIST_SIZE: servers may close the connection because of a larger one. */
+bool http2_request_fits(const struct http2_session *session, const struct request_head *head);
+
 /* Opens a stream with a request. `head`: a request in origin-form or with the target "*", and
  * exactly one Host, as request_head_write() writes it; hop-by-hop fields are not sent, except
  * "TE: trailers". `scheme`: "http" or "https" (:scheme). `content`: content or trailers follow.

@@ -100,9 +100,15 @@ void exchange_link_died(struct exchange *x)
     static const enum retry_cause retries[] = {[LINK_LOST] = RETRY_NONE,
                                                [LINK_CLOSED_IDLE] = RETRY_IDLE_CLOSED,
                                                [LINK_GOING_AWAY] = RETRY_GOING_AWAY,
-                                               [LINK_REFUSED] = RETRY_REFUSED};
+                                               [LINK_REFUSED] = RETRY_REFUSED,
+                                               [LINK_HEAD_TOO_LARGE] = RETRY_NONE};
+    enum link_loss loss = x->link->ops->loss(x->link);
 
-    if (exchange_try_again(x, retries[x->link->ops->loss(x->link)], cause))
+    if (loss == LINK_HEAD_TOO_LARGE) {
+        exchange_fail(x, CAUSE_HEAD_TOO_LARGE, "see the server's SETTINGS_MAX_HEADER_LIST_SIZE");
+        return;
+    }
+    if (exchange_try_again(x, retries[loss], cause))
         return;
     upstream_note_failure(x->link, cause_table[cause].text);
     if (exchange_try_again(x, cause_table[cause].retry, cause) ||

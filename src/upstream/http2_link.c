@@ -258,11 +258,16 @@ static enum link_sent send_head(struct link *link, const struct link_request *re
     l->method = request->method;
     l->head_max = request->response_head_max;
     l->opened_us = clock_us();
-    if (!h || h->lost || !request_head_parse(request->head, head, &refusal) ||
-        !(l->stream = http2_open(h->session, head, scheme, first != NULL, l))) {
-        l->loss = LINK_CLOSED_IDLE;
+    l->loss = LINK_CLOSED_IDLE;
+    if (!h || h->lost || !request_head_parse(request->head, head, &refusal))
+        return broke(l);
+    if (!http2_request_fits(h->session, head)) {
+        l->loss = LINK_HEAD_TOO_LARGE;
         return broke(l);
     }
+    if (!(l->stream = http2_open(h->session, head, scheme, first != NULL, l)))
+        return broke(l);
+    l->loss = LINK_LOST;
     http2_link_touch(l);
     if (!first || (first->size == 0 && !first->last))
         return LINK_SENT;

@@ -82,10 +82,11 @@ enum link_head {
 
 /* What a server has done with a request that it did not answer. */
 enum link_loss {
-    LINK_LOST,        /* unknown: it may have processed the request */
-    LINK_CLOSED_IDLE, /* it closed a reused connection, probably before it received the request */
-    LINK_GOING_AWAY,  /* HTTP/2: it has not processed the request, and closes the connection */
-    LINK_REFUSED      /* HTTP/2: it has not processed the request */
+    LINK_LOST,          /* unknown: it may have processed the request */
+    LINK_CLOSED_IDLE,   /* it closed a reused connection, probably before it received the request */
+    LINK_GOING_AWAY,    /* HTTP/2: it has not processed the request, and closes the connection */
+    LINK_REFUSED,       /* HTTP/2: it has not processed the request */
+    LINK_HEAD_TOO_LARGE /* HTTP/2: the server's settings do not permit the header; not sent */
 };
 
 /* What send_head() needs of a request. */

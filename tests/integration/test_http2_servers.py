@@ -11,8 +11,8 @@ import threading
 import time
 
 from http2_server import Http2Peer, Http2Server, respond_to_requests
-from http2_wire import (CANCEL, DATA, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, PING,
-                        PUSH_PROMISE, REFUSED_STREAM, SETTINGS, Http2, frame)
+from http2_wire import (CANCEL, DATA, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS,
+                        MAX_HEADER_LIST_SIZE, PING, PUSH_PROMISE, REFUSED_STREAM, SETTINGS, Http2, frame)
 from rig import Process, eventually, free_port
 from scripted import Scripted, respond_to_all
 from tls_server import CA, TlsServer, context
@@ -218,6 +218,23 @@ def test_a_server_that_allows_no_stream(rig):
     assert_problem(weir, 504, "upstream_connect_timeout")
     eventually(lambda: "no HTTP/2 SETTINGS that allow a stream within connect_timeout" in weir.output())
     assert server.accepted == 1
+
+
+def test_a_header_list_that_the_server_does_not_permit(rig):
+    """Servers close the connection because of it, and with it the streams of other clients."""
+    server = Http2Server(rig, respond_to_requests, settings=[(MAX_HEADER_LIST_SIZE, 2000)])
+    weir = weir_before(rig, server)
+    large = {"X-Large": "x" * 1900}
+    assert get(weir.address).status == 200
+    assert get(weir.address, headers=large).status == 431
+    assert get(weir.address, method="POST", headers=large, body=b"x" * 200000).status == 431
+    with Http2(weir.address) as client:
+        stream = client.start(method="POST", fields=[("x-large", "x" * 1900)], end=False)
+        assert client.response(stream).status == 431
+        assert client.get(fields=[("x-small", "x" * 500)]).status == 200
+    assert server.accepted == 1
+    weir.counts(3, "weir_errors_total", cause="request_header_too_large")
+    weir.counts(0, "weir_requests_active")
 
 
 def test_a_server_that_allows_streams_late(rig):
