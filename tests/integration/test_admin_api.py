@@ -142,9 +142,9 @@ def test_events_show_traffic(rig):
     assert first["interval_seconds"] is None and first["decisions"]["limited"]["per_second"] is None
     assert last["decisions"]["allowed"]["total"] == 3 and last["rules"][0]["decisions"]["limited"]["total"] == 2
     assert sum(s["latency"]["requests"]["count"] for s in seen) == 5
-    told = next(s for s in seen if s["latency"]["requests"]["count"])
-    assert 0 < told["latency"]["requests"]["p50_seconds"] <= told["latency"]["requests"]["p99_seconds"] <= 30
-    assert told["decisions"]["limited"]["per_second"] > 0 and told["latency"]["redis"]["count"] >= 3
+    sample = next(s for s in seen if s["latency"]["requests"]["count"])
+    assert 0 < sample["latency"]["requests"]["p50_seconds"] <= sample["latency"]["requests"]["p99_seconds"] <= 30
+    assert sample["decisions"]["limited"]["per_second"] > 0 and sample["latency"]["redis"]["count"] >= 3
     assert last["redis"]["ready"] and last["limits"][0]["name"] == "each" and len(last["workers"]) == 2
     assert last["top"]["limited"] == [{"client": "id:a", "at_least": 2, "at_most": 2}]
     assert last["upstreams"][0]["servers"][0]["state"] == "up"

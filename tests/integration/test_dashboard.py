@@ -192,7 +192,7 @@ def test_the_dashboard_with_ten_thousand_clients_and_then_without_redis(rig):
 
 
 @timeout(90)
-def test_the_dashboard_asks_for_the_token(rig):
+def test_the_dashboard_requests_the_token(rig):
     os.chmod(rig.write("admin.token", "0123456789abcdef"), 0o600)
     weir = rig.weir(rules=[], admin={"address": "127.0.0.1:0", "token_file": "admin.token"})
     page = browser.Browser(rig)

@@ -169,7 +169,7 @@ def test_discarded_content_is_not_parsed_as_requests(rig):
     assert rig.upstream().stats()["requests"] == served + 1, "the request for /stats"
 
 
-def test_a_rejected_client_that_expects_100_is_not_asked_for_content(rig):
+def test_a_rejected_client_that_expects_100_receives_no_100(rig):
     weir = weir_that_rejects(rig)
     with Connection(weir.address) as connection:
         connection.send(request_bytes(method="POST", headers={"Expect": "100-continue", "Content-Length": str(SIZE)}))
