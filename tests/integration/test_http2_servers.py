@@ -650,9 +650,11 @@ def test_after_a_timeout_a_silent_server_gets_a_new_connection(rig):
         while connection.read_frame():
             pass
     server = Http2Server(rig, script)
-    weir = weir_before(rig, server, upstream={"response_timeout": "200ms"})
+    # A third of it is the deadline of a PING, which this server must meet on a busy machine.
+    weir = weir_before(rig, server, upstream={"response_timeout": "1s"})
     assert get(weir.address).status == 504
-    assert get(weir.address).status == 200 and server.accepted == 2
+    assert get(weir.address).status == 200
+    assert server.accepted == 2, server.accepted
 
 
 # --- servers that violate the protocol ---
