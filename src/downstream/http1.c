@@ -223,6 +223,12 @@ static void writable(struct client *c)
 
 /* ---- request -------------------------------------------------------------------------------- */
 
+/* The whole response was sent. */
+static bool has_its_response(const struct client *c)
+{
+    return c->http1.response_ended && !c->downstream.pending;
+}
+
 /* Stops reading. If a FIN counts as a closed connection, weir still detects it behind unread
  * data. */
 static void pause_reading(struct client *c)
@@ -317,6 +323,8 @@ static void read_ahead(struct client *c)
         return;
     }
     stream_want_read(&c->stream, false);
+    if (has_its_response(c) && c->http1.request.ended)
+        return; /* the server still gets the rest of the content */
     if (n != 0 || c->worker->policy->half_close == HALF_CLOSE_END)
         exchange_client_gone(x);
     else if (is_cut_short(c))
@@ -346,7 +354,7 @@ static void readable(struct client *c, bool closed)
 static void abort_connection(struct client *c)
 {
     static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
-    bool delivered = c->http1.response_ended && !c->downstream.pending;
+    bool delivered = has_its_response(c);
 
     if (c->http1.until_close && !delivered) {
         (void)setsockopt(c->stream.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);

@@ -3,6 +3,7 @@ reset."""
 
 import fcntl
 import http.client
+import queue
 import shutil
 import signal
 import socket
@@ -12,7 +13,7 @@ import termios
 import threading
 
 from rig import eventually, time_scale, sanitized, timeout
-from scripted import Scripted, respond_to_all
+from scripted import OK, Scripted, respond_to_all
 from tls_client import client as tls_client, pair
 from wire import Connection, get, request_bytes, run_in_threads
 
@@ -192,6 +193,35 @@ def respond_and_read(total):
             read += len(data)
         total.append(read)
     return script
+
+
+@timeout(120)
+def test_content_that_the_server_has_not_read_outlives_the_client(rig):
+    """The server responds early and reads the content only after the client has received the response
+    and closed. Of one size, weir has read all the content and waits for room at the server."""
+    closed, received = queue.Queue(), queue.Queue()
+
+    def script(peer, _number):
+        head = peer.read_until(b"\r\n\r\n", "a head")
+        if not head.startswith(b"POST"):
+            peer.send(OK)
+            return
+        peer.send(EARLY.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        closed.get(timeout=30)
+        read = len(peer.buffer)
+        while data := peer.socket.recv(MIB):
+            read += len(data)
+        received.put(read)
+
+    weir, _ = weir_before(rig, script, workers=1)
+    for size in range(100_000, 5_000_000, 100_000):
+        with Connection(weir.address) as client:
+            client.send(request_bytes(method="POST", headers={"Connection": "close"}, body=bytes(size)))
+            assert client.response("POST").status == 401
+        for _ in range(2):
+            assert get(weir.address).status == 200  # then weir has noticed the end
+        closed.put(True)
+        assert received.get(timeout=30) == size
 
 
 @timeout(120)
