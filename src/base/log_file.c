@@ -64,8 +64,9 @@ static void say_on_stderr(struct slice message)
     int before = errno;
     size_t size = log_event(line, LEVEL_ERROR, message);
 
-    if (write(STDERR_FILENO, line, size) < 0)
-        errno = before;
+    ssize_t written = write(STDERR_FILENO, line, size);
+    (void)written; /* there is no other place for the message */
+    errno = before;
 }
 
 /* Counts the lines that were not written. The first time, also reports to stderr, because the file

@@ -161,8 +161,8 @@ bool redis_outage_any_refuses(uint64_t within_us)
     bool any = false;
 
     pthread_mutex_lock(&lock);
-    LIST_FOREACH(outage, &outages, entry)
-    any |= outage->refusing_us && now < outage->refused_us + within_us;
+    LIST_FOREACH (outage, &outages, entry)
+        any |= outage->refusing_us && now < outage->refused_us + within_us;
     pthread_mutex_unlock(&lock);
     return any;
 }
