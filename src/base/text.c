@@ -66,8 +66,12 @@ void text_hex(struct text *t, uint64_t value)
 
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits)
 {
+    if (!text_has_room(t, digits))
+        return;
+    char *p = t->p + t->n;
+    t->n += digits;
     while (digits--)
-        text_char(t, hex_digit[value >> 4 * digits & 15]);
+        *p++ = hex_digit[value >> 4 * digits & 15];
 }
 
 /* Returns the length of the UTF-8 sequence at the start of `s`, or 0 if it is not well-formed (RFC

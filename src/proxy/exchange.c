@@ -1,23 +1,25 @@
 /* exchange.c - the life of one request, from its header to its access log line.
  *
- *   exchange_begin()
- *     ROUTE    client identity, path, rule, size limits (exchange_route.c) -----.
- *     QUOTA    client quota from a database (exchange_quota.c) -----------------+
- *     LIMIT    decide(): at once, or when Redis replies ------------------------+--> REPLY
- *     HOLD     wait in a queue (exchange_hold.c) -------------------------------+    weir's response:
+ *   exchange_begin() notes the header and wakes the exchange
+ *     ROUTE    client identity, path, rule, size limits ------------------------.
+ *     QUOTA    client quota from a database -------------------------------------+
+ *     LIMIT    at once, or when Redis replies -----------------------------------+--> REPLY
+ *     HOLD     wait in a queue --------------------------------------------------+    weir's response:
  *     CONNECT  a pooled connection, a new one, or the next server ---------.----+    204 400 403 405
- *       |      (exchange_connect.c)                                 retry  |    |    408 413 429 5xx
+ *       |                                                           retry  |    |    408 413 429 5xx
  *     RELAY    both directions at the same time:  -------------------------'    |      |
- *       |        request   client -> upstream (request_relay.c)                 |      |
- *       |        response  upstream -> client (response_relay.c)                |      |
+ *       |        request   client -> upstream (relay_request.c)                 |      |
+ *       |        response  upstream -> client (relay_response.c)                |      |
  *       |      failure before the first byte of the response -------------------'      |
  *       |      failure after it: the client's message is cut off                       |
- *     TUNNEL   after 101 to a requested upgrade (exchange_tunnel.c)                    |
+ *     TUNNEL   after 101 to a requested upgrade                                        |
  *       v                                                                              v
- *     DONE     exchange_finish() releases the upstream connection, updates the counters, writes the
- *              access log line, ends the use of the downstream (all exits: exchange_end.c)
+ *     DONE     releases the upstream connection, updates the counters, writes the access log line,
+ *              ends the use of the downstream
  *
- * The table exchange_next_phases has all transitions; only exchange_enter() makes them.
+ * Every phase has one step: step_route.c to step_reply.c. exchange_wake() runs steps until one
+ * waits for an event. Events (exchange_events.c) are noted and wake the exchange again. Nothing else
+ * runs or ends an exchange; in a step, it exists until the step has returned.
  *
  * Every phase that waits has a deadline:
  *   QUOTA          quotas.timeout
@@ -26,405 +28,213 @@
  *   CONNECT        connect_timeout
  *   RELAY, REPLY   set by exchange_watch()
  *   TUNNEL         timeouts.tunnel
- * timeouts.exchange limits the whole exchange, except a tunnel.
- *
- * exchange_finish() is the only end of an exchange. After a call that may end the exchange, the
- * caller must not access it. */
-#include "proxy/exchange_internal.h"
+ * timeouts.exchange limits the whole exchange, except a tunnel. */
+#include "proxy/exchange.h"
 
-#include <assert.h>
-#include <stdlib.h>
+#include <stdio.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/row_histogram.h"
 #include "proxy/access_log.h"
-#include "proxy/decision_listener.h"
-#include "proxy/grpc.h"
+#include "proxy/exchange_watch.h"
+#include "proxy/step.h"
+#include "proxy/waiting_request.h"
 
-/* ---- phases --------------------------------------------------------------------------------- */
-
-#define TO(phase) (1u << (phase))
-
-const uint16_t exchange_next_phases[] = {
-    [PHASE_ROUTE] = TO(PHASE_QUOTA) | TO(PHASE_LIMIT) | TO(PHASE_REPLY) | TO(PHASE_DONE),
-    [PHASE_QUOTA] = TO(PHASE_QUOTA) | TO(PHASE_LIMIT) | TO(PHASE_REPLY) | TO(PHASE_DONE),
-    [PHASE_LIMIT] = TO(PHASE_HOLD) | TO(PHASE_CONNECT) | TO(PHASE_REPLY) | TO(PHASE_DONE),
-    [PHASE_HOLD] = TO(PHASE_CONNECT) | TO(PHASE_REPLY) | TO(PHASE_DONE),
-    [PHASE_CONNECT] = TO(PHASE_CONNECT) | TO(PHASE_RELAY) | TO(PHASE_REPLY) | TO(PHASE_DONE),
-    [PHASE_RELAY] = TO(PHASE_CONNECT) | TO(PHASE_TUNNEL) | TO(PHASE_REPLY) | TO(PHASE_DONE),
-    [PHASE_TUNNEL] = TO(PHASE_DONE),
-    [PHASE_REPLY] = TO(PHASE_DONE),
-    [PHASE_DONE] = 0,
+static enum step (*const step_of[])(struct exchange *x) = {
+    [PHASE_ROUTE] = step_route,   [PHASE_QUOTA] = step_quota,     [PHASE_LIMIT] = step_limit,
+    [PHASE_HOLD] = step_hold,     [PHASE_CONNECT] = step_connect, [PHASE_RELAY] = step_relay,
+    [PHASE_TUNNEL] = step_tunnel, [PHASE_REPLY] = step_reply,
 };
 
-static const char *const phase_name[] = {
-    [PHASE_ROUTE] = "route",   [PHASE_QUOTA] = "quota",     [PHASE_LIMIT] = "limit",
-    [PHASE_HOLD] = "hold",     [PHASE_CONNECT] = "connect", [PHASE_RELAY] = "relay",
-    [PHASE_TUNNEL] = "tunnel", [PHASE_REPLY] = "reply",     [PHASE_DONE] = "done",
-};
+static enum step fail(struct exchange *x);
+static void finish(struct exchange *x);
 
-void exchange_phase_ends(struct exchange *x, enum phase next)
-{
-    log_debug("request %.*s: %s -> %s", (int)x->id_size, x->request_id, phase_name[x->phase],
-              phase_name[next]);
-    if (x->phase == PHASE_HOLD)
-        hold_end(x);
-}
+/* ---- the driver ------------------------------------------------------------------------------ */
 
-static const struct link_owner_ops link_ops;
-
-/* ---- creation ------------------------------------------------------------------------------- */
-
-static struct exchange *exchange_new(struct downstream *downstream)
-{
-    struct worker *w = downstream->worker;
-    struct exchange *x = w->free_exchanges;
-
-    if (x)
-        w->free_exchanges = x->next_free;
-    else if (!(x = malloc(sizeof *x)))
-        return NULL;
-    memset(x, 0, offsetof(struct exchange, decision_request));
-    x->decision_request.decided = exchange_decided;
-    x->decision_request.op = x->decision_request.charge = NULL;
-    x->decision_request.held_count = 0;
-    x->quota.request = NULL;
-    x->quota.deadline.queue = NULL;
-    x->decision_request.wants_charge = true;
-    x->decision_request.decision.verdict = VERDICT_UNLIMITED;
-    x->decision_request.decision.result_count = 0;
-    x->decision_request.decision.rejected_by = -1;
-    MAGIC_SET(x, EXCHANGE_MAGIC);
-    x->worker = w;
-    x->downstream = downstream;
-    x->owner.ops = &link_ops;
-    x->generation = w->now;
-    x->generation->exchanges++;
-    x->policy = w->policy;
-    x->started_us = clock_cached_us();
-    if (x->policy->timeouts.exchange_us)
-        deadline_arm(&w->queue.exchange, &x->whole, x->started_us, x->policy->timeouts.exchange_us);
-    downstream->exchange = x;
-    counter_add(&w->stats.requests_active, 1);
-    return x;
-}
-
-void exchanges_free(struct worker *worker)
-{
-    holds_clear(worker);
-    timer_heap_clear(&worker->calls);
-    if (worker->decided.tqh_last)
-        event_del(&worker->act);
-    for (struct exchange *x; (x = worker->free_exchanges);) {
-        worker->free_exchanges = x->next_free;
-        free(x);
-    }
-}
-
-static bool is_plain_id(struct slice id)
-{
-    for (size_t i = 0; i < id.n; i++)
-        if (id.p[i] <= 0x20 || id.p[i] >= 0x7f)
-            return false;
-    return id.n > 0 && id.n <= REQUEST_ID_MAX;
-}
-
-/* Passes the client's X-Request-Id on if it is 1 to REQUEST_ID_MAX visible ASCII characters.
- * Otherwise generates an id. */
-static void set_request_id(struct exchange *x, const struct request_head *head)
-{
-    const struct field *given = head ? fields_find(&head->fields, FIELD_X_REQUEST_ID) : NULL;
-
-    if (given && is_plain_id(given->value)) {
-        memcpy(x->request_id, given->value.p, given->value.n);
-        x->id_size = given->value.n;
-        return;
-    }
-    x->id_size = worker_request_id(x->worker, x->request_id);
-}
-
-static void begin(struct exchange *x, struct request_head *head, const struct framing *framing)
-{
-    if (x->policy->log.access != ACCESS_OFF)
-        access_log_begin(x, head);
-    exchange_route(x, head, framing);
-}
-
-/* On the decision listener, the request in the access log is the one to decide on. */
-static void begin_decision(struct exchange *x, struct request_head *head,
-                           const struct framing *framing)
-{
-    enum cause cause;
-    const char *why;
-
-    if (decision_head(x, head, &cause, &why)) {
-        begin(x, head, framing);
-        return;
-    }
-    if (x->policy->log.access != ACCESS_OFF)
-        access_log_begin(x, head);
-    exchange_fail(x, cause, why);
-}
-
-/* A gRPC call has a deadline of its own. Returns false if there is no memory. */
-static bool note_call(struct exchange *x, const struct request_head *head)
-{
-    uint64_t timeout_us;
-
-    if (!fields_have(&head->fields, FIELD_CONTENT_TYPE) || !grpc_is_call(x, head))
-        return true;
-    x->grpc = true;
-    x->grpc_status = GRPC_STATUS_NONE;
-    timeout_us = grpc_timeout(head);
-    return !timeout_us || timer_set(&x->worker->calls, &x->call, x->started_us + timeout_us);
-}
-
-bool exchange_begin(struct downstream *downstream, struct request_head *head,
-                    const struct framing *framing)
-{
-    struct exchange *x = exchange_new(downstream);
-
-    if (!x) {
-        log_error("no memory for a request");
-        return false;
-    }
-    x->method = head->method;
-    x->expects_continue = head->expects_continue;
-    x->idempotent = method_is_idempotent(head->method);
-    x->request.kind = framing->kind;
-    x->request.ended = framing->kind == FRAMING_NONE;
-    x->request.max = x->policy->size_limits.request_body;
-    set_request_id(x, head);
-    if (!note_call(x, head))
-        exchange_fail(x, CAUSE_NO_MEMORY, NULL);
-    else if (downstream->origin->decides)
-        begin_decision(x, head, framing);
-    else
-        begin(x, head, framing);
-    return true;
-}
-
-bool exchange_refuse(struct downstream *downstream, enum cause cause, uint16_t status,
-                     const char *why, const struct request_line *line)
-{
-    struct exchange *x = exchange_new(downstream);
-
-    if (!x)
-        return false;
-    x->request.ended = true; /* its real end is unknown */
-    x->cause = cause;
-    x->why = why;
-    set_request_id(x, NULL);
-    if (x->policy->log.access != ACCESS_OFF)
-        access_log_begin_refused(x, line);
-    exchange_log(x, cause, why);
-    exchange_reply(x, status, why);
-    return true;
-}
-
-void exchange_body_ready(struct exchange *x)
-{
-    MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    if (x->phase == PHASE_TUNNEL)
-        tunnel_client_readable(x);
-    else if (x->link_broken || !x->link)
-        request_drop(x);
-    else
-        request_relay(x);
-}
-
-void exchange_body_cut_short(struct exchange *x)
-{
-    MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    if (x->phase == PHASE_HOLD)
-        exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
-}
-
-void exchange_client_gone(struct exchange *x)
-{
-    MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    if (x->phase == PHASE_TUNNEL)
-        exchange_tunnel_ended(x);
-    else
-        exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
-}
-
-/* ---- RELAY: events (response direction: response_relay.c) ----------------------------------- */
-
-void exchange_tunnel_ended(struct exchange *x)
-{
-    MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    exchange_finish(x, DOWNSTREAM_ABORTED);
-}
-
-static void link_readable(struct exchange *x)
-{
-    MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    if (x->phase == PHASE_TUNNEL) {
-        tunnel_link_readable(x);
-        return;
-    }
-    if (exchange_is_answered(x)) {
-        if (!x->link->ops->takes_rest(x->link))
-            exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
-    } else if (x->downstream->pending)
-        x->link->ops->want_read(x->link, false); /* resumed by exchange_writable() */
-    else if (x->answer == ANSWER_STARTED)
-        response_relay(x);
-    else
-        response_read_head(x);
-}
-
-void exchange_writable(struct exchange *x)
-{
-    MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    if (x->phase == PHASE_TUNNEL)
-        tunnel_client_writable(x);
-    else if (x->downstream->pending)
-        exchange_watch(x, true, false);
-    else if (!x->link) /* REPLY, or the whole response was relayed */
-        exchange_finish(x, exchange_after_answer(x));
-    else if (exchange_is_answered(x)) {
-        if (!exchange_end_if_done(x))
-            exchange_watch(x, true, false);
-    } else {
-        x->link->ops->want_read(x->link, true);
-        exchange_watch(x, true, true);
-    }
-}
-
-/* ---- deadlines ------------------------------------------------------------------------------ */
-
-static struct exchange *of_client_deadline(struct deadline *deadline)
-{
-    struct exchange *x = CONTAINER_OF(deadline, struct exchange, client_deadline);
-    MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    return x;
-}
-
-/* On a busy machine the deadline may fire before timely input is read. It is extended once: with
- * HTTP/2 the unread input may belong to other streams. */
-static void content_passed(struct deadline *deadline)
-{
-    struct exchange *x = of_client_deadline(deadline);
-
-    if (!x->content_extended && x->downstream->ops->has_input(x->downstream)) {
-        x->content_extended = true;
-        deadline_arm(&x->worker->queue.content, deadline, clock_us(),
-                     x->policy->timeouts.request_body_us);
-    } else
-        exchange_fail(x, CAUSE_CONTENT_TIMEOUT, NULL);
-}
-
-static void write_passed(struct deadline *deadline)
-{
-    exchange_fail(of_client_deadline(deadline), CAUSE_CLIENT_STALLED, NULL);
-}
-
-static void tunnel_passed(struct deadline *deadline)
-{
-    exchange_tunnel_ended(of_client_deadline(deadline));
-}
-
-static void link_timed_out(struct exchange *x)
-{
-    enum cause cause = CAUSE_RESPONSE_TIMEOUT;
-
-    MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    /* On a busy machine, weir may process the deadline before a response that arrived in time.
-     * A partial header that was already read does not count. Once, as in content_passed(). */
-    if (!x->response_extended && !x->link->pending && !x->downstream->pending &&
-        x->link->ops->has_input(x->link)) {
-        exchange_watch(x, false, true);
-        x->response_extended = true;
-        return;
-    }
-    if (x->answer < ANSWER_STARTED)
-        upstream_note_failure(x->link, cause_table[cause].text);
-    if (!exchange_try_again(x, cause_table[cause].retry, cause))
-        exchange_fail(x, cause, NULL);
-}
-
-/* In QUOTA and LIMIT, weir waits for the decision (at most quotas.timeout and redis.timeout): the
- * charge cannot be refunded before. In other phases, the failure cause depends on the peer that
- * weir waits for. */
-/* A deadline of the whole exchange has passed. */
-static void overdue(struct exchange *x, enum cause cause)
+/* A deadline of the whole exchange has passed, in a phase after the decision. The cause of the
+ * failure depends on the peer that weir waits for. */
+static enum step overdue(struct exchange *x)
 {
     bool awaits_content = x->client_deadline.queue == &x->worker->queue.content;
 
+    if (x->phase == PHASE_REPLY)
+        return step_fail(x, CAUSE_CLIENT_STALLED, NULL);
+    if (x->overdue == CAUSE_EXCHANGE_TIMEOUT && awaits_content && !exchange_is_answering(x))
+        return step_fail(x, CAUSE_CONTENT_TIMEOUT, "timeouts.exchange has passed");
+    return step_fail(x, x->overdue, NULL);
+}
+
+enum {
+    INTERRUPTIONS = EVENT_FAILED | EVENT_CUT | EVENT_CLIENT_GONE | EVENT_WRITE_LATE | EVENT_OVERDUE
+};
+
+/* Events that mean the same in every phase. */
+static enum step interrupt(struct exchange *x)
+{
+    if (x->phase == PHASE_HOLD)
+        hold_end(x);
+    if (exchange_has(x, EVENT_FAILED))
+        return STEP_FAIL;
+    if (exchange_has(x, EVENT_CUT)) {
+        x->cause = x->failure.cause;
+        return step_end(x, DOWNSTREAM_ABORTED);
+    }
+    if (exchange_has(x, EVENT_CLIENT_GONE))
+        return x->phase == PHASE_TUNNEL ? step_end(x, DOWNSTREAM_ABORTED)
+                                        : step_fail(x, CAUSE_CLIENT_GONE, NULL);
+    if (exchange_has(x, EVENT_WRITE_LATE))
+        return step_fail(x, CAUSE_CLIENT_STALLED, NULL);
+    return overdue(x);
+}
+
+void exchange_wake(struct exchange *x)
+{
+    enum step step;
+
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    if (x->phase == PHASE_QUOTA || x->phase == PHASE_LIMIT)
-        x->overdue = cause;
-    else if (x->phase == PHASE_REPLY)
-        exchange_cut(x, CAUSE_CLIENT_STALLED);
-    else if (cause == CAUSE_EXCHANGE_TIMEOUT && awaits_content && x->answer < ANSWER_STARTED)
-        exchange_fail(x, CAUSE_CONTENT_TIMEOUT, "timeouts.exchange has passed");
+    if (x->running)
+        return; /* the loop below runs once more */
+    x->running = true;
+    do {
+        x->events = x->noted;
+        x->noted = 0;
+        step = exchange_has(x, INTERRUPTIONS) ? interrupt(x) : step_of[x->phase](x);
+        if (step == STEP_FAIL)
+            step = fail(x);
+    } while (step == STEP_NEXT ? x->phase != PHASE_DONE : x->noted != 0);
+    x->running = false;
+    if (x->phase == PHASE_DONE)
+        finish(x);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+static void drop_link(struct exchange *x)
+{
+    if (x->link)
+        x->link->ops->release(x->link, false);
+    x->link = NULL;
+}
+
+/* The response is complete, so the failure affects only the rest of the request: weir stops
+ * forwarding it, and the client still gets the response. Returns STEP_FAIL if the client cannot
+ * get the response. */
+static enum step fail_after_answer(struct exchange *x, enum cause cause, const char *why)
+{
+    bool delivered = !x->downstream->pending;
+    bool of_client = cause_table[cause].fault == FAULT_CLIENT && cause != CAUSE_CLIENT_GONE;
+
+    if (!delivered && (cause == CAUSE_CLIENT_GONE || cause == CAUSE_CLIENT_STALLED ||
+                       cause == CAUSE_EXCHANGE_TIMEOUT || cause == CAUSE_NO_MEMORY))
+        return STEP_FAIL;
+    if (of_client || cause == CAUSE_EXCHANGE_TIMEOUT) {
+        x->cause = cause;
+        x->why = why;
+        exchange_log(x, cause, why);
+    }
+    drop_link(x);
+    if (delivered && cause == CAUSE_CLIENT_GONE)
+        return step_end(x, DOWNSTREAM_ABORTED);
+    if (exchange_is_over(x))
+        return step_end(x, exchange_end_of_answer(x));
+    x->downstream->ops->want_body(x->downstream, x->cause == CAUSE_NONE);
+    exchange_watch(x, false, false);
+    return STEP_WAIT;
+}
+
+/* A step has failed. */
+static enum step fail(struct exchange *x)
+{
+    enum cause cause = x->failure.cause;
+    const char *why = x->failure.why;
+
+    if (exchange_is_answered(x)) {
+        enum step step = fail_after_answer(x, cause, why);
+        if (step != STEP_FAIL)
+            return step;
+    }
+    x->cause = cause;
+    x->why = why;
+    exchange_log(x, cause, why);
+    if (x->link && cause_table[cause].fault == FAULT_SERVER)
+        upstream_note_failure(x->link, cause_table[cause].text);
+    drop_link(x);
+    if (exchange_is_answering(x) || cause_table[cause].status == 0)
+        return step_end(x, DOWNSTREAM_ABORTED);
+    return step_reply_with(x, cause_table[cause].status);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void count(const struct exchange *x, uint64_t duration_us)
+{
+    struct worker_stats *s = &x->worker->stats;
+
+    counter_subtract(&s->requests_active, 1);
+    counter_add(&s->responses[x->status >= 100 && x->status < 600 ? x->status / 100 : 0], 1);
+    counter_add(&s->bytes_from_clients, x->request.bytes);
+    counter_add(&s->bytes_to_clients, x->response.bytes + x->reply_bytes);
+    if (x->cause != CAUSE_NONE)
+        counter_add(&s->errors[x->cause], 1);
+    histogram_add(&s->request_duration, duration_us);
+    if (x->rule)
+        row_histogram_add(counter_table_row(&s->rule_durations, x->rule->row), duration_us);
+}
+
+/* Counts among the top clients: the cost of an admitted request, which is final now, and the
+ * rejection of a blocked address, which no limit decided. */
+static void count_client(const struct exchange *x)
+{
+    struct top_clients *top = &x->worker->top_clients;
+    struct slice client = {x->identity, x->identity_size};
+
+    if (x->cause == CAUSE_ADDRESS_BLOCKED || x->cause == CAUSE_CLIENT_BLOCKED)
+        top_keys_add(top->by[TOP_BY_LIMITED], clock_cached_us(), client, 1);
+    else if (x->cost > 1 && x->decided && decision_admits(&x->decision_request.decision))
+        top_keys_add(top->by[TOP_BY_COST], clock_cached_us(), client, (uint64_t)x->cost - 1);
+}
+
+/* Refunds the charge if nothing was sent to the server and the cause allows it, or if the request
+ * left a queue early, which frees its slot. Otherwise keeps the charge. */
+static void adjust(struct exchange *x)
+{
+    limiter_leave(&x->decision_request);
+    if (x->sent_us == 0 && (x->left_queue || cause_table[x->cause].refund))
+        limiter_refund(&x->decision_request);
     else
-        exchange_fail(x, cause, NULL);
+        limiter_keep_charge(&x->decision_request);
 }
 
-static void exchange_passed(struct deadline *whole)
+/* The only end of an exchange. */
+static void finish(struct exchange *x)
 {
-    overdue(CONTAINER_OF(whole, struct exchange, whole), CAUSE_EXCHANGE_TIMEOUT);
-}
+    struct worker *w = x->worker;
+    struct downstream *downstream = x->downstream;
+    enum downstream_end how = x->end;
+    uint64_t duration = clock_cached_us() - x->started_us;
 
-static void call_passed(struct timer *timer)
-{
-    overdue(CONTAINER_OF(timer, struct exchange, call), CAUSE_CALL_TIMEOUT);
-}
-
-/* ---- events of the link --------------------------------------------------------------------- */
-
-static struct exchange *of_owner(struct link_owner *owner)
-{
-    return CONTAINER_OF(owner, struct exchange, owner);
-}
-
-static void on_connected(struct link_owner *owner, struct link *link)
-{
-    exchange_connected(of_owner(owner), link);
-}
-
-static void on_connect_failed(struct link_owner *owner, enum link_failure failure)
-{
-    exchange_connect_failed(of_owner(owner), failure);
-}
-
-static void on_link_readable(struct link_owner *owner)
-{
-    link_readable(of_owner(owner));
-}
-
-static void on_link_writable(struct link_owner *owner)
-{
-    exchange_link_writable(of_owner(owner));
-}
-
-static void on_link_broken(struct link_owner *owner)
-{
-    exchange_link_broke(of_owner(owner));
-}
-
-static void on_link_timed_out(struct link_owner *owner)
-{
-    link_timed_out(of_owner(owner));
-}
-
-static const struct link_owner_ops link_ops = {.connected = on_connected,
-                                               .connect_failed = on_connect_failed,
-                                               .readable = on_link_readable,
-                                               .writable = on_link_writable,
-                                               .broken = on_link_broken,
-                                               .timed_out = on_link_timed_out};
-
-void exchanges_init(struct worker *w)
-{
-    holds_init(w);
-    timer_heap_init(&w->calls, w->base, call_passed);
-    decisions_init(w);
-    deadline_queue_init(&w->deadlines, &w->queue.content, content_passed);
-    deadline_queue_init(&w->deadlines, &w->queue.write, write_passed);
-    deadline_queue_init(&w->deadlines, &w->queue.tunnel, tunnel_passed);
-    deadline_queue_init(&w->deadlines, &w->queue.exchange, exchange_passed);
+    deadline_cancel(&x->whole);
+    deadline_cancel(&x->client_deadline);
+    if (x->grpc)
+        timer_cancel(&w->calls, &x->call);
+    if (x->acts_later)
+        TAILQ_REMOVE(&w->decided, x, decided_link);
+    if (x->decision_request.op)
+        limiter_abandon(&x->decision_request);
+    waiting_request_free(x);
+    quota_client_abandon(&x->quota);
+    adjust(x);
+    drop_link(x);
+    count(x, duration);
+    count_client(x);
+    if (x->log)
+        access_log_end(x, duration);
+    exchange_forget_request(x);
+    iobuf_put(&w->buffers, &x->log);
+    x->generation->exchanges--;
+    MAGIC_WIPE(x);
+    x->next_free = w->free_exchanges;
+    w->free_exchanges = x;
+    downstream->exchange = NULL;
+    downstream->ops->end(downstream, how);
 }

@@ -22,12 +22,12 @@ enum phase {
     PHASE_DONE
 };
 
-/* Progress of the response. */
-enum answer {
-    ANSWER_NONE,
-    ANSWER_INTERIM, /* 1xx responses were received */
-    ANSWER_STARTED, /* the server's final response is being sent to the client */
-    ANSWER_ENDED    /* all of its content was read; the downstream may still buffer some of it */
+/* How much of a message weir has read from its sender and passed on. A request begins with
+ * MESSAGE_CONTENT, or MESSAGE_END without content. In a tunnel, a message is one direction. */
+enum message_progress {
+    MESSAGE_HEAD,    /* response: at most interim (1xx) responses */
+    MESSAGE_CONTENT, /* response: the final response is being sent to the client */
+    MESSAGE_END      /* all content was read; the recipient's side may still buffer some of it */
 };
 
 enum { REQUEST_ID_MAX = 128 };
@@ -37,6 +37,15 @@ struct waiting_request;
 struct exchange {
     uint32_t magic;
     enum phase phase;
+    /* Events (step.h): noted since the last step began; those of this step. */
+    unsigned noted, events;
+    bool running; /* exchange_wake() is active */
+    /* Why a step has failed, for exchange_wake() alone; `cause` is the cause of the response. */
+    struct {
+        enum cause cause;
+        const char *why; /* detail (static text), or NULL */
+    } failure;
+    enum downstream_end end; /* in DONE: how it ends for the client */
     struct worker *worker;
     struct downstream *downstream;
     struct generation *generation; /* configuration at its start, used until its end */
@@ -54,11 +63,11 @@ struct exchange {
     struct deadline client_deadline; /* the client must send content, or read */
     struct {
         enum framing_kind kind; /* FRAMING_CHUNKED: the length is unknown */
-        bool ended;             /* all content was read and accepted by the link */
-        uint64_t max;           /* maximum content length in bytes; 0: no limit */
-        uint64_t bytes;         /* content bytes read so far */
-        struct iobuf *kept;     /* all of them, as long as `head` is kept (relay.h); NULL: none */
-        bool trailers;          /* trailers were read; they are not kept */
+        enum message_progress progress;
+        uint64_t max;       /* maximum content length in bytes; 0: no limit */
+        uint64_t bytes;     /* content bytes read so far */
+        struct iobuf *kept; /* all of them, as long as `head` is kept (relay.h); NULL: none */
+        bool trailers;      /* trailers were read; they are not kept */
     } request;
     struct waiting_request *waiting; /* in QUOTA: the header as received, and more */
     struct iobuf *head; /* the header as forwarded, kept for a retry until the response starts */
@@ -71,12 +80,16 @@ struct exchange {
     unsigned retries; /* retries on another server */
     /* A deadline was extended once because input was unread; nothing has moved since. */
     bool content_extended, response_extended;
-    bool link_broken; /* sending the request failed; a response may still arrive */
-    enum answer answer;
-    unsigned interim; /* number of 1xx responses received */
+    bool link_broken;               /* sending the request failed; a response may still arrive */
+    enum link_failure link_failure; /* with EVENT_LINK_FAILED */
     struct {
-        bool ended;     /* all content was read */
-        uint64_t bytes; /* content bytes read so far */
+        enum retry_cause why;      /* of the next or current try; RETRY_NONE: the first */
+        enum cause without_server; /* the cause if no server can be used; CAUSE_NONE: its own */
+    } retry;
+    struct {
+        enum message_progress progress;
+        unsigned interim; /* number of 1xx responses received */
+        uint64_t bytes;   /* content bytes read so far */
     } response;
 
     /* results */
@@ -93,7 +106,7 @@ struct exchange {
     const char *why;       /* detail of the cause (static text), or NULL */
     uint16_t status;       /* status sent to the client; 0: none */
     struct deadline whole; /* timeouts.exchange */
-    enum cause overdue;    /* a deadline of the whole exchange expired in LIMIT; CAUSE_NONE: none */
+    enum cause overdue;    /* a deadline of the whole exchange has expired; CAUSE_NONE: none */
     bool grpc;             /* a gRPC call, see grpc.h */
     int grpc_status;       /* of the response to it, or GRPC_STATUS_NONE */
     struct timer call;     /* the deadline of a gRPC call */

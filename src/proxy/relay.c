@@ -14,6 +14,12 @@ static enum relay relay_of_status(enum body_status status)
     return RELAY_SOURCE;
 }
 
+bool relay_awaits_continue(const struct exchange *x)
+{
+    return x->expects_continue && !x->continued && x->request.progress != MESSAGE_END &&
+           x->request.bytes == 0;
+}
+
 /* ---- request -------------------------------------------------------------------------------- */
 
 static enum relay relay_of_link(enum link_sent sent, bool ended)
@@ -39,7 +45,8 @@ static void sort_trailers(struct exchange *x, struct content_piece *piece)
 static bool count_request(struct exchange *x, const struct content_piece *piece)
 {
     x->request.bytes += piece->size;
-    x->request.ended = piece->last;
+    if (piece->last)
+        x->request.progress = MESSAGE_END;
     return !x->request.max || x->request.bytes <= x->request.max;
 }
 
@@ -78,7 +85,8 @@ static bool splice_request(struct exchange *x, enum relay *result)
 /* Sends the head and the content that was read for an earlier try. */
 static enum relay send_again(struct exchange *x, const struct link_request *request)
 {
-    struct content_piece piece = {.size = iobuf_held(x->request.kept), .last = x->request.ended};
+    struct content_piece piece = {.size = iobuf_held(x->request.kept),
+                                  .last = x->request.progress == MESSAGE_END};
 
     if (piece.size)
         piece.bytes = x->request.kept->bytes + x->request.kept->start;
@@ -96,7 +104,7 @@ enum relay relay_request_head(struct exchange *x, const char **why)
 
     if (x->request.kind == FRAMING_NONE)
         return relay_of_link(x->link->ops->send_head(x->link, &request, NULL), true);
-    if (x->request.bytes || x->request.ended)
+    if (x->request.bytes || x->request.progress == MESSAGE_END)
         return send_again(x, &request);
     enum body_status status = d->ops->read_body(d, false, &piece, why);
     if (status == BODY_AGAIN)
@@ -148,7 +156,7 @@ enum relay relay_drop_request(struct exchange *x, const char **why)
         return RELAY_TOO_LARGE;
     if (!d->ops->consume_body(d, &piece))
         return RELAY_NO_MEMORY;
-    return x->request.ended ? RELAY_ENDED : RELAY_SOURCE;
+    return x->request.progress == MESSAGE_END ? RELAY_ENDED : RELAY_SOURCE;
 }
 
 /* ---- response ------------------------------------------------------------------------------- */
@@ -168,9 +176,8 @@ static enum relay relay_of_downstream(enum downstream_sent sent, bool ended)
 static void count_response(struct exchange *x, const struct content_piece *piece)
 {
     x->response.bytes += piece->size;
-    x->response.ended = piece->last;
     if (piece->last)
-        x->answer = ANSWER_ENDED;
+        x->response.progress = MESSAGE_END;
     if (x->grpc && piece->trailers)
         x->grpc_status = grpc_status_of(piece->trailers);
 }
@@ -212,7 +219,9 @@ static bool splice_response(struct exchange *x, enum relay *result)
         return false;
     count_response(x, &(struct content_piece){.size = (size_t)(from.reader->bytes - before),
                                               .last = from.reader->ended});
-    *result = status == BODY_CLOSED ? RELAY_CLOSED : relay_of_downstream(sent, x->response.ended);
+    *result = status == BODY_CLOSED
+                  ? RELAY_CLOSED
+                  : relay_of_downstream(sent, x->response.progress == MESSAGE_END);
     return true;
 }
 
@@ -222,7 +231,7 @@ enum relay relay_response(struct exchange *x, const char **why)
     struct content_piece piece;
     enum relay result;
 
-    if (x->response.ended)
+    if (x->response.progress == MESSAGE_END)
         return RELAY_ENDED;
     if (splice_response(x, &result))
         return result;

@@ -1,6 +1,6 @@
 #include "proxy/retry.h"
 
-#include "proxy/exchange_state.h"
+#include "proxy/step.h"
 
 static const struct retry_rule {
     unsigned option;  /* bit of upstreams.NAME.retry.on; 0: not an option */
@@ -24,12 +24,12 @@ static const struct retry_rule {
  * read is kept. No response, final or interim, has been relayed. */
 static bool is_whole(const struct exchange *x, const struct retry_rule *rule)
 {
-    bool unread = x->request.bytes == 0 && !x->request.ended;
+    bool unread = x->request.bytes == 0 && x->request.progress != MESSAGE_END;
     bool kept = iobuf_held(x->request.kept) == x->request.bytes && !x->request.trailers;
     bool whole = x->request.kind == FRAMING_NONE || (rule->unprocessed && kept) ||
                  (unread && x->request.kind == FRAMING_LENGTH);
 
-    return x->head && whole && x->answer == ANSWER_NONE;
+    return x->head && whole && !exchange_is_answering(x) && x->response.interim == 0;
 }
 
 /* Sending the request again is safe (RFC 9110 section 9.2.2, RFC 9113 section 8.7). */
@@ -75,5 +75,21 @@ bool retry_may(struct exchange *x, enum retry_cause cause)
         return false;
     x->retries++;
     x->sent_again = false;
+    return true;
+}
+
+bool retry_start(struct exchange *x, enum retry_cause why, enum cause without_server)
+{
+    if (!retry_may(x, why))
+        return false;
+    x->link->ops->release(x->link, false);
+    x->link = NULL;
+    x->content_since_us = x->blocked_since_us = x->blocked_us = 0;
+    deadline_cancel(&x->client_deadline);
+    if (x->request.progress != MESSAGE_END)
+        x->downstream->ops->want_body(x->downstream, false);
+    x->retry.why = why;
+    x->retry.without_server = without_server;
+    exchange_enter(x, PHASE_CONNECT);
     return true;
 }

@@ -22,6 +22,11 @@ struct exchange;
  * tried. */
 bool retry_may(struct exchange *x, enum retry_cause cause);
 
+/* Retries the request if retry_may() allows it after failure `why`: releases the link and enters
+ * CONNECT. If no server can be used then, the exchange fails with `without_server` (CAUSE_NONE:
+ * with the cause of that). False: no retry, nothing changed. */
+bool retry_start(struct exchange *x, enum retry_cause why, enum cause without_server);
+
 /* Maps a response status to its retry cause. RETRY_NONE: no retry. */
 static inline enum retry_cause retry_cause_of_status(uint16_t status)
 {

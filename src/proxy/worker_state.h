@@ -18,6 +18,16 @@
 #include "proxy/worker_shared.h"
 #include "upstream/upstream.h"
 
+/* The request of the exchange that is in ROUTE, QUOTA or LIMIT, as received. Its bytes are valid
+ * until the exchange waits or leaves LIMIT. */
+struct incoming {
+    struct request_head *head;
+    struct framing framing;
+    struct identity identity;
+    struct client_limits found;                /* from the database */
+    const struct client_limits *client_limits; /* &found; NULL: the policy's */
+};
+
 struct downstream_worker;
 struct exchange;
 struct generation;
@@ -60,6 +70,7 @@ struct worker {
     char send[WORKER_TEXT_SIZE];
     struct route_room route;
     struct request_head request;
+    struct incoming incoming;
     struct response_head response;
     struct fields trailers; /* of the piece of content that is being forwarded */
 

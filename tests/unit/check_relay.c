@@ -8,7 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "proxy/exchange_internal.h"
+#include "proxy/relay.h"
+#include "proxy/step.h"
 #include "run_suite.h"
 #include "upstream/upstream_internal.h"
 
@@ -110,7 +111,7 @@ static void begin(enum framing_kind kind, uint64_t length, bool chunked_out, uin
     server.link.worker = &upstream;
     server.chunked = chunked_out;
     x.request.kind = chunked_out ? FRAMING_CHUNKED : kind;
-    x.request.ended = kind == FRAMING_NONE;
+    x.request.progress = kind == FRAMING_NONE ? MESSAGE_END : MESSAGE_CONTENT;
     x.request.bytes = 0;
     x.request.max = max;
 }
@@ -147,7 +148,7 @@ START_TEST(a_known_length_is_read_exactly)
     begin(FRAMING_LENGTH, 5, false, 0);
     client_sends("helloGET /next");
     ck_assert_int_eq(relay_once(), RELAY_ENDED);
-    ck_assert(x.request.ended);
+    ck_assert_int_eq(x.request.progress, MESSAGE_END);
     assert_sent("hello");
     char rest[16];
     ck_assert_int_eq(read(from.fd, rest, sizeof rest),
@@ -196,7 +197,7 @@ START_TEST(a_premature_close_is_reported)
     ck_assert_int_eq(relay_once(), RELAY_SOURCE);
     shutdown(source, SHUT_WR);
     ck_assert_int_eq(relay_once(), RELAY_CLOSED);
-    ck_assert(!x.request.ended);
+    ck_assert_int_ne(x.request.progress, MESSAGE_END);
 }
 END_TEST
 
@@ -327,7 +328,7 @@ START_TEST(content_that_the_sink_did_not_accept_is_consumed_anyway)
     ck_assert(stream_keep(&from, &pool, SLICE("bodyGET /next")));
     close(sink);
     ck_assert_int_eq(send_head(SLICE("HEAD")), RELAY_GONE);
-    ck_assert(x.request.ended);
+    ck_assert_int_eq(x.request.progress, MESSAGE_END);
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
     sink = -1;
 }
@@ -493,7 +494,7 @@ START_TEST(truncated_spliced_content_is_reported_and_counted)
     shutdown(source, SHUT_WR);
     ck_assert_int_eq(relay_all(3 * SPLICE_MIN, 65536), RELAY_CLOSED);
     drain_rest();
-    ck_assert(!x.request.ended);
+    ck_assert_int_ne(x.request.progress, MESSAGE_END);
     ck_assert_uint_eq(x.request.bytes, 3 * SPLICE_MIN);
     ck_assert_uint_eq(received, 3 * SPLICE_MIN);
 }

@@ -1,0 +1,349 @@
+/* exchange_events.c - everything that happens to an exchange from outside: calls of the client's
+ * protocol, and callbacks of the link, the limiter, the quota client and deadlines. They note what
+ * happened and wake the exchange (exchange.c). */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "proxy/access_log.h"
+#include "proxy/exchange.h"
+#include "proxy/grpc.h"
+#include "proxy/step.h"
+
+enum { DECISIONS_AT_ONCE = 32 };
+
+static void on_decided(struct decision_request *decision_request);
+static void on_quota(struct quota_wait *wait);
+static const struct link_owner_ops link_ops;
+
+/* Notes the event and runs the exchange. It may have ended when this returns. */
+static void note(struct exchange *x, unsigned event)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    x->noted |= event;
+    exchange_wake(x);
+}
+
+static void note_failure(struct exchange *x, unsigned event, enum cause cause, const char *why)
+{
+    x->failure.cause = cause;
+    x->failure.why = why;
+    note(x, event);
+}
+
+/* ---- creation -------------------------------------------------------------------------------- */
+
+static struct exchange *exchange_new(struct downstream *downstream)
+{
+    struct worker *w = downstream->worker;
+    struct exchange *x = w->free_exchanges;
+
+    if (x)
+        w->free_exchanges = x->next_free;
+    else if (!(x = malloc(sizeof *x)))
+        return NULL;
+    memset(x, 0, offsetof(struct exchange, decision_request));
+    x->decision_request.decided = on_decided;
+    x->quota.settled = on_quota;
+    x->decision_request.op = x->decision_request.charge = NULL;
+    x->decision_request.held_count = 0;
+    x->quota.request = NULL;
+    x->quota.deadline.queue = NULL;
+    x->decision_request.wants_charge = true;
+    x->decision_request.decision.verdict = VERDICT_UNLIMITED;
+    x->decision_request.decision.result_count = 0;
+    x->decision_request.decision.rejected_by = -1;
+    MAGIC_SET(x, EXCHANGE_MAGIC);
+    x->worker = w;
+    x->downstream = downstream;
+    x->owner.ops = &link_ops;
+    x->generation = w->now;
+    x->generation->exchanges++;
+    x->policy = w->policy;
+    x->started_us = clock_cached_us();
+    if (x->policy->timeouts.exchange_us)
+        deadline_arm(&w->queue.exchange, &x->whole, x->started_us, x->policy->timeouts.exchange_us);
+    downstream->exchange = x;
+    counter_add(&w->stats.requests_active, 1);
+    return x;
+}
+
+static bool is_plain_id(struct slice id)
+{
+    for (size_t i = 0; i < id.n; i++)
+        if (id.p[i] <= 0x20 || id.p[i] >= 0x7f)
+            return false;
+    return id.n > 0 && id.n <= REQUEST_ID_MAX;
+}
+
+/* Passes the client's X-Request-Id on if it is 1 to REQUEST_ID_MAX visible ASCII characters.
+ * Otherwise generates an id. */
+static void set_request_id(struct exchange *x, const struct request_head *head)
+{
+    const struct field *given = head ? fields_find(&head->fields, FIELD_X_REQUEST_ID) : NULL;
+
+    if (given && is_plain_id(given->value)) {
+        memcpy(x->request_id, given->value.p, given->value.n);
+        x->id_size = given->value.n;
+        return;
+    }
+    x->id_size = worker_request_id(x->worker, x->request_id);
+}
+
+/* A gRPC call has a deadline of its own. Returns false if there is no memory. */
+static bool set_call_deadline(struct exchange *x, const struct request_head *head)
+{
+    uint64_t timeout_us;
+
+    if (!fields_have(&head->fields, FIELD_CONTENT_TYPE) || !grpc_is_call(x, head))
+        return true;
+    x->grpc = true;
+    x->grpc_status = GRPC_STATUS_NONE;
+    timeout_us = grpc_timeout(head);
+    return !timeout_us || timer_set(&x->worker->calls, &x->call, x->started_us + timeout_us);
+}
+
+bool exchange_begin(struct downstream *downstream, struct request_head *head,
+                    const struct framing *framing)
+{
+    struct exchange *x = exchange_new(downstream);
+
+    if (!x) {
+        log_error("no memory for a request");
+        return false;
+    }
+    x->method = head->method;
+    x->expects_continue = head->expects_continue;
+    x->idempotent = method_is_idempotent(head->method);
+    x->request.kind = framing->kind;
+    x->request.progress = framing->kind == FRAMING_NONE ? MESSAGE_END : MESSAGE_CONTENT;
+    x->request.max = x->policy->size_limits.request_body;
+    x->worker->incoming.head = head;
+    x->worker->incoming.framing = *framing;
+    set_request_id(x, head);
+    if (set_call_deadline(x, head))
+        note(x, EVENT_ENTERED);
+    else
+        note_failure(x, EVENT_FAILED, CAUSE_NO_MEMORY, NULL);
+    return true;
+}
+
+bool exchange_refuse(struct downstream *downstream, enum cause cause, uint16_t status,
+                     const char *why, const struct request_line *line)
+{
+    struct exchange *x = exchange_new(downstream);
+
+    if (!x)
+        return false;
+    x->request.progress = MESSAGE_END; /* its real end is unknown */
+    x->cause = cause;
+    x->why = why;
+    set_request_id(x, NULL);
+    if (x->policy->log.access != ACCESS_OFF)
+        access_log_begin_refused(x, line);
+    exchange_log(x, cause, why);
+    (void)step_reply_with(x, status);
+    exchange_wake(x);
+    return true;
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+void exchange_body_ready(struct exchange *x)
+{
+    note(x, EVENT_CLIENT_READABLE);
+}
+
+void exchange_body_cut_short(struct exchange *x)
+{
+    note(x, EVENT_CLIENT_CUT_SHORT);
+}
+
+void exchange_writable(struct exchange *x)
+{
+    note(x, EVENT_CLIENT_WRITABLE);
+}
+
+void exchange_client_gone(struct exchange *x)
+{
+    note(x, EVENT_CLIENT_GONE);
+}
+
+void exchange_cut(struct exchange *x, enum cause cause)
+{
+    note_failure(x, EVENT_CUT, cause, NULL);
+}
+
+/* ---- the link -------------------------------------------------------------------------------- */
+
+static struct exchange *of_owner(struct link_owner *owner)
+{
+    return CONTAINER_OF(owner, struct exchange, owner);
+}
+
+static void on_connected(struct link_owner *owner, struct link *link)
+{
+    of_owner(owner)->link = link;
+    note(of_owner(owner), EVENT_LINK_READY);
+}
+
+static void on_connect_failed(struct link_owner *owner, enum link_failure failure)
+{
+    of_owner(owner)->link = NULL;
+    of_owner(owner)->link_failure = failure;
+    note(of_owner(owner), EVENT_LINK_FAILED);
+}
+
+static void on_link_readable(struct link_owner *owner)
+{
+    note(of_owner(owner), EVENT_LINK_READABLE);
+}
+
+static void on_link_writable(struct link_owner *owner)
+{
+    note(of_owner(owner), EVENT_LINK_WRITABLE);
+}
+
+static void on_link_broken(struct link_owner *owner)
+{
+    note(of_owner(owner), EVENT_LINK_BROKEN);
+}
+
+static void on_link_timed_out(struct link_owner *owner)
+{
+    note(of_owner(owner), EVENT_LINK_LATE);
+}
+
+static const struct link_owner_ops link_ops = {.connected = on_connected,
+                                               .connect_failed = on_connect_failed,
+                                               .readable = on_link_readable,
+                                               .writable = on_link_writable,
+                                               .broken = on_link_broken,
+                                               .timed_out = on_link_timed_out};
+
+/* ---- the quota and the decision -------------------------------------------------------------- */
+
+static void on_quota(struct quota_wait *wait)
+{
+    note(CONTAINER_OF(wait, struct exchange, quota), EVENT_QUOTA);
+}
+
+/* Thousands of decisions may arrive at once: in one Redis reply, or when their deadlines expire.
+ * Processing them all would take a loop iteration of 40 ms and delay other decisions by as much.
+ * Each iteration processes at least DECISIONS_AT_ONCE of them, however long it has lasted, unless
+ * some already wait in worker->decided. */
+static bool must_wait(struct worker *w)
+{
+    if (w->decided_iteration != w->iteration) {
+        w->decided_iteration = w->iteration;
+        w->decided_count = 0;
+    }
+    return (++w->decided_count > DECISIONS_AT_ONCE && clock_iteration_is_long()) ||
+           !TAILQ_EMPTY(&w->decided);
+}
+
+static void wake_later(struct exchange *x)
+{
+    struct worker *w = x->worker;
+
+    x->acts_later = true;
+    if (TAILQ_EMPTY(&w->decided))
+        event_active(&w->act, EV_TIMEOUT, 1);
+    TAILQ_INSERT_TAIL(&w->decided, x, decided_link);
+}
+
+static void on_decided(struct decision_request *decision_request)
+{
+    struct exchange *x = CONTAINER_OF(decision_request, struct exchange, decision_request);
+
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    x->decision_us = clock_cached_us() - x->started_us;
+    if (must_wait(x->worker))
+        wake_later(x);
+    else
+        note(x, EVENT_DECIDED);
+}
+
+static void wake_waiting(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *w = arg;
+    (void)fd, (void)what;
+
+    for (struct exchange *x; !clock_iteration_is_long() && (x = TAILQ_FIRST(&w->decided));) {
+        TAILQ_REMOVE(&w->decided, x, decided_link);
+        x->acts_later = false;
+        note(x, EVENT_DECIDED);
+    }
+    if (!TAILQ_EMPTY(&w->decided))
+        event_active(&w->act, EV_TIMEOUT, 1);
+}
+
+/* ---- timers ---------------------------------------------------------------------------------- */
+
+static void hold_passed(struct timer *timer)
+{
+    note(CONTAINER_OF(timer, struct exchange, hold), EVENT_HELD);
+}
+
+static struct exchange *of_client_deadline(struct deadline *deadline)
+{
+    return CONTAINER_OF(deadline, struct exchange, client_deadline);
+}
+
+static void content_passed(struct deadline *deadline)
+{
+    note(of_client_deadline(deadline), EVENT_CONTENT_LATE);
+}
+
+static void write_passed(struct deadline *deadline)
+{
+    note(of_client_deadline(deadline), EVENT_WRITE_LATE);
+}
+
+static void tunnel_passed(struct deadline *deadline)
+{
+    note(of_client_deadline(deadline), EVENT_TUNNEL_LATE);
+}
+
+/* In QUOTA and LIMIT, weir waits for the decision (at most quotas.timeout and redis.timeout): the
+ * charge cannot be refunded before. step_connect() then evaluates x->overdue. */
+static void overdue(struct exchange *x, enum cause cause)
+{
+    x->overdue = cause;
+    if (x->phase != PHASE_QUOTA && x->phase != PHASE_LIMIT)
+        note(x, EVENT_OVERDUE);
+}
+
+static void exchange_passed(struct deadline *whole)
+{
+    overdue(CONTAINER_OF(whole, struct exchange, whole), CAUSE_EXCHANGE_TIMEOUT);
+}
+
+static void call_passed(struct timer *timer)
+{
+    overdue(CONTAINER_OF(timer, struct exchange, call), CAUSE_CALL_TIMEOUT);
+}
+
+void exchanges_init(struct worker *w)
+{
+    TAILQ_INIT(&w->decided);
+    event_assign(&w->act, w->base, -1, 0, wake_waiting, w);
+    timer_heap_init(&w->holds, w->base, hold_passed);
+    timer_heap_init(&w->calls, w->base, call_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.content, content_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.write, write_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.tunnel, tunnel_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.exchange, exchange_passed);
+}
+
+void exchanges_free(struct worker *w)
+{
+    timer_heap_clear(&w->holds);
+    timer_heap_clear(&w->calls);
+    if (w->decided.tqh_last)
+        event_del(&w->act);
+    for (struct exchange *x; (x = w->free_exchanges);) {
+        w->free_exchanges = x->next_free;
+        free(x);
+    }
+}

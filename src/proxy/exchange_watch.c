@@ -1,0 +1,35 @@
+#include "proxy/exchange_watch.h"
+
+#include "base/clock.h"
+#include "proxy/relay.h"
+
+/* Runs the deadline in queue `wanted` (NULL: none). Restarts it if data moved or the queue
+ * changed. */
+static void run_deadline(struct deadline_queue *wanted, struct deadline *deadline,
+                         uint64_t after_us, bool moved)
+{
+    if (!wanted)
+        deadline_cancel(deadline);
+    else if (moved || deadline->queue != wanted)
+        deadline_arm(wanted, deadline, clock_cached_us(), after_us);
+}
+
+void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
+{
+    struct worker *w = x->worker;
+    bool to_client = x->downstream->pending, to_server = x->link && x->link->pending;
+    bool content = x->link && x->request.progress != MESSAGE_END && !x->link_broken && !to_server &&
+                   !relay_awaits_continue(x);
+
+    x->content_extended &= !client_moved;
+    x->response_extended &= !link_moved;
+    if (to_client)
+        run_deadline(&w->queue.write, &x->client_deadline, x->policy->timeouts.send_us,
+                     client_moved);
+    else
+        run_deadline(content ? &w->queue.content : NULL, &x->client_deadline,
+                     x->policy->timeouts.request_body_us, client_moved);
+    if (x->link)
+        run_deadline(to_server || (!to_client && !content) ? &w->upstream.queue.response : NULL,
+                     &x->link->deadline, x->rule->upstream->response_timeout_us, link_moved);
+}

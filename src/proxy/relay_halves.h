@@ -1,0 +1,24 @@
+/* relay_halves.h - the two directions of RELAY: relay_request.c and relay_response.c. Each function
+ * handles one event of its direction. */
+#ifndef WEIR_PROXY_RELAY_HALVES_H
+#define WEIR_PROXY_RELAY_HALVES_H
+
+#include "proxy/step.h"
+
+/* The link is ready: sends the request header and the content received so far. */
+enum step request_begin(struct exchange *x);
+/* The client has sent content, or the end of it. */
+enum step request_readable(struct exchange *x);
+/* The server has taken pending output. */
+enum step request_writable(struct exchange *x);
+/* Sending to the server has failed. */
+enum step request_broken(struct exchange *x);
+/* Reads and discards content that no server will read. */
+enum step request_drop(struct exchange *x);
+
+/* The server has sent something, or has closed the connection. */
+enum step response_readable(struct exchange *x);
+/* The client has taken pending output. */
+enum step response_writable(struct exchange *x);
+
+#endif

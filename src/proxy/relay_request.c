@@ -1,0 +1,125 @@
+/* relay_request.c - the request direction of RELAY: header and content to the server. */
+#include "base/clock.h"
+#include "proxy/exchange_watch.h"
+#include "proxy/relay.h"
+#include "proxy/relay_halves.h"
+
+static void want_body(struct exchange *x, bool want)
+{
+    x->downstream->ops->want_body(x->downstream, want);
+}
+
+/* The average rate of the content is below body_min_rate. The time in which the server did not
+ * read does not count. */
+static bool content_is_too_slow(const struct exchange *x, uint64_t now)
+{
+    uint64_t rate = x->policy->timeouts.body_min_rate,
+             elapsed = now - x->content_since_us - x->blocked_us;
+    return rate && x->content_since_us && elapsed > x->policy->timeouts.request_body_us &&
+           x->request.bytes < rate * (elapsed / 1000000);
+}
+
+enum step request_broken(struct exchange *x)
+{
+    enum link_loss loss;
+    bool refused;
+
+    if (exchange_is_answered(x))
+        return step_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
+    /* weir still reads from the server, which may have responded before it closed. Meanwhile weir
+     * discards the client's content: a client that sends all of its content before it reads would
+     * otherwise never see the response. */
+    loss = x->link->ops->loss(x->link);
+    refused = loss == LINK_REFUSED || loss == LINK_GOING_AWAY;
+    x->link_broken = true;
+    if (!refused) /* otherwise the retry needs the rest of the content */
+        x->request.max = 0;
+    want_body(x, !refused);
+    exchange_watch(x, false, true);
+    return STEP_WAIT;
+}
+
+/* Handles the result of sending a piece to the server. */
+static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
+{
+    uint64_t now = clock_cached_us();
+
+    if (!x->content_since_us && !relay_awaits_continue(x))
+        x->content_since_us = now;
+    switch (moved) {
+    case RELAY_SOURCE:
+        if (content_is_too_slow(x, now))
+            return step_fail(x, CAUSE_CONTENT_TIMEOUT, "slower than timeouts.body_min_rate");
+        want_body(x, true);
+        break;
+    case RELAY_SINK:
+        x->blocked_since_us = now;
+        want_body(x, false);
+        break;
+    case RELAY_ENDED:
+        if (exchange_is_answered(x) && exchange_is_over(x))
+            return step_end(x, exchange_end_of_answer(x));
+        break;
+    case RELAY_GONE: return request_broken(x);
+    case RELAY_CLOSED: return step_fail(x, CAUSE_CLIENT_GONE, NULL);
+    case RELAY_BAD: return step_fail(x, CAUSE_BAD_CONTENT, why);
+    case RELAY_TOO_LARGE: return step_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
+    case RELAY_NO_MEMORY: return step_fail(x, CAUSE_NO_MEMORY, NULL);
+    }
+    exchange_watch(x, true, true);
+    return STEP_WAIT;
+}
+
+enum step request_begin(struct exchange *x)
+{
+    const char *why = NULL;
+
+    x->link_broken = false;
+    x->sent_us = clock_cached_us();
+    if (!x->rule->learns)
+        limiter_keep_charge(&x->decision_request);
+    enum relay moved = relay_request_head(x, &why);
+    return moved_on(x, moved, why);
+}
+
+static enum step move_piece(struct exchange *x)
+{
+    const char *why = NULL;
+    enum relay moved = relay_request(x, &why);
+
+    return moved_on(x, moved, why);
+}
+
+enum step request_drop(struct exchange *x)
+{
+    const char *why = NULL;
+
+    switch (relay_drop_request(x, &why)) {
+    case RELAY_CLOSED: return step_fail(x, CAUSE_CLIENT_GONE, NULL);
+    case RELAY_SOURCE:
+    case RELAY_ENDED: break;
+    default: want_body(x, false); /* the start of the next request is unknown */
+    }
+    return STEP_WAIT;
+}
+
+enum step request_readable(struct exchange *x)
+{
+    return x->link && !x->link_broken ? move_piece(x) : request_drop(x);
+}
+
+enum step request_writable(struct exchange *x)
+{
+    bool sent = !x->link->pending;
+
+    if (sent && x->blocked_since_us) {
+        x->blocked_us += clock_cached_us() - x->blocked_since_us;
+        x->blocked_since_us = 0;
+    }
+    if (sent && x->request.progress != MESSAGE_END)
+        return move_piece(x);
+    if (exchange_is_answered(x) && exchange_is_over(x))
+        return step_end(x, exchange_end_of_answer(x));
+    exchange_watch(x, false, true);
+    return STEP_WAIT;
+}

@@ -1,0 +1,241 @@
+/* relay_response.c - the response direction of RELAY: interim and final headers, then content.
+ *
+ *   read_heads -+-> 1xx  interim_head: forwarded, then the next header
+ *               +-> 101  switch_protocols: starts a tunnel
+ *               `-> else final_head: rewritten, then the content
+ * weir adds the rate-limit fields to a final header. */
+#include "base/clock.h"
+#include "decision/header_families.h"
+#include "proxy/exchange_watch.h"
+#include "proxy/relay.h"
+#include "proxy/relay_halves.h"
+#include "proxy/retry.h"
+#include "proxy/upgrade.h"
+
+enum {
+    INTERIM_MAX = 16,         /* 1xx responses per request */
+    HEAD_ADDED_MAX = 4 * 1024 /* bytes of fields that weir adds to a response header */
+};
+
+static enum step moved_on(struct exchange *x, enum relay moved, const char *why);
+
+/* Chooses the fields of the response. `lines` receives those that weir adds. */
+static void choose_fields(struct exchange *x, const struct response_head *head,
+                          const struct framing *framing, struct text *lines,
+                          struct response *response)
+{
+    bool limited = x->rule->limit_count > 0;
+
+    response_forward(response, lines, head, framing, limited, worker_date(x->worker));
+    if (limited)
+        decision_fields_write(lines, &x->decision_request.decision, x->policy->headers,
+                              clock_cached_wall_us());
+    response_add_request_id(lines, head, (struct slice){x->request_id, x->id_size});
+    response->lines = text_slice(lines);
+}
+
+static enum step final_head(struct exchange *x, const struct response_head *head,
+                            const struct framing *framing)
+{
+    struct worker *w = x->worker;
+    char line_bytes[HEAD_ADDED_MAX];
+    struct text lines = text_over(line_bytes, sizeof line_bytes);
+    const char *why = NULL;
+
+    upstream_note_answer(x->link, head->status);
+    enum retry_cause retry = retry_cause_of_status(head->status);
+    if (retry != RETRY_NONE && retry_start(x, retry, CAUSE_NONE))
+        return STEP_NEXT;
+    x->response_us = clock_cached_us() - x->sent_us;
+    histogram_add(&w->stats.upstream_latency, x->response_us);
+    x->status = head->status;
+    if (x->grpc)
+        x->grpc_status = grpc_status_of(&head->fields);
+    int64_t cost = rule_stated_cost(x->rule, &head->fields);
+    x->cost = cost >= 0 ? cost : x->cost;
+    limiter_adjust(&x->decision_request, head->status, cost);
+    x->response.progress = MESSAGE_CONTENT;
+    exchange_forget_request(x);
+
+    struct response response;
+    choose_fields(x, head, framing, &lines, &response);
+    enum relay moved = relay_response_head(x, &response, &why);
+    if (moved == RELAY_BAD ||
+        moved == RELAY_TOO_LARGE) { /* nothing was sent: weir can still respond with 502 */
+        x->response.progress = MESSAGE_HEAD;
+        x->response.bytes = 0;
+        x->status = 0;
+    }
+    if (moved == RELAY_TOO_LARGE)
+        why = "the response header is larger than weir can forward";
+    return moved_on(x, moved, why);
+}
+
+/* Forwards a 101 to an offered protocol and starts the tunnel (RFC 9110 section 7.8). */
+static enum step switch_protocols(struct exchange *x, const struct response_head *head)
+{
+    struct downstream *d = x->downstream;
+    const char *fault = x->link->ops->begin_tunnel ? upgrade_fault(x, &head->fields)
+                                                   : "a 101 in a protocol that cannot switch";
+    char line_bytes[HEAD_ADDED_MAX];
+    struct text lines = text_over(line_bytes, sizeof line_bytes);
+    static const struct framing none = {.kind = FRAMING_NONE};
+
+    if (fault)
+        return step_fail(x, CAUSE_UPSTREAM_BAD, fault);
+    struct response response;
+    choose_fields(x, head, &none, &lines, &response);
+    response.upgrade = fields_find(&head->fields, FIELD_UPGRADE)->value;
+    upstream_note_answer(x->link, 101);
+    x->status = 101;
+    x->response.progress = MESSAGE_CONTENT;
+    deadline_cancel(&x->whole); /* a tunnel has only an idle timeout */
+    exchange_forget_request(x);
+    enum downstream_sent sent = d->ops->send_head(d, &response, NULL, 0, false);
+    if (sent == DOWNSTREAM_GONE || sent == DOWNSTREAM_TOO_LARGE)
+        return step_fail(x, CAUSE_CLIENT_GONE, NULL);
+    return step_enter(x, PHASE_TUNNEL);
+}
+
+/* Forwards an interim response. */
+static enum step interim_head(struct exchange *x, const struct response_head *head)
+{
+    struct downstream *d = x->downstream;
+    struct response response = response_interim(head);
+
+    x->continued |= head->status == 100;
+    if (++x->response.interim > INTERIM_MAX)
+        return step_fail(x, CAUSE_UPSTREAM_BAD, "too many interim responses");
+    enum downstream_sent sent = d->ops->send_interim(d, &response);
+    if (sent == DOWNSTREAM_GONE || sent == DOWNSTREAM_TOO_LARGE)
+        return step_fail(x, CAUSE_CLIENT_GONE, NULL);
+    exchange_watch(x, false, true);
+    return STEP_WAIT;
+}
+
+/* The server closed the connection before its response: retries if that is safe, else fails.
+ *
+ * If the server states that it has not processed the request, any request is sent again. If it
+ * closed an idle pooled connection before it received the request, the server has
+ * not failed: the request is sent again on a new connection. Otherwise the server has failed,
+ * and weir tries another server first. */
+static enum step link_died(struct exchange *x)
+{
+    enum cause cause = CAUSE_UPSTREAM_CLOSED;
+    static const enum retry_cause retries[] = {[LINK_LOST] = RETRY_NONE,
+                                               [LINK_CLOSED_IDLE] = RETRY_IDLE_CLOSED,
+                                               [LINK_GOING_AWAY] = RETRY_GOING_AWAY,
+                                               [LINK_REFUSED] = RETRY_REFUSED,
+                                               [LINK_HEAD_TOO_LARGE] = RETRY_NONE};
+    enum link_loss loss = x->link->ops->loss(x->link);
+
+    if (loss == LINK_HEAD_TOO_LARGE)
+        return step_fail(x, CAUSE_HEAD_TOO_LARGE, "see the server's SETTINGS_MAX_HEADER_LIST_SIZE");
+    if (retry_start(x, retries[loss], cause))
+        return STEP_NEXT;
+    upstream_note_failure(x->link, cause_table[cause].text);
+    if (retry_start(x, cause_table[cause].retry, cause) || retry_start(x, RETRY_IDLE_CLOSED, cause))
+        return STEP_NEXT;
+    return step_fail(x, cause, x->link->ops->fault(x->link));
+}
+
+static enum step read_heads(struct exchange *x)
+{
+    struct response_head *head = &x->worker->response;
+    struct framing framing;
+    const char *why = NULL;
+    enum link_head read = x->link->ops->read_head(x->link, true, head, &framing, &why);
+
+    while (read == LINK_HEAD && head->status < 200 && head->status != 101) {
+        if (interim_head(x, head) == STEP_FAIL)
+            return STEP_FAIL;
+        if (x->downstream->pending) { /* resumed by response_writable() */
+            x->link->ops->want_read(x->link, false);
+            return STEP_WAIT;
+        }
+        read = x->link->ops->read_head(x->link, false, head, &framing, &why);
+    }
+    switch (read) {
+    case LINK_AGAIN: break;
+    case LINK_HEAD:
+        return head->status == 101 ? switch_protocols(x, head) : final_head(x, head, &framing);
+    case LINK_ENDED: return link_died(x);
+    case LINK_BAD: return step_fail(x, CAUSE_UPSTREAM_BAD, why);
+    case LINK_NO_MEMORY: return step_fail(x, CAUSE_NO_MEMORY, NULL);
+    }
+    return STEP_WAIT;
+}
+
+/* If the server responded before it received the whole request, weir continues to send the
+ * request while the server reads it. A client that still waits for 100 sends nothing more. */
+static bool request_goes_on(const struct exchange *x)
+{
+    struct link *link = x->link;
+
+    return !x->link_broken && !relay_awaits_continue(x) &&
+           (x->request.progress != MESSAGE_END || link->pending) && link->ops->takes_rest(link);
+}
+
+static enum step response_ended(struct exchange *x)
+{
+    bool goes_on = request_goes_on(x);
+
+    if (!goes_on) {
+        x->link->ops->release(x->link, x->request.progress == MESSAGE_END && !x->link_broken);
+        x->link = NULL;
+        if (exchange_is_over(x))
+            return step_end(x, exchange_end_of_answer(x));
+    }
+    exchange_watch(x, false, goes_on);
+    return STEP_WAIT;
+}
+
+/* Handles the result of sending a piece to the client. */
+static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
+{
+    switch (moved) {
+    case RELAY_SOURCE:
+    case RELAY_SINK:
+        x->link->ops->want_read(x->link, moved == RELAY_SOURCE);
+        exchange_watch(x, false, true);
+        break;
+    case RELAY_ENDED: return response_ended(x);
+    case RELAY_CLOSED: return step_fail(x, CAUSE_UPSTREAM_CLOSED, x->link->ops->fault(x->link));
+    case RELAY_BAD:
+    case RELAY_TOO_LARGE: return step_fail(x, CAUSE_UPSTREAM_BAD, why);
+    case RELAY_GONE: return step_fail(x, CAUSE_CLIENT_GONE, NULL);
+    case RELAY_NO_MEMORY: return step_fail(x, CAUSE_NO_MEMORY, NULL);
+    }
+    return STEP_WAIT;
+}
+
+static enum step move_piece(struct exchange *x)
+{
+    const char *why = NULL;
+    enum relay moved = relay_response(x, &why);
+
+    return moved_on(x, moved, why);
+}
+
+enum step response_readable(struct exchange *x)
+{
+    if (exchange_is_answered(x))
+        return x->link->ops->takes_rest(x->link) ? STEP_WAIT
+                                                 : step_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
+    if (!x->downstream->pending)
+        return exchange_is_answering(x) ? move_piece(x) : read_heads(x);
+    x->link->ops->want_read(x->link, false); /* resumed by response_writable() */
+    return STEP_WAIT;
+}
+
+enum step response_writable(struct exchange *x)
+{
+    bool pending = x->downstream->pending;
+
+    if (!pending && (!x->link || exchange_is_answered(x)) && exchange_is_over(x))
+        return step_end(x, exchange_end_of_answer(x));
+    if (!pending && x->link && !exchange_is_answered(x))
+        x->link->ops->want_read(x->link, true);
+    exchange_watch(x, true, !pending && x->link && !exchange_is_answered(x));
+    return STEP_WAIT;
+}

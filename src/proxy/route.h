@@ -1,0 +1,38 @@
+/* route.h - the identity and the rule of an exchange's request: for step_route.c, and for
+ * step_quota.c, where the database determines which identity source applies. */
+#ifndef WEIR_PROXY_ROUTE_H
+#define WEIR_PROXY_ROUTE_H
+
+#include "proxy/step.h"
+
+/* Returns the parts of the request that determine its identity. `*peer` is room for the address. */
+static inline struct identity_input route_identity_input(const struct exchange *x,
+                                                         const struct request_head *head,
+                                                         struct address *peer)
+{
+    return (struct identity_input){
+        .policy = x->policy,
+        .peer = {.address = address_of_peer(&x->downstream->origin->peer, peer),
+                 .unknown = x->downstream->origin->peer_unknown,
+                 .trusted = x->downstream->origin->decides},
+        .fields = &head->fields,
+        .query = head->query,
+        .tokens = x->generation->tokens,
+    };
+}
+
+/* Stores the identity's text in the exchange. */
+static inline void route_set_identity(struct exchange *x, const struct identity *identity)
+{
+    memcpy(x->identity, identity->text, identity->size);
+    x->identity_size = identity->size;
+}
+
+/* The identity is malformed: `why` is the detail. */
+enum step route_bad_identity(struct exchange *x, const struct identity *identity, const char *why);
+
+/* Sets rule and path. Returns why the request must be rejected with 400, or NULL. */
+const char *route_select_rule(struct exchange *x, const struct request_head *head,
+                              const struct identity *identity);
+
+#endif

@@ -1,0 +1,54 @@
+/* step_connect.c - CONNECT: takes an upstream connection for the first try or a retry
+ * (exchange.retry); retry.h says when there is another one. */
+#include "proxy/retry.h"
+#include "proxy/step.h"
+
+/* The cause of an exchange's failure if there is no upstream connection. */
+static const enum cause cause_of[LINK_FAILURES] = {
+    [LINK_FAILED_CONNECT] = CAUSE_UPSTREAM_CONNECT,
+    [LINK_FAILED_TLS] = CAUSE_UPSTREAM_TLS,
+    [LINK_FAILED_TIMEOUT] = CAUSE_CONNECT_TIMEOUT,
+    [LINK_FAILED_NO_SERVER] = CAUSE_NO_SERVER,
+    [LINK_FAILED_NO_MEMORY] = CAUSE_NO_MEMORY,
+    [LINK_FAILED_NO_DESCRIPTORS] = CAUSE_NO_DESCRIPTORS,
+};
+
+static enum step take_link(struct exchange *x)
+{
+    enum retry_cause why = x->retry.why;
+    enum cause cause = x->retry.without_server;
+    enum link_failure failure;
+
+    if (x->overdue)
+        return step_fail(x, x->overdue, NULL);
+    x->link = upstream_take(&x->generation->pools, x->rule->upstream->index, &x->owner,
+                            why == RETRY_IDLE_CLOSED, &x->tries, &failure);
+    if (!x->link)
+        return step_fail(x, cause == CAUSE_NONE ? cause_of[failure] : cause, NULL);
+    if (why != RETRY_NONE)
+        counter_add(&x->worker->stats.upstream_retries[why], 1);
+    return x->link->ready ? step_enter(x, PHASE_RELAY) : STEP_WAIT;
+}
+
+/* Nothing was sent on this connection, so any request may go to the next server. */
+static enum step try_next(struct exchange *x)
+{
+    enum cause cause = cause_of[x->link_failure];
+
+    if (!retry_may(x, cause_table[cause].retry))
+        return step_fail(x, cause, NULL);
+    x->retry.why = cause_table[cause].retry;
+    x->retry.without_server = cause;
+    return step_enter(x, PHASE_CONNECT);
+}
+
+enum step step_connect(struct exchange *x)
+{
+    if (x->downstream->origin->decides)
+        return step_reply_with(x, 200);
+    if (exchange_has(x, EVENT_LINK_READY))
+        return step_enter(x, PHASE_RELAY);
+    if (exchange_has(x, EVENT_LINK_FAILED))
+        return try_next(x);
+    return exchange_has(x, EVENT_ENTERED) ? take_link(x) : STEP_WAIT;
+}

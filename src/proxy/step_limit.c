@@ -1,0 +1,124 @@
+/* step_limit.c - LIMIT: the limits decide, at once or when Redis replies. */
+#include "base/clock.h"
+#include "http/rewrite.h"
+#include "http/trailers.h"
+#include "proxy/granted.h"
+#include "proxy/step.h"
+#include "proxy/upgrade.h"
+#include "proxy/waiting_request.h"
+
+/* Writes the request header for the upstream to x->head. False: no memory, or it is too long. */
+static bool write_request_head(struct exchange *x, int64_t cost)
+{
+    const struct incoming *in = &x->worker->incoming;
+    const struct request_head *head = in->head;
+    char ip_bytes[64];
+    struct text ip = text_over(ip_bytes, sizeof ip_bytes);
+    struct address peer;
+    struct ip peer_ip;
+    if (ip_of_address(address_of_peer(&x->downstream->origin->peer, &peer), &peer_ip))
+        ip_format(&peer_ip, &ip);
+    struct forward_facts facts = {
+        .host = upstream_host(x->rule->upstream),
+        .peer_ip = text_slice(&ip),
+        .peer_trusted = in->identity.peer_trusted,
+        .path = x->path,
+        .forwarded = x->rule->upstream->forwarded,
+        .http2 = x->downstream->origin->http2,
+        .trailers = request_accepts_trailers(head, x->downstream->origin->http2),
+        .scheme = x->downstream->origin->secure ? SLICE("https") : SLICE("http"),
+        .client = x->rule->limit_count ? identity_text(&in->identity) : SLICE_NONE,
+        .request_id = {x->request_id, x->id_size},
+        .upgrade = fields_have(&head->fields, FIELD_UPGRADE) ? upgrade_offer(head, &in->framing)
+                                                             : SLICE_NONE};
+    struct text out = text_over(x->worker->send, sizeof x->worker->send);
+
+    if (facts.upgrade.n > sizeof x->upgrade)
+        facts.upgrade = SLICE_NONE;
+    if (facts.upgrade.n)
+        memcpy(x->upgrade, facts.upgrade.p, facts.upgrade.n);
+    x->upgrade_size = facts.upgrade.n;
+    request_head_write(&out, head, &in->framing, &facts);
+    granted_append(x, &out, cost);
+    if (out.failed || !(x->head = iobuf_get(&x->worker->buffers, out.n)))
+        return false;
+    iobuf_append(x->head, text_slice(&out));
+    return true;
+}
+
+/* Returns the cost of a request that states none. */
+static int64_t cost_of_rule(const struct rule *rule)
+{
+    int64_t highest = 1;
+
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        highest = rule->limits[i]->cost > highest ? rule->limits[i]->cost : highest;
+    return rule->cost ? rule->cost : highest;
+}
+
+static uint16_t rejection_status(const struct exchange *x)
+{
+    if (x->decision_request.decision.verdict == VERDICT_FAILED_CLOSED)
+        return 503;
+    return (uint16_t)(x->downstream->origin->decides ? x->policy->decisions.deny_status
+                                                     : x->rule->rejection.status);
+}
+
+/* Counts among the top clients. */
+static void count_client(const struct exchange *x, bool admitted)
+{
+    struct top_clients *top = &x->worker->top_clients;
+
+    top_keys_add(top->by[admitted ? TOP_BY_ALLOWED : TOP_BY_LIMITED], x->started_us,
+                 (struct slice){x->identity, x->identity_size}, 1);
+}
+
+/* The decision is known: exchange.decision_request. */
+static enum step apply(struct exchange *x)
+{
+    const struct decision *d = &x->decision_request.decision;
+
+    x->decided = true;
+    count_client(x, decision_admits(d));
+    counter_add(counter_table_row(&x->worker->stats.by_rule, x->rule->row) + d->verdict, 1);
+    if (!decision_admits(d))
+        return step_reply_with(x, rejection_status(x));
+    granted_set(x);
+    return step_enter(x, d->delay_us > 0 && !x->overdue ? PHASE_HOLD : PHASE_CONNECT);
+}
+
+/* The inputs of the decision are slices of the header, so they are used in this call only. */
+static enum step decide(struct exchange *x)
+{
+    const struct incoming *in = &x->worker->incoming;
+    const struct request_head *head = in->head;
+    const char *why;
+    int64_t cost;
+
+    if (!rule_cost_of(x->rule, in->identity.peer_trusted, &head->fields, &cost, &why))
+        return step_fail(x, CAUSE_BAD_REQUEST, why);
+    x->cost = cost ? cost : cost_of_rule(x->rule);
+    struct limit_facts facts = {
+        .rule = x->rule,
+        .identity = &in->identity,
+        .client_limits = in->client_limits,
+        .uncharged = rule_skips_preflight(x->rule, head, in->framing.kind != FRAMING_NONE),
+        .cost = cost,
+        .method = head->method_text,
+        .host = head->host,
+        .path = head->path,
+        .fields = &head->fields};
+    bool now = limiter_decide(x->generation->limiter, &facts, &x->decision_request) == DECIDED_NOW;
+    bool may_forward = !now || decision_admits(&x->decision_request.decision);
+    if (may_forward && !x->downstream->origin->decides && !write_request_head(x, cost))
+        return step_fail(x, CAUSE_NO_MEMORY, NULL);
+    waiting_request_free(x);
+    return now ? apply(x) : STEP_WAIT;
+}
+
+enum step step_limit(struct exchange *x)
+{
+    if (exchange_has(x, EVENT_DECIDED))
+        return apply(x);
+    return exchange_has(x, EVENT_ENTERED) ? decide(x) : STEP_WAIT;
+}

@@ -1,0 +1,57 @@
+/* step_relay.c - RELAY: both directions at the same time (relay_halves.h), and their deadlines. */
+#include "base/clock.h"
+#include "proxy/exchange_watch.h"
+#include "proxy/relay_halves.h"
+#include "proxy/retry.h"
+
+/* On a busy machine the deadline may expire before timely input is read. It is extended once: with
+ * HTTP/2 the unread input may belong to other streams. */
+static enum step content_late(struct exchange *x)
+{
+    if (x->content_extended || !x->downstream->ops->has_input(x->downstream))
+        return step_fail(x, CAUSE_CONTENT_TIMEOUT, NULL);
+    x->content_extended = true;
+    deadline_arm(&x->worker->queue.content, &x->client_deadline, clock_us(),
+                 x->policy->timeouts.request_body_us);
+    return STEP_WAIT;
+}
+
+/* Extended once as well. A partial header that was already read does not count as input. */
+static enum step link_late(struct exchange *x)
+{
+    enum cause cause = CAUSE_RESPONSE_TIMEOUT;
+
+    if (!x->response_extended && !x->link->pending && !x->downstream->pending &&
+        x->link->ops->has_input(x->link)) {
+        exchange_watch(x, false, true);
+        x->response_extended = true;
+        return STEP_WAIT;
+    }
+    if (!exchange_is_answering(x))
+        upstream_note_failure(x->link, cause_table[cause].text);
+    return retry_start(x, cause_table[cause].retry, cause) ? STEP_NEXT : step_fail(x, cause, NULL);
+}
+
+/* Events of the link are void after it was released. */
+enum step step_relay(struct exchange *x)
+{
+    enum step step = STEP_WAIT;
+
+    if (exchange_has(x, EVENT_ENTERED))
+        return request_begin(x);
+    if (exchange_has(x, EVENT_CONTENT_LATE))
+        step = content_late(x);
+    if (step == STEP_WAIT && x->link && exchange_has(x, EVENT_LINK_LATE))
+        step = link_late(x);
+    if (step == STEP_WAIT && x->link && exchange_has(x, EVENT_LINK_BROKEN))
+        step = request_broken(x);
+    if (step == STEP_WAIT && x->link && exchange_has(x, EVENT_LINK_WRITABLE))
+        step = request_writable(x);
+    if (step == STEP_WAIT && exchange_has(x, EVENT_CLIENT_READABLE))
+        step = request_readable(x);
+    if (step == STEP_WAIT && exchange_has(x, EVENT_CLIENT_WRITABLE))
+        step = response_writable(x);
+    if (step == STEP_WAIT && x->link && exchange_has(x, EVENT_LINK_READABLE))
+        step = response_readable(x);
+    return step;
+}

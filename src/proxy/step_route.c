@@ -1,0 +1,91 @@
+/* step_route.c - ROUTE: the client's identity, the rule and the size limits, from a parsed head. */
+#include "proxy/access_log.h"
+#include "proxy/decision_listener.h"
+#include "proxy/route.h"
+
+/* With known_clients_only, a client of a later source counts if the database does not know this
+ * id. Returns true if that one is blocked, or cannot be determined. */
+static bool may_be_blocked(const struct identity_input *input, struct identity *identity)
+{
+    const struct policy *policy = input->policy;
+    struct identity next = *identity;
+    const char *why;
+
+    if (!policy->blocks_clients || !policy->identity.known_clients_only)
+        return false;
+    while (next.is_id && !policy_client(policy, &next)) {
+        bool good = identity_next(input, &next, &why);
+        identity->token_counted = next.token_counted;
+        if (!good || policy_blocks(policy, &next))
+            return true;
+    }
+    return false;
+}
+
+static bool needs_quota(const struct exchange *x, const struct identity_input *input,
+                        struct identity *identity)
+{
+    return x->policy->quotas.connection && identity->is_id && identity->listed != LISTED_ALLOWED &&
+           (x->rule->limit_count || may_be_blocked(input, identity));
+}
+
+/* Sets the identity and the client's address. STEP_NEXT: nothing is wrong with it. */
+static enum step identify(struct exchange *x, const struct identity_input *input)
+{
+    struct identity *identity = &x->worker->incoming.identity;
+    const char *why;
+    bool good = identity_of(input, identity, &why);
+
+    if (x->log) {
+        x->client_ip = identity->ip;
+        x->has_client_ip = identity->has_ip;
+    }
+    if (good)
+        route_set_identity(x, identity);
+    if (identity->listed == LISTED_BLOCKED)
+        return step_fail(x, CAUSE_ADDRESS_BLOCKED, NULL);
+    if (!good)
+        return route_bad_identity(x, identity, why);
+    return policy_blocks(x->policy, identity) ? step_fail(x, CAUSE_CLIENT_BLOCKED, NULL)
+                                              : STEP_NEXT;
+}
+
+/* On the decision listener, the request in the access log is the one to decide on. */
+static enum step begin_log(struct exchange *x, struct request_head *head)
+{
+    enum cause cause = CAUSE_NONE;
+    const char *why = NULL;
+    bool good = !x->downstream->origin->decides || decision_head(x, head, &cause, &why);
+
+    if (x->policy->log.access != ACCESS_OFF)
+        access_log_begin(x, head);
+    return good ? STEP_NEXT : step_fail(x, cause, why);
+}
+
+/* TRACE is refused: the response would show the sender the fields that proxies have added (RFC 9110
+ * section 9.3.8). With Max-Forwards: 0, weir is the recipient of OPTIONS (section 7.6.2). */
+enum step step_route(struct exchange *x)
+{
+    struct incoming *in = &x->worker->incoming;
+    struct request_head *head = in->head;
+    uint64_t body_max = x->policy->size_limits.request_body;
+    struct address address;
+    const char *why;
+
+    if (begin_log(x, head) == STEP_FAIL)
+        return STEP_FAIL;
+    const struct identity_input input = route_identity_input(x, head, &address);
+    if (identify(x, &input) == STEP_FAIL)
+        return STEP_FAIL;
+    policy_sort_headers(x->policy, &in->identity, &head->fields);
+    if (head->method == METHOD_TRACE)
+        return step_fail(x, CAUSE_METHOD_NOT_ALLOWED, NULL);
+    if (head->max_forwards == 0)
+        return step_reply_with(x, 204);
+    if ((why = route_select_rule(x, head, &in->identity)))
+        return step_fail(x, CAUSE_BAD_REQUEST, why);
+    if (body_max && in->framing.kind == FRAMING_LENGTH && in->framing.length > body_max)
+        return step_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
+    in->client_limits = NULL;
+    return step_enter(x, needs_quota(x, &input, &in->identity) ? PHASE_QUOTA : PHASE_LIMIT);
+}

@@ -1,0 +1,59 @@
+#include "proxy/upgrade.h"
+
+static bool begins_with(struct slice protocol, struct slice start)
+{
+    return protocol.n >= start.n && slice_equal_nocase((struct slice){protocol.p, start.n}, start);
+}
+
+/* True if a listed protocol carries HTTP: cleartext HTTP/2 (h2c), any other HTTP version, or
+ * TLS (RFC 2817). weir could not limit requests in such a tunnel, so it then offers none of the
+ * listed protocols. */
+static bool offers_http(struct slice value)
+{
+    struct slice protocol;
+
+    while (slice_next_element(&value, &protocol))
+        if (begins_with(protocol, SLICE("h2")) || begins_with(protocol, SLICE("HTTP")) ||
+            begins_with(protocol, SLICE("TLS")))
+            return true;
+    return false;
+}
+
+struct slice upgrade_offer(const struct request_head *head, const struct framing *framing)
+{
+    const struct field *upgrade = fields_find(&head->fields, FIELD_UPGRADE);
+
+    if (!upgrade || head->minor == 0 || framing->kind != FRAMING_NONE ||
+        fields_next_named(&head->fields, upgrade->name, upgrade) ||
+        !connection_names(&head->fields, SLICE("upgrade")) || offers_http(upgrade->value))
+        return SLICE_NONE;
+    return upgrade->value;
+}
+
+static bool was_offered(const struct exchange *x, struct slice protocol)
+{
+    struct slice rest = {x->upgrade, x->upgrade_size}, offered;
+
+    while (slice_next_element(&rest, &offered))
+        if (slice_equal_nocase(protocol, offered))
+            return true;
+    return false;
+}
+
+const char *upgrade_fault(const struct exchange *x, const struct fields *fields)
+{
+    const struct field *upgrade = fields_find(fields, FIELD_UPGRADE);
+    struct slice rest, protocol;
+    bool any = false;
+
+    if (x->upgrade_size == 0)
+        return "the server switches protocols without a request for it";
+    if (!upgrade || fields_repeat(fields, FIELD_UPGRADE))
+        return "a 101 without exactly one Upgrade field";
+    if (!connection_names(fields, SLICE("upgrade")))
+        return "a 101 whose Connection field does not name Upgrade";
+    for (rest = upgrade->value; slice_next_element(&rest, &protocol); any = true)
+        if (!was_offered(x, protocol))
+            return "the server switches to a protocol that the client did not offer";
+    return any ? NULL : "a 101 with an empty Upgrade field";
+}

@@ -1,0 +1,57 @@
+#include "proxy/waiting_request.h"
+
+#include <stdlib.h>
+
+#include "http/head_copy.h"
+
+struct waiting_request {
+    struct head_copy *head;
+    struct framing framing;
+    struct identity identity;
+    size_t path_size; /* of exchange.path */
+    char path[];
+};
+
+bool waiting_request_keep(struct exchange *x)
+{
+    const struct incoming *in = &x->worker->incoming;
+    struct waiting_request *waiting = malloc(sizeof *waiting + x->path.n);
+
+    if (!waiting)
+        return false;
+    if (!(waiting->head = head_copy_new(in->head))) {
+        free(waiting);
+        return false;
+    }
+    waiting->framing = in->framing;
+    waiting->identity = in->identity;
+    waiting->path_size = x->path.n;
+    if (x->path.n)
+        memcpy(waiting->path, x->path.p, x->path.n);
+    waiting_request_free(x);
+    x->waiting = waiting;
+    waiting_request_restore(x);
+    return true;
+}
+
+void waiting_request_restore(struct exchange *x)
+{
+    struct incoming *in = &x->worker->incoming;
+    struct waiting_request *waiting = x->waiting;
+
+    in->head = &x->worker->request;
+    head_copy_restore(waiting->head, in->head);
+    in->framing = waiting->framing;
+    in->identity = waiting->identity;
+    in->client_limits = NULL;
+    x->path = (struct slice){waiting->path, waiting->path_size};
+}
+
+void waiting_request_free(struct exchange *x)
+{
+    if (!x->waiting)
+        return;
+    head_copy_free(x->waiting->head);
+    free(x->waiting);
+    x->waiting = NULL;
+}
