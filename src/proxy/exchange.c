@@ -18,8 +18,8 @@
  *              ends the use of the downstream
  *
  * Every phase has one step: step_route.c to step_reply.c. exchange_wake() runs steps until one
- * waits for an event. Events (exchange_events.c) are noted and wake the exchange again. Nothing else
- * runs or ends an exchange; in a step, it exists until the step has returned.
+ * waits for an event. Events (exchange_events.c) are noted and wake the exchange again. Nothing
+ * else runs or ends an exchange; in a step, it exists until the step has returned.
  *
  * Every phase that waits has a deadline:
  *   QUOTA          quotas.timeout
@@ -217,7 +217,7 @@ static void finish(struct exchange *x)
     deadline_cancel(&x->client_deadline);
     if (x->grpc)
         timer_cancel(&w->calls, &x->call);
-    if (x->acts_later)
+    if (x->queued)
         TAILQ_REMOVE(&w->decided, x, decided_link);
     if (x->decision_request.op)
         limiter_abandon(&x->decision_request);

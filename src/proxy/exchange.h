@@ -5,12 +5,14 @@
  * sockets of clients and decides no limits. In reading order:
  *
  *   exchange.h, downstream.h      the interface to the client's protocol, in both directions
- *   exchange.c                    the life of a request: phases, events, deadlines
- *   exchange_state.h, cause.h     the data of an exchange; the causes of failures, in one table
- *   exchange_route.c, _quota.c    to the decision: rule, identity, quota, limits; decision_listener.h
- *   exchange_hold.c, _connect.c   a queue; a link to a server; retry.h
- *   request_relay.c, response_relay.c, exchange_tunnel.c    both directions, on relay.h
- *   exchange_end.c, reply.h       all exits; weir's own responses; rejection.h
+ *   exchange.c                    the life of a request: the driver, failures, the end
+ *   exchange_events.c             calls and callbacks from outside: they note and wake
+ *   exchange_state.h, step.h      the data of an exchange; what its steps share
+ *   cause.h, retry.h              the causes of failures, in one table; what is sent again
+ *   step_route.c, _quota.c, _limit.c    to the decision; route.h, decision_listener.h
+ *   step_hold.c, _connect.c       a queue; a link to a server
+ *   step_relay.c, relay_halves.h  both directions, on relay.h; exchange_watch.h sets deadlines
+ *   step_tunnel.c, step_reply.c   after 101; weir's own responses: reply.h, rejection.h
  *   access_log.h, top_clients.h, stats.h    what remains of a request
  *   worker_state.h, generation.h  what exchanges use of their worker; its state for one policy */
 #ifndef WEIR_PROXY_EXCHANGE_H

@@ -246,7 +246,7 @@ static void wake_later(struct exchange *x)
 {
     struct worker *w = x->worker;
 
-    x->acts_later = true;
+    x->queued = true;
     if (TAILQ_EMPTY(&w->decided))
         event_active(&w->act, EV_TIMEOUT, 1);
     TAILQ_INSERT_TAIL(&w->decided, x, decided_link);
@@ -271,7 +271,7 @@ static void wake_waiting(evutil_socket_t fd, short what, void *arg)
 
     for (struct exchange *x; !clock_iteration_is_long() && (x = TAILQ_FIRST(&w->decided));) {
         TAILQ_REMOVE(&w->decided, x, decided_link);
-        x->acts_later = false;
+        x->queued = false;
         note(x, EVENT_DECIDED);
     }
     if (!TAILQ_EMPTY(&w->decided))

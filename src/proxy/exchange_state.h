@@ -93,8 +93,8 @@ struct exchange {
     } response;
 
     /* results */
-    bool decided;    /* the limits' decision was applied */
-    bool acts_later; /* decided, waiting in worker->decided */
+    bool decided; /* the limits' decision was applied */
+    bool queued;  /* decided, waiting in worker->decided */
     TAILQ_ENTRY(exchange) decided_link;
     uint32_t granted_at[LIMITS_PER_RULE_MAX]; /* positions in `head`; 0: none (proxy/granted.h) */
     int64_t cost;         /* before the response, and then as it states; 0: not decided yet */

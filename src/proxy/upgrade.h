@@ -1,4 +1,4 @@
-/* upgrade.h - Upgrade (RFC 9110 section 7.8): what a request offers, and whether a 101 may follow. */
+/* upgrade.h - Upgrade (RFC 9110 section 7.8): the offer of a request, and the check of a 101. */
 #ifndef WEIR_PROXY_UPGRADE_H
 #define WEIR_PROXY_UPGRADE_H
 

@@ -59,7 +59,7 @@ struct worker {
     struct quota_client *quotas;
     struct iobuf_pool buffers;
     struct deadlines deadlines;
-    struct timer_heap holds; /* timers of held exchanges, see exchange_hold.c */
+    struct timer_heap holds; /* timers of held exchanges, see step_hold.c */
     struct timer_heap calls; /* deadlines of gRPC calls, see grpc.h */
     struct {
         struct deadline_queue content, write, tunnel, exchange;
