@@ -22,14 +22,6 @@ static struct jwt_keys *keys_of(struct jwt_settings *jwt)
     return jwt->keys;
 }
 
-/* A build without tokens cannot read keys; the error is reported at identity.from or here, once. */
-static bool can_read(struct loading *l, const struct node *node)
-{
-    if (!jwt_is_there())
-        mistake(l, node, "this weir was built without OpenSSL or jansson and verifies no tokens");
-    return jwt_is_there();
-}
-
 /* --- keys --- */
 
 static void warn_of_set(struct loading *l, const struct node *node, const char *path,
@@ -51,8 +43,7 @@ static void read_keys(struct loading *l, const struct option *option, const stru
     struct slice bytes;
     const char *path = file_path(l, option, node);
 
-    if (!path || !can_read(l, node) ||
-        !named_file_read(l, node, &l->scratch, path, KEYS_FILE_MAX, &bytes))
+    if (!path || !named_file_read(l, node, &l->scratch, path, KEYS_FILE_MAX, &bytes))
         return;
     if (!jwt_keys_add_set(keys_of(jwt), slice_after_bom(bytes), &report))
         mistake(l, node, "%s is not a JWK set (RFC 7517): %s", path, report.why);
@@ -92,7 +83,7 @@ static void read_secret(struct loading *l, const struct option *option, const st
                         void *field)
 {
     (void)option;
-    if (!node->null && expect_scalar(l, node, "text") && can_read(l, node))
+    if (!node->null && expect_scalar(l, node, "text"))
         take_secret(l, node, field, node->text);
 }
 
@@ -112,7 +103,7 @@ static void read_secret_file(struct loading *l, const struct option *option,
     struct jwt_settings *jwt = field;
     struct slice secret;
 
-    if (!secret_file_read(l, option, node, "secret", &secret) || !can_read(l, node))
+    if (!secret_file_read(l, option, node, "secret", &secret))
         return;
     if (jwt->secret) {
         mistake(l, node, "gives the secret, as identity.jwt.secret does; remove one of them");
@@ -141,9 +132,7 @@ void check_jwt(struct loading *l)
 
     if (!identity_reads_tokens(l->policy))
         return;
-    if (!section && from)
-        can_read(l, from);
-    if (jwt_is_there() && !jwt->keys && l->report->mistakes == 0)
+    if (!jwt->keys && l->report->mistakes == 0)
         mistake(l, section ? section : from,
                 "a jwt source needs the keys that tokens are signed with; name a file with "
                 "identity.jwt.keys, "

@@ -78,10 +78,6 @@ static void read_listen_tls(struct loading *l, const struct option *option, cons
 
     if (node->null)
         return;
-    if (!tls_is_there()) {
-        mistake(l, node, "weir was built without OpenSSL (./configure --with-openssl)");
-        return;
-    }
     if (node->kind == NODE_SCALAR || count < 1 || count > (unsigned)option->high) {
         mistake(l, node, "expected a map with certificate and key, or a list of 1 to %d of them",
                 (int)option->high);
@@ -125,19 +121,14 @@ const struct option_type type_listen_tls = {"map, or list of maps", read_listen_
 static void read_listener(struct loading *l, const struct option *option, const struct node *item,
                           struct listen_settings *listen)
 {
-    const struct node *http2 = NULL;
 
     if (item->broken)
         return;
     listen->http2 = true;
     if (item->kind == NODE_MAP) {
         options_read(l, item, "listen[]", listen);
-        http2 = node_find(item, "http2");
     } else if (expect_scalar(l, item, "an address, or a map with one"))
         type_address.read(l, option, item, &listen->address);
-    if (!http2_is_there() && http2 && listen->http2)
-        mistake(l, http2, "this weir was built without libnghttp2 (./configure --with-http2)");
-    listen->http2 = listen->http2 && http2_is_there();
     if (listen->tls && listen->http2)
         tls_server_offer_http2(listen->tls);
 }
@@ -181,9 +172,7 @@ static void read_listen(struct loading *l, const struct option *option, const st
 static void print_listener(FILE *out, const void *listeners, unsigned index)
 {
     const struct listen_settings *listen = (const struct listen_settings *)listeners + index;
-    bool http2_off = !listen->http2 && http2_is_there();
-
-    if (!listen->proxy_protocol && !listen->certificate_count && !http2_off) {
+    if (!listen->proxy_protocol && !listen->certificate_count && listen->http2) {
         print_address(out, &listen->address);
         return;
     }
@@ -195,7 +184,7 @@ static void print_listener(FILE *out, const void *listeners, unsigned index)
         fputs(", tls: ", out);
         print_list(out, listen->certificate_count, print_certificate, listen);
     }
-    if (http2_off)
+    if (!listen->http2)
         fputs(", http2: false", out);
     fputs(" }", out);
 }

@@ -77,9 +77,7 @@ static void check_protocol(struct loading *l, const struct node *node,
 
     if (upstream->protocol == UPSTREAM_HTTP1)
         return;
-    if (!http2_is_there())
-        mistake(l, protocol, "this weir was built without libnghttp2 (./configure --with-http2)");
-    else if (upstream->protocol == UPSTREAM_AUTO && !upstream->tls.on)
+    if (upstream->protocol == UPSTREAM_AUTO && !upstream->tls.on)
         mistake(l, protocol, "auto requires tls; without it, give http1 or http2");
 }
 

@@ -1,5 +1,4 @@
 /* causes.c - names and texts of enum http2_cause. Compiled also without libnghttp2. */
-#include "config.h"
 
 #include "http2/session.h"
 
@@ -40,12 +39,3 @@ const char *const http2_cause_text[HTTP2_CAUSE_COUNT] = {
     [HTTP2_PROTOCOL_ERROR] = "a violation of the protocol",
     [HTTP2_NO_PING_RESPONSE] = "no response to a PING",
     [HTTP2_NO_MEMORY] = "no memory"};
-
-bool http2_is_there(void)
-{
-#ifdef HAVE_NGHTTP2
-    return true;
-#else
-    return false;
-#endif
-}

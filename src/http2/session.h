@@ -62,10 +62,6 @@ enum http2_cause {
 extern const char *const http2_cause_name[HTTP2_CAUSE_COUNT];
 extern const char *const http2_cause_text[HTTP2_CAUSE_COUNT];
 
-/* Returns whether weir was built with libnghttp2. If not, there are only this function and the
- * names of causes. */
-bool http2_is_there(void);
-
 /* Buffers for one header section; a worker's sessions share them. */
 struct http2_scratch;
 struct http2_scratch *http2_scratch_new(void); /* NULL: no memory */

@@ -6,7 +6,7 @@
  *                                                          token_cache.c: verified tokens
  *
  * This directory reads bytes and returns claims. It opens no files and has no HTTP. JSON is parsed
- * by jansson, signatures are verified by OpenSSL; a build without either has jwt_none.c. */
+ * by jansson, signatures are verified by OpenSSL. */
 #ifndef WEIR_JWT_JWT_H
 #define WEIR_JWT_JWT_H
 
@@ -22,9 +22,6 @@ enum {
     JWT_SECRET_MAX = 1024,
     JWT_WHY_MAX = 160
 };
-
-/* Returns false if weir was built without OpenSSL or jansson. */
-bool jwt_is_there(void);
 
 /* --- keys --- */
 

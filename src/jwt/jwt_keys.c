@@ -1,9 +1,5 @@
 /* jwt_keys.c - reads JWK sets (RFC 7517; parameters of the key types: RFC 7518 section 6, RFC
  * 8037). */
-#include "config.h"
-
-#ifdef HAVE_JWT
-
 #include <openssl/bn.h>
 #include <openssl/core_names.h>
 #include <openssl/err.h>
@@ -24,11 +20,6 @@ enum {
 
 const char *const jwt_algorithm_name[JWT_ALGORITHM_COUNT] = {
     [JWT_HS256] = "HS256", [JWT_RS256] = "RS256", [JWT_ES256] = "ES256", [JWT_EDDSA] = "EdDSA"};
-
-bool jwt_is_there(void)
-{
-    return true;
-}
 
 struct jwt_keys *jwt_keys_new(void)
 {
@@ -291,5 +282,3 @@ bool jwt_keys_add_secret(struct jwt_keys *keys, struct slice secret)
     keys->at[keys->count++] = key;
     return true;
 }
-
-#endif

@@ -1,8 +1,4 @@
 /* jwt_verify.c - verifies tokens. The payload is parsed only after its signature was verified. */
-#include "config.h"
-
-#ifdef HAVE_JWT
-
 #include <openssl/crypto.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
@@ -11,6 +7,18 @@
 
 #include "jwt/base64url.h"
 #include "jwt/jwt_internal.h"
+
+const char *const jwt_fault_label[JWT_FAULT_COUNT] = {
+#define X(name, label, text) [name] = label,
+    JWT_FAULTS(X)
+#undef X
+};
+
+const char *const jwt_fault_text[JWT_FAULT_COUNT] = {
+#define X(name, label, text) [name] = text,
+    JWT_FAULTS(X)
+#undef X
+};
 
 enum { HALF = 32, DER_MAX = 80, DIGEST = 32 };
 
@@ -254,5 +262,3 @@ struct slice jwt_claim(const struct jwt_token *token, const char *name,
         value = (struct slice){room, (size_t)snprintf(room, JWT_NUMBER_MAX, "%.0f", real)};
     return value.n && !slice_has_control_bytes(value) ? value : SLICE_NONE;
 }
-
-#endif

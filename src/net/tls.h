@@ -28,9 +28,6 @@ MUST_CHECK bool tls_read_dates(const char *path, struct tls_dates *dates);
 /* Certificates of a listener. Reference-counted; shared by threads. */
 struct tls_server;
 
-/* Returns whether weir was built with OpenSSL. If not, the functions below fail. */
-bool tls_is_there(void);
-
 /* Returns NULL if out of memory. */
 struct tls_server *tls_server_new(void);
 struct tls_server *tls_server_hold(struct tls_server *server); /* NULL is allowed, also below */

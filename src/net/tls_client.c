@@ -1,8 +1,4 @@
 /* tls_client.c - TLS client: trusted authorities, and checks of the server's certificate. */
-#include "config.h"
-
-#ifdef HAVE_OPENSSL
-
 #include <dirent.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -339,5 +335,3 @@ bool tls_client_offer_http2(struct stream *s, bool http1)
 
     return SSL_set_alpn_protos(t->ssl, spoken, http1 ? sizeof spoken - 1 : H2_SIZE) == 0;
 }
-
-#endif

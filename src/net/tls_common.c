@@ -1,8 +1,4 @@
 /* tls_common.c - settings shared by TLS client and server. */
-#include "config.h"
-
-#ifdef HAVE_OPENSSL
-
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -10,11 +6,6 @@
 #include <time.h>
 
 #include "net/tls_internal.h"
-
-bool tls_is_there(void)
-{
-    return true;
-}
 
 SSL_CTX *tls_context_new(const SSL_METHOD *method)
 {
@@ -140,5 +131,3 @@ enum tls_fault tls_load_pair(SSL_CTX *ctx, const char *certificate, const char *
     }
     return TLS_GOOD;
 }
-
-#endif

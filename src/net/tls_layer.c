@@ -1,8 +1,4 @@
 /* tls_layer.c - the layer between a stream and its socket, for TLS client and server. */
-#include "config.h"
-
-#ifdef HAVE_OPENSSL
-
 #include <errno.h>
 #include <openssl/err.h>
 #include <stdlib.h>
@@ -309,5 +305,3 @@ enum tls_handshake tls_handshake(struct stream *s)
     wait_for(s);
     return t->handshaken ? TLS_DONE : TLS_AGAIN;
 }
-
-#endif

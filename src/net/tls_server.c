@@ -1,8 +1,4 @@
 /* tls_server.c - TLS server: choice of the certificate by host. */
-#include "config.h"
-
-#ifdef HAVE_OPENSSL
-
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <stdatomic.h>
@@ -228,5 +224,3 @@ bool tls_accept(struct stream *s, struct tls_server *server)
     t->server = tls_server_hold(server);
     return true;
 }
-
-#endif

@@ -57,10 +57,6 @@ static void read_client_tls(struct loading *l, const struct option *option, cons
         mistake(l, node, "expected true, false, or a map such as { ca: FILE }");
         return;
     }
-    if (!tls_is_there()) {
-        mistake(l, node, "weir was built without OpenSSL (./configure --with-openssl)");
-        return;
-    }
     tls->on = true;
     tls->no_alpn = option->low == CLIENT_TLS_NO_ALPN;
     options_read(l, node, option->path, tls);
