@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "admin/json.h"
+#include "admin/json_writer.h"
 
 void answer(struct evhttp_request *request, int status, const char *type, struct evbuffer *body)
 {
@@ -39,12 +39,12 @@ void answer_problem(struct evhttp_request *request, int status, const char *titl
     if (status == 503)
         evhttp_add_header(evhttp_request_get_output_headers(request), "Retry-After", "1");
     if (body) {
-        struct json json = json_over(body);
+        struct json_writer json = json_writer_over(body);
         json_begin(&json, NULL, '{');
-        json_text(&json, "type", "about:blank");
-        json_text(&json, "title", title);
-        json_i64(&json, "status", status);
-        json_text(&json, "detail", detail);
+        json_put_text(&json, "type", "about:blank");
+        json_put_text(&json, "title", title);
+        json_put_i64(&json, "status", status);
+        json_put_text(&json, "detail", detail);
         json_end(&json, '}');
         evbuffer_add(body, "\n", 1);
     }

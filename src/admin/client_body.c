@@ -2,10 +2,10 @@
 
 #include <time.h>
 
-#include "admin/json.h"
+#include "admin/json_writer.h"
 #include "base/clock.h"
 
-static void write_per(struct json *json, const struct limit *limit)
+static void write_per(struct json_writer *json, const struct limit *limit)
 {
     static const char *const names[] = {"client", "ip",  "route",  "method",
                                         "host",   "all", "header:"};
@@ -15,36 +15,36 @@ static void write_per(struct json *json, const struct limit *limit)
         char name[512];
         const char *header = limit->per[i].header;
         snprintf(name, sizeof name, "%s%s", names[limit->per[i].per], header ? header : "");
-        json_text(json, NULL, name);
+        json_put_text(json, NULL, name);
     }
     json_end(json, ']');
 }
 
-static void write_row(struct json *json, const struct limit_status *row)
+static void write_row(struct json_writer *json, const struct limit_status *row)
 {
     json_begin(json, NULL, '{');
-    json_text(json, "limit", row->limit->name);
+    json_put_text(json, "limit", row->limit->name);
     write_per(json, row->limit);
-    json_text(json, "key", row->key.p);
-    json_i64(json, "quota", row->quota);
-    json_i64(json, "capacity", row->capacity);
-    json_i64(json, "remaining", row->remaining);
+    json_put_text(json, "key", row->key.p);
+    json_put_i64(json, "quota", row->quota);
+    json_put_i64(json, "capacity", row->capacity);
+    json_put_i64(json, "remaining", row->remaining);
     if (row->limit->kind ==
         LIMIT_CONCURRENCY) { /* its period is a lease, which clients do not see */
-        json_null(json, "period_seconds");
-        json_null(json, "resets_in_seconds");
+        json_put_null(json, "period_seconds");
+        json_put_null(json, "resets_in_seconds");
     } else {
-        json_seconds(json, "period_seconds", row->limit->period_us);
-        json_seconds(json, "resets_in_seconds", row->reset_us);
+        json_put_seconds(json, "period_seconds", row->limit->period_us);
+        json_put_seconds(json, "resets_in_seconds", row->reset_us);
     }
     if (row->failed)
-        json_bool(json, "script_fails", true);
-    json_bool(json, "admits", row->admits);
+        json_put_bool(json, "script_fails", true);
+    json_put_bool(json, "admits", row->admits);
     if (row->retry_after_us < 0)
-        json_null(json, "retry_after_seconds");
+        json_put_null(json, "retry_after_seconds");
     else
-        json_seconds(json, "retry_after_seconds", row->retry_after_us);
-    json_bool(json, "enforced", row->enforced);
+        json_put_seconds(json, "retry_after_seconds", row->retry_after_us);
+    json_put_bool(json, "enforced", row->enforced);
     json_end(json, '}');
 }
 
@@ -55,60 +55,60 @@ bool client_was_granted(const struct query *query)
 }
 
 /* Writes the client's active grant; quota -1: unlimited. */
-static void write_grant(struct json *json, const struct query *query)
+static void write_grant(struct json_writer *json, const struct query *query)
 {
     int64_t quota, us;
     char text[32];
 
     if (!client_query_granted(query, &quota, &us) || quota == GRANT_NONE) {
-        json_null(json, "grant");
+        json_put_null(json, "grant");
         return;
     }
     time_t until = (time_t)((clock_wall_us() + (uint64_t)us + 999999) / 1000000);
     struct tm tm;
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&until, &tm));
     json_begin(json, "grant", '{');
-    json_i64(json, "quota", quota);
-    json_text(json, "until", text);
-    json_seconds(json, "ends_in_seconds", us);
+    json_put_i64(json, "quota", quota);
+    json_put_text(json, "until", text);
+    json_put_seconds(json, "ends_in_seconds", us);
     json_end(json, '}');
 }
 
 /* Writes "database": the database's reply, or null if it is not queried for this client. */
-static void write_database(struct json *json, const struct query *query)
+static void write_database(struct json_writer *json, const struct query *query)
 {
     struct quota_row row;
     int64_t us;
 
     if (!client_query_asks_database(query)) {
-        json_null(json, "database");
+        json_put_null(json, "database");
         return;
     }
     bool cached = client_query_row(query, &row, &us);
     json_begin(json, "database", '{');
-    json_bool(json, "cached", cached);
+    json_put_bool(json, "cached", cached);
     if (cached) {
-        json_bool(json, "known", row.present);
+        json_put_bool(json, "known", row.present);
         if (row.present && row.quota != QUOTA_OF_ITS_OWN)
-            json_i64(json, "quota", row.quota);
+            json_put_i64(json, "quota", row.quota);
         else
-            json_null(json, "quota");
-        json_text(json, "plan", row.present && row.plan[0] ? row.plan : NULL);
-        json_seconds(json, "expires_in_seconds", us);
+            json_put_null(json, "quota");
+        json_put_text(json, "plan", row.present && row.plan[0] ? row.plan : NULL);
+        json_put_seconds(json, "expires_in_seconds", us);
     }
     json_end(json, '}');
 }
 
-static void write_look(struct json *json, const struct query *query)
+static void write_look(struct json_writer *json, const struct query *query)
 {
     const struct client_limits *client_limits = client_query_client(query);
     const struct limit_status *rows;
     unsigned count = client_query_rows(query, &rows);
 
-    json_text(json, "client_limits", client_query_limits_text(client_limits));
-    json_text(json, "plan",
-              client_limits && client_limits->plan ? client_limits->plan->name : NULL);
-    json_text(json, "entry", client_limits ? client_limits->name : NULL);
+    json_put_text(json, "client_limits", client_query_limits_text(client_limits));
+    json_put_text(json, "plan",
+                  client_limits && client_limits->plan ? client_limits->plan->name : NULL);
+    json_put_text(json, "entry", client_limits ? client_limits->name : NULL);
     write_grant(json, query);
     write_database(json, query);
     json_begin(json, "limits", '[');
@@ -120,20 +120,20 @@ static void write_look(struct json *json, const struct query *query)
 void client_body_write(struct evbuffer *out, const struct query *query, enum client_query_kind kind,
                        const struct identity *identity)
 {
-    struct json json = json_over(out);
+    struct json_writer json = json_writer_over(out);
 
     json_begin(&json, NULL, '{');
-    json_slice(&json, "client", identity_text(identity));
+    json_put_slice(&json, "client", identity_text(identity));
     if (kind == CLIENT_QUERY_LOOK)
         write_look(&json, query);
     if (kind == CLIENT_QUERY_RESET)
-        json_u64(&json, "removed", client_query_removed(query));
+        json_put_u64(&json, "removed", client_query_removed(query));
     if (kind != CLIENT_QUERY_LOOK)
-        json_bool(&json, "published", client_query_notified(query));
+        json_put_bool(&json, "published", client_query_notified(query));
     if (kind == CLIENT_QUERY_GRANT)
         write_grant(&json, query);
     else
-        json_bool(&json, "complete", client_query_complete(query));
+        json_put_bool(&json, "complete", client_query_complete(query));
     json_end(&json, '}');
     evbuffer_add(out, "\n", 1);
 }

@@ -1,8 +1,10 @@
 #include "admin/grant_body.h"
 
+#include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "base/json_tree.h"
+#include "base/json_read.h"
 #include "clients/client_query.h"
 
 static bool say(char *why, const char *text)
@@ -11,56 +13,53 @@ static bool say(char *why, const char *text)
     return false;
 }
 
-static bool read_quota(const struct json_node *node, int64_t *quota, char *why)
+static bool read_quota(const json_t *node, int64_t *quota, char *why)
 {
-    bool named = node->kind == JSON_STRING && slice_equal(node->text, SLICE("unlimited"));
+    char number[24];
 
-    if (node->kind == JSON_NULL) {
+    if (json_is_null(node)) {
         *quota = GRANT_NONE;
         return true;
     }
-    if ((named || node->kind == JSON_NUMBER) && grant_quota_read(node->text, quota) &&
-        *quota != GRANT_NONE)
+    snprintf(number, sizeof number, "%lld", (long long)json_integer_value(node));
+    struct slice text = json_is_integer(node) ? slice_of(number) : SLICE_NONE;
+    if (slice_equal(json_text(node), SLICE("unlimited")))
+        text = SLICE("unlimited");
+    if (grant_quota_read(text, quota) && *quota != GRANT_NONE)
         return true;
     return say(why, "quota: expected a whole number from 0 to 1000000000, or -1 or \"unlimited\", "
                     "or null to revoke a grant");
 }
 
-static bool read_time(const struct json_node *node, int64_t *us, char *why)
+static bool read_time(const json_t *node, int64_t *us, char *why)
 {
-    return (node->kind == JSON_STRING && grant_time_read(node->text, us)) ||
+    return (json_is_string(node) && grant_time_read(json_text(node), us)) ||
            say(why, "for: expected a duration from \"1s\" to \"30d\", such as \"1h\"");
 }
 
-/* Sets the members' nodes; NULL: missing. False: a member is unknown, or given twice. */
-static bool find_members(const struct json_node *object, const struct json_node **quota,
-                         const struct json_node **time, char *why)
+static bool knows_members(json_t *object, char *why)
 {
-    *quota = *time = NULL;
-    for (const struct json_node *member = object->first; member; member = member->next) {
-        bool is_quota = slice_equal(member->key, SLICE("quota"));
-        const struct json_node **found = is_quota ? quota : time;
-        if (!is_quota && !slice_equal(member->key, SLICE("for"))) {
-            snprintf(why, GRANT_WHY_MAX, "unknown member \"%.64s\"; expected quota and for",
-                     member->key.p);
-            return false;
-        }
-        if (*found)
-            return say(why, is_quota ? "quota is given twice" : "for is given twice");
-        *found = member;
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(object, key, value)
+    {
+        if (strcmp(key, "quota") == 0 || strcmp(key, "for") == 0)
+            continue;
+        snprintf(why, GRANT_WHY_MAX, "unknown member \"%.64s\"; expected quota and for", key);
+        return false;
     }
     return true;
 }
 
-static bool read_object(const struct json_node *object, int64_t *quota, int64_t *us, char *why)
+static bool read_object(json_t *object, int64_t *quota, int64_t *us, char *why)
 {
-    const struct json_node *quota_node, *time_node;
+    const json_t *quota_node = json_object_get(object, "quota"),
+                 *time_node = json_object_get(object, "for");
 
-    if (!object)
-        return say(why, "the body is not a JSON object such as {\"quota\": 100, \"for\": \"1h\"}");
-    if (object->kind != JSON_OBJECT)
+    if (!json_is_object(object))
         return say(why, "a JSON object was expected, such as {\"quota\": 100, \"for\": \"1h\"}");
-    if (!find_members(object, &quota_node, &time_node, why))
+    if (!knows_members(object, why))
         return false;
     if (!quota_node)
         return say(why, "the quota is missing, as in {\"quota\": 100, \"for\": \"1h\"}");
@@ -72,12 +71,26 @@ static bool read_object(const struct json_node *object, int64_t *quota, int64_t 
                               : "for is missing: how long, from \"1s\" to \"30d\", as in \"1h\"");
 }
 
+static bool refuse(const json_error_t *error, char *why)
+{
+    switch (json_error_code(error)) {
+    case json_error_duplicate_key: return say(why, "a member is given twice");
+    case json_error_numeric_overflow:
+        return say(why, "quota: expected a whole number from 0 to 1000000000");
+    default:
+        return say(why, "the body is not a JSON object such as {\"quota\": 100, \"for\": \"1h\"}");
+    }
+}
+
 bool grant_body_read(struct slice body, int64_t *quota, int64_t *us, char why[static GRANT_WHY_MAX])
 {
-    struct arena arena = {NULL};
+    json_error_t error;
+    json_t *object = json_loadb(body.p, body.n, JSON_REJECT_DUPLICATES, &error);
 
     *us = 0;
-    bool good = read_object(json_read(&arena, body), quota, us, why);
-    arena_free(&arena);
+    if (!object)
+        return refuse(&error, why);
+    bool good = read_object(object, quota, us, why);
+    json_decref(object);
     return good;
 }

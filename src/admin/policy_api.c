@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "admin/answer.h"
-#include "admin/json.h"
+#include "admin/json_writer.h"
 #include "config/policy_file.h"
 #include "yaml/tree.h"
 
@@ -22,21 +22,21 @@ static bool is_json_integer(struct slice text)
     return true;
 }
 
-static void write_scalar(struct json *json, const char *key, const struct node *node)
+static void write_scalar(struct json_writer *json, const char *key, const struct node *node)
 {
     bool is_word =
         slice_equal(node->text, SLICE("true")) || slice_equal(node->text, SLICE("false"));
 
     if (node->null)
-        json_null(json, key);
+        json_put_null(json, key);
     else if (!node->quoted && (is_word || is_json_integer(node->text)))
-        json_verbatim(json, key, node->text);
+        json_put_verbatim(json, key, node->text);
     else
-        json_slice(json, key, node->text);
+        json_put_slice(json, key, node->text);
 }
 
 /* The tree's depth is bounded by TREE_DEPTH_MAX. */
-static void write_node(struct json *json, const char *key, const struct node *node)
+static void write_node(struct json_writer *json, const char *key, const struct node *node)
 {
     if (node->kind == NODE_SCALAR) {
         write_scalar(json, key, node);
@@ -53,7 +53,7 @@ static void write_json(struct evbuffer *out, struct slice yaml)
 {
     struct arena arena = {NULL};
     struct report report = {.file = "policy"};
-    struct json json = json_over(out);
+    struct json_writer json = json_writer_over(out);
 
     write_node(&json, NULL, tree_read(&arena, yaml, &report));
     evbuffer_add(out, "\n", 1);

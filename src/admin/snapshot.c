@@ -21,7 +21,7 @@ struct snapshot_history {
 };
 
 struct source {
-    struct json json;
+    struct json_writer json;
     const struct admin_view *view;
     struct snapshot_history *history;
     double interval_s; /* 0: no snapshot before */
@@ -72,11 +72,11 @@ static void counter(struct source *s, const char *key, uint64_t total)
     int64_t more = increase(s->history, total);
 
     json_begin(&s->json, key, '{');
-    json_u64(&s->json, "total", total);
+    json_put_u64(&s->json, "total", total);
     if (more < 0 || s->interval_s <= 0)
-        json_null(&s->json, "per_second");
+        json_put_null(&s->json, "per_second");
     else
-        json_number(&s->json, "per_second", (double)more / s->interval_s);
+        json_put_number(&s->json, "per_second", (double)more / s->interval_s);
     json_end(&s->json, '}');
 }
 
@@ -130,13 +130,13 @@ static void latency(struct source *s, const char *key, struct buckets *buckets)
         total += buckets->now[i] - buckets->before[i];
     json_begin(&s->json, key, '{');
     if (total) {
-        json_number(&s->json, "p50_seconds", percentile(buckets, total, 0.5) / 1e6);
-        json_number(&s->json, "p99_seconds", percentile(buckets, total, 0.99) / 1e6);
+        json_put_number(&s->json, "p50_seconds", percentile(buckets, total, 0.5) / 1e6);
+        json_put_number(&s->json, "p99_seconds", percentile(buckets, total, 0.99) / 1e6);
     } else {
-        json_null(&s->json, "p50_seconds");
-        json_null(&s->json, "p99_seconds");
+        json_put_null(&s->json, "p50_seconds");
+        json_put_null(&s->json, "p99_seconds");
     }
-    json_u64(&s->json, "count", total);
+    json_put_u64(&s->json, "count", total);
     json_end(&s->json, '}');
     memcpy(buckets->before, buckets->now, sizeof buckets->before);
 }
@@ -180,10 +180,10 @@ static void requests(struct source *s)
     json_begin(&s->json, "requests", '{');
     counter(s, "ended", ended);
     counter(s, "failed", failed);
-    json_u64(&s->json, "active", SUM(s, worker_stats, requests_active));
-    json_u64(&s->json, "held", SUM(s, worker_stats, requests_held));
-    json_u64(&s->json, "connections", SUM(s, worker_stats, connections_open));
-    json_u64(&s->json, "upstream_connections", SUM(s, worker_upstream_stats, connections_open));
+    json_put_u64(&s->json, "active", SUM(s, worker_stats, requests_active));
+    json_put_u64(&s->json, "held", SUM(s, worker_stats, requests_held));
+    json_put_u64(&s->json, "connections", SUM(s, worker_stats, connections_open));
+    json_put_u64(&s->json, "upstream_connections", SUM(s, worker_upstream_stats, connections_open));
     json_end(&s->json, '}');
     json_begin(&s->json, "decisions", '{');
     for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++)
@@ -196,7 +196,7 @@ static void redis(struct source *s)
     uint64_t failures = 0;
 
     if (!policy_needs_redis(s->view->policy)) {
-        json_null(&s->json, "redis");
+        json_put_null(&s->json, "redis");
         return;
     }
     for (unsigned c = 0; c < REDIS_FAILURE_COUNT; c++)
@@ -215,9 +215,9 @@ static void workers(struct source *s)
     for (unsigned w = 0; w < s->view->worker_count; w++) {
         const struct worker_stats *stats = worker_stats(s->view->workers[w]);
         json_begin(&s->json, NULL, '{');
-        json_u64(&s->json, "connections", counter_read(&stats->connections_open));
-        json_u64(&s->json, "requests_active", counter_read(&stats->requests_active));
-        json_bool(&s->json, "redis_ready", worker_redis_ready(s->view->workers[w]));
+        json_put_u64(&s->json, "connections", counter_read(&stats->connections_open));
+        json_put_u64(&s->json, "requests_active", counter_read(&stats->requests_active));
+        json_put_bool(&s->json, "redis_ready", worker_redis_ready(s->view->workers[w]));
         json_end(&s->json, '}');
     }
     json_end(&s->json, ']');
@@ -247,10 +247,10 @@ static void rules(struct source *s)
     for (unsigned r = 0; r < policy->rule_count && r < SNAPSHOT_RULES_MAX; r++) {
         const struct rule *rule = &policy->rules[r];
         json_begin(&s->json, NULL, '{');
-        json_text(&s->json, "name", rule->name);
+        json_put_text(&s->json, "name", rule->name);
         json_begin(&s->json, "limits", '[');
         for (unsigned i = 0; i < rule->limit_count; i++)
-            json_text(&s->json, NULL, rule->limits[i]->name);
+            json_put_text(&s->json, NULL, rule->limits[i]->name);
         json_end(&s->json, ']');
         decisions(s, rule->row, VERDICT_NOT_CHARGED, by_rule);
         json_end(&s->json, '}');
@@ -266,14 +266,14 @@ static void limits(struct source *s)
     for (unsigned l = 0; l < policy->limit_count; l++) {
         const struct limit *limit = &policy->limits[l];
         json_begin(&s->json, NULL, '{');
-        json_text(&s->json, "name", limit->name);
-        json_text(&s->json, "script", limit->script);
-        json_i64(&s->json, "limit", limit->limit);
+        json_put_text(&s->json, "name", limit->name);
+        json_put_text(&s->json, "script", limit->script);
+        json_put_i64(&s->json, "limit", limit->limit);
         if (limit->kind == LIMIT_CONCURRENCY)
-            json_null(&s->json, "period_seconds");
+            json_put_null(&s->json, "period_seconds");
         else
-            json_seconds(&s->json, "period_seconds", limit->period_us);
-        json_bool(&s->json, "shadow", limit->enforce == 0);
+            json_put_seconds(&s->json, "period_seconds", limit->period_us);
+        json_put_bool(&s->json, "shadow", limit->enforce == 0);
         decisions(s, limit->row, VERDICT_COUNT, by_limit);
         json_end(&s->json, '}');
     }
@@ -287,7 +287,7 @@ static void top(struct source *s)
     json_begin(&s->json, "top", '{');
     for (enum top_by by = 0; by < TOP_BY_COUNT; by++)
         top_write(&s->json, top_by_label[by], s->view, by, SNAPSHOT_TOP, &seconds);
-    json_number(&s->json, "seconds", seconds);
+    json_put_number(&s->json, "seconds", seconds);
     json_end(&s->json, '}');
 }
 
@@ -295,16 +295,16 @@ void snapshot_write(struct evbuffer *out, const struct admin_view *view, bool st
                     struct snapshot_history *history)
 {
     uint64_t now = clock_us();
-    struct source s = {json_over(out), view, history,
+    struct source s = {json_writer_over(out), view, history,
                        history->at_us ? (double)(now - history->at_us) / 1e6 : 0};
 
     history->read = 0;
     json_begin(&s.json, NULL, '{');
-    json_seconds(&s.json, "time", (int64_t)clock_wall_us());
+    json_put_seconds(&s.json, "time", (int64_t)clock_wall_us());
     if (s.interval_s > 0)
-        json_number(&s.json, "interval_seconds", s.interval_s);
+        json_put_number(&s.json, "interval_seconds", s.interval_s);
     else
-        json_null(&s.json, "interval_seconds");
+        json_put_null(&s.json, "interval_seconds");
     status_write_process(&s.json, view, stopping);
     requests(&s);
     latencies(&s);

@@ -16,33 +16,33 @@ static uint64_t sum_of(const struct admin_view *view, size_t offset)
     return sum;
 }
 
-void status_write_process(struct json *json, const struct admin_view *view, bool stopping)
+void status_write_process(struct json_writer *json, const struct admin_view *view, bool stopping)
 {
-    json_text(json, "version", PACKAGE_VERSION);
-    json_i64(json, "pid", getpid());
-    json_text(json, "state", stopping ? "stopping" : "running");
-    json_seconds(json, "uptime_seconds", (int64_t)(clock_us() - view->started_us));
-    json_text(json, "policy_file", view->policy->file);
+    json_put_text(json, "version", PACKAGE_VERSION);
+    json_put_i64(json, "pid", getpid());
+    json_put_text(json, "state", stopping ? "stopping" : "running");
+    json_put_seconds(json, "uptime_seconds", (int64_t)(clock_us() - view->started_us));
+    json_put_text(json, "policy_file", view->policy->file);
 }
 
-static void write_topology(struct json *json, const struct redis_settings *redis)
+static void write_topology(struct json_writer *json, const struct redis_settings *redis)
 {
     char master[ADDRESS_TEXT_MAX];
 
     if (redis->sentinel.master) {
         redis_sentinel_master(master);
-        json_text(json, "topology", "sentinel");
-        json_text(json, "master", master);
+        json_put_text(json, "topology", "sentinel");
+        json_put_text(json, "master", master);
     } else if (redis->cluster.count) {
         struct redis_cluster_report seen = redis_cluster_seen();
-        json_text(json, "topology", "cluster");
-        json_u64(json, "masters", seen.masters);
-        json_u64(json, "slots", seen.slots);
+        json_put_text(json, "topology", "cluster");
+        json_put_u64(json, "masters", seen.masters);
+        json_put_u64(json, "slots", seen.slots);
     } else
-        json_text(json, "topology", "single");
+        json_put_text(json, "topology", "single");
 }
 
-void status_write_redis(struct json *json, const struct admin_view *view)
+void status_write_redis(struct json_writer *json, const struct admin_view *view)
 {
     const struct redis_settings *redis = &view->policy->redis;
     unsigned ready = 0, breaker[REDIS_BREAKER_OPEN + 1] = {0};
@@ -51,39 +51,40 @@ void status_write_redis(struct json *json, const struct admin_view *view)
         ready += worker_redis_ready(view->workers[w]);
         breaker[worker_redis_breaker(view->workers[w])]++;
     }
-    json_text(json, "address", redis->embedded ? "embedded" : redis->address_text);
+    json_put_text(json, "address", redis->embedded ? "embedded" : redis->address_text);
     write_topology(json, redis);
-    json_bool(json, "ready", ready);
-    json_u64(json, "ready_workers", ready);
+    json_put_bool(json, "ready", ready);
+    json_put_u64(json, "ready_workers", ready);
     json_begin(json, "breaker", '{');
-    json_u64(json, "closed", breaker[REDIS_BREAKER_CLOSED]);
-    json_u64(json, "half_open", breaker[REDIS_BREAKER_HALF_OPEN]);
-    json_u64(json, "open", breaker[REDIS_BREAKER_OPEN]);
+    json_put_u64(json, "closed", breaker[REDIS_BREAKER_CLOSED]);
+    json_put_u64(json, "half_open", breaker[REDIS_BREAKER_HALF_OPEN]);
+    json_put_u64(json, "open", breaker[REDIS_BREAKER_OPEN]);
     json_end(json, '}');
 }
 
 /* A worker detects a failed server only when it uses it, so the server is reported down if any
  * worker has ejected it. */
-static void write_endpoint(struct json *json, const struct endpoint *endpoint, bool is_checked)
+static void write_endpoint(struct json_writer *json, const struct endpoint *endpoint,
+                           bool is_checked)
 {
     unsigned ejected = atomic_load_explicit(&endpoint->ejected, memory_order_relaxed);
     bool healthy = endpoint_is_healthy(endpoint), is_name = server_is_name(endpoint->settings);
     char address[ADDRESS_TEXT_MAX];
 
     json_begin(json, NULL, '{');
-    json_text(json, "address",
-              is_name ? address_format(&endpoint->address, address) : endpoint->settings->text);
+    json_put_text(json, "address",
+                  is_name ? address_format(&endpoint->address, address) : endpoint->settings->text);
     if (is_name)
-        json_text(json, "name", endpoint->settings->text);
-    json_text(json, "state", healthy && !ejected ? "up" : "down");
-    json_u64(json, "ejected_by_workers", ejected);
+        json_put_text(json, "name", endpoint->settings->text);
+    json_put_text(json, "state", healthy && !ejected ? "up" : "down");
+    json_put_u64(json, "ejected_by_workers", ejected);
     if (is_checked)
-        json_bool(json, "healthy", healthy);
+        json_put_bool(json, "healthy", healthy);
     json_end(json, '}');
 }
 
 /* Writes the endpoints of one configured server; a host name may have none or several. */
-static void write_server(struct json *json, const struct upstream *upstream,
+static void write_server(struct json_writer *json, const struct upstream *upstream,
                          const struct upstream_server *server, struct endpoint *const *endpoints,
                          unsigned count)
 {
@@ -97,14 +98,14 @@ static void write_server(struct json *json, const struct upstream *upstream,
     if (any || !server_is_name(server))
         return;
     json_begin(json, NULL, '{');
-    json_null(json, "address");
-    json_text(json, "name", server->text);
-    json_text(json, "state", "unresolved");
-    json_u64(json, "ejected_by_workers", 0);
+    json_put_null(json, "address");
+    json_put_text(json, "name", server->text);
+    json_put_text(json, "state", "unresolved");
+    json_put_u64(json, "ejected_by_workers", 0);
     json_end(json, '}');
 }
 
-void status_write_upstreams(struct json *json, const struct admin_view *view)
+void status_write_upstreams(struct json_writer *json, const struct admin_view *view)
 {
     json_begin(json, "upstreams", '[');
     for (unsigned i = 0; i < view->policy->upstream_count; i++) {
@@ -113,7 +114,7 @@ void status_write_upstreams(struct json *json, const struct admin_view *view)
         unsigned count = endpoint_set_list(view->endpoint_set, i, endpoints);
 
         json_begin(json, NULL, '{');
-        json_text(json, "name", upstream->name);
+        json_put_text(json, "name", upstream->name);
         json_begin(json, "servers", '[');
         for (unsigned s = 0; s < upstream->server_count; s++)
             write_server(json, upstream, &upstream->servers[s], endpoints, count);
@@ -127,22 +128,23 @@ void status_write_upstreams(struct json *json, const struct admin_view *view)
 
 void status_write(struct evbuffer *out, const struct admin_view *view, bool stopping)
 {
-    struct json json = json_over(out);
+    struct json_writer json = json_writer_over(out);
 
     json_begin(&json, NULL, '{');
     status_write_process(&json, view, stopping);
-    json_u64(&json, "workers", view->worker_count);
-    json_u64(&json, "rules", view->policy->rule_count - 1);
-    json_u64(&json, "limits", view->policy->limit_count);
-    json_u64(&json, "connections", sum_of(view, offsetof(struct worker_stats, connections_open)));
-    json_u64(&json, "requests_active",
-             sum_of(view, offsetof(struct worker_stats, requests_active)));
+    json_put_u64(&json, "workers", view->worker_count);
+    json_put_u64(&json, "rules", view->policy->rule_count - 1);
+    json_put_u64(&json, "limits", view->policy->limit_count);
+    json_put_u64(&json, "connections",
+                 sum_of(view, offsetof(struct worker_stats, connections_open)));
+    json_put_u64(&json, "requests_active",
+                 sum_of(view, offsetof(struct worker_stats, requests_active)));
     if (policy_needs_redis(view->policy)) {
         json_begin(&json, "redis", '{');
         status_write_redis(&json, view);
         json_end(&json, '}');
     } else
-        json_null(&json, "redis");
+        json_put_null(&json, "redis");
     status_write_upstreams(&json, view);
     json_end(&json, '}');
     evbuffer_add(out, "\n", 1);

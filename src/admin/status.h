@@ -4,18 +4,18 @@
 
 #include <event2/buffer.h>
 
-#include "admin/json.h"
+#include "admin/json_writer.h"
 #include "admin/metrics.h"
 
 /* Writes the answer to /api/v1/status. */
 void status_write(struct evbuffer *out, const struct admin_view *view, bool stopping);
 
 /* Writes the members version, pid, state, uptime_seconds and policy_file. */
-void status_write_process(struct json *json, const struct admin_view *view, bool stopping);
+void status_write_process(struct json_writer *json, const struct admin_view *view, bool stopping);
 /* Writes the members of "redis": address, topology and the workers' connections. Call only if the
  * policy needs Redis. */
-void status_write_redis(struct json *json, const struct admin_view *view);
+void status_write_redis(struct json_writer *json, const struct admin_view *view);
 /* Writes "upstreams". */
-void status_write_upstreams(struct json *json, const struct admin_view *view);
+void status_write_upstreams(struct json_writer *json, const struct admin_view *view);
 
 #endif

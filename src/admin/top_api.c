@@ -23,8 +23,8 @@ static unsigned read_all(const struct admin_view *view, enum top_by by, struct t
     return count;
 }
 
-void top_write(struct json *json, const char *key, const struct admin_view *view, enum top_by by,
-               unsigned n, double *seconds)
+void top_write(struct json_writer *json, const char *key, const struct admin_view *view,
+               enum top_by by, unsigned n, double *seconds)
 {
     struct top_entry *entries = calloc(n, sizeof *entries);
     unsigned count = entries ? read_all(view, by, entries, n, seconds) : 0;
@@ -35,9 +35,9 @@ void top_write(struct json *json, const char *key, const struct admin_view *view
         struct text name = text_over(bytes, sizeof bytes);
         identity_write_full_name(&name, (struct slice){entries[i].key, entries[i].size});
         json_begin(json, NULL, '{');
-        json_slice(json, "client", text_slice(&name));
-        json_u64(json, "at_least", entries[i].at_least);
-        json_u64(json, "at_most", entries[i].at_most);
+        json_put_slice(json, "client", text_slice(&name));
+        json_put_u64(json, "at_least", entries[i].at_least);
+        json_put_u64(json, "at_most", entries[i].at_most);
         json_end(json, '}');
     }
     json_end(json, ']');
@@ -100,11 +100,11 @@ void top_answer(const struct admin_view *view, struct evhttp_request *request)
         answer_problem(request, 500, "Internal Server Error", "no memory");
         return;
     }
-    struct json json = json_over(body);
+    struct json_writer json = json_writer_over(body);
     json_begin(&json, NULL, '{');
-    json_text(&json, "by", top_by_label[by]);
+    json_put_text(&json, "by", top_by_label[by]);
     top_write(&json, "clients", view, by, n, &seconds);
-    json_number(&json, "seconds", seconds);
+    json_put_number(&json, "seconds", seconds);
     json_end(&json, '}');
     evbuffer_add(body, "\n", 1);
     answer(request, 200, "application/json", body);

@@ -4,7 +4,7 @@
 
 #include <event2/http.h>
 
-#include "admin/json.h"
+#include "admin/json_writer.h"
 #include "admin/metrics.h"
 #include "proxy/top_clients.h"
 
@@ -15,7 +15,7 @@ void top_answer(const struct admin_view *view, struct evhttp_request *request);
 
 /* Writes the list `key` of at most `n` clients (up to TOP_CLIENTS_MAX). `*seconds`: the time that
  * the counts cover. */
-void top_write(struct json *json, const char *key, const struct admin_view *view, enum top_by by,
-               unsigned n, double *seconds);
+void top_write(struct json_writer *json, const char *key, const struct admin_view *view,
+               enum top_by by, unsigned n, double *seconds);
 
 #endif

@@ -174,9 +174,8 @@ struct view {
     const struct top_source *source;
     struct top_events *events; /* NULL: not connected */
     bool live;                 /* on a terminal, until the user ends it */
-    struct arena arena;        /* of the snapshot */
-    const struct json_node *snapshot;
-    char why[TOP_WHY_MAX]; /* the connection has ended; empty: it has not */
+    json_t *snapshot;          /* owned; NULL: none yet */
+    char why[TOP_WHY_MAX];     /* the connection has ended; empty: it has not */
 };
 
 static void draw(struct view *view)
@@ -208,16 +207,13 @@ static void draw(struct view *view)
 /* Replaces the snapshot. False: the event is not JSON. */
 static bool take_snapshot(struct view *view, struct slice data)
 {
-    struct arena arena = {NULL};
-    const struct json_node *snapshot = json_read(&arena, data);
+    json_t *snapshot = json_loadb(data.p, data.n, 0, NULL);
 
     if (!snapshot) {
-        arena_free(&arena);
         snprintf(view->why, sizeof view->why, "an event is not JSON");
         return false;
     }
-    arena_free(&view->arena);
-    view->arena = arena;
+    json_decref(view->snapshot);
     view->snapshot = snapshot;
     return true;
 }
@@ -225,7 +221,7 @@ static bool take_snapshot(struct view *view, struct slice data)
 /* The first snapshot has none. */
 static bool has_rates(const struct view *view)
 {
-    return json_double(json_member(view->snapshot, "interval_seconds"), 0) > 0;
+    return json_double(json_object_get(view->snapshot, "interval_seconds"), 0) > 0;
 }
 
 /* Reads all events that have arrived. False: the connection has ended. */
@@ -356,7 +352,7 @@ int cli_top(const char *policy_file, int argc, char **argv, const char *lua_dir)
         view.live = !options.once && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
         status = view.live ? run_live(&view) : run_once(&view);
         disconnect(&view);
-        arena_free(&view.arena);
+        json_decref(view.snapshot);
     }
     policy_drop(policy);
     return status;

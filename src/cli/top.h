@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "base/json_tree.h"
+#include "base/json_read.h"
 #include "net/address.h"
 
 enum { TOP_WHY_MAX = 512, TOP_EVENT_MAX = 4 << 20 };
@@ -46,6 +46,6 @@ struct top_size {
 
 /* Writes a snapshot of /api/v1/events as lines of text to `out`. Bytes of names other than visible
  * ASCII are written as \xNN, so that no name reaches the terminal as a control sequence. */
-void top_screen_write(FILE *out, const struct json_node *snapshot, const struct top_size *size);
+void top_screen_write(FILE *out, const json_t *snapshot, const struct top_size *size);
 
 #endif

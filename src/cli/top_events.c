@@ -147,8 +147,8 @@ static struct slice unread(const struct top_events *events)
 /* The detail of a problem document, with its control bytes left out. */
 static void explain(struct slice answer, struct slice body, char *why)
 {
-    struct arena arena = {NULL};
-    struct slice detail = json_string(json_member(json_read(&arena, body), "detail"));
+    json_t *document = json_loadb(body.p, body.n, 0, NULL);
+    struct slice detail = json_text(json_object_get(document, "detail"));
     struct slice status = {answer.p, 0};
 
     while (status.n < answer.n && answer.p[status.n] != '\r' && answer.p[status.n] != '\n')
@@ -162,7 +162,7 @@ static void explain(struct slice answer, struct slice body, char *why)
     for (size_t i = 0; i < detail.n; i++)
         text_char(&t, detail.p[i] >= ' ' && detail.p[i] <= '~' ? detail.p[i] : '?');
     why[t.n] = 0;
-    arena_free(&arena);
+    json_decref(document);
 }
 
 /* Takes the answer's head. `ended`: no more bytes follow. */

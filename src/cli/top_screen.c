@@ -162,7 +162,7 @@ static const char *span_text(double seconds, char text[static NUMBER_MAX])
     return text;
 }
 
-static double number_at(const struct json_node *node, const char *path)
+static double number_at(const json_t *node, const char *path)
 {
     return json_double(json_at(node, path), -1);
 }
@@ -176,17 +176,17 @@ static bool is_rejection(struct slice verdict)
 }
 
 /* Sums `member` (per_second or total) over the verdicts; -1: no value. */
-static double sum_of(const struct json_node *decisions, const char *name, bool rejections,
-                     bool admissions)
+static double sum_of(const json_t *decisions, const char *name, bool rejections, bool admissions)
 {
     double sum = -1;
+    const char *key;
+    json_t *verdict;
 
-    for (const struct json_node *verdict = decisions ? decisions->first : NULL; verdict;
-         verdict = verdict->next) {
-        double value = json_double(json_member(verdict, name), -1);
-        bool counted = is_rejection(verdict->key)
-                           ? rejections
-                           : admissions && !slice_equal(verdict->key, SLICE("not_charged"));
+    json_object_foreach((json_t *)decisions, key, verdict)
+    {
+        double value = json_double(json_object_get(verdict, name), -1);
+        bool counted = is_rejection(slice_of(key)) ? rejections
+                                                   : admissions && strcmp(key, "not_charged") != 0;
         if (counted && value >= 0)
             sum = (sum < 0 ? 0 : sum) + value;
     }
@@ -195,24 +195,24 @@ static double sum_of(const struct json_node *decisions, const char *name, bool r
 
 /* --- The parts of the screen ------------------------------------------------------------------ */
 
-static void write_process(struct screen *s, const struct json_node *snapshot)
+static void write_process(struct screen *s, const json_t *snapshot)
 {
     char text[NUMBER_MAX];
 
     style(s, BOLD);
     put_text(s, "weir ");
-    put_slice(s, json_string(json_member(snapshot, "version")));
+    put_slice(s, json_text(json_object_get(snapshot, "version")));
     style(s, "0");
     put_text(s, "  up %s  ", span_text(number_at(snapshot, "uptime_seconds"), text));
-    put_slice(s, json_string(json_member(snapshot, "policy_file")));
-    if (slice_equal(json_string(json_member(snapshot, "state")), SLICE("stopping")))
+    put_slice(s, json_text(json_object_get(snapshot, "policy_file")));
+    if (slice_equal(json_text(json_object_get(snapshot, "state")), SLICE("stopping")))
         styled(s, RED, "  stopping");
     end_line(s);
 }
 
-static void write_requests(struct screen *s, const struct json_node *snapshot)
+static void write_requests(struct screen *s, const json_t *snapshot)
 {
-    const struct json_node *decisions = json_member(snapshot, "decisions");
+    const json_t *decisions = json_object_get(snapshot, "decisions");
     double all = sum_of(decisions, "per_second", true, true),
            rejected = sum_of(decisions, "per_second", true, false),
            failed = number_at(snapshot, "requests.failed.per_second");
@@ -240,9 +240,9 @@ static void write_requests(struct screen *s, const struct json_node *snapshot)
     end_line(s);
 }
 
-static void write_latency(struct screen *s, const struct json_node *snapshot)
+static void write_latency(struct screen *s, const json_t *snapshot)
 {
-    const struct json_node *latency = json_member(snapshot, "latency");
+    const json_t *latency = json_object_get(snapshot, "latency");
     char p50[NUMBER_MAX], p99[NUMBER_MAX];
 
     put_text(s, "Latency    p50 %s, p99 %s",
@@ -255,18 +255,16 @@ static void write_latency(struct screen *s, const struct json_node *snapshot)
     end_line(s);
 }
 
-static void write_redis(struct screen *s, const struct json_node *snapshot)
+static void write_redis(struct screen *s, const json_t *snapshot)
 {
-    const struct json_node *redis = json_member(snapshot, "redis");
-    double ready = number_at(redis, "ready_workers"), workers = 0,
+    const json_t *redis = json_object_get(snapshot, "redis");
+    double ready = number_at(redis, "ready_workers"),
+           workers = (double)json_array_size(json_object_get(snapshot, "workers")),
            failures = number_at(redis, "failures.per_second");
     char p50[NUMBER_MAX], p99[NUMBER_MAX], calls[NUMBER_MAX];
 
-    const struct json_node *list = json_member(snapshot, "workers");
-    for (const struct json_node *worker = list ? list->first : NULL; worker; worker = worker->next)
-        workers++;
     put_text(s, "Redis      ");
-    if (!redis || redis->kind != JSON_OBJECT) {
+    if (!json_is_object(redis)) {
         put_text(s, "not needed");
         end_line(s);
         return;
@@ -286,7 +284,7 @@ static void write_redis(struct screen *s, const struct json_node *snapshot)
     go_to(s, 44);
     put_text(s, "%s calls/s, %.0f of %.0f workers connected, ",
              rate_text(number_at(redis, "calls.per_second"), calls), ready, workers);
-    put_slice(s, json_string(json_member(redis, "address")));
+    put_slice(s, json_text(json_object_get(redis, "address")));
     end_line(s);
     if (failures <= 0)
         return;
@@ -297,46 +295,53 @@ static void write_redis(struct screen *s, const struct json_node *snapshot)
     end_line(s);
 }
 
-/* Counts the servers, and names those that are not up. */
-static void write_servers(struct screen *s, const struct json_node *snapshot)
+/* Names a server that is not up. */
+static void write_down(struct screen *s, const json_t *upstream, const json_t *server)
 {
-    const struct json_node *upstreams = json_member(snapshot, "upstreams");
+    const json_t *name = json_object_get(server, "name");
+
+    style(s, RED);
+    put_text(s, "; ");
+    put_slice(s, json_text(name ? name : json_object_get(server, "address")));
+    put_text(s, " (");
+    put_slice(s, json_text(json_object_get(upstream, "name")));
+    put_text(s, ") ");
+    put_slice(s, json_text(json_object_get(server, "state")));
+    style(s, "0");
+}
+
+/* Counts the servers, and names those that are not up. */
+static void write_servers(struct screen *s, const json_t *snapshot)
+{
+    json_t *upstreams = json_object_get(snapshot, "upstreams"), *u, *server;
     unsigned up = 0, count = 0;
+    size_t i, k;
 
     for (int pass = 0; pass < 2; pass++) {
         if (pass)
             put_text(s, "Servers    %u of %u up", up, count);
-        for (const struct json_node *u = upstreams ? upstreams->first : NULL; u; u = u->next)
-            for (const struct json_node *x =
-                     json_member(u, "servers") ? json_member(u, "servers")->first : NULL;
-                 x; x = x->next) {
-                struct slice state = json_string(json_member(x, "state")), name;
-                bool good = slice_equal(state, SLICE("up"));
+        json_array_foreach(upstreams, i, u)
+        {
+            json_array_foreach(json_object_get(u, "servers"), k, server)
+            {
+                bool good = slice_equal(json_text(json_object_get(server, "state")), SLICE("up"));
                 up += !pass && good;
                 count += !pass;
-                if (!pass || good)
-                    continue;
-                name = json_string(json_member(x, json_member(x, "name") ? "name" : "address"));
-                style(s, RED);
-                put_text(s, "; ");
-                put_slice(s, name);
-                put_text(s, " (");
-                put_slice(s, json_string(json_member(u, "name")));
-                put_text(s, ") ");
-                put_slice(s, state);
-                style(s, "0");
+                if (pass && !good)
+                    write_down(s, u, server);
             }
+        }
     }
     end_line(s);
 }
 
 /* Two lists of clients side by side; below each other on a narrow screen. */
-static void write_client(struct screen *s, const struct json_node *client, unsigned width)
+static void write_client(struct screen *s, const json_t *client, unsigned width)
 {
     double least = number_at(client, "at_least"), most = number_at(client, "at_most");
     char count[NUMBER_MAX];
 
-    cell(s, json_string(json_member(client, "client")), width);
+    cell(s, json_text(json_object_get(client, "client")), width);
     snprintf(count, sizeof count, "%.0f%s", least, most > least ? "+" : "");
     put_text(s, "%9s", count);
 }
@@ -349,11 +354,11 @@ static void heading(struct screen *s, const char *name, const char *column, unsi
     style(s, "0");
 }
 
-static void write_clients(struct screen *s, const struct json_node *snapshot, unsigned most)
+static void write_clients(struct screen *s, const json_t *snapshot, unsigned most)
 {
-    const struct json_node *top = json_member(snapshot, "top"),
-                           *allowed = json_member(top, "allowed"),
-                           *limited = json_member(top, "limited");
+    const json_t *top = json_object_get(snapshot, "top"),
+                 *allowed = json_object_get(top, "allowed"),
+                 *limited = json_object_get(top, "limited");
     unsigned width = (s->all_columns - 24) / 2;
     char title[64];
 
@@ -364,22 +369,19 @@ static void write_clients(struct screen *s, const struct json_node *snapshot, un
     put_text(s, "   ");
     heading(s, width > 24 ? "MOST LIMITED CLIENTS" : "MOST LIMITED", "REJECTED", width);
     end_line(s);
-    allowed = allowed ? allowed->first : NULL;
-    limited = limited ? limited->first : NULL;
-    for (unsigned i = 0; i < most && (allowed || limited); i++) {
-        if (allowed)
-            write_client(s, allowed, width);
-        if (limited) {
+    for (size_t i = 0; i < most && (i < json_array_size(allowed) || i < json_array_size(limited));
+         i++) {
+        if (i < json_array_size(allowed))
+            write_client(s, json_array_get(allowed, i), width);
+        if (i < json_array_size(limited)) {
             go_to(s, width + 13);
-            write_client(s, limited, width);
+            write_client(s, json_array_get(limited, i), width);
         }
         end_line(s);
-        allowed = allowed ? allowed->next : NULL;
-        limited = limited ? limited->next : NULL;
     }
 }
 
-static void write_table(struct screen *s, const struct json_node *list, const char *name)
+static void write_table(struct screen *s, const json_t *list, const char *name)
 {
     char text[NUMBER_MAX];
     unsigned width = s->all_columns > 76 ? 40 : 24;
@@ -389,12 +391,11 @@ static void write_table(struct screen *s, const struct json_node *list, const ch
     put_text(s, "%10s %10s %12s", "ADMITTED/S", "REJECTED/S", "TOTAL");
     style(s, "0");
     end_line(s);
-    for (const struct json_node *row = list ? list->first : NULL; row && s->lines;
-         row = row->next) {
-        const struct json_node *decisions = json_member(row, "decisions");
+    for (size_t i = 0; i < json_array_size(list) && s->lines; i++) {
+        const json_t *row = json_array_get(list, i), *decisions = json_object_get(row, "decisions");
         double rejected = sum_of(decisions, "per_second", true, false),
                total = sum_of(decisions, "total", true, true);
-        struct slice row_name = json_string(json_member(row, "name"));
+        struct slice row_name = json_text(json_object_get(row, "name"));
         if (total <= 0 &&
             slice_equal(row_name, SLICE("(none)"))) /* requests that no rule matches */
             continue;
@@ -408,7 +409,7 @@ static void write_table(struct screen *s, const struct json_node *list, const ch
     }
 }
 
-void top_screen_write(FILE *out, const struct json_node *snapshot, const struct top_size *size)
+void top_screen_write(FILE *out, const json_t *snapshot, const struct top_size *size)
 {
     struct screen s = {.out = out,
                        .all_columns = size->columns > 40 ? size->columns : 40,
@@ -425,7 +426,7 @@ void top_screen_write(FILE *out, const struct json_node *snapshot, const struct 
     end_line(&s);
     write_clients(&s, snapshot, clients);
     end_line(&s);
-    write_table(&s, json_member(snapshot, "limits"), "LIMITS");
+    write_table(&s, json_object_get(snapshot, "limits"), "LIMITS");
     end_line(&s);
-    write_table(&s, json_member(snapshot, "rules"), "RULES");
+    write_table(&s, json_object_get(snapshot, "rules"), "RULES");
 }

@@ -1,6 +1,6 @@
 #include "replay/log_line.h"
 
-#include "base/json_tree.h"
+#include "base/json_read.h"
 #include "base/text.h"
 #include "policy/identity_source.h"
 
@@ -119,20 +119,24 @@ static enum log_line_kind parse_combined(char *bytes, size_t size, struct log_li
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-/* Copies a member's text to the end of `room`. Decoded texts are no longer than the line, so all of
- * them fit. */
-static struct slice take_text(struct text *room, const struct json_node *object, const char *name)
+/* Copies a member's text, or a number, to the end of `room`. A decoded text is no longer than the
+ * line that it is from. A number is written with at most microseconds. */
+static struct slice take_text(struct text *room, const json_t *object, const char *name)
 {
-    const struct json_node *member = json_member(object, name);
+    const json_t *member = json_object_get(object, name);
     size_t start = room->n;
 
-    if (member && (member->kind == JSON_STRING || member->kind == JSON_NUMBER))
-        text_put(room, member->text);
+    if (json_is_integer(member))
+        text_i64(room, json_integer_value(member));
+    else if (json_is_real(member))
+        text_printf(room, "%.6f", json_real_value(member));
+    else
+        text_put(room, json_text(member));
     return (struct slice){room->p + start, room->n - start};
 }
 
 /* `bytes` held the line; the slices of the result point into it. */
-static enum log_line_kind take_members(const struct json_node *object, char *bytes, size_t size,
+static enum log_line_kind take_members(const json_t *object, char *bytes, size_t size,
                                        struct log_line *line)
 {
     struct text room = text_over(bytes, size);
@@ -155,11 +159,10 @@ static enum log_line_kind take_members(const struct json_node *object, char *byt
 
 static enum log_line_kind parse_json(char *bytes, size_t size, struct log_line *line)
 {
-    struct arena arena = {NULL};
-    const struct json_node *object = json_read(&arena, (struct slice){bytes, size});
+    json_t *object = json_loadb(bytes, size, 0, NULL);
     enum log_line_kind kind = object ? take_members(object, bytes, size, line) : LOG_LINE_ODD;
 
-    arena_free(&arena);
+    json_decref(object);
     return kind;
 }
 

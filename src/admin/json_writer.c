@@ -1,4 +1,4 @@
-#include "admin/json.h"
+#include "admin/json_writer.h"
 
 #include "base/text.h"
 
@@ -19,7 +19,7 @@ static void put_string(struct evbuffer *out, struct slice text)
 }
 
 /* Writes what stands before a value. */
-static void before(struct json *json, const char *key)
+static void before(struct json_writer *json, const char *key)
 {
     if (json->comma)
         evbuffer_add(json->out, ",", 1);
@@ -30,54 +30,54 @@ static void before(struct json *json, const char *key)
     evbuffer_add(json->out, ":", 1);
 }
 
-void json_begin(struct json *json, const char *key, char bracket)
+void json_begin(struct json_writer *json, const char *key, char bracket)
 {
     before(json, key);
     evbuffer_add(json->out, &bracket, 1);
     json->comma = false;
 }
 
-void json_end(struct json *json, char bracket)
+void json_end(struct json_writer *json, char bracket)
 {
     evbuffer_add(json->out, &bracket, 1);
     json->comma = true;
 }
 
-void json_verbatim(struct json *json, const char *key, struct slice text)
+void json_put_verbatim(struct json_writer *json, const char *key, struct slice text)
 {
     before(json, key);
     evbuffer_add(json->out, text.p, text.n);
 }
 
-void json_null(struct json *json, const char *key)
+void json_put_null(struct json_writer *json, const char *key)
 {
-    json_verbatim(json, key, SLICE("null"));
+    json_put_verbatim(json, key, SLICE("null"));
 }
 
-void json_bool(struct json *json, const char *key, bool value)
+void json_put_bool(struct json_writer *json, const char *key, bool value)
 {
-    json_verbatim(json, key, value ? SLICE("true") : SLICE("false"));
+    json_put_verbatim(json, key, value ? SLICE("true") : SLICE("false"));
 }
 
-void json_u64(struct json *json, const char *key, uint64_t value)
+void json_put_u64(struct json_writer *json, const char *key, uint64_t value)
 {
     char bytes[24];
     struct text t = text_over(bytes, sizeof bytes);
 
     text_u64(&t, value);
-    json_verbatim(json, key, text_slice(&t));
+    json_put_verbatim(json, key, text_slice(&t));
 }
 
-void json_i64(struct json *json, const char *key, int64_t value)
+void json_put_i64(struct json_writer *json, const char *key, int64_t value)
 {
     char bytes[24];
     struct text t = text_over(bytes, sizeof bytes);
 
     text_i64(&t, value);
-    json_verbatim(json, key, text_slice(&t));
+    json_put_verbatim(json, key, text_slice(&t));
 }
 
-void json_number(struct json *json, const char *key, double value)
+void json_put_number(struct json_writer *json, const char *key, double value)
 {
     char bytes[400];
     struct text t = text_over(bytes, sizeof bytes);
@@ -87,24 +87,24 @@ void json_number(struct json *json, const char *key, double value)
         t.n--;
     if (bytes[t.n - 1] == '.')
         t.n--;
-    json_verbatim(json, key, text_slice(&t));
+    json_put_verbatim(json, key, text_slice(&t));
 }
 
-void json_seconds(struct json *json, const char *key, int64_t us)
+void json_put_seconds(struct json_writer *json, const char *key, int64_t us)
 {
-    json_number(json, key, (double)us / 1e6);
+    json_put_number(json, key, (double)us / 1e6);
 }
 
-void json_slice(struct json *json, const char *key, struct slice text)
+void json_put_slice(struct json_writer *json, const char *key, struct slice text)
 {
     before(json, key);
     put_string(json->out, text);
 }
 
-void json_text(struct json *json, const char *key, const char *text)
+void json_put_text(struct json_writer *json, const char *key, const char *text)
 {
     if (text)
-        json_slice(json, key, slice_of(text));
+        json_put_slice(json, key, slice_of(text));
     else
-        json_null(json, key);
+        json_put_null(json, key);
 }
