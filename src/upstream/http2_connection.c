@@ -252,12 +252,16 @@ void http2_silence_passed(struct deadline *deadline)
 
 /* ---- the end of a loop iteration ------------------------------------------------------------- */
 
+/* A connection of a policy that was replaced is kept while links wait for one: http2_serve() has
+ * not given them this one yet. */
 static bool is_unused(const struct http2_connection *h)
 {
+    bool is_kept = server_keeps_idle(h->server) || !TAILQ_EMPTY(&h->server->http2.waiting);
+
     if (!h->open)
         return http2_session_is_open(h->session) && !http2_session_accepts(h->session);
     return TAILQ_EMPTY(&h->links) &&
-           (h->draining || !server_keeps_idle(h->server) || !http2_session_accepts(h->session));
+           (h->draining || !is_kept || !http2_session_accepts(h->session));
 }
 
 /* A server may allow no streams at first (RFC 9113 section 6.5.2). Such a connection counts as one
