@@ -122,6 +122,16 @@ static void message_frame(struct http2_session *s, struct http2_stream *stream, 
         s->ended = stream;
 }
 
+/* The server has reset the stream with NO_ERROR. Some servers send this in place of END_STREAM: it
+ * ends a response that has all of its content, or no Content-Length. */
+static void reset_after_response(struct http2_session *s, struct http2_stream *stream)
+{
+    if (stream->received_all || !stream->final_head || stream->missing)
+        return;
+    stream->received_all = true;
+    s->ended = stream;
+}
+
 static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
@@ -143,6 +153,10 @@ static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *user_
         if (stream)
             message_frame(s, stream, frame->hd.type, frame->hd.flags & NGHTTP2_FLAG_END_STREAM);
         break;
+    case NGHTTP2_RST_STREAM:
+        if (stream && s->client && frame->rst_stream.error_code == NGHTTP2_NO_ERROR)
+            reset_after_response(s, stream);
+        break;
     default: break;
     }
     return 0;
@@ -160,6 +174,7 @@ static int on_content(nghttp2_session *ng, uint8_t flags, int32_t id, const uint
     s->content_of = stream;
     s->content = slice_of_bytes(bytes, n);
     stream->unconsumed += (uint32_t)n;
+    stream->missing -= n < stream->missing ? n : stream->missing;
     return 0;
 }
 
@@ -236,6 +251,7 @@ static void report_response(struct http2_session *s, struct http2_stream *stream
         s->events->interim(stream, head);
     else {
         stream->final_head = true;
+        stream->missing = framing.kind == FRAMING_LENGTH ? framing.length : 0;
         s->events->response(stream, head, &framing, stream->received_all);
     }
 }

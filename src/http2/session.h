@@ -81,7 +81,8 @@ struct http2_events {
     void (*interim)(struct http2_stream *stream, struct response_head *head);
     /* Client's role. The head of the final response. FRAMING_CHUNKED: content of unknown length
      * follows, not in chunks. FRAMING_NONE: no content follows. `end`: the response is complete,
-     * without content_end; otherwise content_end follows, also after FRAMING_NONE. */
+     * without content_end; otherwise content_end follows, also after FRAMING_NONE. A server that
+     * resets the stream with NO_ERROR ends the content too, unless Content-Length states more. */
     void (*response)(struct http2_stream *stream, struct response_head *head,
                      const struct framing *framing, bool end);
     /* Client's role. Optional (NULL). http2_session_capacity() has changed for a reason of the

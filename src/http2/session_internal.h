@@ -31,7 +31,8 @@ struct http2_stream {
     TAILQ_ENTRY(http2_stream) link;       /* session->streams */
     TAILQ_ENTRY(http2_stream) event_link; /* session->events_due or session->no_room */
     enum { STREAM_QUIET, STREAM_HAS_EVENT, STREAM_NO_ROOM } queued;
-    struct slice piece;  /* during http2_send_content(): the content not taken yet */
+    struct slice piece; /* during http2_send_content(): the content not taken yet */
+    uint64_t missing;   /* client's role: bytes of content to come, if Content-Length states them */
     uint32_t unconsumed; /* bytes of content received and not reported by http2_consume() */
     bool piece_ends;     /* the content ends behind `piece` */
     bool deferred;       /* nghttp2 waits for http2_send_content() */

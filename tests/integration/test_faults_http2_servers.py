@@ -40,3 +40,102 @@ def test_requests_that_wait_for_a_connection_survive_a_reload(rig):
     assert statuses == [200] * 8
     assert server.accepted <= 2, "no connection was dialed in vain"
     eventually(lambda: weir.metric("weir_upstream_connections") == 0, what="the close of the old connection")
+
+
+# --- RST_STREAM(NO_ERROR) ---
+
+def ends_by_reset(code=NO_ERROR, fields=(), body=b"x" * 50000):
+    """Sends a response without END_STREAM, and resets the stream."""
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            request.head(200, fields)
+            if request[":method"] != "HEAD" and body:
+                request.data(body)
+            request.rst(code)
+    return script
+
+
+def both_protocols(weir, method="GET"):
+    """The content of two responses; None: incomplete."""
+    bodies = []
+    try:
+        response = get(weir.address, method=method)
+        assert response.status == 200
+        bodies.append(response.body)
+    except IncompleteResponse:
+        bodies.append(None)
+    with Http2(weir.address) as client:
+        stream = client.start("/", method=method)
+        client.read_until(lambda: client.streams[stream].over())
+        got = client.streams[stream]
+        bodies.append(got.body if got.ended else None)
+    return bodies
+
+
+def test_no_error_ends_a_response_without_content_length(rig):
+    for body in b"x" * 50000, b"":
+        weir = weir_before(rig, Http2Server(rig, ends_by_reset(body=body)))
+        assert both_protocols(weir) == [body] * 2
+        assert weir.metric("weir_errors_total", cause="upstream_closed") == 0
+
+
+def test_no_error_ends_a_response_with_all_of_its_content(rig):
+    weir = weir_before(rig, Http2Server(rig, ends_by_reset(fields=[("content-length", "50000")])))
+    assert both_protocols(weir) == [b"x" * 50000] * 2
+    assert both_protocols(weir, "HEAD") == [b""] * 2
+    assert weir.metric("weir_errors_total", cause="upstream_closed") == 0
+
+
+def test_no_error_does_not_complete_a_response_whose_content_is_too_short(rig):
+    weir = weir_before(rig, Http2Server(rig, ends_by_reset(fields=[("content-length", "50001")])))
+    assert both_protocols(weir) == [None] * 2
+    weir.counts(2, "weir_errors_total", cause="upstream_closed")
+
+
+def test_other_codes_do_not_complete_a_response(rig):
+    weir = weir_before(rig, Http2Server(rig, ends_by_reset(INTERNAL_ERROR)))
+    assert both_protocols(weir) == [None] * 2
+    weir.counts(2, "weir_errors_total", cause="upstream_closed")
+
+
+def test_no_error_before_the_response_is_a_failure(rig):
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            request.rst(NO_ERROR)
+    weir = weir_before(rig, Http2Server(rig, script))
+    assert get(weir.address, method="POST").status == 502
+    weir.counts(1, "weir_errors_total", cause="upstream_closed")
+
+
+def test_no_error_ends_a_response_to_a_request_that_is_still_sent(rig):
+    """The server does not want the rest of the content."""
+    weir = weir_before(rig, Http2Server(rig, ends_by_reset(body=b"enough")))
+    with Connection(weir.address) as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nx")
+        response = client.response()
+        assert (response.status, response.body) == (200, b"enough")
+
+
+def test_no_error_while_the_client_reads_slowly(rig):
+    """The last content is still stored when the stream is reset."""
+    body = b"x" * 200000
+
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            request.head()
+            sent = 0
+            while sent < len(body):
+                sent += connection.send_as_windows_permit(request, len(body) - sent)
+                if sent < len(body) and not connection.read_frame():
+                    return
+            request.rst(NO_ERROR)
+            server.record(request)
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server)
+    with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 0)], hold=True) as client:
+        stream = client.start()
+        client.read_until(lambda: client.streams[stream].status)
+        for number in stream, 0:
+            client.send(WINDOW_UPDATE, 0, number, struct.pack(">I", 2 * len(body)))
+        assert client.response(stream).body == body
+        server.next_recorded()

@@ -729,6 +729,43 @@ START_TEST(responses_are_validated_as_in_rfc_9113)
 }
 END_TEST
 
+/* Responses that end with RST_STREAM and not with END_STREAM. */
+static const struct {
+    const char *method, *fields, *content;
+    uint32_t code;
+    const char *end; /* events behind the head and the content */
+} resets[] = {
+    {"GET", STATUS, "abc", NGHTTP2_NO_ERROR, "end 1;closed 1 complete;"},
+    {"GET", STATUS, NULL, NGHTTP2_NO_ERROR, "end 1;closed 1 complete;"},
+    {"GET", STATUS "|content-length=3", "abc", NGHTTP2_NO_ERROR, "end 1;closed 1 complete;"},
+    {"HEAD", STATUS "|content-length=3", NULL, NGHTTP2_NO_ERROR, "end 1;closed 1 complete;"},
+    {"GET", STATUS "|content-length=4", "abc", NGHTTP2_NO_ERROR, "closed 1 cut 0;"},
+    {"GET", STATUS "|content-length=3", NULL, NGHTTP2_NO_ERROR, "closed 1 cut 0;"},
+    {"GET", ":status=103", NULL, NGHTTP2_NO_ERROR, "closed 1 cut 0;"},
+    {"GET", STATUS, "abc", NGHTTP2_CANCEL, "closed 1 cut 8;"},
+    {"GET", STATUS, "abc", NGHTTP2_INTERNAL_ERROR, "closed 1 cut 2;"},
+};
+
+START_TEST(a_reset_without_error_ends_a_complete_response)
+{
+    unsigned i = (unsigned)_i / 2;
+    char line[64];
+
+    snprintf(line, sizeof line, "%s /", resets[i].method);
+    open_with(line, "", false);
+    peer_frame(&peer, NGHTTP2_SETTINGS, 0, 0, NULL, 0);
+    peer_headers(&peer, 0, 1, resets[i].fields);
+    if (resets[i].content)
+        peer_frame(&peer, NGHTTP2_DATA, 0, 1, resets[i].content, strlen(resets[i].content));
+    peer_u32_frame(&peer, NGHTTP2_RST_STREAM, 1, resets[i].code);
+    deliver(_i % 2 ? 1 : 16384);
+    size_t n = strlen(events), end = strlen(resets[i].end);
+    ck_assert_msg(n > end && strcmp(events + n - end, resets[i].end) == 0, "%d: %s", _i, events);
+    ck_assert_int_eq(contains(events, "end 1;"), resets[i].end[0] == 'e');
+    ck_assert_int_eq(http2_session_streams(session), 0);
+}
+END_TEST
+
 START_TEST(a_header_list_above_the_limit_is_refused)
 {
     char fields[8192] = STATUS;
@@ -894,6 +931,8 @@ int main(void)
     tcase_add_test(tests, the_servers_stream_limit_is_respected);
     tcase_add_test(tests, the_session_can_be_ended);
     tcase_add_loop_test(tests, responses_are_validated_as_in_rfc_9113, 0, 2 * COUNT_OF(responses));
+    tcase_add_loop_test(tests, a_reset_without_error_ends_a_complete_response, 0,
+                        2 * COUNT_OF(resets));
     tcase_add_loop_test(tests, a_header_list_above_the_limit_is_refused, 0, 2);
     tcase_add_test(tests, long_trailers_are_refused);
     tcase_add_loop_test(tests, floods_end_the_session_with_their_cause, 0, COUNT_OF(floods));
