@@ -7,17 +7,18 @@ static const uint32_t size_of_class[2] = {IOBUF_SMALL, IOBUF_LARGE};
 struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size)
 {
     unsigned class = size > IOBUF_SMALL;
-    struct iobuf *b = pool->free[class];
+    uint32_t cap = size > IOBUF_LARGE ? (uint32_t)size : size_of_class[class];
+    struct iobuf *b = size > IOBUF_LARGE ? NULL : pool->free[class];
 
-    assert(size <= IOBUF_LARGE);
+    assert(size <= IOBUF_MAX);
     if (b) {
         pool->free[class] = b->next_free;
         pool->kept[class]--;
-    } else if (!(b = malloc(sizeof *b + size_of_class[class])))
+    } else if (!(b = malloc(sizeof *b + cap)))
         return NULL;
     b->next_free = NULL;
     b->start = b->end = 0;
-    b->cap = size_of_class[class];
+    b->cap = cap;
     return b;
 }
 
@@ -52,7 +53,7 @@ void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer)
         return;
     *buffer = NULL;
     unsigned class = b->cap > IOBUF_SMALL;
-    if (pool->kept[class] >= IOBUF_KEPT_MAX) {
+    if (pool->kept[class] >= IOBUF_KEPT_MAX || b->cap > IOBUF_LARGE) {
         free(b);
         return;
     }

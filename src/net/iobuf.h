@@ -3,8 +3,10 @@
  *   bytes[0 .. start): consumed    bytes[start .. end): held    bytes[end .. cap): free
  *
  * There are two sizes. IOBUF_SMALL holds an ordinary head; IOBUF_LARGE holds the largest head
- * allowed or one read of content. An idle connection owns no buffer. The number of buffers per
- * connection is fixed (see proxy/relay.h), so memory is bounded. */
+ * allowed or one read of content. Output that a socket did not take at once can be larger, if it is
+ * a large head with content behind it: its buffer has the size that is needed, and is not pooled.
+ * An idle connection owns no buffer. The number of buffers per connection is fixed (see
+ * proxy/relay.h), so memory is bounded. */
 #ifndef WEIR_NET_IOBUF_H
 #define WEIR_NET_IOBUF_H
 
@@ -23,6 +25,7 @@ enum {
     IOBUF_ADDED_MAX = 16 * 1024, /* maximum bytes that weir adds to a head */
     IOBUF_SMALL = 4 * 1024,
     IOBUF_LARGE = IOBUF_READ_MAX + IOBUF_ADDED_MAX,
+    IOBUF_MAX = IOBUF_LARGE + IOBUF_READ_MAX + 1024, /* ... and the lines of a chunk */
     IOBUF_KEPT_MAX = 256, /* maximum free buffers per size in a pool; more are freed */
 };
 
@@ -38,7 +41,7 @@ struct iobuf_pool {
     struct pipe_pool pipes;
 };
 
-/* Returns an empty buffer with at least `size` (at most IOBUF_LARGE) bytes; NULL if out of
+/* Returns an empty buffer with at least `size` (at most IOBUF_MAX) bytes; NULL if out of
  * memory. */
 MUST_CHECK struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size);
 /* Appends `bytes` to `*buffer`, which is created (NULL) or replaced by a larger one if necessary.

@@ -189,7 +189,7 @@ static bool keep_rest(struct stream *s, struct iobuf_pool *pool, const struct io
     for (int i = 0; i < count; i++)
         rest += pieces[i].iov_len;
     rest -= written;
-    if (!s->out && !(s->out = iobuf_get(pool, rest <= IOBUF_LARGE ? rest : IOBUF_LARGE)))
+    if (!s->out && !(s->out = rest > IOBUF_MAX ? NULL : iobuf_get(pool, rest)))
         return false;
     if (iobuf_room(s->out) < rest)
         iobuf_compact(s->out);

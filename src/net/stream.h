@@ -1,7 +1,7 @@
 /* stream.h - a non-blocking socket with its watch and two bounded buffers.
  *
  *   peer --> [socket] --stream_read--> caller     in:   received, not consumed yet
- *   peer <-- [socket] <--stream_send-- caller     out:  accepted, not written yet; one IOBUF_LARGE
+ *   peer <-- [socket] <--stream_send-- caller     out:  accepted, not written yet; IOBUF_MAX
  *   peer <-- [socket] <-stream_splice- socket     pipe: same for stream_splice; never used with out
  *
  * Events are level-triggered and stay registered while they are wanted. Both sides of the proxy use

@@ -310,6 +310,34 @@ START_TEST(no_content_is_read_while_the_sink_is_full)
 }
 END_TEST
 
+/* In a retry, all the kept content is sent with the head. */
+START_TEST(a_large_head_and_kept_content_wait_for_a_full_sink)
+{
+    static char head[60 * 1024], content[KEPT_CONTENT_MAX], taken[65536];
+    size_t got = 0, before = 0;
+
+    begin(FRAMING_LENGTH, sizeof content, true, 0);
+    x.request.bytes = sizeof content;
+    x.request.progress = MESSAGE_END;
+    ck_assert(iobuf_store(&pool, &x.request.kept, (struct slice){content, sizeof content}));
+    for (ssize_t n; (n = write(to.fd, taken, sizeof taken)) > 0;)
+        before += (size_t)n;
+    ck_assert_int_eq(send_head((struct slice){head, sizeof head}), RELAY_ENDED);
+    ck_assert(server.link.pending);
+    while (to.out) {
+        ssize_t n = read(sink, taken, sizeof taken);
+        got += n > 0 ? (size_t)n : 0;
+        ck_assert_int_ne(stream_flush(&to, &pool), SENT_FAILED);
+    }
+    for (ssize_t n; (n = read(sink, taken, sizeof taken)) > 0;)
+        got += (size_t)n;
+    ck_assert_uint_eq(got - before,
+                      sizeof head + strlen("10000\r\n") + sizeof content + strlen("\r\n0\r\n\r\n"));
+    iobuf_put(&pool, &x.request.kept);
+    x.request.progress = MESSAGE_CONTENT;
+}
+END_TEST
+
 START_TEST(discarded_content_leaves_the_next_message)
 {
     begin(FRAMING_CHUNKED, 0, false, 0);
@@ -572,6 +600,7 @@ int main(void)
     tcase_add_test(tests, the_head_is_written_together_with_the_first_content);
     tcase_add_test(tests, content_after_a_head_keeps_the_following_bytes);
     tcase_add_test(tests, no_content_is_read_while_the_sink_is_full);
+    tcase_add_test(tests, a_large_head_and_kept_content_wait_for_a_full_sink);
     tcase_add_test(tests, discarded_content_leaves_the_next_message);
     tcase_add_test(tests, content_that_the_sink_did_not_accept_is_consumed_anyway);
     tcase_add_loop_test(tests, spliced_content_arrives_unchanged, 0,
