@@ -134,6 +134,13 @@ bool http2_stream_unprocessed(const struct http2_stream *stream)
     return stream->closed && stream->code == NGHTTP2_REFUSED_STREAM;
 }
 
+bool http2_stream_objected(const struct http2_stream *stream)
+{
+    return stream->closed && !stream->why &&
+           (stream->code == NGHTTP2_PROTOCOL_ERROR || stream->code == NGHTTP2_FRAME_SIZE_ERROR ||
+            stream->code == NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
 const char *http2_stream_why(const struct http2_stream *stream)
 {
     return stream->why;

@@ -66,6 +66,10 @@ uint32_t http2_stream_code(const struct http2_stream *stream);
  * again, whatever its method: REFUSED_STREAM, or a GOAWAY with a lower last stream (section
  * 8.7). */
 bool http2_stream_unprocessed(const struct http2_stream *stream);
+/* Returns whether the server has reset the stream with a code that servers use for requests which
+ * they do not accept, for instance one with too many fields: PROTOCOL_ERROR, FRAME_SIZE_ERROR,
+ * ENHANCE_YOUR_CALM. */
+bool http2_stream_objected(const struct http2_stream *stream);
 /* Returns why weir has reset the stream: static text about the fault of the server; or NULL. */
 const char *http2_stream_why(const struct http2_stream *stream);
 

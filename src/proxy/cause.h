@@ -31,8 +31,8 @@ extern const char *const retry_label[RETRY_CAUSE_COUNT];
 enum fault {
     FAULT_NONE,
     FAULT_CLIENT,   /* logged at level debug only */
-    FAULT_SERVER,   /* the server used; counts against it: see upstreams.NAME.eject */
-    FAULT_UPSTREAM, /* no server could be used, or the exchange took too long */
+    FAULT_SERVER,   /* the server used; counts against it (exchange_note_failure()) */
+    FAULT_UPSTREAM, /* no server could be used, or it is not known whose fault the failure is */
     FAULT_WEIR      /* no memory, no descriptor, shutdown */
 };
 
@@ -87,6 +87,14 @@ enum fault {
       "the server closed the connection before the end of its response")                           \
     X(CAUSE_UPSTREAM_BAD, 502, FAULT_SERVER, true, RETRY_NONE, "upstream_bad_response",            \
       "the server's response is malformed")                                                        \
+    X(CAUSE_REQUEST_REFUSED, 502, FAULT_UPSTREAM, true, RETRY_NONE, "upstream_refused_request",    \
+      "the server reset the stream because of the request")                                        \
+    X(CAUSE_STATUS_502, 502, FAULT_UPSTREAM, true, RETRY_502, "upstream_502",                      \
+      "a server responded with 502, and no other one could be reached")                            \
+    X(CAUSE_STATUS_503, 503, FAULT_UPSTREAM, true, RETRY_503, "upstream_503",                      \
+      "a server responded with 503, and no other one could be reached")                            \
+    X(CAUSE_STATUS_504, 504, FAULT_UPSTREAM, true, RETRY_504, "upstream_504",                      \
+      "a server responded with 504, and no other one could be reached")                            \
     X(CAUSE_CONNECT_TIMEOUT, 504, FAULT_UPSTREAM, true, RETRY_CONNECT, "upstream_connect_timeout", \
       "the server did not accept a connection in time")                                            \
     X(CAUSE_RESPONSE_TIMEOUT, 504, FAULT_SERVER, true, RETRY_TIMEOUT, "upstream_timeout",          \

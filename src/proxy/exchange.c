@@ -157,7 +157,7 @@ static enum step fail(struct exchange *x)
     x->why = why;
     exchange_log(x, cause, why);
     if (x->link && cause_table[cause].fault == FAULT_SERVER)
-        upstream_note_failure(x->link, cause_table[cause].text);
+        exchange_note_failure(x, cause_table[cause].text);
     drop_link(x);
     if (exchange_is_answering(x) || cause_table[cause].status == 0)
         return step_end(x, DOWNSTREAM_ABORTED);

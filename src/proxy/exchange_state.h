@@ -84,7 +84,8 @@ struct exchange {
     enum link_failure link_failure; /* with EVENT_LINK_FAILED */
     struct {
         enum retry_cause why;      /* of the next or current try; RETRY_NONE: the first */
-        enum cause without_server; /* the cause if no server can be used; CAUSE_NONE: its own */
+        enum cause without_server; /* of the failed try: the cause if no other server can be used;
+                                      CAUSE_NONE: that of the next try */
     } retry;
     struct {
         enum message_progress progress;
@@ -124,7 +125,7 @@ struct exchange {
     /* exchange_new() does not clear the members from here on. */
     struct decision_request decision_request; /* the limits' decision */
     struct quota_wait quota;
-    struct ip client_ip; /* behind trusted proxies */
+    struct ip client_ip; /* the client's, also behind trusted proxies */
     char identity[IDENTITY_TEXT_MAX];
     char request_id[REQUEST_ID_MAX];
     char upgrade[64]; /* protocols offered to the server */

@@ -1,4 +1,4 @@
-/* failure_log.c - the log lines of failed requests. */
+/* failure_log.c - what is recorded of failed requests: their log lines, and failures of servers. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -27,4 +27,15 @@ void exchange_log(const struct exchange *x, enum cause cause, const char *why)
               address_format(address_of_peer(&x->downstream->origin->peer, &address), peer),
               cause_table[cause].text, why ? ": " : "", why ? why : "", x->link ? "; server " : "",
               x->link ? link_server_text(x->link) : "", more);
+}
+
+void exchange_note_failure(const struct exchange *x, const char *why)
+{
+    struct ip client = {0}; /* all clients without an address count as one */
+
+    if (exchange_owes_content(x))
+        return;
+    if (x->has_client_ip)
+        client = identity_group(&x->policy->identity, &x->client_ip).ip;
+    upstream_note_failure(x->link, &client, why);
 }

@@ -4,6 +4,8 @@
  *               +-> 101  switch_protocols: starts a tunnel
  *               `-> else final_head: rewritten, then the content
  * weir adds the rate-limit fields to a final header. */
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "decision/header_families.h"
 #include "proxy/exchange_watch.h"
@@ -34,6 +36,18 @@ static void choose_fields(struct exchange *x, const struct response_head *head,
     response->lines = text_slice(lines);
 }
 
+static void note_status(struct exchange *x, uint16_t status)
+{
+    char why[32];
+
+    if (!upstream_is_failure(x->link, status)) {
+        upstream_note_answer(x->link);
+        return;
+    }
+    snprintf(why, sizeof why, "status %u", (unsigned)status);
+    exchange_note_failure(x, why);
+}
+
 static enum step final_head(struct exchange *x, const struct response_head *head,
                             const struct framing *framing)
 {
@@ -42,9 +56,9 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     struct text lines = text_over(line_bytes, sizeof line_bytes);
     const char *why = NULL;
 
-    upstream_note_answer(x->link, head->status);
-    enum retry_cause retry = retry_cause_of_status(head->status);
-    if (retry != RETRY_NONE && retry_start(x, retry, CAUSE_NONE))
+    note_status(x, head->status);
+    enum cause cause = cause_of_status(head->status);
+    if (cause != CAUSE_NONE && retry_start(x, cause_table[cause].retry, cause))
         return STEP_NEXT;
     x->response_us = clock_cached_us() - x->sent_us;
     histogram_add(&w->stats.upstream_latency, x->response_us);
@@ -86,7 +100,7 @@ static enum step switch_protocols(struct exchange *x, const struct response_head
     struct response response;
     choose_fields(x, head, &none, &lines, &response);
     response.upgrade = fields_find(&head->fields, FIELD_UPGRADE)->value;
-    upstream_note_answer(x->link, 101);
+    upstream_note_answer(x->link);
     x->status = 101;
     x->response.progress = MESSAGE_CONTENT;
     deadline_cancel(&x->whole); /* a tunnel has only an idle timeout */
@@ -126,14 +140,17 @@ static enum step link_died(struct exchange *x)
                                                [LINK_CLOSED_IDLE] = RETRY_IDLE_CLOSED,
                                                [LINK_GOING_AWAY] = RETRY_GOING_AWAY,
                                                [LINK_REFUSED] = RETRY_REFUSED,
+                                               [LINK_OBJECTED] = RETRY_NONE,
                                                [LINK_HEAD_TOO_LARGE] = RETRY_NONE};
     enum link_loss loss = x->link->ops->loss(x->link);
 
     if (loss == LINK_HEAD_TOO_LARGE)
         return step_fail(x, CAUSE_HEAD_TOO_LARGE, "see the server's SETTINGS_MAX_HEADER_LIST_SIZE");
-    if (retry_start(x, retries[loss], cause))
+    if (loss == LINK_OBJECTED)
+        return step_fail(x, CAUSE_REQUEST_REFUSED, x->link->ops->fault(x->link));
+    if (retry_start(x, retries[loss], CAUSE_NONE))
         return STEP_NEXT;
-    upstream_note_failure(x->link, cause_table[cause].text);
+    exchange_note_failure(x, cause_table[cause].text);
     if (retry_start(x, cause_table[cause].retry, cause) || retry_start(x, RETRY_IDLE_CLOSED, cause))
         return STEP_NEXT;
     return step_fail(x, cause, x->link->ops->fault(x->link));
@@ -190,6 +207,16 @@ static enum step response_ended(struct exchange *x)
     return STEP_WAIT;
 }
 
+/* The server has ended its response before all of it arrived. */
+static enum step cut_off(struct exchange *x)
+{
+    const struct link *link = x->link;
+    bool objected = link->ops->loss(link) == LINK_OBJECTED;
+
+    return step_fail(x, objected ? CAUSE_REQUEST_REFUSED : CAUSE_UPSTREAM_CLOSED,
+                     link->ops->fault(link));
+}
+
 /* Handles the result of sending a piece to the client. */
 static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
 {
@@ -200,7 +227,7 @@ static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
         exchange_watch(x, false, true);
         break;
     case RELAY_ENDED: return response_ended(x);
-    case RELAY_CLOSED: return step_fail(x, CAUSE_UPSTREAM_CLOSED, x->link->ops->fault(x->link));
+    case RELAY_CLOSED: return cut_off(x);
     case RELAY_BAD:
     case RELAY_TOO_LARGE: return step_fail(x, CAUSE_UPSTREAM_BAD, why);
     case RELAY_GONE: return step_fail(x, CAUSE_CLIENT_GONE, NULL);

@@ -89,7 +89,8 @@ bool retry_start(struct exchange *x, enum retry_cause why, enum cause without_se
     if (x->request.progress != MESSAGE_END)
         x->downstream->ops->want_body(x->downstream, false);
     x->retry.why = why;
-    x->retry.without_server = without_server;
+    if (without_server != CAUSE_NONE)
+        x->retry.without_server = without_server;
     exchange_enter(x, PHASE_CONNECT);
     return true;
 }

@@ -23,19 +23,21 @@ struct exchange;
 bool retry_may(struct exchange *x, enum retry_cause cause);
 
 /* Retries the request if retry_may() allows it after failure `why`: releases the link and enters
- * CONNECT. If no server can be used then, the exchange fails with `without_server` (CAUSE_NONE:
- * with the cause of that). False: no retry, nothing changed. */
+ * CONNECT. If no server can be reached then, the exchange fails with `without_server` (CAUSE_NONE:
+ * with the failure of an earlier try, or else with the cause of that). False: no retry, nothing
+ * changed. */
 bool retry_start(struct exchange *x, enum retry_cause why, enum cause without_server);
 
-/* Maps a response status to its retry cause. RETRY_NONE: no retry. */
-static inline enum retry_cause retry_cause_of_status(uint16_t status)
+/* Maps a response status to the cause with which the request may be sent again. CAUSE_NONE: no
+ * retry. */
+static inline enum cause cause_of_status(uint16_t status)
 {
     if (status < 502)
-        return RETRY_NONE;
-    return status == 502   ? RETRY_502
-           : status == 503 ? RETRY_503
-           : status == 504 ? RETRY_504
-                           : RETRY_NONE;
+        return CAUSE_NONE;
+    return status == 502   ? CAUSE_STATUS_502
+           : status == 503 ? CAUSE_STATUS_503
+           : status == 504 ? CAUSE_STATUS_504
+                           : CAUSE_NONE;
 }
 
 #endif

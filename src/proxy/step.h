@@ -131,6 +131,16 @@ static inline void exchange_forget_request(struct exchange *x)
     iobuf_put(&x->worker->buffers, &x->request.kept);
 }
 
+/* The client has not sent all of its content, and the server has taken what it sent. A server that
+ * does not respond then, or closes, has not failed. */
+static inline bool exchange_owes_content(const struct exchange *x)
+{
+    return x->request.progress != MESSAGE_END && !x->blocked_since_us;
+}
+
+/* Counts a failure of the server in use, unless the client still owes content. */
+void exchange_note_failure(const struct exchange *x, const char *why);
+
 /* Logs a failure with the request's id, client and server. */
 void exchange_log(const struct exchange *x, enum cause cause, const char *why);
 

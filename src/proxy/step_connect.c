@@ -30,15 +30,17 @@ static enum step take_link(struct exchange *x)
     return x->link->ready ? step_enter(x, PHASE_RELAY) : STEP_WAIT;
 }
 
-/* Nothing was sent on this connection, so any request may go to the next server. */
+/* Nothing was sent on this connection, so any request may go to the next server. If there is none,
+ * the client gets the failure of the first one. */
 static enum step try_next(struct exchange *x)
 {
     enum cause cause = cause_of[x->link_failure];
 
+    if (x->retry.without_server == CAUSE_NONE)
+        x->retry.without_server = cause;
     if (!retry_may(x, cause_table[cause].retry))
-        return step_fail(x, cause, NULL);
+        return step_fail(x, x->retry.without_server, NULL);
     x->retry.why = cause_table[cause].retry;
-    x->retry.without_server = cause;
     return step_enter(x, PHASE_CONNECT);
 }
 

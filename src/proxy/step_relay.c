@@ -28,8 +28,10 @@ static enum step link_late(struct exchange *x)
         return STEP_WAIT;
     }
     if (!exchange_is_answering(x))
-        upstream_note_failure(x->link, cause_table[cause].text);
-    return retry_start(x, cause_table[cause].retry, cause) ? STEP_NEXT : step_fail(x, cause, NULL);
+        exchange_note_failure(x, cause_table[cause].text);
+    if (!exchange_owes_content(x) && retry_start(x, cause_table[cause].retry, cause))
+        return STEP_NEXT;
+    return step_fail(x, cause, NULL);
 }
 
 /* Events of the link are void after it was released. */

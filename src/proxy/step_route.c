@@ -36,10 +36,8 @@ static enum step identify(struct exchange *x, const struct identity_input *input
     const char *why;
     bool good = identity_of(input, identity, &why);
 
-    if (x->log) {
-        x->client_ip = identity->ip;
-        x->has_client_ip = identity->has_ip;
-    }
+    x->client_ip = identity->ip;
+    x->has_client_ip = identity->has_ip;
     if (good)
         route_set_identity(x, identity);
     if (identity->listed == LISTED_BLOCKED)

@@ -6,7 +6,8 @@
  *                 ------------------> EJECTED_FAILING -----------------------------------------^
  *
  * Failed requests eject a server only while others are left (eject.at_most). If all servers fail,
- * requests fail as well, and no server gets the load of the others. */
+ * requests fail as well, and no server gets the load of the others. The failures of one client
+ * alone eject no server. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -151,15 +152,25 @@ static void eject_failing(struct server *server, enum ejection reason, const cha
     take_out(server, EJECTED_FAILING, time_us);
 }
 
+/* A client can make its own requests fail. So the failures, the last `count` ones, eject the server
+ * only if two clients had them, or if its last health check has failed too. */
+static bool are_confirmed(const struct server *server, uint64_t count)
+{
+    return count > server->client_failures ||
+           atomic_load_explicit(&server->endpoint->check_failed, memory_order_relaxed);
+}
+
 /* Ejects the server if its recent outcomes reach eject.failures or eject.failure_rate. */
 static void eject_if_due(struct server *server, const char *why, uint64_t now)
 {
     const struct upstream_eject *settings = &server->pool->settings->eject;
     uint64_t requests = recent_count(&server->outcomes, OUTCOME_REQUEST, now),
              failures = recent_count(&server->outcomes, OUTCOME_FAILURE, now);
-    bool in_a_row = settings->failures && server->failures >= settings->failures;
+    bool in_a_row = settings->failures && server->failures >= settings->failures &&
+                    are_confirmed(server, server->failures);
     bool often = settings->failure_rate && requests >= settings->requests &&
-                 failures * SHARE_WHOLE >= requests * (uint64_t)settings->failure_rate;
+                 failures * SHARE_WHOLE >= requests * (uint64_t)settings->failure_rate &&
+                 are_confirmed(server, failures);
 
     if ((in_a_row || often) && server->ejected == EJECTED_NOT && !server->gone &&
         may_be_ejected(server))
@@ -173,7 +184,15 @@ static void note_request(struct link *link, uint64_t now)
     link->noted = true;
 }
 
-void upstream_note_failure(struct link *link, const char *why)
+static void note_client(struct server *server, const struct ip *client)
+{
+    bool same = memcmp(&server->failed_client, client, sizeof *client) == 0;
+
+    server->client_failures = same ? server->client_failures + 1 : 1;
+    server->failed_client = *client;
+}
+
+void upstream_note_failure(struct link *link, const struct ip *client, const char *why)
 {
     struct server *server = link->server;
     uint64_t now = clock_cached_us();
@@ -184,19 +203,19 @@ void upstream_note_failure(struct link *link, const char *why)
     note_request(link, now);
     recent_add(&server->outcomes, OUTCOME_FAILURE, now);
     server->failures++;
+    note_client(server, client);
     eject_if_due(server, why, now);
 }
 
-void upstream_note_answer(struct link *link, uint16_t status)
+bool upstream_is_failure(const struct link *link, uint16_t status)
+{
+    return status != 431 && statuses_hold(link->server->pool->settings->eject.statuses, status);
+}
+
+void upstream_note_answer(struct link *link)
 {
     struct server *server = link->server;
-    char why[32];
 
-    if (statuses_hold(server->pool->settings->eject.statuses, status)) {
-        snprintf(why, sizeof why, "status %u", (unsigned)status);
-        upstream_note_failure(link, why);
-        return;
-    }
     note_request(link, clock_cached_us());
     server->failures = 0;
     if (atomic_load_explicit(&server->endpoint->down, memory_order_relaxed))

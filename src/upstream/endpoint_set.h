@@ -21,7 +21,9 @@ struct endpoint {
     atomic_uint references;
     const struct upstream_server *settings; /* belongs to the endpoint set's policy */
     struct address address;
-    char *text;          /* for logs: as written, plus the address if that was a host name */
+    char *text; /* for logs: as written, plus the address if that was a host name */
+    atomic_bool
+        check_failed;    /* the last health check has failed; one is not enough for `failing` */
     atomic_bool failing; /* its health checks fail: it gets no requests */
     atomic_uint ejected; /* number of workers that ejected it (upstream.h) */
     atomic_uint down;    /* of these: workers whose connections it did not accept */

@@ -87,6 +87,7 @@ static void finish_check(struct check *check, const char *why)
     if (why)
         log_debug("upstream %s: server %s: health check: %s", check->upstream->name, endpoint->text,
                   why);
+    atomic_store_explicit(&endpoint->check_failed, why != NULL, memory_order_relaxed);
     endpoint->streak = failing == !why ? endpoint->streak + 1 : 0;
     if (endpoint->streak >= (failing ? health->healthy : health->unhealthy))
         change(check, !failing, why);

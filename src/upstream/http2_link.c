@@ -354,6 +354,8 @@ void http2_link_on_closed(struct http2_stream *stream, bool complete)
         if (http2_stream_unprocessed(stream))
             l->loss =
                 http2_session_accepts(l->connection->session) ? LINK_REFUSED : LINK_GOING_AWAY;
+        else if (http2_stream_objected(stream))
+            l->loss = LINK_OBJECTED;
     }
     stream_gone(l);
 }

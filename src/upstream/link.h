@@ -86,6 +86,7 @@ enum link_loss {
     LINK_CLOSED_IDLE,   /* it closed a reused connection, probably before it received the request */
     LINK_GOING_AWAY,    /* HTTP/2: it has not processed the request, and closes the connection */
     LINK_REFUSED,       /* HTTP/2: it has not processed the request */
+    LINK_OBJECTED,      /* HTTP/2: a stream error, of which the request may be the reason */
     LINK_HEAD_TOO_LARGE /* HTTP/2: the server's settings do not permit the header; not sent */
 };
 

@@ -2,8 +2,8 @@
  * with the fewest outstanding requests and pools idle keep-alive connections.
  *
  * This directory owns what weir knows about servers: addresses, health, ejections, connections. It
- * contains nothing of clients, rules or limits; whether a request is sent again is decided in
- * proxy/. In reading order:
+ * contains nothing of rules or limits, and of clients only the address of a failed request. Whether
+ * a request is sent again is decided in proxy/. In reading order:
  *
  *   endpoint_set.h      servers and their health, for all workers: endpoint_names.c, health.c
  *   link.h              the interface between an exchange and its use of a server
@@ -82,10 +82,14 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
 /* Returns the server's address for logs: as written, with the resolved address for a host name. */
 const char *link_server_text(const struct link *link);
 
-/* Records the status of a response. Statuses of upstreams.NAME.eject.status count as failures. */
-void upstream_note_answer(struct link *link, uint16_t status);
-/* Records a failed request. Too many of them eject the server: see upstreams.NAME.eject. */
-void upstream_note_failure(struct link *link, const char *why);
+/* Returns whether a response with this status counts as a failure: upstreams.NAME.eject.status has
+ * it. 431 never does: the request is its reason (RFC 6585 section 5). */
+bool upstream_is_failure(const struct link *link, uint16_t status);
+/* Records a response that is no failure. */
+void upstream_note_answer(struct link *link);
+/* Records a failed request of `client`, an address or the prefix that counts as one client. Too
+ * many of them, of two clients, eject the server: see upstreams.NAME.eject. */
+void upstream_note_failure(struct link *link, const struct ip *client, const char *why);
 
 /* Returns whether upstreams.NAME.retry.budget allows a retry on another server than that of
  * `link`. If so, counts the retry and marks that server as tried. */

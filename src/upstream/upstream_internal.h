@@ -82,8 +82,10 @@ struct server {
     unsigned taken_count;     /* links taken in that iteration that were pooled before it */
     unsigned needed;          /* the same count for the previous such iteration */
     bool gone;
-    struct recent outcomes; /* of requests, enum outcome */
-    unsigned failures;      /* consecutive failures */
+    struct recent outcomes;   /* of requests, enum outcome */
+    unsigned failures;        /* consecutive failures */
+    struct ip failed_client;  /* client address of the last failure */
+    unsigned client_failures; /* failures since the last one of another client address */
     enum ejected ejected;
     unsigned relapses;    /* ejections for failures, each soon after the return from the last one */
     uint64_t returned_us; /* time of the return from the last ejection */

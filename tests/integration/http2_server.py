@@ -60,15 +60,23 @@ class Http2Peer:
         self.peer.socket.sendall(frame(*args, **more))
 
     def read_frame(self):
-        """Reads and applies a frame. Returns False at the end of the connection."""
+        """Reads and applies a frame, or HEADERS with their CONTINUATION frames. Returns False at the
+        end of the connection."""
         try:
-            header = self.peer.read_exactly(9, "a frame")
-            payload = self.peer.read_exactly(int.from_bytes(header[:3], "big"), "its payload")
+            kind, flags, stream, payload = self.take_frame()
+            while kind == HEADERS and not flags & END_HEADERS:
+                _, more_flags, _, more = self.take_frame()
+                flags, payload = flags | more_flags, payload + more
         except Exception:
             self.closed = True
             return False
-        self.apply(header[3], header[4], int.from_bytes(header[5:], "big"), payload)
+        self.apply(kind, flags, stream, payload)
         return True
+
+    def take_frame(self):
+        header = self.peer.read_exactly(9, "a frame")
+        payload = self.peer.read_exactly(int.from_bytes(header[:3], "big"), "its payload")
+        return header[3], header[4], int.from_bytes(header[5:], "big"), payload
 
     def apply(self, kind, flags, stream, payload):
         request = self.requests.get(stream)

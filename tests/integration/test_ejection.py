@@ -1,13 +1,17 @@
-"""Ejection of servers that fail too often: for how long, and which servers are never ejected."""
+"""Ejection of servers that fail too often: for how long, and which servers are never ejected. Each
+request comes from another client address, since the failures of one client eject no server."""
 
+import itertools
 import re
 import threading
 
 from rig import eventually, free_port
 from scripted import OK, Scripted, respond_to_all
-from wire import Connection, get
+from wire import Connection, get, request_bytes
 
 NO_RETRY = {"on": ["connect"]}
+BEHIND_PROXY = {"from": ["ip"], "trusted_proxies": ["127.0.0.1"]}
+numbers = itertools.count(1)
 
 
 class Failing:
@@ -42,15 +46,23 @@ def one_in_three(number):
 
 def weir_before(rig, servers, eject=None, retry=None, **more):
     upstream = {"servers": [s if isinstance(s, str) else s.text for s in servers], "retry": retry or NO_RETRY, "eject": eject or {}}
-    weir = rig.weir(workers=1, upstreams={"api": upstream}, **more)
+    weir = rig.weir(**{"workers": 1, "upstreams": {"api": upstream}, "identity": BEHIND_PROXY, **more})
     weir.expect_errors("upstream|server|api")
     return weir
+
+
+def another_client():
+    return [("X-Forwarded-For", f"2001:db8:0:{next(numbers):x}::1")]
+
+
+def get_once(weir):
+    return get(weir.address, headers=another_client())
 
 
 def statuses(weir, count, method="POST"):
     """Uses POST, which is not idempotent, so that no retry hides a failure."""
     with Connection(weir.address) as connection:
-        return [connection.request(method=method).status for _ in range(count)]
+        return [connection.request(method=method, headers=another_client()).status for _ in range(count)]
 
 
 def lines(weir, text):
@@ -97,7 +109,7 @@ def test_failures_outside_the_window_do_not_count(rig):
     bad, good = Failing(rig, lambda number: number <= 9 and one_in_three(number)), Failing(rig, never)
     weir = weir_before(rig, [bad, good], {"requests": 10, "window": "100ms"})
     assert statuses(weir, 18).count(502) == 3
-    eventually(lambda: get(weir.address).status == 200 and bad.requests > 200, 20, "more than 200 requests")
+    eventually(lambda: get_once(weir).status == 200 and bad.requests > 200, 20, "more than 200 requests")
     assert weir.metric("weir_upstream_ejections_total") == 0
 
 
@@ -116,7 +128,7 @@ def test_incomplete_responses_are_failures(rig):
     cut = 0
     for _ in range(80):
         try:
-            get(weir.address)
+            get_once(weir)
         except Exception:
             cut += 1
     assert 19 <= cut <= 21 and bad.requests == 0
@@ -130,11 +142,11 @@ def test_a_server_returns_after_the_ejection_time_which_doubles(rig):
     weir = weir_before(rig, [bad, good], {"time": "1s"})
     for seconds in 1, 2:
         before = bad.requests
-        eventually(lambda: get(weir.address) and lines(weir, f"ejected for {seconds} s"), 20, "its ejection")
+        eventually(lambda: get_once(weir) and lines(weir, f"ejected for {seconds} s"), 20, "its ejection")
         assert bad.requests - before == 5, "five failures eject the server again"
     failing.clear()
     before = bad.requests
-    eventually(lambda: get(weir.address).status == 200 and bad.requests > before, 20, "requests to the returned server")
+    eventually(lambda: get_once(weir).status == 200 and bad.requests > before, 20, "requests to the returned server")
     assert statuses(weir, 20) == [200] * 20
     assert len(lines(weir, f"{bad.text} gets requests again")) == 2
     weir.counts(2, "weir_upstream_ejections_total")
@@ -161,7 +173,7 @@ def test_a_late_response_does_not_end_the_ejection(rig):
     weir = weir_before(rig, [bad, good])
     slow = [Connection(weir.address).send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n") for _ in range(2)]
     eventually(lambda: received and others, what="a request on each server")
-    eventually(lambda: get(weir.address) and lines(weir, "ejected for 10 s"), what="its ejection")
+    eventually(lambda: get_once(weir) and lines(weir, "ejected for 10 s"), what="its ejection")
     gate.set()
     for connection in slow:
         assert connection.response().status == 200
@@ -199,10 +211,10 @@ def test_ejected_servers_are_preferred_to_servers_that_refuse_connections(rig):
     bad, port = Failing(rig, lambda _: failing.is_set()), free_port()
     other = Scripted(rig, respond_to_all(), ("127.0.0.1", port))
     weir = weir_before(rig, [bad, other])
-    eventually(lambda: get(weir.address) and lines(weir, "ejected for 10 s"), what="its ejection")
+    eventually(lambda: get_once(weir) and lines(weir, "ejected for 10 s"), what="its ejection")
     failing.clear()
     other.close()
-    eventually(lambda: "Connection refused" in weir.output() or not get(weir.address), what="the other server to be down")
+    eventually(lambda: "Connection refused" in weir.output() or not get_once(weir), what="the other server to be down")
     before = bad.requests
     assert statuses(weir, 10) == [200] * 10 and bad.requests == before + 10
 
@@ -227,9 +239,9 @@ def test_a_reload_ends_ejections(rig):
 def test_an_ejection_is_logged_once_for_all_workers(rig):
     bad, good = Failing(rig, always), Failing(rig, never)
     upstream = {"servers": [bad.text, good.text], "retry": NO_RETRY, "eject": {"failures": 1}}
-    weir = rig.weir(workers=4, upstreams={"api": upstream})
+    weir = rig.weir(workers=4, upstreams={"api": upstream}, identity=BEHIND_PROXY)
     weir.expect_errors("upstream|server|api")
-    eventually(lambda: get(weir.address) and weir.metric("weir_upstream_ejections_total") == 4, 20, "an ejection by each worker")
+    eventually(lambda: get_once(weir) and weir.metric("weir_upstream_ejections_total") == 4, 20, "an ejection by each worker")
     assert len(lines(weir, "ejected for")) == 1
 
 
@@ -244,17 +256,18 @@ def test_a_server_that_responds_early_and_stops_reading_has_not_failed(rig):
         gate.wait()
     servers = [Scripted(rig, early) for _ in range(2)]
     upstream = {"servers": [s.text for s in servers], "response_timeout": "200ms", "eject": {"failures": 1}}
-    weir = rig.weir(workers=1, upstreams={"api": upstream})
+    weir = rig.weir(workers=1, upstreams={"api": upstream}, identity=BEHIND_PROXY)
     weir.expect_errors("upstream|server|api")
-    with Connection(weir.address) as connection:
-        connection.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n")
-        assert connection.response().status == 200
-        try:
-            for _ in range(1000):
-                connection.send(b"x" * 100000)
-        except OSError:
-            pass
-    eventually(lambda: weir.metric("weir_requests_active") == 0, what="its end")
+    for _ in range(4):
+        with Connection(weir.address) as connection:
+            connection.send(request_bytes(method="POST", headers=[*another_client(), ("Content-Length", "100000000")]))
+            assert connection.response().status == 200
+            try:
+                for _ in range(1000):
+                    connection.send(b"x" * 100000)
+            except OSError:
+                pass
+    eventually(lambda: weir.metric("weir_requests_active") == 0, what="their end")
     assert weir.metric("weir_upstream_ejections_total") == 0
 
 
@@ -266,7 +279,7 @@ def test_readyz_while_a_server_is_ejected(rig):
     eventually(lambda: statuses(weir, 10) and lines(weir, "ejected for 10 s"), what="the ejection")
     assert get(weir.admin, "/readyz").status == 200
     other.close()
-    eventually(lambda: get(weir.address) and "Connection refused" in weir.output(), what="the other server to be down")
+    eventually(lambda: get_once(weir) and "Connection refused" in weir.output(), what="the other server to be down")
     assert get(weir.admin, "/readyz").status == 200
     assert statuses(weir, 9).count(200) == 6
 

@@ -139,3 +139,73 @@ def test_no_error_while_the_client_reads_slowly(rig):
             client.send(WINDOW_UPDATE, 0, number, struct.pack(">I", 2 * len(body)))
         assert client.response(stream).body == body
         server.next_recorded()
+
+
+# --- retries ---
+
+def test_kept_content_behind_a_large_header_is_sent_to_an_http1_server(rig):
+    """protocol auto: the server refuses the stream, and speaks HTTP/1.1 on the next connection. The
+    header and the kept content together exceed a buffer; check_relay.c has the case that the socket
+    does not take them at once."""
+    body, names = b"x" * 65536, [f"X-{number}" for number in range(15)]
+    received = []
+
+    def chosen(number):
+        made = context()
+        made.set_alpn_protocols(["h2"] if number == 0 else ["http/1.1"])
+        return made
+
+    def script(peer, number):
+        if number == 0:
+            connection = Http2Peer(peer)
+            request = connection.next_request()
+            request.read_all()
+            connection.go_away(0)
+            request.rst(REFUSED_STREAM)
+            connection.read_until(lambda: False)
+        else:
+            head, content = peer.read_request()
+            received.append((head, content))
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    server = TlsServer(rig, script, chosen)
+    policy = {"servers": [server.text], "protocol": "auto", "tls": {"ca": CA}}
+    weir = rig.weir(workers=1, upstreams={"api": policy}, rules=[], size_limits={"request_header": "64k"})
+    weir.expect_errors("upstream|server")
+    fields = [(name, "v" * 3600) for name in names]
+    assert get(weir.address, method="POST", body=body, headers=fields).status == 200
+    head, content = received[0]
+    assert content == body and all(f"{name}: vvv".encode() in head for name in names)
+
+
+def in_both_orders(servers):
+    return servers, servers[::-1]
+
+
+def test_a_retry_without_a_reachable_server_keeps_the_status_of_the_first(rig):
+    """The connection to the second server fails at once (HTTP/1.1) or later (HTTP/2)."""
+    def respond(status):
+        def script(connection, _number):
+            while (request := connection.next_request()) is not None:
+                request.respond(b"late", status)
+        return script
+    for status in 502, 503, 504:
+        answer = b"HTTP/1.1 %d X\r\nContent-Length: 4\r\n\r\nlate" % status
+        http1 = Scripted(rig, respond_to_all(answer)), f"127.0.0.1:{free_port()}"
+        http2 = Http2Server(rig, respond(status)), Scripted(rig, lambda peer, _: peer.close())
+        for protocol, servers in ("http1", http1), ("http2", http2):
+            for order in in_both_orders(servers):
+                weir = weir_before(rig, *order, protocol=protocol, retry={"on": ["connect", status]})
+                assert [get(weir.address).status for _ in range(4)] == [status] * 4, order
+
+
+def test_a_retry_without_a_reachable_server_keeps_the_failure_of_the_first(rig):
+    def silent(connection, _number):
+        connection.read_until(lambda: False)
+
+    def closing(connection, _number):
+        connection.next_request()
+    for script, status, cause in (silent, 504, "upstream_timeout"), (closing, 502, "upstream_closed"):
+        for order in in_both_orders((Http2Server(rig, script), Scripted(rig, lambda peer, _: peer.close()))):
+            weir = weir_before(rig, *order, response_timeout="300ms", retry={"on": ["connect", "reset", "timeout"]})
+            assert get(weir.address).status == status
+            weir.counts(1, "weir_errors_total", cause=cause)

@@ -218,9 +218,10 @@ def test_a_server_with_invalid_responses_is_ejected_if_there_are_others(rig):
         if peer.read_request():
             peer.socket.sendall(b"nonsense\r\n\r\n")
     broken = Scripted(rig, bad)
-    weir = rig.weir(workers=1, upstreams={"api": {"servers": [broken.text, rig.upstream().text]}})
+    upstream = {"servers": [broken.text, rig.upstream().text]}
+    weir = rig.weir(workers=1, upstreams={"api": upstream}, identity={"from": ["ip"], "trusted_proxies": ["127.0.0.1"]})
     weir.expect_errors("upstream|server|api")
-    statuses = [get(weir.address).status for _ in range(40)]
+    statuses = [get(weir.address, headers=[("X-Forwarded-For", f"192.0.2.{client}")]).status for client in range(40)]
     assert statuses.count(502) == 5
     assert statuses[-20:] == [200] * 20
     eventually(lambda: weir.output().count("5 failed requests in a row") == 1, what="the log line")
