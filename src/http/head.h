@@ -238,6 +238,10 @@ size_t request_skip_empty_line(struct slice bytes);
  * fields. */
 MUST_CHECK bool request_head_parse(struct slice whole, struct request_head *head,
                                    struct refusal *refusal);
+/* The same for a head that weir has written for a server: with the fields that weir adds, it may
+ * have more than HEAD_FIELDS_MAX. */
+MUST_CHECK bool request_head_parse_forwarded(struct slice whole, struct request_head *head,
+                                             struct refusal *refusal);
 MUST_CHECK bool response_head_parse(struct slice whole, struct response_head *head,
                                     struct refusal *refusal);
 

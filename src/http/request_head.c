@@ -132,8 +132,9 @@ static bool max_forwards_check(struct request_head *head, struct refusal *refusa
     return true;
 }
 
-/* Parses the head at the front of `bytes`; sets head->whole. */
-static bool request_parse(struct slice bytes, struct request_head *head, struct refusal *refusal)
+/* Parses the head at the front of `bytes`, with at most `most` fields; sets head->whole. */
+static bool request_parse(struct slice bytes, unsigned most, struct request_head *head,
+                          struct refusal *refusal)
 {
     const char *end = bytes.p + bytes.n, *p = request_line_parse(bytes.p, end, head, refusal);
     if (p == NULL)
@@ -143,7 +144,7 @@ static bool request_parse(struct slice bytes, struct request_head *head, struct 
     if (head->method == METHOD_CONNECT)
         return refuse(refusal, 501, "CONNECT");
     if (!target_parse(head, refusal) ||
-        (p = fields_parse(p, end, HEAD_FIELDS_MAX, &head->fields, refusal)) == NULL)
+        (p = fields_parse(p, end, most, &head->fields, refusal)) == NULL)
         return false;
     head->whole = slice_between(bytes.p, p);
     if (head->fields.odd_names)
@@ -153,10 +154,22 @@ static bool request_parse(struct slice bytes, struct request_head *head, struct 
            connection_parse(&head->fields, head->minor, &head->keep_alive, refusal);
 }
 
+static bool parse_whole(struct slice whole, unsigned most, struct request_head *head,
+                        struct refusal *refusal)
+{
+    return request_parse(whole, most, head, refusal) &&
+           (head->whole.n == whole.n || refuse(refusal, 400, "bytes after the head"));
+}
+
 bool request_head_parse(struct slice whole, struct request_head *head, struct refusal *refusal)
 {
-    return request_parse(whole, head, refusal) &&
-           (head->whole.n == whole.n || refuse(refusal, 400, "bytes after the head"));
+    return parse_whole(whole, HEAD_FIELDS_MAX, head, refusal);
+}
+
+bool request_head_parse_forwarded(struct slice whole, struct request_head *head,
+                                  struct refusal *refusal)
+{
+    return parse_whole(whole, RESPONSE_FIELDS_MAX, head, refusal);
 }
 
 enum scan request_head_read(struct slice bytes, size_t *seen, size_t *size,
@@ -164,7 +177,7 @@ enum scan request_head_read(struct slice bytes, size_t *seen, size_t *size,
 {
     struct refusal unread; /* discarded: the head may only be incomplete */
     *size = 0;
-    if (*seen == 0 && request_parse(bytes, head, &unread)) {
+    if (*seen == 0 && request_parse(bytes, HEAD_FIELDS_MAX, head, &unread)) {
         *size = *seen = head->whole.n;
         return SCAN_WHOLE;
     }

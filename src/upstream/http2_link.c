@@ -259,7 +259,7 @@ static enum link_sent send_head(struct link *link, const struct link_request *re
     l->head_max = request->response_head_max;
     l->opened_us = clock_us();
     l->loss = LINK_CLOSED_IDLE;
-    if (!h || h->lost || !request_head_parse(request->head, head, &refusal))
+    if (!h || h->lost || !request_head_parse_forwarded(request->head, head, &refusal))
         return broke(l);
     if (!http2_request_fits(h->session, head)) {
         l->loss = LINK_HEAD_TOO_LARGE;

@@ -141,6 +141,22 @@ def test_no_error_while_the_client_reads_slowly(rig):
         server.next_recorded()
 
 
+# --- many fields ---
+
+def test_a_request_with_the_most_fields_reaches_the_server(rig):
+    """With those that weir adds it has more than 128."""
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            server.record(request)
+            request.respond()
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server)
+    fields = [(f"X-{number}", "1") for number in range(127)]
+    assert get(weir.address, headers=fields).status == 200
+    assert len(server.next_recorded().fields) > 128
+    assert get(weir.address, headers=[*fields, ("X-More", "1")]).status == 431
+
+
 # --- retries ---
 
 def test_kept_content_behind_a_large_header_is_sent_to_an_http1_server(rig):
