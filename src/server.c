@@ -307,7 +307,7 @@ static bool start_all(struct weir *weir, FILE *report)
         log_error("cannot create an event loop: %s", strerror(errno));
         return false;
     }
-    return assign_rows(weir, weir->first) && open_listeners(weir) && start_redis(weir, report) &&
+    return memory_start(weir) && assign_rows(weir, weir->first) && open_listeners(weir) && start_redis(weir, report) &&
            make_quotas(weir) && make_workers(weir) && start_admin(weir) && watchdog_start(weir);
 }
 
@@ -358,6 +358,7 @@ static void end(struct weir *weir)
     if (weir->drain)
         event_free(weir->drain);
     watchdog_stop(weir);
+    memory_stop(weir);
     descriptors_stop();
     if (weir->change)
         event_free(weir->change);

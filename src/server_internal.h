@@ -2,6 +2,7 @@
  *
  * - server.c: start-up, signals, shutdown;
  * - server_admin.c: the sockets of the admin listeners;
+ * - server_memory.c: the limit of buffers, and returning memory;
  * - server_policy.c: reading a policy, reload;
  * - server_resets.c: the subscription to resets and grants;
  * - server_sockets.c: listening sockets;
@@ -57,6 +58,8 @@ struct weir {
     unsigned admin_opened;    /* number of open admin listeners */
     int change_fd; /* eventfd: a worker accepts connections, has a new policy, or has ended */
     struct event *signals[4], *change, *drain; /* drain: ends timeouts.drain */
+    struct event *memory; /* checks whether memory can be returned */
+    uint64_t memory_peak; /* maximum use of memory since the last return, in bytes */
     struct watchdog *watchdog;                 /* NULL: systemd has set none */
     bool ready, stopping, unlinked;
     bool reloading; /* some workers do not use the active policy yet */
@@ -88,6 +91,15 @@ void systemd_stopping(const struct weir *weir);
  * were created. */
 MUST_CHECK bool watchdog_start(struct weir *weir);
 void watchdog_stop(struct weir *weir);
+
+/* ---- server_memory.c ---- */
+
+/* Sets the limit of the policy; by default, it depends on the machine. */
+void apply_memory_limit(const struct policy *policy);
+/* Applies the limit of weir->first, and starts to return memory that is not used any more to the
+ * system. Returns false if out of memory. */
+MUST_CHECK bool memory_start(struct weir *weir);
+void memory_stop(struct weir *weir);
 
 /* ---- server_admin.c ---- */
 

@@ -176,6 +176,7 @@ static void put_in_force(struct weir *weir, struct policy *next, struct endpoint
     policy_keep_admin(next, weir->policy, weir->written_admin);
     next->workers = weir->first->workers;
     apply_log_settings(next);
+    apply_memory_limit(next);
     quotas_apply(weir->quotas, next);
     if (!quotas_start(weir->quotas))
         log_error("reload: quotas.unknown_client applies to ids");

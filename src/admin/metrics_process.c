@@ -9,6 +9,7 @@
 #include "admin/metrics.h"
 #include "admin/metrics_text.h"
 #include "base/descriptors.h"
+#include "net/buffer_memory.h"
 #include "net/tls.h"
 
 /* --- The process ------------------------------------------------------------------------------ */
@@ -91,11 +92,20 @@ static void write_limits(struct evbuffer *out)
                              (double)st.st_nlink - 2);
 }
 
+static void write_buffers(struct evbuffer *out)
+{
+    metric_single_number(out, "weir_buffer_memory_bytes", "gauge",
+                         "Memory of buffers and requests, in bytes.", (double)memory_used());
+    metric_single_number(out, "weir_buffer_memory_max_bytes", "gauge",
+                         "size_limits.memory, in bytes.", (double)memory_limit());
+}
+
 void metrics_write_process(struct evbuffer *out, const struct admin_view *view)
 {
     write_cpu(out);
     write_limits(out);
     write_memory(out);
+    write_buffers(out);
     write_descriptors(out);
     metric_single_number(out, "process_start_time_seconds", "gauge",
                          "Start time of the process, in seconds since 1970.",

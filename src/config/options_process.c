@@ -20,6 +20,11 @@ static bool idle_is_written(const void *policy)
     return ((const struct policy *)policy)->timeouts.idle_us != 0;
 }
 
+static bool memory_is_written(const void *policy)
+{
+    return ((const struct policy *)policy)->size_limits.memory != 0;
+}
+
 /* clang-format off: path, type, member, default, low, high, flags, names, applies, help */
 static const struct option rows[] = {
     {"half_close", &type_enum, OF(half_close), "end", 0, 0, 0, half_close_names, NULL,
@@ -67,6 +72,9 @@ static const struct option rows[] = {
     {"size_limits.connections_per_ip", &type_count, OF(size_limits.connections_per_ip),
      "a quarter of connections", 0, 10000000, DERIVED, NULL, NULL,
      "maximum number of client connections from one address, across all workers"},
+    {"size_limits.memory", &type_size, OF(size_limits.memory), "a quarter of the memory", MIB(16),
+     INT64_C(1) << 50, DERIVED, NULL, memory_is_written,
+     "maximum memory of all buffers of the process (at least 16m)"},
 
     {"http2", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL, "bounds of HTTP/2 connections"},
     {"http2.max_concurrent_streams", &type_count, OF(http2.max_concurrent_streams), "100", 1, 10000,

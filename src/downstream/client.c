@@ -32,11 +32,9 @@ static const struct listen_settings *settings_of(const struct client *c)
 bool client_open(struct worker *w, int fd, const struct address *peer, unsigned listener,
                  bool counted)
 {
-    struct client *c = w->downstream->free_clients;
+    struct client *c = free_list_take(&w->downstream->free_clients);
 
-    if (c)
-        w->downstream->free_clients = TAILQ_NEXT(c, link);
-    else if (!(c = malloc(sizeof *c))) {
+    if (!c && !(c = malloc(sizeof *c))) {
         close(fd);
         return false;
     }

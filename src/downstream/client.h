@@ -56,6 +56,12 @@ struct client_protocol {
     void (*idle_timed_out)(struct client *client); /* timeouts.keepalive has passed */
     void (*stop)(struct client *client);           /* begins the graceful end */
     void (*cut)(struct client *client);            /* ends all requests by force */
+    /* Returns the memory of the buffers of all requests, in bytes. Raises `*still_us` to the time
+     * for which the one of them has not moved that has stood still longest. */
+    size_t (*memory)(const struct client *client, uint64_t now_us, uint64_t *still_us);
+    /* Resets the requests with buffers, with CAUSE_MEMORY_LIMIT; without requests, closes the
+     * connection. Returns the number of requests. */
+    unsigned (*shed)(struct client *client);
     void (*end)(struct client *client);            /* called by client_close(); NULL: nothing */
 };
 

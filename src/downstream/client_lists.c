@@ -1,5 +1,5 @@
 /* client_lists.c - a worker's client connections: state lists, eviction and shutdown. */
-#include <stdlib.h>
+#include <limits.h>
 
 #include "base/clock.h"
 #include "downstream/client_internal.h"
@@ -183,8 +183,7 @@ void clients_free_closed(struct worker *w)
     for (struct client *c; (c = TAILQ_FIRST(&w->downstream->closed));) {
         TAILQ_REMOVE(&w->downstream->closed, c, link);
         MAGIC_WIPE(c);
-        TAILQ_NEXT(c, link) = w->downstream->free_clients;
-        w->downstream->free_clients = c;
+        free_list_put(&w->downstream->free_clients, c);
     }
 }
 
@@ -195,10 +194,7 @@ void clients_free(struct worker *w)
     handoff_clear(&w->downstream->handoff);
     http2_worker_free(w);
     clients_free_closed(w);
-    for (struct client *c; (c = w->downstream->free_clients);) {
-        w->downstream->free_clients = TAILQ_NEXT(c, link);
-        free(c);
-    }
+    free_list_drop(&w->downstream->free_clients, UINT_MAX);
     poller_clear(&w->downstream->poller);
     free(w->downstream);
     w->downstream = NULL;

@@ -50,7 +50,7 @@ struct downstream_worker {
         heads,     /* part of a head, PROXY header or handshake was received: oldest first */
         lingering; /* response sent, rest of the input is dropped: longest first */
     TAILQ_HEAD(closed, client) closed; /* closed in this loop iteration */
-    struct client *free_clients;
+    struct free_list free_clients;
     struct {
         struct deadline_queue head, idle, linger, http2_send, http2_second;
     } queue;

@@ -32,6 +32,8 @@ static enum downstream_sent accepted(struct client *c, enum sent sent, bool last
 
     h->response_ended |= last;
     c->downstream.pending = stream_holds_output(&c->stream);
+    if (sent == SENT_ALL)
+        stream_want_write(&c->stream, false); /* wanted by takes() */
     if (sent == SENT_FAILED)
         return DOWNSTREAM_GONE;
     if (sent == SENT_PART)
@@ -193,6 +195,17 @@ static enum downstream_sent send_body(struct downstream *d, const struct content
     return accepted(
         c, body_write(&c->stream, &c->worker->buffers, SLICE_NONE, &sent, c->http1.chunked),
         piece->last);
+}
+
+static bool takes(struct downstream *d)
+{
+    struct client *c = client_of(d);
+
+    if (stream_is_writable(&c->stream))
+        return true;
+    d->pending = true;
+    stream_want_write(&c->stream, true);
+    return false;
 }
 
 static bool splice_from(struct downstream *d, struct body_reader *reader, struct stream *from,
@@ -388,6 +401,7 @@ const struct downstream_ops http1_ops = {.send_head = send_head,
                                          .send_image = send_image,
                                          .send_interim = send_interim,
                                          .send_body = send_body,
+                                         .takes = takes,
                                          .want_body = want_body,
                                          .read_body = read_body,
                                          .consume_body = consume_body,
@@ -410,9 +424,31 @@ static void cut(struct client *c)
     exchange_cut(c->downstream.exchange, CAUSE_SHUTDOWN);
 }
 
+static size_t memory(const struct client *c, uint64_t now_us, uint64_t *still_us)
+{
+    const struct exchange *x = c->downstream.exchange;
+
+    *still_us = x ? exchange_still_us(x, now_us) : (uint64_t)(client_now_ms() - c->since_ms) * 1000;
+    return x ? exchange_memory(x) : 0;
+}
+
+static unsigned shed(struct client *c)
+{
+    struct exchange *x = c->downstream.exchange;
+
+    if (!x) {
+        client_close(c);
+        return 0;
+    }
+    exchange_cut(x, CAUSE_MEMORY_LIMIT);
+    return 1;
+}
+
 const struct client_protocol http1_protocol = {.readable = readable,
                                                .writable = writable,
                                                .head_timed_out = http1_head_timed_out,
                                                .idle_timed_out = client_close,
                                                .stop = stop,
-                                               .cut = cut};
+                                               .cut = cut,
+                                               .memory = memory,
+                                               .shed = shed};

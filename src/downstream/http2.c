@@ -299,6 +299,8 @@ static const struct client_protocol protocol = {.readable = readable,
                                                 .idle_timed_out = idle_timed_out,
                                                 .stop = stop,
                                                 .cut = cut,
+                                                .memory = http2_memory,
+                                                .shed = http2_shed,
                                                 .end = end};
 
 /* ---- begin ----------------------------------------------------------------------------------- */

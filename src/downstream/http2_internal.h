@@ -49,6 +49,10 @@ struct http2_worker {
     char receive[IOBUF_LARGE]; /* worker->receive is used by exchanges meanwhile */
 };
 
+/* Members of struct client_protocol: http2_request.c. */
+size_t http2_memory(const struct client *client, uint64_t now_us, uint64_t *still_us);
+unsigned http2_shed(struct client *client);
+
 /* Queues the connection for http2_flush(). */
 void http2_touch(struct http2_connection *connection);
 /* Writes output to the socket. Returns false if some is left or the socket has failed. */
@@ -74,6 +78,7 @@ enum downstream_sent http2_request_send_interim(struct downstream *downstream,
                                                 const struct response *response);
 enum downstream_sent http2_request_send_body(struct downstream *downstream,
                                              const struct content_piece *piece);
+bool http2_request_takes(struct downstream *downstream);
 
 /* Calls exchange_body_ready() for the requests that wait for it. */
 void http2_report_ready(struct http2_connection *connection);

@@ -100,6 +100,49 @@ static void end(struct downstream *d, enum downstream_end how)
         c->protocol->stop(c);
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static size_t memory_of(const struct http2_request *r)
+{
+    size_t size = iobuf_memory(r->out) + iobuf_memory(r->in_trailers) +
+                  iobuf_memory(r->out_trailers) + exchange_memory(r->downstream.exchange);
+
+    for (const struct iobuf *in = r->in_first; in; in = in->next_free)
+        size += iobuf_memory(in);
+    return size;
+}
+
+size_t http2_memory(const struct client *c, uint64_t now_us, uint64_t *still_us)
+{
+    const struct http2_request *r;
+    size_t size = 0;
+
+    TAILQ_FOREACH(r, &c->http2->requests, link)
+    {
+        size_t held = memory_of(r);
+        uint64_t still = held ? exchange_still_us(r->downstream.exchange, now_us) : 0;
+        size += held;
+        *still_us = still > *still_us ? still : *still_us;
+    }
+    return size;
+}
+
+unsigned http2_shed(struct client *c)
+{
+    unsigned count = 0;
+
+    for (struct http2_request *r = TAILQ_FIRST(&c->http2->requests), *next; r; r = next) {
+        next = TAILQ_NEXT(r, link);
+        if (memory_of(r) == 0)
+            continue;
+        exchange_cut(r->downstream.exchange, CAUSE_MEMORY_LIMIT);
+        count++;
+    }
+    if (stream_holds_output(&c->stream))
+        client_close(c);
+    return count;
+}
+
 /* ---- request --------------------------------------------------------------------------------- */
 
 /* Returns whether exchange_body_ready() is due. */
@@ -316,6 +359,7 @@ void http2_on_closed(struct http2_stream *stream, bool complete)
 static const struct downstream_ops ops = {.send_head = http2_request_send_head,
                                           .send_interim = http2_request_send_interim,
                                           .send_body = http2_request_send_body,
+                                          .takes = http2_request_takes,
                                           .want_body = want_body,
                                           .read_body = read_body,
                                           .consume_body = consume_body,

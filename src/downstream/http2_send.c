@@ -156,6 +156,17 @@ enum downstream_sent http2_request_send_body(struct downstream *d,
     return send_content(r, (struct slice){piece->bytes, piece->size}, piece->last, piece->trailers);
 }
 
+bool http2_request_takes(struct downstream *d)
+{
+    struct http2_request *r = http2_request_of(d);
+
+    if (!r->stream || r->connection->lost || http2_takes_content(r->stream))
+        return true;
+    d->pending = true;
+    http2_touch(r->connection);
+    return false;
+}
+
 /* Returns whether the session has taken the stored trailers, or there are none. */
 static bool send_stored_trailers(struct http2_request *r)
 {

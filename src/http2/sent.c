@@ -165,6 +165,28 @@ size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool 
     return stream->closed ? bytes.n : taken;
 }
 
+static bool out_has_room(const struct http2_session *s)
+{
+    return iobuf_held(*s->out) < IOBUF_READ_MAX / 2;
+}
+
+static bool has_window(const struct http2_stream *stream)
+{
+    nghttp2_session *ng = stream->session->ng;
+
+    return nghttp2_session_get_remote_window_size(ng) > 0 &&
+           nghttp2_session_get_stream_remote_window_size(ng, stream->id) > 0;
+}
+
+bool http2_takes_content(struct http2_stream *stream)
+{
+    if (stream->closed || stream->sent_all || (out_has_room(stream->session) && has_window(stream)))
+        return true;
+    stream->awaits_window = true;
+    wait_for_room(stream);
+    return false;
+}
+
 bool http2_send_trailers(struct http2_stream *stream, const struct fields *trailers)
 {
     struct http2_session *s = stream->session;
@@ -401,7 +423,7 @@ static void report(struct http2_stream *stream)
         http2_session_consume(s, stream->unconsumed);
         http2_stream_free(stream);
     } else if (stream->wants_room && !stream->detached) {
-        stream->wants_room = false;
+        stream->wants_room = stream->awaits_window = false;
         s->events->writable(stream);
     }
 }
@@ -413,10 +435,11 @@ void http2_session_send(struct http2_session *s)
     MAGIC_CHECK(s, HTTP2_SESSION_MAGIC);
     s->work = false;
     http2_produce(s);
-    if (iobuf_held(*s->out) < IOBUF_READ_MAX / 2) /* there is room for further content */
+    if (out_has_room(s))
         for (stream = TAILQ_FIRST(&s->no_room); stream; stream = next) {
             next = TAILQ_NEXT(stream, event_link);
-            http2_stream_due(stream);
+            if (!stream->awaits_window || has_window(stream))
+                http2_stream_due(stream);
         }
     while ((stream = TAILQ_FIRST(&s->events_due)))
         report(stream);

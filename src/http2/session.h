@@ -166,6 +166,9 @@ MUST_CHECK bool http2_send_head(struct http2_stream *stream, unsigned status,
  * are fewer than bytes.n, `writable` follows. `end`: the content ends with these bytes, and nothing
  * more is to be sent if all are taken. */
 size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool end);
+/* Returns whether the windows and the output buffer permit content now. If not, `writable` or
+ * `closed` follows. */
+MUST_CHECK bool http2_takes_content(struct http2_stream *stream);
 /* Ends the content with trailers (RFC 9113 section 8.1), after all content was taken. At least one
  * is to be forwarded (trailers_any()). They are copied. Returns false if they were not taken; then
  * `writable` or `closed` follows. */

@@ -37,6 +37,7 @@ struct http2_stream {
     bool piece_ends;     /* the content ends behind `piece` */
     bool deferred;       /* nghttp2 waits for http2_send_content() */
     bool wants_room;     /* http2_send_content() had not taken everything */
+    bool awaits_window;  /* likewise http2_takes_content() */
     bool end_given;      /* all of what weir sends was handed over */
     bool sent_all;       /* ... and is in the output buffer or sent */
     bool received_all;   /* END_STREAM was received */

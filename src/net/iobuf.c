@@ -1,20 +1,32 @@
 #include "net/iobuf.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 static const uint32_t size_of_class[2] = {IOBUF_SMALL, IOBUF_LARGE};
+
+static size_t memory_of_class(unsigned class)
+{
+    return sizeof(struct iobuf) + size_of_class[class];
+}
+
+static struct iobuf *new_buffer(struct iobuf_pool *pool, uint32_t cap)
+{
+    struct iobuf *b = memory_has_room(&pool->memory) ? malloc(sizeof *b + cap) : NULL;
+
+    if (b)
+        memory_take(&pool->memory, sizeof *b + cap);
+    return b;
+}
 
 struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size)
 {
     unsigned class = size > IOBUF_SMALL;
     uint32_t cap = size > IOBUF_LARGE ? (uint32_t)size : size_of_class[class];
-    struct iobuf *b = size > IOBUF_LARGE ? NULL : pool->free[class];
+    struct iobuf *b = size > IOBUF_LARGE ? NULL : free_list_take(&pool->free[class]);
 
     assert(size <= IOBUF_MAX);
-    if (b) {
-        pool->free[class] = b->next_free;
-        pool->kept[class]--;
-    } else if (!(b = malloc(sizeof *b + cap)))
+    if (!b && !(b = new_buffer(pool, cap)))
         return NULL;
     b->next_free = NULL;
     b->start = b->end = 0;
@@ -53,22 +65,27 @@ void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer)
         return;
     *buffer = NULL;
     unsigned class = b->cap > IOBUF_SMALL;
-    if (pool->kept[class] >= IOBUF_KEPT_MAX || b->cap > IOBUF_LARGE) {
-        free(b);
+    if (pool->free[class].count < IOBUF_KEPT_MAX && b->cap <= IOBUF_LARGE &&
+        pool->memory.level == MEMORY_LOW) {
+        free_list_put(&pool->free[class], b);
         return;
     }
-    b->next_free = pool->free[class];
-    pool->free[class] = b;
-    pool->kept[class]++;
+    memory_give(&pool->memory, iobuf_memory(b));
+    free(b);
+}
+
+void iobuf_pool_trim(struct iobuf_pool *pool)
+{
+    for (unsigned class = 0; class < 2; class ++)
+        memory_give(&pool->memory, free_list_trim(&pool->free[class]) * memory_of_class(class));
 }
 
 void iobuf_pool_clear(struct iobuf_pool *pool)
 {
     for (unsigned class = 0; class < 2; class ++)
-        for (struct iobuf *b; (b = pool->free[class]);) {
-            pool->free[class] = b->next_free;
-            free(b);
-        }
+        memory_give(&pool->memory,
+                    free_list_drop(&pool->free[class], UINT_MAX) * memory_of_class(class));
+    memory_report(&pool->memory);
     pipe_pool_clear(&pool->pipes);
     *pool = (struct iobuf_pool){0};
 }

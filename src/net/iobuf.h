@@ -6,7 +6,7 @@
  * allowed or one read of content. Output that a socket did not take at once can be larger, if it is
  * a large head with content behind it: its buffer has the size that is needed, and is not pooled.
  * An idle connection owns no buffer. The number of buffers per connection is fixed (see
- * proxy/relay.h), so memory is bounded. */
+ * proxy/relay.h), and buffer_memory.h bounds those of the process. */
 #ifndef WEIR_NET_IOBUF_H
 #define WEIR_NET_IOBUF_H
 
@@ -16,8 +16,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/free_list.h"
 #include "base/macros.h"
 #include "base/slice.h"
+#include "net/buffer_memory.h"
 #include "net/pipe.h"
 
 enum {
@@ -36,20 +38,28 @@ struct iobuf {
 };
 
 struct iobuf_pool {
-    struct iobuf *free[2];
-    unsigned kept[2];
+    struct free_list free[2];
+    struct buffer_memory memory;
     struct pipe_pool pipes;
 };
 
-/* Returns an empty buffer with at least `size` (at most IOBUF_MAX) bytes; NULL if out of
- * memory. */
+/* Returns an empty buffer with at least `size` (at most IOBUF_MAX) bytes; NULL if out of memory, or
+ * if the process has too many buffers. */
 MUST_CHECK struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size);
 /* Appends `bytes` to `*buffer`, which is created (NULL) or replaced by a larger one if necessary.
  * Returns false, without any change, if they do not fit IOBUF_LARGE or out of memory. */
 MUST_CHECK bool iobuf_store(struct iobuf_pool *pool, struct iobuf **buffer, struct slice bytes);
 /* Returns `*buffer` to the pool and sets it to NULL. `*buffer` may be NULL. */
 void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer);
+/* Frees the buffers that were not needed since the last call. */
+void iobuf_pool_trim(struct iobuf_pool *pool);
 void iobuf_pool_clear(struct iobuf_pool *pool);
+
+/* Returns the memory of a buffer (NULL: 0), in bytes. */
+static inline size_t iobuf_memory(const struct iobuf *b)
+{
+    return b ? sizeof *b + b->cap : 0;
+}
 
 static inline size_t iobuf_held(const struct iobuf *b)
 {

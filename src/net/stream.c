@@ -1,6 +1,7 @@
 #include "net/stream.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -77,6 +78,13 @@ void stream_wake(struct stream *s)
 bool stream_end(struct stream *s)
 {
     return s->layer ? s->layer->end(s) : shutdown(s->fd, SHUT_WR) == 0;
+}
+
+bool stream_is_writable(const struct stream *s)
+{
+    struct pollfd socket = {.fd = s->fd, .events = POLLOUT};
+
+    return !stream_holds_output(s) && poll(&socket, 1, 0) == 1;
 }
 
 bool stream_has_unread(const struct stream *s)

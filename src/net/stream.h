@@ -91,6 +91,9 @@ static inline bool stream_holds_output(const struct stream *s)
     return s->out || s->pipe;
 }
 
+/* Returns whether the socket accepts output now, or has failed. Costs a system call. */
+bool stream_is_writable(const struct stream *s);
+
 /* Returns whether there is unread input, in the layer or in the kernel. */
 bool stream_has_unread(const struct stream *s);
 /* Same as stream_has_unread(), or `in` holds unconsumed input. */

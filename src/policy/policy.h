@@ -75,6 +75,7 @@ struct size_limits {
     uint64_t request_header, request_body, response_header; /* request_body 0: no limit */
     unsigned connections;                                   /* 0: no limit */
     unsigned connections_per_ip;     /* 0: no limit; excludes trusted proxies and unix sockets */
+    uint64_t memory;                 /* of all buffers, in bytes; 0: not set, see server_memory.c */
     bool connections_per_ip_derived; /* not set: connections / 4, rounded up to 1 */
 };
 

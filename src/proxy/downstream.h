@@ -87,6 +87,10 @@ struct downstream_ops {
      * while `pending` is not set. */
     enum downstream_sent (*send_body)(struct downstream *d, const struct content_piece *piece);
 
+    /* Returns whether the client takes content now. If not, sets `pending`, and exchange_writable()
+     * follows when it does. Call only while `pending` is not set. */
+    bool (*takes)(struct downstream *d);
+
     /* true: exchange_body_ready() is called whenever there is content, its end or an error. false:
      * stop; it is not called, and the client is slowed down. Initially false. */
     void (*want_body)(struct downstream *d, bool want);

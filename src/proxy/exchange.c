@@ -233,8 +233,7 @@ static void finish(struct exchange *x)
     iobuf_put(&w->buffers, &x->log);
     x->generation->exchanges--;
     MAGIC_WIPE(x);
-    x->next_free = w->free_exchanges;
-    w->free_exchanges = x;
+    free_list_put(&w->free_exchanges, x);
     downstream->exchange = NULL;
     downstream->ops->end(downstream, how);
 }

@@ -49,6 +49,12 @@ void exchange_client_gone(struct exchange *x);
 /* Ends the exchange in any phase; the client gets no complete response. */
 void exchange_cut(struct exchange *x, enum cause cause);
 
+/* Returns the memory of the buffers of the exchange and its link, in bytes. */
+size_t exchange_memory(const struct exchange *x);
+/* Returns for how long neither the client nor the server has moved data that weir waits for, in
+ * microseconds. */
+uint64_t exchange_still_us(const struct exchange *x, uint64_t now_us);
+
 /* ---- called by worker/ ----------------------------------------------------------------------- */
 
 /* Initialises what the exchanges of a worker share: deadlines, held requests, and worker->decided,
@@ -56,5 +62,7 @@ void exchange_cut(struct exchange *x, enum cause cause);
 void exchanges_init(struct worker *worker);
 /* Call when all exchanges have ended, also if exchanges_init() was not called. */
 void exchanges_free(struct worker *worker);
+/* Frees the memory of ended exchanges that was not needed since the last call. */
+void exchanges_trim(struct worker *worker);
 
 #endif

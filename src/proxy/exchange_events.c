@@ -1,6 +1,7 @@
 /* exchange_events.c - everything that happens to an exchange from outside: calls of the client's
  * protocol, and callbacks of the link, the limiter, the quota client and deadlines. They note what
  * happened and wake the exchange (exchange.c). */
+#include <limits.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -33,14 +34,23 @@ static void note_failure(struct exchange *x, unsigned event, enum cause cause, c
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
+static struct exchange *exchange_malloc(struct worker *w)
+{
+    struct exchange *x = NULL;
+
+    if (!memory_take(&w->buffers.memory, sizeof *x))
+        return NULL;
+    if (!(x = malloc(sizeof *x)))
+        memory_give(&w->buffers.memory, sizeof *x);
+    return x;
+}
+
 static struct exchange *exchange_new(struct downstream *downstream)
 {
     struct worker *w = downstream->worker;
-    struct exchange *x = w->free_exchanges;
+    struct exchange *x = free_list_take(&w->free_exchanges);
 
-    if (x)
-        w->free_exchanges = x->next_free;
-    else if (!(x = malloc(sizeof *x)))
+    if (!x && !(x = exchange_malloc(w)))
         return NULL;
     memset(x, 0, offsetof(struct exchange, decision_request));
     x->decision_request.decided = on_decided;
@@ -342,8 +352,11 @@ void exchanges_free(struct worker *w)
     timer_heap_clear(&w->calls);
     if (w->decided.tqh_last)
         event_del(&w->act);
-    for (struct exchange *x; (x = w->free_exchanges);) {
-        w->free_exchanges = x->next_free;
-        free(x);
-    }
+    memory_give(&w->buffers.memory,
+                free_list_drop(&w->free_exchanges, UINT_MAX) * sizeof(struct exchange));
+}
+
+void exchanges_trim(struct worker *w)
+{
+    memory_give(&w->buffers.memory, free_list_trim(&w->free_exchanges) * sizeof(struct exchange));
 }

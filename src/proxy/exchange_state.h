@@ -52,7 +52,6 @@ struct exchange {
     struct policy *policy;         /* the generation's policy */
     const struct rule *rule;       /* NULL: refused before a rule matched */
     struct slice path;             /* path to forward, valid with the header; empty: as received */
-    struct exchange *next_free;
 
     /* the request: members needed after its header is forwarded */
     unsigned routed_source; /* the identity source that the rule was selected with */

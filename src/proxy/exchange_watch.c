@@ -1,6 +1,7 @@
 #include "proxy/exchange_watch.h"
 
 #include "base/clock.h"
+#include "proxy/exchange.h"
 #include "proxy/relay.h"
 
 /* Runs the deadline in queue `wanted` (NULL: none). Restarts it if data moved or the queue
@@ -32,4 +33,25 @@ void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
     if (x->link)
         run_deadline(to_server || (!to_client && !content) ? &w->upstream.queue.response : NULL,
                      &x->link->deadline, x->rule->upstream->response_timeout_us, link_moved);
+}
+
+/* Deadlines are restarted when data moves. */
+uint64_t exchange_still_us(const struct exchange *x, uint64_t now_us)
+{
+    const struct deadline *client = &x->client_deadline;
+    uint64_t since_us = x->started_us;
+
+    if (client->queue == &x->worker->queue.write)
+        since_us = client->at_us - x->policy->timeouts.send_us;
+    else if (client->queue == &x->worker->queue.content)
+        since_us = client->at_us - x->policy->timeouts.request_body_us;
+    else if (x->link && x->link->deadline.queue == &x->worker->upstream.queue.response)
+        since_us = x->link->deadline.at_us - x->rule->upstream->response_timeout_us;
+    return since_us < now_us ? now_us - since_us : 0;
+}
+
+size_t exchange_memory(const struct exchange *x)
+{
+    return iobuf_memory(x->request.kept) + iobuf_memory(x->head) +
+           (x->link ? x->link->ops->memory(x->link) : 0);
 }

@@ -244,12 +244,25 @@ static enum step move_piece(struct exchange *x)
     return moved_on(x, moved, why);
 }
 
+/* If the process has many buffers, a response stays with its server unless the client takes it: no
+ * buffer is then needed. The client alone can resume it, so no response waits for another one. */
+static bool must_wait_for_client(struct exchange *x)
+{
+    struct downstream *d = x->downstream;
+
+    if (!d->pending && x->worker->buffers.memory.level != MEMORY_LOW && !d->ops->takes(d)) {
+        counter_add(&x->worker->stats.responses_paused, 1);
+        exchange_watch(x, true, false);
+    }
+    return d->pending;
+}
+
 enum step response_readable(struct exchange *x)
 {
     if (exchange_is_answered(x))
         return x->link->ops->takes_rest(x->link) ? STEP_WAIT
                                                  : step_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
-    if (!x->downstream->pending)
+    if (!must_wait_for_client(x))
         return exchange_is_answering(x) ? move_piece(x) : read_heads(x);
     x->link->ops->want_read(x->link, false); /* resumed by response_writable() */
     return STEP_WAIT;

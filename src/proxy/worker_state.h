@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "base/deadline.h"
+#include "base/free_list.h"
 #include "base/log_throttle.h"
 #include "base/magic.h"
 #include "base/timer_heap.h"
@@ -50,7 +51,7 @@ struct worker {
     struct downstream_worker *downstream; /* listeners and client connections */
     struct upstream_worker upstream;      /* connections to servers */
 
-    struct exchange *free_exchanges;
+    struct free_list free_exchanges; /* in the memory of `buffers` */
     TAILQ_HEAD(decided_list, exchange) decided; /* decided by the limits, not processed yet */
     uint64_t decided_iteration;                 /* iteration of the last decision */
     unsigned decided_count;                     /* number of decisions in that iteration */
@@ -94,8 +95,10 @@ struct worker {
     _Atomic uint64_t iterations;                      /* `iteration`, for other threads */
     _Atomic(struct endpoint_set *) reload;            /* held; the worker takes it over */
     _Atomic(const struct endpoint_set *) current_set; /* the endpoint set of `now` */
-    struct deadline shutdown, last_requests, coming_deadline, first_wait;
-    struct deadline_queue shutdown_queue, last_requests_queue, coming_queue, first_queue;
+    uint64_t shed_us; /* time of the last clients_shed() */
+    struct deadline shutdown, last_requests, coming_deadline, first_wait, trim;
+    struct deadline_queue shutdown_queue, last_requests_queue, coming_queue, first_queue,
+        trim_queue;
 };
 
 enum { WORKER_MAGIC = 0x574f524b };

@@ -296,6 +296,14 @@ static const char *fault(const struct link *link)
     return tls_fault_of(&CONTAINER_OF(link, const struct connection, link)->stream);
 }
 
+static size_t memory(const struct link *link)
+{
+    const struct connection *c = CONTAINER_OF(link, const struct connection, link);
+
+    return iobuf_memory(c->stream.in) + iobuf_memory(c->stream.out) +
+           iobuf_memory(c->response.trailers);
+}
+
 /* A server that reads trailers otherwise than weir could take them for the next request: a
  * connection on which weir has sent some is not used again. */
 static void release(struct link *link, bool complete)
@@ -319,4 +327,5 @@ const struct link_ops http1_link_ops = {.send_head = send_head,
                                         .spliced = spliced,
                                         .loss = loss,
                                         .fault = fault,
+                                        .memory = memory,
                                         .release = release};

@@ -385,6 +385,13 @@ static const char *fault(const struct link *link)
     return CONTAINER_OF(link, const struct http2_link, link)->why;
 }
 
+static size_t memory(const struct link *link)
+{
+    const struct http2_link *l = CONTAINER_OF(link, const struct http2_link, link);
+    return iobuf_memory(l->out) + iobuf_memory(l->out_trailers) + iobuf_memory(l->heads) +
+           iobuf_memory(l->in) + iobuf_memory(l->trailers);
+}
+
 static const struct link_ops ops = {.refuses = true,
                                     .send_head = send_head,
                                     .send_body = send_body,
@@ -396,4 +403,5 @@ static const struct link_ops ops = {.refuses = true,
                                     .takes_rest = takes_rest,
                                     .loss = loss,
                                     .fault = fault,
+                                    .memory = memory,
                                     .release = release};

@@ -148,6 +148,8 @@ struct link_ops {
 
     /* After LINK_ENDED: what the server has done with the request. */
     enum link_loss (*loss)(const struct link *link);
+    /* Returns the memory of the link's buffers, in bytes. */
+    size_t (*memory)(const struct link *link);
     /* Returns why the link has failed (static text), or NULL. */
     const char *(*fault)(const struct link *link);
 

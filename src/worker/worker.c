@@ -18,6 +18,7 @@
 #include "upstream/endpoint_set.h"
 #include "upstream/upstream.h"
 #include "worker/worker.h"
+#include "worker/worker_memory.h"
 
 enum {
     LAST_REQUESTS_US = 1000000, /* for clients that connected at the end of timeouts.drain */
@@ -79,6 +80,7 @@ static void run_iteration(struct worker *w)
     event_base_loop(w->base, EVLOOP_ONCE);
     generations_flush(w);
     servers_refresh(&w->now->pools);
+    worker_memory_check(w);
     http2_flush(w);
     if (upstream_worker_has_work(&w->upstream))
         flush_upstreams(w);
@@ -236,6 +238,7 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     if (!clients_init(w))
         goto failed;
     exchanges_init(w);
+    worker_memory_init(w);
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
     deadline_queue_init(&w->deadlines, &w->last_requests_queue, last_requests_passed);
     deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);

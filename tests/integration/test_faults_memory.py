@@ -1,0 +1,135 @@
+"""size_limits.memory bounds the buffers of the process. Clients that read are served meanwhile, and
+the memory returns to the system afterwards."""
+
+import struct
+
+from http2_wire import INITIAL_WINDOW_SIZE, SETTINGS, WINDOW_UPDATE, Http2
+from queues import queue
+from rig import eventually, sanitized
+from wire import Connection, get, request_bytes
+
+MIB = 1024 * 1024
+LIMIT = 16 * MIB
+SIZE = 1000000  # of a response
+
+
+def small_weir(rig, **more):
+    return rig.weir(workers=1, size_limits={"memory": "16m"}, timeouts={"send": "600s"}, **more)
+
+
+def stall(weir, streams, path=f"/bytes/{SIZE}"):
+    """A client with this many requests whose responses it does not take."""
+    client = Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 0)], hold=True)
+    for _ in range(streams):
+        client.put_request(path)
+    client.flush()
+    return client
+
+
+def open_windows(client):
+    """The client takes everything from now on."""
+    client.put(WINDOW_UPDATE, 0, 0, struct.pack(">I", 0x7fffffff - 65535))
+    client.put(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, 0x7fffffff))
+    client.flush()
+
+
+def exhaust(weir):
+    """Stalls responses until weir does not read further ones from the server."""
+    return [stall(weir, 100) for _ in range(5)], eventually(
+        lambda: weir.metric("weir_responses_paused_total"), what="a paused response")
+
+
+def used(weir):
+    return weir.metric("weir_buffer_memory_bytes")
+
+
+def test_stalled_responses_are_bounded(rig):
+    weir = small_weir(rig)
+    assert get(weir.address, f"/bytes/{SIZE}").status == 200
+    before = weir.resident_kib()
+    assert weir.metric("weir_buffer_memory_max_bytes") == LIMIT
+    clients, _ = exhaust(weir)
+    assert LIMIT * 0.8 < used(weir) <= LIMIT * 1.125
+    weir.wait_for_output(r"size_limits.memory is 16 MiB: responses are not read from servers while")
+    assert len(get(weir.address, f"/bytes/{5 * SIZE}").body) == 5 * SIZE
+    with Http2(weir.address) as honest:
+        assert len(honest.get(f"/bytes/{5 * SIZE}").body) == 5 * SIZE
+    assert used(weir) <= LIMIT * 1.125
+    assert sanitized or weir.resident_kib() < before + 28 * 1024
+    for client in clients:
+        client.socket.close()
+    weir.counts(0, "weir_requests_active")
+    if not sanitized:  # AddressSanitizer keeps freed memory
+        eventually(lambda: weir.resident_kib() < before + 8 * 1024, seconds=10, what="the return of the memory")
+    eventually(lambda: used(weir) < MIB)
+    weir.wait_for_output("less than 90 % of size_limits.memory again")
+
+
+def test_a_paused_response_continues_when_the_client_reads(rig):
+    weir = small_weir(rig)
+    clients, before = exhaust(weir)
+    late = stall(weir, 20)
+    eventually(lambda: weir.metric("weir_responses_paused_total") > before)
+    open_windows(late)
+    for stream in range(1, 41, 2):
+        assert len(late.response(stream).body) == SIZE
+    assert used(weir) > LIMIT * 0.8  # the others still stall
+    for client in clients:
+        client.socket.close()
+
+
+def test_windows_of_some_bytes_are_used(rig):
+    """A response is not held back until a window is large: the client may never open one."""
+    weir = small_weir(rig)
+    clients, _ = exhaust(weir)
+    late = stall(weir, 1, "/bytes/3000")
+    for _ in range(3):
+        late.send(WINDOW_UPDATE, 0, 1, struct.pack(">I", 1000))
+    assert len(late.response(1).body) == 3000
+    for client in clients:
+        client.socket.close()
+
+
+def test_http1_responses_are_paused_and_continue(rig):
+    weir = small_weir(rig)
+    stalled, _ = exhaust(weir)
+    paused = weir.metric("weir_responses_paused_total")
+    size = 30 * MIB  # more than sockets hold
+    slow = Connection(weir.address).send(request_bytes(f"/bytes/{size}"))
+    eventually(lambda: weir.metric("weir_responses_paused_total") > paused)
+    assert len(slow.response().body) == size
+    for client in stalled:
+        client.socket.close()
+
+
+def test_requests_that_hold_the_most_are_reset(rig):
+    """Content of held requests: weir cannot pause anything, so it resets requests."""
+    weir = small_weir(rig, limits={"slow": queue(limit=650, period="1h", max_delay="1h")},
+                      rules=[{"match": {"path": "/slow"}, "limits": ["slow"]}, {}])
+    assert get(weir.address, "/slow").status == 200
+    modest = Http2(weir.address)
+    modest.send_body(modest.start("/slow", method="POST", end=False), bytes(1000))
+    clients = []
+    for _ in range(40):
+        client = Http2(weir.address, hold=True)
+        for _ in range(16):
+            client.send_body(client.start("/slow", method="POST", end=False), bytes(60000), end=False)
+        clients.append(client)
+        assert used(weir) <= LIMIT * 1.125
+    assert eventually(lambda: weir.metric("weir_errors_total", cause="memory_limit")) > 0
+    weir.wait_for_output(r"reset \d+ requests that held the most and did not move, most of them of client 127.0.0.1")
+    assert len(get(weir.address, f"/bytes/{SIZE}").body) == SIZE
+    assert modest.responds_to_ping() and modest.streams[1].reset is None
+    assert any(stream.reset is not None for client in clients if client.responds_to_ping()
+               for stream in client.streams.values())
+    assert len(weir.wait_for_output("reset .* requests that held the most")) <= 3
+    for client in [*clients, modest]:
+        client.socket.close()
+
+
+def test_a_reload_changes_the_limit(rig):
+    weir = small_weir(rig)
+    weir.reload(size_limits={"memory": "32m"})
+    weir.counts(2 * LIMIT, "weir_buffer_memory_max_bytes")
+    weir.reload(size_limits={})
+    assert weir.metric("weir_buffer_memory_max_bytes") >= 64 * MIB
