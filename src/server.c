@@ -307,8 +307,9 @@ static bool start_all(struct weir *weir, FILE *report)
         log_error("cannot create an event loop: %s", strerror(errno));
         return false;
     }
-    return memory_start(weir) && assign_rows(weir, weir->first) && open_listeners(weir) && start_redis(weir, report) &&
-           make_quotas(weir) && make_workers(weir) && start_admin(weir) && watchdog_start(weir);
+    return memory_start(weir) && assign_rows(weir, weir->first) && open_listeners(weir) &&
+           start_redis(weir, report) && make_quotas(weir) && make_workers(weir) &&
+           start_admin(weir) && watchdog_start(weir);
 }
 
 /* Loads the policy and starts. Log lines go to stderr until everything except the threads has

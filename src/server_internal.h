@@ -58,9 +58,9 @@ struct weir {
     unsigned admin_opened;    /* number of open admin listeners */
     int change_fd; /* eventfd: a worker accepts connections, has a new policy, or has ended */
     struct event *signals[4], *change, *drain; /* drain: ends timeouts.drain */
-    struct event *memory; /* checks whether memory can be returned */
-    uint64_t memory_peak; /* maximum use of memory since the last return, in bytes */
-    struct watchdog *watchdog;                 /* NULL: systemd has set none */
+    struct event *memory;                      /* checks whether memory can be returned */
+    uint64_t memory_peak;      /* maximum use of memory since the last return, in bytes */
+    struct watchdog *watchdog; /* NULL: systemd has set none */
     bool ready, stopping, unlinked;
     bool reloading; /* some workers do not use the active policy yet */
 };

@@ -59,7 +59,8 @@ static bool names(const char *list, const char *element)
 /* `line`: "ID:CONTROLLERS:PATH"; version 2 has no controllers. */
 static uint64_t limit_of_line(char *line, const char *mount)
 {
-    char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    char *controllers = strchr(line, ':'),
+         *group = controllers ? strchr(controllers + 1, ':') : NULL;
     char root[PATH_MAX];
 
     if (!group)

@@ -62,7 +62,7 @@ struct client_protocol {
     /* Resets the requests with buffers, with CAUSE_MEMORY_LIMIT; without requests, closes the
      * connection. Returns the number of requests. */
     unsigned (*shed)(struct client *client);
-    void (*end)(struct client *client);            /* called by client_close(); NULL: nothing */
+    void (*end)(struct client *client); /* called by client_close(); NULL: nothing */
 };
 
 struct client {

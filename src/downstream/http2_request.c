@@ -114,11 +114,10 @@ static size_t memory_of(const struct http2_request *r)
 
 size_t http2_memory(const struct client *c, uint64_t now_us, uint64_t *still_us)
 {
-    const struct http2_request *r;
     size_t size = 0;
 
-    TAILQ_FOREACH(r, &c->http2->requests, link)
-    {
+    for (const struct http2_request *r = TAILQ_FIRST(&c->http2->requests); r;
+         r = TAILQ_NEXT(r, link)) {
         size_t held = memory_of(r);
         uint64_t still = held ? exchange_still_us(r->downstream.exchange, now_us) : 0;
         size += held;

@@ -51,7 +51,7 @@ struct worker {
     struct downstream_worker *downstream; /* listeners and client connections */
     struct upstream_worker upstream;      /* connections to servers */
 
-    struct free_list free_exchanges; /* in the memory of `buffers` */
+    struct free_list free_exchanges;            /* in the memory of `buffers` */
     TAILQ_HEAD(decided_list, exchange) decided; /* decided by the limits, not processed yet */
     uint64_t decided_iteration;                 /* iteration of the last decision */
     unsigned decided_count;                     /* number of decisions in that iteration */
@@ -95,7 +95,7 @@ struct worker {
     _Atomic uint64_t iterations;                      /* `iteration`, for other threads */
     _Atomic(struct endpoint_set *) reload;            /* held; the worker takes it over */
     _Atomic(const struct endpoint_set *) current_set; /* the endpoint set of `now` */
-    uint64_t shed_us; /* time of the last clients_shed() */
+    uint64_t shed_in_vain_us; /* time of the last clients_shed() that has freed too little */
     struct deadline shutdown, last_requests, coming_deadline, first_wait, trim;
     struct deadline_queue shutdown_queue, last_requests_queue, coming_queue, first_queue,
         trim_queue;

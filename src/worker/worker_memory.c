@@ -7,7 +7,7 @@
 
 enum {
     TRIM_US = 1000000, /* memory that is not needed for this time is freed */
-    SHED_US = 10000    /* minimum time between two searches for requests to reset */
+    SHED_US = 10000 /* time to the next search for requests to reset, if one has freed too little */
 };
 
 static void trim(struct worker *w)
@@ -46,11 +46,12 @@ static void check_high(struct worker *w)
     uint64_t now = clock_cached_us();
 
     trim(w);
-    if (memory_level() == MEMORY_FULL && now - w->shed_us >= SHED_US) {
-        w->shed_us = now;
+    if (memory_level() == MEMORY_FULL && now - w->shed_in_vain_us >= SHED_US) {
         clients_shed(w);
-        if (memory_level() == MEMORY_FULL)
+        if (memory_level() == MEMORY_FULL) {
+            w->shed_in_vain_us = now;
             wake_others(w);
+        }
     }
     w->buffers.memory.level = (uint8_t)memory_level();
     if (w->buffers.memory.level != MEMORY_LOW)

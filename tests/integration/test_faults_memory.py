@@ -2,6 +2,7 @@
 the memory returns to the system afterwards."""
 
 import struct
+import time
 
 from http2_wire import INITIAL_WINDOW_SIZE, SETTINGS, WINDOW_UPDATE, Http2
 from queues import queue
@@ -10,6 +11,7 @@ from wire import Connection, get, request_bytes
 
 MIB = 1024 * 1024
 LIMIT = 16 * MIB
+MOST = LIMIT * 9 / 8 + MIB / 4
 SIZE = 1000000  # of a response
 
 
@@ -49,12 +51,12 @@ def test_stalled_responses_are_bounded(rig):
     before = weir.resident_kib()
     assert weir.metric("weir_buffer_memory_max_bytes") == LIMIT
     clients, _ = exhaust(weir)
-    assert LIMIT * 0.8 < used(weir) <= LIMIT * 1.125
+    assert LIMIT * 0.8 < used(weir) <= MOST
     weir.wait_for_output(r"size_limits.memory is 16 MiB: responses are not read from servers while")
     assert len(get(weir.address, f"/bytes/{5 * SIZE}").body) == 5 * SIZE
     with Http2(weir.address) as honest:
         assert len(honest.get(f"/bytes/{5 * SIZE}").body) == 5 * SIZE
-    assert used(weir) <= LIMIT * 1.125
+    assert used(weir) <= MOST
     assert sanitized or weir.resident_kib() < before + 28 * 1024
     for client in clients:
         client.socket.close()
@@ -104,6 +106,7 @@ def test_http1_responses_are_paused_and_continue(rig):
 
 def test_requests_that_hold_the_most_are_reset(rig):
     """Content of held requests: weir cannot pause anything, so it resets requests."""
+    started = time.monotonic()
     weir = small_weir(rig, limits={"slow": queue(limit=650, period="1h", max_delay="1h")},
                       rules=[{"match": {"path": "/slow"}, "limits": ["slow"]}, {}])
     assert get(weir.address, "/slow").status == 200
@@ -115,14 +118,15 @@ def test_requests_that_hold_the_most_are_reset(rig):
         for _ in range(16):
             client.send_body(client.start("/slow", method="POST", end=False), bytes(60000), end=False)
         clients.append(client)
-        assert used(weir) <= LIMIT * 1.125
+        assert used(weir) <= MOST
     assert eventually(lambda: weir.metric("weir_errors_total", cause="memory_limit")) > 0
     weir.wait_for_output(r"reset \d+ requests that held the most and did not move, most of them of client 127.0.0.1")
     assert len(get(weir.address, f"/bytes/{SIZE}").body) == SIZE
     assert modest.responds_to_ping() and modest.streams[1].reset is None
     assert any(stream.reset is not None for client in clients if client.responds_to_ping()
                for stream in client.streams.values())
-    assert len(weir.wait_for_output("reset .* requests that held the most")) <= 3
+    lines = len(weir.wait_for_output("reset .* requests that held the most"))
+    assert lines <= 1 + (time.monotonic() - started) / 10
     for client in [*clients, modest]:
         client.socket.close()
 
@@ -133,3 +137,24 @@ def test_a_reload_changes_the_limit(rig):
     weir.counts(2 * LIMIT, "weir_buffer_memory_max_bytes")
     weir.reload(size_limits={})
     assert weir.metric("weir_buffer_memory_max_bytes") >= 64 * MIB
+
+
+def test_idle_http2_connections(rig):
+    """libnghttp2 1.52 allocates 9 KB for a session, without the frame buffer that weir places, and
+    1 KB for HPACK with the first response. weir's own share is at most 4 KB."""
+    weir = rig.weir(workers=1)
+
+    def connections(count):
+        opened = [Http2(weir.address) for _ in range(count)]
+        for client in opened:
+            assert client.get("/bytes/100").status == 200
+        return opened
+    clients = connections(50)
+    eventually(lambda: used(weir) < MIB / 2)  # free buffers were returned
+    before = weir.resident_kib()
+    clients += connections(400)
+    eventually(lambda: used(weir) < MIB / 2)
+    each = (weir.resident_kib() - before) / 400
+    assert sanitized or each <= 9 + 1 + 4, f"{each} KiB for an idle connection"
+    for client in clients:
+        client.socket.close()
