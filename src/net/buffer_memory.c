@@ -44,16 +44,17 @@ void memory_report(struct buffer_memory *memory)
     memory->level = (uint8_t)memory_level();
 }
 
-bool memory_take(struct buffer_memory *memory, size_t bytes)
+bool memory_has_room(const struct buffer_memory *memory)
 {
     uint64_t limit = memory_limit();
+    return memory->level != MEMORY_FULL || memory_used() < limit + limit / 8;
+}
 
-    if (memory->level == MEMORY_FULL && memory_used() >= limit + limit / 8)
-        return false;
+void memory_take(struct buffer_memory *memory, size_t bytes)
+{
     memory->unreported += (int64_t)bytes;
     if (memory->unreported >= REPORT_BYTES)
         memory_report(memory);
-    return true;
 }
 
 void memory_give(struct buffer_memory *memory, size_t bytes)
@@ -76,9 +77,9 @@ void memory_log(enum memory_level level, unsigned reset, const char *client)
         return;
     atomic_store(&process.relief_due, true);
     if (level == MEMORY_FULL)
-        log_warn("buffers use %llu MiB, size_limits.memory is %llu MiB: reset %u requests that "
-                 "held the most and did not move, most of them of client %s",
-                 used, limit, reset, client);
+        log_warn("buffers reached size_limits.memory (%llu MiB): reset %u requests that held the "
+                 "most and did not move, most of them of client %s",
+                 limit, reset, client);
     else
         log_warn("buffers use %llu MiB, size_limits.memory is %llu MiB: responses are not read "
                  "from servers while their clients do not take them",

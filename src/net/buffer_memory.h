@@ -6,8 +6,8 @@
  *
  *   level   used               effect
  *   LOW     below 90 %         none
- *   HIGH    90 % or more       nothing is read from servers for clients that do not take it now
- *                              (proxy/exchange.c); pools keep no free buffers
+ *   HIGH    90 % or more       no content is read from servers for clients that do not take it
+ *                              now (proxy/relay_response.c); pools keep no free buffers
  *   FULL    100 % or more      requests that hold much and do not move are reset
  *                              (downstream/shedding.h)
  *           112.5 %            no more buffers: iobuf_get() returns NULL */
@@ -33,9 +33,10 @@ uint64_t memory_limit(void);
 uint64_t memory_used(void);
 enum memory_level memory_level(void);
 
-/* Reports that `bytes` more will be taken from malloc(3). Returns false if there are too many. */
-bool memory_take(struct buffer_memory *memory, size_t bytes);
-/* Reports that `bytes` were returned to malloc(3). */
+/* Returns whether there may be more buffers. */
+bool memory_has_room(const struct buffer_memory *memory);
+/* Reports that `bytes` were taken from malloc(3), or returned to it. */
+void memory_take(struct buffer_memory *memory, size_t bytes);
 void memory_give(struct buffer_memory *memory, size_t bytes);
 
 /* Adds what the pool has not reported to the total. */

@@ -104,7 +104,7 @@ enum fault {
     X(CAUSE_CALL_TIMEOUT, 504, FAULT_CLIENT, false, RETRY_NONE, "grpc_timeout",                    \
       "the deadline of the gRPC call (grpc-timeout) has passed")                                   \
     X(CAUSE_NO_MEMORY, 503, FAULT_WEIR, true, RETRY_CONNECT, "no_memory", "weir is out of memory") \
-    X(CAUSE_MEMORY_LIMIT, 503, FAULT_WEIR, true, RETRY_NONE, "memory_limit",                       \
+    X(CAUSE_MEMORY_LIMIT, 0, FAULT_WEIR, true, RETRY_NONE, "memory_limit",                         \
       "the request held memory when size_limits.memory was reached")                               \
     X(CAUSE_NO_DESCRIPTORS, 503, FAULT_WEIR, true, RETRY_NONE, "no_descriptors",                   \
       "weir has no file descriptor for a connection to a server")                                  \

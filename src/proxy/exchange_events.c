@@ -36,12 +36,10 @@ static void note_failure(struct exchange *x, unsigned event, enum cause cause, c
 
 static struct exchange *exchange_malloc(struct worker *w)
 {
-    struct exchange *x = NULL;
+    struct exchange *x = malloc(sizeof *x);
 
-    if (!memory_take(&w->buffers.memory, sizeof *x))
-        return NULL;
-    if (!(x = malloc(sizeof *x)))
-        memory_give(&w->buffers.memory, sizeof *x);
+    if (x)
+        memory_take(&w->buffers.memory, sizeof *x);
     return x;
 }
 

@@ -217,13 +217,29 @@ static enum step cut_off(struct exchange *x)
                      link->ops->fault(link));
 }
 
+static bool buffers_are_many(const struct exchange *x)
+{
+    return x->worker->buffers.memory.level != MEMORY_LOW;
+}
+
+/* The client does not take the response now. Resumed by response_writable(). */
+static void pause_server(struct exchange *x)
+{
+    if (buffers_are_many(x))
+        counter_add(&x->worker->stats.responses_paused, 1);
+    x->link->ops->want_read(x->link, false);
+}
+
 /* Handles the result of sending a piece to the client. */
 static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
 {
     switch (moved) {
     case RELAY_SOURCE:
+        x->link->ops->want_read(x->link, true);
+        exchange_watch(x, false, true);
+        break;
     case RELAY_SINK:
-        x->link->ops->want_read(x->link, moved == RELAY_SOURCE);
+        pause_server(x);
         exchange_watch(x, false, true);
         break;
     case RELAY_ENDED: return response_ended(x);
@@ -244,16 +260,15 @@ static enum step move_piece(struct exchange *x)
     return moved_on(x, moved, why);
 }
 
-/* If the process has many buffers, a response stays with its server unless the client takes it: no
- * buffer is then needed. The client alone can resume it, so no response waits for another one. */
+/* If the process has many buffers, content stays with the server unless the client takes it: no
+ * buffer is then needed. Headers do not wait, since a client may open its window only after them.
+ * The client alone can resume the response, so none waits for another one. */
 static bool must_wait_for_client(struct exchange *x)
 {
     struct downstream *d = x->downstream;
 
-    if (!d->pending && x->worker->buffers.memory.level != MEMORY_LOW && !d->ops->takes(d)) {
-        counter_add(&x->worker->stats.responses_paused, 1);
+    if (!d->pending && exchange_is_answering(x) && buffers_are_many(x) && !d->ops->takes(d))
         exchange_watch(x, true, false);
-    }
     return d->pending;
 }
 
@@ -264,7 +279,7 @@ enum step response_readable(struct exchange *x)
                                                  : step_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
     if (!must_wait_for_client(x))
         return exchange_is_answering(x) ? move_piece(x) : read_heads(x);
-    x->link->ops->want_read(x->link, false); /* resumed by response_writable() */
+    pause_server(x);
     return STEP_WAIT;
 }
 

@@ -54,8 +54,8 @@ const char *http2_error_name(unsigned cause);
     ONE(requests_held, "gauge", "weir_requests_held",                                              \
         "Requests that leaky_bucket is delaying now.")                                             \
     ONE(responses_paused, "counter", "weir_responses_paused_total",                                \
-        "Times that a response was not read from its server, because buffers use 90 % of "         \
-        "size_limits.memory and the client did not take the response.")                            \
+        "Times that weir stopped to read a response since its client did not take it, while "      \
+        "buffers used 90 % of size_limits.memory or more.")                                        \
     EACH(upstream_retries, RETRY_CAUSE_COUNT, RETRY_NONE + 1, "cause", retry_name,                 \
          "weir_upstream_retries_total",                                                            \
          "Requests sent to another server, or again on a fresh connection, "                       \

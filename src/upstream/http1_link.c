@@ -5,6 +5,8 @@
 #include "net/tls.h"
 #include "upstream/upstream_internal.h"
 
+enum { FIRST_READ_HIGH = IOBUF_SMALL - 1024 }; /* at MEMORY_HIGH */
+
 static struct connection *of(struct link *link)
 {
     return CONTAINER_OF(link, struct connection, link);
@@ -87,6 +89,14 @@ struct head_bytes {
     bool kept; /* in stream.in, else in the worker's receive buffer */
 };
 
+/* If the process has many buffers, little content is read with the head, so that what the client
+ * does not take fits a small buffer. */
+static size_t first_read_max(const struct connection *c)
+{
+    return c->link.worker->io.buffers->memory.level == MEMORY_LOW ? IOBUF_READ_MAX
+                                                                  : FIRST_READ_HIGH;
+}
+
 static enum link_head receive_head(struct connection *c, bool receive, struct head_bytes *got,
                                    const char **why)
 {
@@ -106,7 +116,7 @@ static enum link_head receive_head(struct connection *c, bool receive, struct he
     if (got->kept)
         n = stream_read_in(s, c->link.worker->io.buffers, IOBUF_LARGE);
     else
-        n = stream_read(s, c->link.worker->io.receive, IOBUF_READ_MAX);
+        n = stream_read(s, c->link.worker->io.receive, first_read_max(c));
     if (n == STREAM_AGAIN)
         return LINK_AGAIN;
     if (n <= 0) {

@@ -92,6 +92,19 @@ def test_windows_of_some_bytes_are_used(rig):
         client.socket.close()
 
 
+def test_headers_do_not_wait_for_windows(rig):
+    """A client may open its window only after the header."""
+    weir = small_weir(rig)
+    clients, _ = exhaust(weir)
+    late = stall(weir, 1)
+    late.read_until(lambda: late.streams[1].status == 200)
+    assert not late.closed
+    open_windows(late)
+    assert len(late.response(1).body) == SIZE
+    for client in clients:
+        client.socket.close()
+
+
 def test_http1_responses_are_paused_and_continue(rig):
     weir = small_weir(rig)
     stalled, _ = exhaust(weir)
