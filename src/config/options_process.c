@@ -45,6 +45,11 @@ static const struct option rows[] = {
      "WebSocket (10ms to 31d)"},
     {"timeouts.send", &type_duration, OF(timeouts.send_us), "60s", MS(10), HOURS(24), DERIVED, NULL,
      NULL, "maximum time between two writes of a response to the client (10ms to 1d)"},
+    {"timeouts.send_min_rate", &type_number, OF(timeouts.send_min_rate), "100", 0, 1 << 30, 0, NULL,
+     NULL,
+     "minimum rate in bytes per second at which a client takes a response, measured over send "
+     "while "
+     "weir holds unsent bytes"},
     {"timeouts.idle", &type_duration, OF(timeouts.idle_us), "none", MS(10), HOURS(24), DERIVED,
      NULL, idle_is_written,
      "value of timeouts.keepalive, timeouts.tunnel and timeouts.send if they are not set (10ms "

@@ -52,10 +52,13 @@ struct client_protocol {
     /* `closed`: the client's FIN or reset was reported while reading was paused. */
     void (*readable)(struct client *client, bool closed);
     void (*writable)(struct client *client);
-    void (*head_timed_out)(struct client *client); /* timeouts.request_header has passed */
-    void (*idle_timed_out)(struct client *client); /* timeouts.keepalive has passed */
-    void (*stop)(struct client *client);           /* begins the graceful end */
-    void (*cut)(struct client *client);            /* ends all requests by force */
+    void (*head_timed_out)(struct client *client);        /* timeouts.request_header has passed */
+    void (*idle_timed_out)(struct client *client);        /* timeouts.keepalive has passed */
+    void (*stop)(struct client *client);                  /* begins the graceful end */
+    void (*cut)(struct client *client, enum cause cause); /* ends all requests by force */
+    /* Optional (NULL). Returns whether weir holds unsent output, and every request waits for the
+     * client to take its response. `*taken`: as in struct downstream_ops, exactly. */
+    bool (*awaits_reader)(const struct client *client, uint64_t *taken);
     /* Returns the memory of the buffers of all requests, in bytes. Raises `*still_us` to the time
      * for which the one of them has not moved that has stood still longest. */
     size_t (*memory)(const struct client *client, uint64_t now_us, uint64_t *still_us);
@@ -74,11 +77,17 @@ struct client {
     struct client_origin origin;
     struct stream stream;
     struct deadline deadline;
-    TAILQ_ENTRY(client) link;       /* the list of its state, or worker->closed */
-    struct http1 http1;             /* in CLIENT_EXCHANGE and CLIENT_DRAIN */
-    uint32_t scanned;               /* bytes of stream.in that request_head_read has scanned */
-    uint32_t opened_ms;             /* time of accept; monotonic, wraps around */
-    uint32_t since_ms;              /* time when it became idle or lingering; the same clock */
+    TAILQ_ENTRY(client) link;   /* the list of its state, or worker->closed */
+    struct http1 http1;         /* in CLIENT_EXCHANGE and CLIENT_DRAIN */
+    uint32_t scanned;           /* bytes of stream.in that request_head_read has scanned */
+    uint32_t opened_ms;         /* time of accept; monotonic, wraps around */
+    uint32_t since_ms;          /* time when it became idle or lingering; the same clock */
+    struct {                    /* of slow_clients.c */
+        uint64_t taken;         /* the client's count at the last look */
+        uint32_t paid_until_ms; /* what it took pays for this time */
+        uint32_t sweep;         /* of the last look at which it awaited its reader */
+        bool is_slow;
+    } slow;
     uint64_t dropped;               /* bytes dropped in DRAIN or LINGER */
     struct http2_connection *http2; /* NULL: HTTP/1.1; then `http1` and `downstream` are used */
     uint16_t listener;              /* index in the policy */
@@ -107,9 +116,10 @@ bool client_gives_way(const struct client *client);
  * - the oldest one that has not sent a byte;
  * - the one that has been idle longest;
  * - the one that has lingered longest;
- * - if `for_slot`, the one whose head has been incomplete longest.
+ * - if `for_slot`, the one whose head has been incomplete longest;
+ * - if `for_slot`, the one whose client takes its responses most slowly (slow_clients.c).
  * New and recently served connections are not closed (see client_lists.c). */
-struct client *client_to_evict(const struct worker *worker, bool for_slot);
+struct client *client_to_evict(struct worker *worker, bool for_slot);
 /* Returns whether any connection is open. */
 bool clients_any(const struct worker *worker);
 /* Closes the connection to make room, and counts the eviction. */

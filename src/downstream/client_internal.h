@@ -18,6 +18,10 @@ void client_list_remove(struct client *client);
 /* Clears `silent`: the first byte or the end of the stream was received. */
 void client_speaks(struct client *client);
 
+/* slow_clients.c: returns the connection to evict because its client takes less than
+ * timeouts.send_min_rate, or NULL. Call when slots are short. */
+struct client *slow_clients_slowest(struct worker *worker);
+
 /* http1.c: the protocol of a new connection, and the downstream of its request. */
 extern const struct client_protocol http1_protocol;
 extern const struct downstream_ops http1_ops;

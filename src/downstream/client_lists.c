@@ -108,7 +108,7 @@ void clients_stop(struct worker *w)
 void clients_cut(struct worker *w)
 {
     for (struct client *c; (c = TAILQ_FIRST(&w->downstream->clients));)
-        c->protocol->cut(c);
+        c->protocol->cut(c, CAUSE_SHUTDOWN);
     for (struct client *c; (c = TAILQ_FIRST(&w->downstream->silent));)
         client_close(c);
     for (struct client *c; (c = TAILQ_FIRST(&w->downstream->heads));)
@@ -144,7 +144,7 @@ static struct client *slowest_head(const struct worker *w)
 /* Silent connections must not keep active clients out, nor evict served connections. If more
  * than a quarter of the slots are silent, only silent connections are evicted: one of them is old
  * enough soon. */
-struct client *client_to_evict(const struct worker *w, bool for_slot)
+struct client *client_to_evict(struct worker *w, bool for_slot)
 {
     struct client *c = oldest_of(&w->downstream->silent, IDLE_MIN_MS),
                   *lingers = TAILQ_FIRST(&w->downstream->lingering);
@@ -156,7 +156,9 @@ struct client *client_to_evict(const struct worker *w, bool for_slot)
         return c;
     if (lingers && client_now_ms() - lingers->since_ms >= LINGER_MIN_MS)
         return lingers;
-    return for_slot ? slowest_head(w) : NULL;
+    if (!for_slot)
+        return NULL;
+    return (c = slowest_head(w)) ? c : slow_clients_slowest(w);
 }
 
 bool clients_any(const struct worker *w)
@@ -175,7 +177,10 @@ bool client_gives_way(const struct client *c)
 void client_evict(struct client *c)
 {
     counter_add(&c->worker->stats.connections_evicted, 1);
-    client_close(c);
+    if (c->state == CLIENT_EXCHANGE)
+        c->protocol->cut(c, CAUSE_CLIENT_STALLED);
+    else
+        client_close(c);
 }
 
 void clients_free_closed(struct worker *w)

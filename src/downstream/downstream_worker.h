@@ -9,6 +9,7 @@
  *   http1_head.c, http1.c    HTTP/1.1: a request's head; the downstream of a request
  *   http2.h                  HTTP/2: http2.c, the connection; http2_request.c and
  *                            http2_send.c, a stream's downstream
+ *   slow_clients.c           clients that do not take their responses
  *   linger.c                 the input after the last response */
 #ifndef WEIR_DOWNSTREAM_DOWNSTREAM_WORKER_H
 #define WEIR_DOWNSTREAM_DOWNSTREAM_WORKER_H
@@ -43,6 +44,7 @@ struct downstream_worker {
     struct handoff handoff;
     bool slots_exhausted; /* every slot is taken, and connections wait in the kernel */
     bool listeners_closed;
+    uint32_t slow_swept_ms, slow_sweep; /* time and number of the last sweep (slow_clients.c) */
 
     unsigned silent_count;                         /* of `silent` */
     TAILQ_HEAD(client_list, client) clients, idle, /* in a request; idle: longest first */

@@ -302,6 +302,12 @@ static bool splice_body(struct downstream *d, struct stream *to, enum body_statu
     return true;
 }
 
+static uint64_t taken(const struct downstream *d, bool exactly)
+{
+    const struct client *c = CONTAINER_OF(d, const struct client, downstream);
+    return exactly ? stream_taken(&c->stream) : c->stream.sent;
+}
+
 static bool has_input(const struct downstream *d)
 {
     return stream_has_input(&client_of(d)->stream);
@@ -406,6 +412,7 @@ const struct downstream_ops http1_ops = {.send_head = send_head,
                                          .read_body = read_body,
                                          .consume_body = consume_body,
                                          .has_input = has_input,
+                                         .taken = taken,
                                          .splice_body = splice_body,
                                          .splice_from = splice_from,
                                          .end = end};
@@ -419,9 +426,18 @@ static void stop(struct client *c)
         client_close(c);
 }
 
-static void cut(struct client *c)
+static void cut(struct client *c, enum cause cause)
 {
-    exchange_cut(c->downstream.exchange, CAUSE_SHUTDOWN);
+    exchange_cut(c->downstream.exchange, cause);
+}
+
+/* Not a tunnel: its client may read late. */
+static bool awaits_reader(const struct client *c, uint64_t *count)
+{
+    if (c->state != CLIENT_EXCHANGE || !c->downstream.pending || c->http1.tunnel)
+        return false;
+    *count = stream_taken(&c->stream);
+    return true;
 }
 
 static size_t memory(const struct client *c, uint64_t now_us, uint64_t *still_us)
@@ -451,4 +467,5 @@ const struct client_protocol http1_protocol = {.readable = readable,
                                                .stop = stop,
                                                .cut = cut,
                                                .memory = memory,
-                                               .shed = shed};
+                                               .shed = shed,
+                                               .awaits_reader = awaits_reader};

@@ -83,12 +83,12 @@ static void end(struct client *c)
     c->http2 = NULL;
 }
 
-static void cut(struct client *c)
+static void cut(struct client *c, enum cause cause)
 {
     struct http2_request *r;
 
     while ((r = TAILQ_FIRST(&c->http2->requests)))
-        exchange_cut(r->downstream.exchange, CAUSE_SHUTDOWN);
+        exchange_cut(r->downstream.exchange, cause);
     client_close(c);
 }
 
@@ -108,7 +108,7 @@ static void settle(struct http2_connection *connection, bool moved)
     struct client *c = connection->client;
     struct worker *w = c->worker;
     const struct timeouts *timeouts = &w->policy->timeouts;
-    bool busy = !TAILQ_EMPTY(&connection->requests);
+    bool busy = !TAILQ_EMPTY(&connection->requests) || stream_holds_output(&c->stream);
 
     if (busy)
         client_enter(c, CLIENT_EXCHANGE);
@@ -293,6 +293,19 @@ static void writable(struct client *c)
         settle(connection, iobuf_held(c->stream.out) < held);
 }
 
+static bool awaits_reader(const struct client *c, uint64_t *count)
+{
+    const struct http2_connection *connection = c->http2;
+    bool full = stream_holds_output(&c->stream);
+    const struct http2_request *r;
+
+    TAILQ_FOREACH (r, &connection->requests, link)
+        if (!r->downstream.pending)
+            return false;
+    *count = full ? stream_taken(&c->stream) : connection->content_sent;
+    return full || !TAILQ_EMPTY(&connection->requests);
+}
+
 static const struct client_protocol protocol = {.readable = readable,
                                                 .writable = writable,
                                                 .head_timed_out = head_timed_out,
@@ -301,6 +314,7 @@ static const struct client_protocol protocol = {.readable = readable,
                                                 .cut = cut,
                                                 .memory = http2_memory,
                                                 .shed = http2_shed,
+                                                .awaits_reader = awaits_reader,
                                                 .end = end};
 
 /* ---- begin ----------------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@ struct http2_request {
     struct slice arriving;            /* content that is being reported by the session */
     size_t kept;                /* stored content of a closed stream, in the connection's window */
     struct iobuf *in_trailers;  /* of the request, as text; NULL: none */
+    uint64_t content_sent;      /* content bytes that the session has taken */
     struct iobuf *out;          /* content that the session has not taken */
     struct iobuf *out_trailers; /* trailers behind it, as text; NULL: none */
     bool out_last;              /* the response ends behind it */
@@ -32,6 +33,7 @@ struct http2_connection {
     struct http2_session *session;
     struct http2_requests requests, ready; /* ready: exchange_body_ready() is due */
     TAILQ_ENTRY(http2_connection) dirty_link;
+    uint64_t content_sent;  /* content bytes that the session has taken, of all streams */
     bool dirty;             /* in http2_worker->dirty: output or events are pending */
     bool lost;              /* the socket failed */
     bool stopping;          /* GOAWAY was sent */
@@ -79,6 +81,7 @@ enum downstream_sent http2_request_send_interim(struct downstream *downstream,
 enum downstream_sent http2_request_send_body(struct downstream *downstream,
                                              const struct content_piece *piece);
 bool http2_request_takes(struct downstream *downstream);
+uint64_t http2_request_taken(const struct downstream *downstream, bool exactly);
 
 /* Calls exchange_body_ready() for the requests that wait for it. */
 void http2_report_ready(struct http2_connection *connection);

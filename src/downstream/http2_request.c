@@ -363,4 +363,5 @@ static const struct downstream_ops ops = {.send_head = http2_request_send_head,
                                           .read_body = read_body,
                                           .consume_body = consume_body,
                                           .has_input = has_input,
+                                          .taken = http2_request_taken,
                                           .end = end};

@@ -72,6 +72,22 @@ static bool store_trailers(struct http2_request *r, const struct fields *trailer
     return true;
 }
 
+static void count_sent(struct http2_request *r, size_t size)
+{
+    r->content_sent += size;
+    r->connection->content_sent += size;
+}
+
+uint64_t http2_request_taken(const struct downstream *d, bool exactly)
+{
+    const struct http2_request *r = CONTAINER_OF(d, const struct http2_request, downstream);
+    const struct stream *stream = &r->connection->client->stream;
+
+    if (!stream_holds_output(stream))
+        return r->content_sent;
+    return exactly ? stream_taken(stream) : stream->sent;
+}
+
 /* Hands content to the session; stores the rest. `trailers`: only with `last`; NULL: none. */
 static enum downstream_sent send_content(struct http2_request *r, struct slice content, bool last,
                                          const struct fields *trailers)
@@ -80,6 +96,7 @@ static enum downstream_sent send_content(struct http2_request *r, struct slice c
     size_t taken = waits ? 0 : http2_send_content(r->stream, content, last && !trailers);
 
     assert(taken <= content.n);
+    count_sent(r, taken);
     http2_touch(r->connection);
     if (taken == content.n && !waits && (!trailers || http2_send_trailers(r->stream, trailers)))
         return DOWNSTREAM_SENT;
@@ -187,6 +204,7 @@ void http2_on_writable(struct http2_stream *stream)
     struct slice rest = r->out ? iobuf_slice(r->out) : SLICE_NONE;
     size_t taken = http2_send_content(stream, rest, r->out_last && !r->out_trailers);
 
+    count_sent(r, taken);
     if (r->out && taken)
         iobuf_take(r->out, taken);
     if (taken == rest.n) {

@@ -1,7 +1,9 @@
 #include "net/stream.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +12,7 @@ void stream_open(struct stream *s, struct poller *poller, int fd, event_callback
 {
     s->fd = fd;
     s->reading = s->writing = s->eof = s->drained = s->reset = s->cut = false;
+    s->sent = 0;
     s->in = s->out = NULL;
     s->pipe = NULL;
     s->layer = NULL;
@@ -215,12 +218,10 @@ static bool keep_rest(struct stream *s, struct iobuf_pool *pool, const struct io
 }
 
 /* Same as writev(2), but returns 0 if the socket accepts nothing now. */
-static ssize_t write_some(struct stream *s, const struct iovec *pieces, int count)
+static ssize_t write_socket(struct stream *s, const struct iovec *pieces, int count)
 {
     ssize_t n;
 
-    if (s->layer)
-        return s->layer->write(s, pieces, count);
     do
         if (count == 1)
             n = send(s->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
@@ -236,11 +237,32 @@ static ssize_t write_some(struct stream *s, const struct iovec *pieces, int coun
     return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : n;
 }
 
+static ssize_t write_some(struct stream *s, const struct iovec *pieces, int count)
+{
+    ssize_t n = s->layer ? s->layer->write(s, pieces, count) : write_socket(s, pieces, count);
+
+    if (n > 0)
+        s->sent += (size_t)n;
+    return n;
+}
+
+uint64_t stream_taken(const struct stream *s)
+{
+    int queued = 0;
+
+    (void)ioctl(s->fd, SIOCOUTQ, &queued);
+    return s->sent - (uint64_t)queued;
+}
+
 /* Writes the content of the pipe. Returns false if the peer is gone. */
 static bool write_pipe(struct stream *s, struct pipe *pipe)
 {
-    if (pipe_drain(pipe, s->fd) >= 0)
+    size_t held = pipe->held;
+
+    if (pipe_drain(pipe, s->fd) >= 0) {
+        s->sent += held - pipe->held;
         return true;
+    }
     s->reset |= errno == ECONNRESET;
     return false;
 }

@@ -51,7 +51,8 @@ struct stream {
     /* A write failed with ECONNRESET. The kernel reports a reset once, so a later end of input
      * is a truncation. */
     bool reset;
-    bool cut; /* close abruptly: the data sent must not look complete */
+    bool cut;      /* close abruptly: the data sent must not look complete */
+    uint64_t sent; /* bytes that the socket has accepted, before encryption */
     struct iobuf *in, *out;
     struct pipe *pipe;
     const struct stream_layer *layer; /* NULL: none */
@@ -135,6 +136,11 @@ static inline bool stream_can_splice(const struct stream *from, const struct str
  * nothing was read. `*sent` is set if bytes were read. */
 ssize_t stream_splice(struct stream *from, struct stream *to, struct iobuf_pool *pool, size_t most,
                       enum sent *sent);
+
+/* Returns the bytes sent that the peer's kernel has received (TCP) or the peer has read (unix
+ * socket). Only differences are meaningful: encryption adds bytes that are not counted in `sent`.
+ * Costs a system call. */
+uint64_t stream_taken(const struct stream *s);
 
 /* Discards the waiting output, because the peer is gone. */
 void stream_drop_output(struct stream *s, struct iobuf_pool *pool);

@@ -67,6 +67,7 @@ struct timeouts {
     uint64_t send_us;       /* between two successful writes of a response */
     uint64_t idle_us;       /* default for the three above; 0: not set */
     uint64_t body_min_rate; /* bytes per second; 0: no minimum */
+    uint64_t send_min_rate; /* the same of responses, while the client does not take them at once */
     uint64_t exchange_us;   /* total request duration without tunnels; 0: no limit */
     uint64_t linger_us;     /* time to discard request content after the response; 0: none */
 };

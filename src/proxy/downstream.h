@@ -103,6 +103,13 @@ struct downstream_ops {
     /* Returns whether there is unread input: used to be fair when a deadline has passed. */
     bool (*has_input)(const struct downstream *d);
 
+    /* Returns a count of the bytes that the client has taken. Only its growth is meaningful. While
+     * the connection's socket is full, it counts the bytes of the connection: those given to the
+     * kernel or, if `exactly` is set, those that the client's kernel has received, which costs a
+     * system call. Otherwise HTTP/2 counts the stream's content that its windows have let
+     * through. */
+    uint64_t (*taken)(const struct downstream *d, bool exactly);
+
     /* Optional (NULL): moves content within the kernel. splice_body: from the client to `to`; sets
      * `moved->size` and `moved->last`. splice_from: from `from`, with its state in `reader`, to the
      * client. Otherwise as body_splice(). */

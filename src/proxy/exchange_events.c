@@ -9,6 +9,7 @@
 #include "proxy/access_log.h"
 #include "proxy/exchange.h"
 #include "proxy/grpc.h"
+#include "proxy/send_deadline.h"
 #include "proxy/step.h"
 
 enum { DECISIONS_AT_ONCE = 32 };
@@ -305,7 +306,10 @@ static void content_passed(struct deadline *deadline)
 
 static void write_passed(struct deadline *deadline)
 {
-    note(of_client_deadline(deadline), EVENT_WRITE_LATE);
+    struct exchange *x = of_client_deadline(deadline);
+
+    if (!send_deadline_renew(x))
+        note(x, EVENT_WRITE_LATE);
 }
 
 static void tunnel_passed(struct deadline *deadline)
@@ -340,6 +344,7 @@ void exchanges_init(struct worker *w)
     timer_heap_init(&w->calls, w->base, call_passed);
     deadline_queue_init(&w->deadlines, &w->queue.content, content_passed);
     deadline_queue_init(&w->deadlines, &w->queue.write, write_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.reply, write_passed);
     deadline_queue_init(&w->deadlines, &w->queue.tunnel, tunnel_passed);
     deadline_queue_init(&w->deadlines, &w->queue.exchange, exchange_passed);
 }

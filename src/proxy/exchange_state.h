@@ -60,6 +60,10 @@ struct exchange {
     bool continued;                  /* the server has sent 100 (Continue) */
     size_t upgrade_size;             /* of upgrade */
     struct deadline client_deadline; /* the client must send content, or read */
+    struct {                         /* of send_deadline.c */
+        uint64_t since_us, taken;    /* the mark: its time, the client's count then */
+        bool exact;                  /* `taken` is exact */
+    } send;
     struct {
         enum framing_kind kind; /* FRAMING_CHUNKED: the length is unknown */
         enum message_progress progress;

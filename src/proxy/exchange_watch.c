@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "proxy/exchange.h"
 #include "proxy/relay.h"
+#include "proxy/send_deadline.h"
 
 /* Runs the deadline in queue `wanted` (NULL: none). Restarts it if data moved or the queue
  * changed. */
@@ -25,8 +26,7 @@ void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
     x->content_extended &= !client_moved;
     x->response_extended &= !link_moved;
     if (to_client)
-        run_deadline(&w->queue.write, &x->client_deadline, x->policy->timeouts.send_us,
-                     client_moved);
+        send_deadline_run(x, client_moved);
     else
         run_deadline(content ? &w->queue.content : NULL, &x->client_deadline,
                      x->policy->timeouts.request_body_us, client_moved);

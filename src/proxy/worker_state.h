@@ -63,7 +63,7 @@ struct worker {
     struct timer_heap holds; /* timers of held exchanges, see step_hold.c */
     struct timer_heap calls; /* deadlines of gRPC calls, see grpc.h */
     struct {
-        struct deadline_queue content, write, tunnel, exchange;
+        struct deadline_queue content, write, reply, tunnel, exchange;
     } queue;
 
     /* Shared by all connections. Data needed after a callback is copied into a buffer. */
