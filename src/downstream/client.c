@@ -101,7 +101,11 @@ static void handshake(struct client *c)
 static void refuse_handshake(struct client *c)
 {
     counter_add(&c->worker->stats.tls_handshakes_failed, 1);
-    client_close(c);
+    if (c->stream.layer && tls_end_for_plain_http(&c->stream)) {
+        c->origin.secure = false;
+        http1_refuse(c, "plain HTTP was sent to a TLS port; use https://");
+    } else
+        client_close(c);
 }
 
 /* Starts the TLS handshake, or request reading on a listener without TLS. */

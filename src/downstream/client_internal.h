@@ -28,6 +28,9 @@ extern const struct downstream_ops http1_ops;
 
 /* http1_head.c: reads a head and begins its exchange. May close the connection. */
 void http1_read_head(struct client *client);
+/* Refuses a request of which weir has no head, with 400. `why` is static. May close the
+ * connection. */
+void http1_refuse(struct client *client, const char *why);
 /* timeouts.request_header has passed. */
 void http1_head_timed_out(struct client *client);
 /* Waits for the next request, or starts with one that is already buffered. */

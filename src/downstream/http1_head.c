@@ -110,6 +110,11 @@ static void refuse(struct client *c, struct slice bytes, enum cause cause, uint1
         iobuf_put(&c->worker->buffers, &c->stream.in);
 }
 
+void http1_refuse(struct client *c, const char *why)
+{
+    refuse(c, SLICE_NONE, CAUSE_BAD_REQUEST, 400, why);
+}
+
 void http1_head_timed_out(struct client *c)
 {
     if (iobuf_held(c->stream.in))

@@ -116,4 +116,9 @@ enum tls_handshake { TLS_AGAIN, TLS_DONE, TLS_FAILED };
  * client also calls it at the start. */
 enum tls_handshake tls_handshake(struct stream *stream);
 
+/* Server: after TLS_FAILED. If the client has sent an HTTP/1 request without TLS, ends TLS on the
+ * stream, so that a plain response can be sent, and returns true. The first bytes of the request
+ * are lost. */
+bool tls_end_for_plain_http(struct stream *stream);
+
 #endif

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -304,4 +305,34 @@ enum tls_handshake tls_handshake(struct stream *s)
     t->read_wants_write = error == SSL_ERROR_WANT_WRITE;
     wait_for(s);
     return t->handshaken ? TLS_DONE : TLS_AGAIN;
+}
+
+/* Returns whether OpenSSL has read the start of an HTTP/1 request. It recognises four methods. For
+ * others, the rest of the request line is still in the socket: OpenSSL reads 5 bytes first. */
+static bool was_plain_http(const struct stream *s, const struct tls_session *t)
+{
+    static const char version[] = " HTTP/1.";
+    char rest[1024];
+    int reason = ERR_GET_REASON(t->fault);
+
+    if (!t->failed || reason != SSL_R_WRONG_VERSION_NUMBER)
+        return t->failed && reason == SSL_R_HTTP_REQUEST;
+    ssize_t n = recv(s->fd, rest, sizeof rest, MSG_PEEK | MSG_DONTWAIT);
+    const char *end = n > 0 ? memchr(rest, '\n', (size_t)n) : NULL;
+    return end && memmem(rest, (size_t)(end - rest), version, sizeof version - 1);
+}
+
+bool tls_end_for_plain_http(struct stream *s)
+{
+    struct tls_session *t = s->session;
+
+    if (!was_plain_http(s, t))
+        return false;
+    s->watch.on_readable = t->on_readable;
+    s->watch.on_writable = t->on_writable;
+    s->watch.context = t->context;
+    layer_close(s, false);
+    s->layer = NULL;
+    watch_want(&s->watch, s->reading, s->writing);
+    return true;
 }

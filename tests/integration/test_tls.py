@@ -114,9 +114,9 @@ def test_sessions_are_resumed_with_tickets(rig):
                 assert connection.request().status == 200
 
 
-def test_garbage_and_plain_http_are_refused(rig):
+def test_garbage_is_refused(rig):
     weir = weir_with_tls(rig)
-    for count, data in enumerate((b"\x16\x03\x01\x00\x05hello", b"\0" * 1000, request_bytes("/"), b"\x80\x2e\x01", V1), 1):
+    for count, data in enumerate((b"\x16\x03\x01\x00\x05hello", b"\0" * 1000, b"\x80\x2e\x01", V1), 1):
         with Connection(weir.address) as connection:
             connection.send(data)
             try:
