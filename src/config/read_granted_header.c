@@ -36,9 +36,6 @@ void limit_check_granted_header(struct loading *l, const struct node *node,
     if (!limit->best_effort)
         mistake_of_key(l, key,
                        "without best_effort the whole cost is granted; add best_effort: true");
-    if (limit->counted)
-        mistake_of_key(l, key,
-                       "a limit with count charges after the response; remove one of the two");
     for (const struct limit *other = l->policy->limits; other < limit; other++)
         if (other->granted_header &&
             slice_equal_nocase(slice_of(other->granted_header), slice_of(limit->granted_header)))

@@ -187,8 +187,8 @@ static void refuse_where_useless(struct loading *l, const struct node *node,
                        limit->script);
     if (limit->dedup.header && limit->counted)
         mistake_of_key(l, dedup,
-                       "a limit with count charges after the response, so it cannot recognize "
-                       "repeats; remove one of the two");
+                       "a limit with count refunds charges, which repeats of a request would "
+                       "not see; remove one of the two");
     if (enforce && limit->shadow && node_find(node, "shadow"))
         mistake_of_key(l, enforce, "a shadow limit never rejects; remove one of the two");
 }
@@ -226,8 +226,8 @@ static void refuse_to_hold(struct loading *l, const struct node *node, const str
         mistake(l, max_delay, "must be 0 or at least 1ms");
     if (limit->max_delay_us && limit->counted)
         mistake_of_key(l, max_delay,
-                       "a limit with count charges after the response, so it cannot delay "
-                       "requests; remove one of the two");
+                       "a limit with count refunds charges, so the delays of other requests "
+                       "would be too long; remove one of the two");
 }
 
 static void check_cost(struct loading *l, const struct node *node, const struct limit *limit)

@@ -24,7 +24,7 @@ static bool can_give_back(const struct limit_op *op, const struct op_limit *part
     int64_t elapsed_us = (int64_t)(now_us - op->started_us); /* from before the charge */
 
     if (part->limit->kind == LIMIT_WINDOW || part->limit->max_delay_us)
-        return elapsed_us < part->counts_us;
+        return elapsed_us - part->limit->rest_us < part->counts_us;
     return elapsed_us + (int64_t)op->limiter->policy->redis.timeout_us < part->counts_us;
 }
 

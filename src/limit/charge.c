@@ -45,11 +45,9 @@ static int64_t total_of(const struct op_limit *part, unsigned status, int64_t co
 {
     if (!part->granted)
         return part->charged;
-    if (!part->limit->counted)
-        return cost >= 0 ? cost : part->charged;
     if (!limit_counts(part->limit, status))
         return 0;
-    return cost >= 0 ? cost : part->full_cost;
+    return cost >= 0 ? cost : part->charged;
 }
 
 struct outcome {

@@ -61,10 +61,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
         size_t start = keys.n;
         part->numbers = client_numbers(client_limits, rule->limits[i]);
         part->limit = part->numbers.variant ? part->numbers.variant : rule->limits[i];
-        part->full_cost = facts->cost ? facts->cost : rule->cost ? rule->cost : part->limit->cost;
-        part->cost = part->limit->counted
-                         ? 0
-                         : part->full_cost; /* 0: checks only, the charge follows the response */
+        part->cost = facts->cost ? facts->cost : rule->cost ? rule->cost : part->limit->cost;
         part->shadow = !limit_enforces(part->limit, facts->identity);
         part->mode =
             part->limit->best_effort + (rule->limit_count > 1 && part->shadow ? MODE_SHADOW : 0);

@@ -78,9 +78,10 @@ bool limiter_is_quiet(const struct limiter *limiter);
  * effort: not confirmed, and lost if Redis is down. Ends the charge. */
 void limiter_refund(struct decision_request *decision_request);
 
-/* Adjusts the charge after the response. `cost` is the cost that the response states, or -1. A
- * higher cost is charged as debt, the difference to a lower one is given back. Best effort, as
- * limiter_refund(). Ends the charge. */
+/* Adjusts the charge after the response. Limits whose `count` does not list `status` refund it; 0:
+ * the server sent no response. `cost` is the cost that the response states, or -1. A higher cost is
+ * charged as debt, the difference to a lower one is given back. Best effort, as limiter_refund().
+ * Ends the charge. */
 void limiter_adjust(struct decision_request *decision_request, unsigned status, int64_t cost);
 
 /* Keeps the charge as it is. Ends it. */

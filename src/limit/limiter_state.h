@@ -53,9 +53,8 @@ struct op_limit {
     const struct limit *limit;
     struct limit_numbers numbers;
     int64_t cost;
-    int64_t full_cost; /* the cost to charge after the response, if that is when it is charged */
-    unsigned mode;     /* of the driver: MODE_* */
-    bool shadow;       /* never rejects */
+    unsigned mode; /* of the driver: MODE_* */
+    bool shadow;   /* never rejects */
     bool granted;
     int64_t charged; /* units granted by Redis */
     int64_t

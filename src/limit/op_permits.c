@@ -13,7 +13,7 @@ bool op_use_permits(struct limit_op *op)
         part->permit = NULL;
         if (part->limit->kind != LIMIT_CONCURRENCY)
             continue;
-        part->cost = part->full_cost = part->limit->cost; /* not the rule's cost */
+        part->cost = part->limit->cost; /* not the rule's cost */
         if (!(part->permit = permits_use(l->permits, part->limit, part->numbers, part->key)))
             return false;
         op->permits[op->permit_count++] = part->permit;

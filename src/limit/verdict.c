@@ -17,7 +17,7 @@ static struct limit_result result_of(const struct op_limit *part)
                                  .verdict = VERDICT_ALLOWED,
                                  .shadow = part->shadow,
                                  .quota = n->limit,
-                                 .granted = part->full_cost,
+                                 .granted = part->cost,
                                  .capacity =
                                      part->limit->kind == LIMIT_WINDOW ? n->limit : n->burst};
 }
@@ -137,7 +137,7 @@ static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, s
     return true;
 }
 
-/* A limit charged after the response cannot be counted locally: it allows. */
+/* The fallback table takes no refunds, so a limit with `count` allows without Redis. */
 static bool is_local(const struct op_limit *part)
 {
     return part->limit->on_failure == ON_FAILURE_LOCAL && !part->limit->counted;
@@ -353,7 +353,8 @@ void verdict_remember(struct limiter *l, struct limit_op *op, const struct decis
             denial.limits[i] = (struct denial_limit){.remaining = -1};
             continue;
         }
-        bool ends_any_time = r->limit->kind == LIMIT_CONCURRENCY; /* not remembered */
+        /* Not remembered: a request in flight may end, or be refunded, at any time. */
+        bool ends_any_time = r->limit->kind == LIMIT_CONCURRENCY || r->limit->counted;
         bool limited = r->verdict == VERDICT_LIMITED && !ends_any_time;
         denial.limits[i] = (struct denial_limit){
             limited, r->remaining, ends_any_time ? 0 : r->retry_after_us, r->reset_us};

@@ -194,13 +194,23 @@ static void count_client(const struct exchange *x)
         top_keys_add(top->by[TOP_BY_COST], clock_cached_us(), client, (uint64_t)x->cost - 1);
 }
 
+/* True if the server may have acted on a request whose response the limits do not know: the client
+ * left before it, or sent malformed content. */
+static bool client_failed(const struct exchange *x)
+{
+    return cause_table[x->cause].fault == FAULT_CLIENT;
+}
+
 /* Refunds the charge if nothing was sent to the server and the cause allows it, or if the request
- * left a queue early, which frees its slot. Otherwise keeps the charge. */
+ * left a queue early, which frees its slot. Otherwise keeps the charge, except that limits with
+ * `count` do not charge weir's own responses. */
 static void adjust(struct exchange *x)
 {
     limiter_leave(&x->decision_request);
     if (x->sent_us == 0 && (x->left_queue || cause_table[x->cause].refund))
         limiter_refund(&x->decision_request);
+    else if (x->rule && x->rule->learns && !client_failed(x))
+        limiter_adjust(&x->decision_request, 0, -1);
     else
         limiter_keep_charge(&x->decision_request);
 }

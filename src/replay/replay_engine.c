@@ -112,7 +112,7 @@ static void decided(struct decision_request *request)
     decision->pending = false;
 }
 
-static bool charges_later(const struct rule *rule)
+static bool may_refund(const struct rule *rule)
 {
     for (unsigned i = 0; i < rule->limit_count; i++)
         if (rule->limits[i]->counted)
@@ -133,7 +133,7 @@ static void decide(struct replay_engine *engine, const struct log_line *line,
                                 .fields = &head->fields,
                                 .now_us = line->time_us};
 
-    decision->has_charges = charges_later(rule);
+    decision->has_charges = may_refund(rule);
     decision->request =
         (struct decision_request){.decided = decided, .wants_charge = decision->has_charges};
     decision->pending =

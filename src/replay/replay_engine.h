@@ -20,7 +20,7 @@ struct replay_decision {
     enum replay_kind kind;
     const char *why;  /* static text */
     bool pending;     /* the decision has not arrived yet */
-    bool has_charges; /* charges follow the response; see replay_engine_finish() */
+    bool has_charges; /* the response may refund them; see replay_engine_finish() */
     size_t client_size;
     char client[REPLAY_CLIENT_MAX]; /* identity, not NUL-terminated */
 };
@@ -48,7 +48,7 @@ bool replay_engine_ready(const struct replay_engine *engine);
 void replay_engine_decide(struct replay_engine *engine, const struct log_line *line,
                           struct replay_decision *decision);
 
-/* Call when the decision has arrived: charges what depends on the response, with the status in the
+/* Call when the decision has arrived: refunds what the limits do not count, with the status in the
  * log. */
 void replay_engine_finish(struct replay_decision *decision, unsigned status);
 

@@ -29,7 +29,8 @@ static const char policy_text[] =
     "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\n"
     "limits:\n"
     "  one: { script: token_bucket, limit: 100, period: 1d, burst: 20 }\n"
-    "  counter: { script: sliding_window_counter, limit: 50, period: 1h, count: [ 200 ] }\n"
+    "  counter: { script: sliding_window_counter, limit: 50, period: 1h, count: [ 200 ], "
+    "best_effort: true }\n"
     "  window: { script: fixed_window, limit: 10, period: 1h, dedup: Idempotency-Key }\n"
     "rules:\n"
     "  - { match: { path: /one }, limits: [ one ] }\n"
@@ -216,8 +217,7 @@ static bool is_valid_reply(const struct redis_reply *reply, unsigned limits, boo
 }
 
 /* Returns whether the input starts with a valid reply for `limits` limits. The rule with one limit
- * uses the plain script call; one of the others counts after the response. `*admits`: all limits
- * admit. */
+ * uses the plain script call; one of the others has best_effort. `*admits`: all limits admit. */
 static bool input_starts_with_valid_reply(unsigned limits, bool *admits)
 {
     redisReader *reader = redisReaderCreate();
