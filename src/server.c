@@ -23,7 +23,13 @@
 #include "server.h"
 #include "server_internal.h"
 
-enum { EXIT_GOOD = 0, EXIT_BAD_INPUT = 1, FALLBACK_ENTRIES_MAX = 262144, IP_COUNTS_MAX = 65536 };
+enum {
+    EXIT_GOOD = 0,
+    EXIT_BAD_INPUT = 1,
+    FALLBACK_ENTRIES_MAX = 262144,
+    IP_COUNTS_MAX = 65536,
+    REQUEST_COUNTS_MAX = 8192
+};
 
 /* ---- libevent -------------------------------------------------------------------------------- */
 
@@ -134,6 +140,7 @@ static void share(struct weir *weir)
         weir->shared.ip_counts =
             ip_counts_new(sizes->connections > IP_COUNTS_MAX ? sizes->connections : IP_COUNTS_MAX,
                           weir->first->identity.ipv4_prefix, weir->first->identity.ipv6_prefix);
+    weir->shared.requests_by_ip = ip_counts_new(REQUEST_COUNTS_MAX, 32, 128);
 }
 
 static bool make_workers(struct weir *weir)
@@ -141,7 +148,7 @@ static bool make_workers(struct weir *weir)
     struct policy *policy = weir->first;
 
     share(weir);
-    if (!(weir->endpoint_set = make_endpoint_set(weir, policy))) {
+    if (!weir->shared.requests_by_ip || !(weir->endpoint_set = make_endpoint_set(weir, policy))) {
         log_error("out of memory for the upstreams");
         return false;
     }
@@ -371,6 +378,7 @@ static void end(struct weir *weir)
         event_base_free(weir->base);
     fallback_free(weir->shared.fallback);
     ip_counts_free(weir->shared.ip_counts);
+    ip_counts_free(weir->shared.requests_by_ip);
     policy_drop(weir->policy);
     policy_drop(weir->first);
     counter_names_clear(&weir->rules);

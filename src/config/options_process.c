@@ -80,6 +80,9 @@ static const struct option rows[] = {
     {"size_limits.memory", &type_size, OF(size_limits.memory), "a quarter of the memory", MIB(16),
      INT64_C(1) << 50, DERIVED, NULL, memory_is_written,
      "maximum memory of all buffers of the process (at least 16m)"},
+    {"size_limits.requests_per_client", &type_count, OF(size_limits.requests_per_client), "1000", 0,
+     10000000, 0, NULL, NULL,
+     "maximum number of requests under way of one client address, across all workers"},
 
     {"http2", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL, "bounds of HTTP/2 connections"},
     {"http2.max_concurrent_streams", &type_count, OF(http2.max_concurrent_streams), "100", 1, 10000,

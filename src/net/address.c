@@ -282,6 +282,8 @@ void ip_format(const struct ip *ip, struct text *out)
 struct ip ip_masked(const struct ip *ip, unsigned bits)
 {
     struct ip masked = *ip;
+    if (bits >= 128)
+        return masked;
     for (unsigned i = 0; i < 16; i++, bits -= bits < 8 ? bits : 8)
         if (bits < 8)
             masked.bytes[i] &= (unsigned char)(0xff00 >> bits);

@@ -115,35 +115,48 @@ static void erase(const struct ip_counts *c, struct stripe *s, unsigned i)
     s->slots[i].count = 0;
 }
 
-bool ip_counts_enter(struct ip_counts *c, const struct address *peer, unsigned max)
+enum ip_counted ip_counts_add(struct ip_counts *c, const struct ip *ip, unsigned max)
 {
-    struct ip ip;
-    if (!group_of(c, peer, &ip))
-        return true;
-    struct stripe *s = stripe_of(c, &ip);
+    struct stripe *s = stripe_of(c, ip);
+    enum ip_counted counted = IP_COUNTED;
+
     pthread_mutex_lock(&s->lock);
-    struct ip_count *slot = &s->slots[find(c, s, &ip)];
-    bool fits = slot->count ? max == 0 || slot->count < max : s->entries < c->entries_max;
-    if (fits) {
+    struct ip_count *slot = &s->slots[find(c, s, ip)];
+    if (slot->count && max && slot->count >= max)
+        counted = IP_OVER_MAX;
+    else if (!slot->count && s->entries >= c->entries_max)
+        counted = IP_TABLE_FULL;
+    else {
         s->entries += slot->count == 0;
-        slot->ip = ip;
+        slot->ip = *ip;
         slot->count++;
     }
     pthread_mutex_unlock(&s->lock);
-    return fits;
+    return counted;
 }
 
-void ip_counts_leave(struct ip_counts *c, const struct address *peer)
+void ip_counts_remove(struct ip_counts *c, const struct ip *ip)
 {
-    struct ip ip;
-    if (!group_of(c, peer, &ip))
-        return;
-    struct stripe *s = stripe_of(c, &ip);
+    struct stripe *s = stripe_of(c, ip);
+
     pthread_mutex_lock(&s->lock);
-    unsigned i = find(c, s, &ip);
+    unsigned i = find(c, s, ip);
     if (s->slots[i].count == 1)
         erase(c, s, i);
     else if (s->slots[i].count)
         s->slots[i].count--;
     pthread_mutex_unlock(&s->lock);
+}
+
+bool ip_counts_enter(struct ip_counts *c, const struct address *peer, unsigned max)
+{
+    struct ip ip;
+    return !group_of(c, peer, &ip) || ip_counts_add(c, &ip, max) == IP_COUNTED;
+}
+
+void ip_counts_leave(struct ip_counts *c, const struct address *peer)
+{
+    struct ip ip;
+    if (group_of(c, peer, &ip))
+        ip_counts_remove(c, &ip);
 }

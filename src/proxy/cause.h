@@ -73,6 +73,8 @@ enum fault {
       "the request header is too large")                                                           \
     X(CAUSE_METHOD_NOT_ALLOWED, 405, FAULT_CLIENT, false, RETRY_NONE, "method_not_allowed",        \
       "TRACE is not allowed")                                                                      \
+    X(CAUSE_CLIENT_REQUESTS, 429, FAULT_CLIENT, false, RETRY_NONE, "client_requests",              \
+      "this address has too many requests under way")                                              \
     X(CAUSE_CLIENT_GONE, 0, FAULT_CLIENT, false, RETRY_NONE, "client_gone",                        \
       "the client closed the connection")                                                          \
     X(CAUSE_CLIENT_STALLED, 0, FAULT_CLIENT, false, RETRY_NONE, "client_stalled",                  \

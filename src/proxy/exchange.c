@@ -36,6 +36,7 @@
 #include "base/clock.h"
 #include "base/row_histogram.h"
 #include "proxy/access_log.h"
+#include "proxy/client_requests.h"
 #include "proxy/exchange_watch.h"
 #include "proxy/step.h"
 #include "proxy/waiting_request.h"
@@ -233,6 +234,7 @@ static void finish(struct exchange *x)
         limiter_abandon(&x->decision_request);
     waiting_request_free(x);
     quota_client_abandon(&x->quota);
+    client_requests_leave(x);
     adjust(x);
     drop_link(x);
     count(x, duration);

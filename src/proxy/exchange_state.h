@@ -96,6 +96,8 @@ struct exchange {
         uint64_t bytes;   /* content bytes read so far */
     } response;
 
+    uint32_t requests_entry; /* client_requests.h: counts the request; 0: not counted */
+
     /* results */
     bool decided; /* the limits' decision was applied */
     bool queued;  /* decided, waiting in worker->decided */

@@ -187,6 +187,8 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
         text_put(out, x->rule->rejection.header_lines);
     if (tells_methods(x)) /* RFC 9110 sections 9.3.7, 15.5.6; weir forwards other methods too */
         text_literal(out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
+    if (x->cause == CAUSE_CLIENT_REQUESTS)
+        text_literal(out, "Retry-After: 1\r\n");
     if (x->cause == CAUSE_INVALID_TOKEN) /* RFC 6750 section 3 */
         text_literal(out, "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n");
     text_literal(out, "X-Request-Id: ");

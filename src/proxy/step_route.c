@@ -1,5 +1,6 @@
 /* step_route.c - ROUTE: the client's identity, the rule and the size limits, from a parsed head. */
 #include "proxy/access_log.h"
+#include "proxy/client_requests.h"
 #include "proxy/decision_listener.h"
 #include "proxy/route.h"
 
@@ -29,7 +30,8 @@ static bool needs_quota(const struct exchange *x, const struct identity_input *i
            (x->rule->limit_count || may_be_blocked(input, identity));
 }
 
-/* Sets the identity and the client's address. STEP_NEXT: nothing is wrong with it. */
+/* Sets the identity and the client's address, and counts the request there. STEP_NEXT: nothing is
+ * wrong with it. */
 static enum step identify(struct exchange *x, const struct identity_input *input)
 {
     struct identity *identity = &x->worker->incoming.identity;
@@ -44,8 +46,10 @@ static enum step identify(struct exchange *x, const struct identity_input *input
         return step_fail(x, CAUSE_ADDRESS_BLOCKED, NULL);
     if (!good)
         return route_bad_identity(x, identity, why);
-    return policy_blocks(x->policy, identity) ? step_fail(x, CAUSE_CLIENT_BLOCKED, NULL)
-                                              : STEP_NEXT;
+    if (policy_blocks(x->policy, identity))
+        return step_fail(x, CAUSE_CLIENT_BLOCKED, NULL);
+    return client_requests_enter(x, identity) ? STEP_NEXT
+                                              : step_fail(x, CAUSE_CLIENT_REQUESTS, NULL);
 }
 
 /* On the decision listener, the request in the access log is the one to decide on. */

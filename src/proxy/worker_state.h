@@ -32,6 +32,7 @@ struct incoming {
 struct downstream_worker;
 struct exchange;
 struct generation;
+struct ip_shares;
 
 enum { WORKER_TEXT_SIZE = IOBUF_LARGE };
 
@@ -85,6 +86,7 @@ struct worker {
     struct worker_stats stats;
     struct limiter_stats limiter_stats;
     struct top_clients top_clients;
+    struct ip_shares *requests_by_ip; /* requests under way, see client_requests.h */
     struct log_throttle log_throttle[CAUSE_COUNT];
     _Atomic bool redis_ready, redis_unreachable;
     _Atomic unsigned redis_breaker; /* enum redis_breaker */

@@ -12,6 +12,7 @@
 #include "downstream/client.h"
 #include "downstream/http2.h"
 #include "http/rewrite.h"
+#include "net/ip_shares.h"
 #include "proxy/exchange.h"
 #include "proxy/generation.h"
 #include "proxy/worker_state.h"
@@ -247,6 +248,7 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
         goto failed;
     generations_init(w);
     if (!top_clients_init(&w->top_clients) ||
+        !(w->requests_by_ip = ip_shares_new(shared->requests_by_ip, shared->workers)) ||
         !(w->quotas = quota_client_new(shared->quotas, w->base, &w->deadlines)))
         goto failed;
     if ((w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 ||
@@ -332,6 +334,7 @@ void worker_free(struct worker *w)
         event_base_free(w->base);
     iobuf_pool_clear(&w->buffers);
     top_clients_clear(&w->top_clients);
+    ip_shares_free(w->requests_by_ip);
     counter_table_clear(&w->stats.by_rule);
     counter_table_clear(&w->stats.rule_durations);
     counter_table_clear(&w->limiter_stats.by_limit);
