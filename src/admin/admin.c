@@ -61,14 +61,23 @@ static bool upstreams_are_reachable(const struct admin_view *view)
     return true;
 }
 
+/* Returns true if Redis has answered calls with errors within the last 10 s. */
+static bool redis_refuses(const struct admin *admin)
+{
+    return policy_needs_redis(admin->view->policy) && redis_outage_any_refuses(10 * 1000000);
+}
+
 /* Returns why weir should get no traffic now; NULL: it should. */
 static const char *not_ready(const struct admin *admin)
 {
+    bool denies = denies_without_redis(admin->view->policy);
+
     if (admin->api.stopping)
         return "stopping";
-    if (denies_without_redis(admin->view->policy) &&
-        count_of(admin, worker_redis_unreachable) == admin->view->worker_count)
+    if (denies && count_of(admin, worker_redis_unreachable) == admin->view->worker_count)
         return "Redis is unavailable and on_failure is deny";
+    if (denies && redis_refuses(admin))
+        return "Redis answers calls with errors and on_failure is deny";
     if (!upstreams_are_reachable(admin->view))
         return "no server of an upstream can be reached; /api/v1/status names it";
     return NULL;
@@ -95,7 +104,7 @@ static void readyz(struct admin *admin, struct evhttp_request *request)
                     count_of(admin, worker_redis_unreachable)
                         ? "ready; Redis is unavailable, on_failure applies"
                         : "ready; a part of Redis is unavailable, where on_failure applies");
-    else if (redis_outage_any_refuses(10 * 1000000) && policy_needs_redis(admin->view->policy))
+    else if (redis_refuses(admin))
         answer_line(request, 200, "ready; Redis answers calls with errors, on_failure applies");
     else if (count_of(admin, asks_with_care) && policy_needs_redis(admin->view->policy))
         answer_line(request, 200, "ready; Redis is available again, in slow start");

@@ -245,6 +245,8 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply,
 
     MAGIC_CHECK(l, LIMITER_MAGIC);
     l->under_way--;
+    l->ops_under_way -= batch->count;
+    l->replied_us = clock_cached_us();
     l->round_trip_us = (l->round_trip_us * 7 + (clock_cached_us() - batch->sent_us)) / 8;
     if (reply && read_replies(reply, batch, &time_us))
         batch_answer(batch, time_us);
@@ -289,6 +291,7 @@ static void batch_send(struct limiter *l, struct batch *batch)
     if (redis_client_call(l->redis, &batch->call, a->count, a->bytes, a->sizes)) {
         batch->sent_us = clock_cached_us();
         l->under_way++;
+        l->ops_under_way += batch->count;
         counter_add(&l->stats->redis_calls, 1);
         counter_add(&l->stats->redis_requests, request_count(batch));
     } else
@@ -392,11 +395,19 @@ static void note_density(struct limiter *l)
     l->sent_us = now;
 }
 
+/* As many decisions are under way as Redis can make within a fraction of redis.timeout. In a
+ * cluster there is no such bound: a slow node would delay the ops of the other nodes. */
+static bool is_full(const struct limiter *l)
+{
+    return !l->in_slots && l->ops_under_way >= OPS_UNDER_WAY_MAX;
+}
+
 /* Slow start after reconnecting limits the load on Redis. Permit calls are exempt: the count
  * that they state must arrive before the ops gathered later. */
 static bool must_wait(const struct limiter *l, const struct limit_op *op)
 {
-    return !redis_client_has_room(l->redis, op->slot) && !(op->is_adjustment && op->permit_count);
+    return (is_full(l) || !redis_client_has_room(l->redis, op->slot)) &&
+           !(op->is_adjustment && op->permit_count);
 }
 
 static void send_list(struct limiter *l, struct op_list *list)
@@ -456,11 +467,11 @@ static void send_gathered(struct limiter *l)
         send_list(l, &turn);
 }
 
-/* Slow start: a call is in progress, and its reply wakes the loop. In a cluster each node has
- * its own connection. */
+/* A call is in progress, and its reply wakes the loop. In a cluster each node has its own
+ * connection. */
 static bool is_held_up(const struct limiter *l)
 {
-    return !l->in_slots && !redis_client_has_room(l->redis, 0);
+    return !l->in_slots && (is_full(l) || !redis_client_has_room(l->redis, 0));
 }
 
 void batches_flush(struct limiter *l)

@@ -181,12 +181,23 @@ void limiter_abandon(struct decision_request *decision_request)
 
 /* --- The deadline ----------------------------------------------------------------------------- */
 
+/* Returns true if Redis had at least half of redis.timeout for the op's call, or, if the op is not
+ * sent yet, sent no reply to others for as long. If not, the op has spent its time in weir's own
+ * queue, which says nothing about Redis. */
+static bool redis_is_late(const struct limiter *l, const struct batch *batch)
+{
+    uint64_t since_us = batch ? batch->sent_us : l->replied_us;
+
+    return (batch || l->under_way) &&
+           clock_cached_us() - since_us >= l->policy->redis.timeout_us / 2;
+}
+
 static void on_deadline(struct deadline *deadline)
 {
     struct limit_op *op = CONTAINER_OF(deadline, struct limit_op, deadline);
     struct limiter *l = op->limiter;
     struct batch *batch = op->split ? split_batch(op) : op->batch;
-    bool tell = batch && !batch->timed_out;
+    bool late = redis_is_late(l, batch), tell = late && batch && !batch->timed_out;
 
     MAGIC_CHECK(op, OP_MAGIC);
     if (tell)
@@ -195,7 +206,9 @@ static void on_deadline(struct deadline *deadline)
     if (op->split)
         split_timeout(op);
     else /* an op not sent yet stays gathered; the next flush drops it */
-        op_fail(op, op->alone ? REDIS_FAILURE_MOVING : REDIS_FAILURE_TIMEOUT);
+        op_fail(op, op->alone ? REDIS_FAILURE_MOVING
+                    : late    ? REDIS_FAILURE_TIMEOUT
+                              : REDIS_FAILURE_BUSY);
     if (tell)
         redis_client_note_timeout(l->redis, &batch->call);
 }

@@ -43,6 +43,7 @@ enum {
     GATHER_US = 500, /* maximum time to wait for more decisions to share a call, see may_gather() */
     GATHER_MAX = 32, /* maximum number of decisions that wait */
     GATHER_WORTH = 4,
+    OPS_UNDER_WAY_MAX = 512, /* about 4 ms of Redis; further ops wait here, not in its socket */
     TRY_AGAIN_US = 2000,
     ADJUSTMENT_TRIES_MAX = 100,
     SLOT_LISTS = 64,
@@ -181,6 +182,8 @@ struct limiter {
     struct event *again;                /* timer; also ends the wait of gathered ops */
     bool in_slots;                      /* Redis is a cluster */
     unsigned gathered_count, under_way; /* ops gathered; batches without a reply */
+    unsigned ops_under_way;             /* in these batches */
+    uint64_t replied_us;                /* when the last batch was answered */
     unsigned gathered_before;           /* gathered before this loop iteration; see may_gather() */
     uint64_t gathered_since_us;
     uint64_t gather_us, sent_us; /* how long ops may wait; when the last call was sent */

@@ -25,6 +25,7 @@ enum {
 static const uint64_t connect_us = 2000000; /* until READY */
 static const uint64_t retry_min_us = 50000, retry_max_us = 2000000;
 static const uint64_t timeout_min_us = 1000000;
+static const uint64_t idle_us = 1000000; /* between two looks at a READY link without calls */
 
 static void link_connect(struct redis_link *link);
 static void link_ping(struct redis_link *link);
@@ -54,6 +55,7 @@ static void link_lost(struct redis_link *link, enum redis_failure cause, const c
     event_del(link->connect_timer);
     event_del(link->recovery_timer);
     event_del(link->watchdog);
+    event_del(link->idle_timer);
     if (!link->moving && !link->freeing)
         redis_link_report_down(link, cause, detail);
     tls_pump_free(link->tls); /* `detail` may belong to it */
@@ -126,9 +128,23 @@ void redis_link_ready(struct redis_link *link)
     if (link->down_since_us)
         redis_slow_start_begin(&link->slow_start);
     redis_link_watch_recovery(link);
+    event_timer_arm(link->idle_timer, idle_us);
     log_debug("redis %s: connected", link->address_text);
     if (link->watch.ready)
         link->watch.ready(link->watch.context);
+}
+
+/* A worker without traffic notices a server that is gone: the watchdog waits for the PONG. */
+static void on_idle(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_link *link = redis_link_of(arg);
+    (void)fd, (void)what;
+
+    if (link->state != LINK_READY)
+        return;
+    event_timer_arm(link->idle_timer, idle_us);
+    if (link->unanswered == 0)
+        link_ping(link);
 }
 
 /* If PINGs are answered in time but calls are not, the delays between attempts back off as for
@@ -231,10 +247,10 @@ static void on_pong(redisAsyncContext *ac, void *r, void *arg)
     const struct redis_reply *reply = r;
     (void)arg;
 
-    if (!reply || link->state != LINK_SUSPECT)
-        return;
     uint64_t took = clock_us() - link->ping_us;
     link->ping_us = 0;
+    if (!reply || link->state != LINK_SUSPECT)
+        return;
     if (reply->type == RESP_ERROR)
         redis_link_close(link, redis_failure_of(reply->text.p), reply->text.p);
     else if (took > link->settings->timeout_us)
@@ -331,6 +347,7 @@ struct redis_link *redis_link_new(struct event_base *base, const struct redis_se
     link->connect_timer = evtimer_new(base, on_connect_timeout, link);
     link->watchdog = evtimer_new(base, on_watchdog, link);
     link->recovery_timer = evtimer_new(base, redis_link_on_recovery_timer, link);
+    link->idle_timer = evtimer_new(base, on_idle, link);
     link->address = *address;
     address_format(&link->address, link->address_text);
     if (!link->watch.quiet)
@@ -398,6 +415,7 @@ void redis_link_free(struct redis_link *link)
     event_free(link->connect_timer);
     event_free(link->watchdog);
     event_free(link->recovery_timer);
+    event_free(link->idle_timer);
     redis_link_leave_outage(link);
     redis_calls_free(link);
     redis_reply_reader_free(&link->reader);

@@ -7,6 +7,7 @@
  *
  * - The link knows keys and scripts; it contains nothing of HTTP or limits.
  * - It owns the redisAsyncContext. It uses each call until that call's `done` has run.
+ * - READY without calls: a PING each second, so that a dead server is noticed without traffic.
  * - SUSPECT: several calls in a row timed out. Only a PING is sent until Redis answers it.
  * - READY after a failure begins with slow start (slow_start.h). During slow start, a single
  *   timeout makes the link SUSPECT again. */

@@ -49,6 +49,7 @@ struct redis_link {
     struct event *retry_timer;   /* DOWN: reconnect; SUSPECT: next PING */
     struct event *connect_timer; /* CONNECTING: limits the time until READY */
     struct event *watchdog;      /* armed while replies are pending (approximately) */
+    struct event *idle_timer;    /* READY: the next PING if no command is under way */
     uint64_t retry_us;           /* next back-off delay */
     uint64_t down_since_us;      /* 0: has not failed, or has recovered */
     unsigned timeouts, unfit;    /* consecutive */

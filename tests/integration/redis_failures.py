@@ -190,7 +190,7 @@ class FailingRedis:
         self.weir = rig.weir(
             wait=False, environment=iterations and iterations.environment, log={"access": "json", "file": self.log}, workers=1,
             redis={"address": self.link.text, "timeout": f"{TIMEOUT_MS}ms", "on_failure": on_failure},
-            size_limits={"connections_per_ip": 0},
+            size_limits={"connections_per_ip": 0, "requests_per_client": 0},
             limits={"all": dict(script="gcra", limit=100_000_000, period="1h", lease="off"),  # Redis decides each request
                     "own": dict(script=script, limit=100_000_000, period="1h")},
             rules=[{"match": {"path": "/slow"}, "limits": ["own"], "cost": 7}, {"limits": ["all"]}])
