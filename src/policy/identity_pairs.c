@@ -44,6 +44,29 @@ static enum found consider(const struct identity_search *search, const struct id
     return pair->has_value ? take(search, from, pair, before) : before;
 }
 
+/* Returns true if the wanted name and a "=" stand behind a blank inside a cookie. Python's
+ * http.cookies separates cookies by blanks too: it reads "a=b session=x" as two. */
+static bool is_named_behind_blank(struct slice cookie, struct slice wanted)
+{
+    struct pairs words = pairs_of(cookie, " \t");
+    struct slice name = SLICE_NONE; /* of the last word, if a blank stands before it */
+    struct pair word;
+    bool first = true;
+
+    if (!memchr(cookie.p, ' ', cookie.n) && !memchr(cookie.p, '\t', cookie.n))
+        return false;
+    while (pairs_next(&words, &word)) {
+        if (word.text.n == 0)
+            continue;
+        if (word.name.n)
+            name = first ? SLICE_NONE : word.name;
+        first = false;
+        if (word.has_value && name.n && name_match(name, wanted) != NAME_DIFFERS)
+            return true;
+    }
+    return false;
+}
+
 /* Reads all Cookie fields: HTTP/2 splits them (RFC 9113 section 8.2.3). Servers that follow RFC
  * 2965 section 3.3.4 also separate cookies by ",", which values must not contain (RFC 6265 section
  * 4.1.1). */
@@ -58,6 +81,9 @@ enum found identity_find_cookie(const struct identity_search *search,
         struct pairs pairs = pairs_of(field->value, ";,");
         struct pair pair;
         while (found != FOUND_BAD && pairs_next(&pairs, &pair)) {
+            if (is_named_behind_blank(slice_trim_ows(pair.text), slice_of(from->name)))
+                return identity_bad(search,
+                                    "the name of the identity's cookie stands behind a blank");
             pair.name = slice_trim_ows(pair.name);
             pair.value = slice_trim_ows(pair.value);
             found = consider(search, from, &pair, ',', found);

@@ -110,6 +110,12 @@ static const struct {
     {"x=1,session=A", NULL},
     {"session=B; x=1, session=A", NULL},
     {"session=\"a,b\"", NULL},
+    {"session=A; a=b session=B", NULL},
+    {"session=A; a=b\tsession=B", NULL},
+    {"session=A; a=b \t session =B", NULL},
+    {"session=A; a session=B", NULL},
+    {"a=\"b\" session=B", NULL},
+    {"session=A; a=my session; b=the session c", "cookie:" HASH_A},
 };
 
 START_TEST(a_cookie_sets_the_id)
