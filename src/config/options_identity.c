@@ -4,6 +4,9 @@
 static const char *const headers_from_names[] = {
     [HEADERS_FROM_TRUSTED] = "trusted", [HEADERS_FROM_ANYONE] = "anyone", NULL};
 
+static const char *const cookies_names[] = {
+    [COOKIES_HASH] = "hash", [COOKIES_REJECT] = "reject", NULL};
+
 static const char *const jwt_invalid_names[] = {
     [JWT_INVALID_FALL_THROUGH] = "fall_through", [JWT_INVALID_401] = "401", NULL};
 
@@ -19,6 +22,8 @@ static const struct option rows[] = {
     {"identity.headers_from", &type_enum, OF(identity.headers_from), "trusted", 0, 0, 0,
      headers_from_names, NULL,
      "peers from which weir accepts identity headers, cookies and query parameters"},
+    {"identity.cookies", &type_enum, OF(identity.cookies), "hash", 0, 0, 0, cookies_names, NULL,
+     "how weir treats several cookies with the name of the identity"},
     {"identity.ipv4_prefix", &type_count, OF(identity.ipv4_prefix), "32", 1, 32, 0, NULL, NULL,
      "prefix length in bits (1 to 32)"},
     {"identity.ipv6_prefix", &type_count, OF(identity.ipv6_prefix), "64", 1, 128, 0, NULL, NULL,

@@ -3,7 +3,7 @@
 #include "lint/lint.h"
 #include "policy/identity_source.h"
 
-enum { MADE_UP_MAX = 160 }; /* bytes */
+enum { MADE_UP_MAX = 192 }; /* bytes */
 
 /* Sources after `ip` are never used. */
 static bool has_ids(const struct identity_settings *identity)
@@ -149,13 +149,31 @@ static bool has_unverified_source(const struct identity_settings *identity)
     return false;
 }
 
+/* Returns true if only ids that the operator lists, or that are in the database, have limits. */
+static bool ids_are_listed(const struct policy *policy)
+{
+    return policy->identity.known_clients_only ||
+           (quotas_are_set(&policy->quotas) &&
+            policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY);
+}
+
 static bool ids_are_unverified(const struct policy *policy)
 {
-    bool database =
-        quotas_are_set(&policy->quotas) && policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY;
-
     return policy->identity.headers_from_anyone && has_unverified_source(&policy->identity) &&
-           !policy->identity.known_clients_only && !database;
+           !ids_are_listed(policy);
+}
+
+/* Returns the name of a cookie of which several are one id: each further one changes the id. */
+static const char *extensible_cookie(const struct policy *policy)
+{
+    const struct identity_settings *identity = &policy->identity;
+
+    if (identity->cookies != COOKIES_HASH || ids_are_listed(policy))
+        return NULL;
+    for (unsigned i = 0; i < identity->from_count && identity->from[i].source->is_id; i++)
+        if (strcmp(identity->from[i].source->word, "cookie") == 0)
+            return identity->from[i].name;
+    return NULL;
 }
 
 /* Describes the values that any client can invent for this part of `per`; "": none. */
@@ -167,6 +185,9 @@ static const char *made_up(const struct policy *policy, const struct rule *rule,
     words[0] = 0;
     if (part->per == PER_CLIENT && ids_are_unverified(policy))
         return "ids";
+    const char *cookie = part->per == PER_CLIENT ? extensible_cookie(policy) : NULL;
+    if (cookie)
+        snprintf(words, MADE_UP_MAX, "further cookies named %s (identity.cookies: hash)", cookie);
     if (part->per == PER_HOST && any_host)
         return "hosts";
     if (part->per == PER_METHOD && rule->any_method)

@@ -3,7 +3,9 @@
  *
  *   identity_source.c   the table of sources; writes and parses the text of an identity
  *   identity.c          the client's address, and the choice among the sources
- *   identity_pairs.c    cookies and query parameters
+ *   identity_cookies.c  cookies
+ *   identity_pairs.c    query parameters
+ *   identity_hash.c     hashes of values
  *   identity_token.c    JSON Web Tokens */
 #ifndef WEIR_POLICY_IDENTITY_H
 #define WEIR_POLICY_IDENTITY_H
@@ -78,9 +80,10 @@ struct identity_input {
  * identity_next(). Empty values count as missing, as do those that are not accepted.
  *
  * Returns false if the request must be rejected, for `identity->failure` and the reason `*why`:
- *   - IDENTITY_MALFORMED: an identity or token header occurs twice or has control bytes; a cookie
- *     or parameter has two values, or a name that servers may read as this one; Connection names
- *     the header; a value's percent-encoding is malformed
+ *   - IDENTITY_MALFORMED: an identity or token header occurs twice or has control bytes; Connection
+ *     names the header; a parameter (with identity.cookies: reject, a cookie) has two values, or a
+ *     name that servers may read as this one, or malformed percent-encoding; the name of a cookie
+ *     stands behind a blank; a cookie contains NUL, CR or LF
  *   - IDENTITY_INVALID_TOKEN: the token is not valid, with jwt.invalid: 401 */
 MUST_CHECK bool identity_of(const struct identity_input *input, struct identity *identity,
                             const char **why);

@@ -4,12 +4,36 @@
 
 #include "policy/identity_source.h"
 
+enum { IDENTITY_HASH_BYTES = 16, IDENTITY_HASH_DIGITS = 2 * IDENTITY_HASH_BYTES };
+
+struct pair;
+
 enum found identity_find_cookie(const struct identity_search *search,
                                 const struct identity_from *from);
 enum found identity_find_query(const struct identity_search *search,
                                const struct identity_from *from);
 enum found identity_find_claim(const struct identity_search *search,
                                const struct identity_from *from);
+
+/* Takes one cookie or parameter, of which there must not be several values or names. `odd` is a
+ * character that some servers read as a separator too. `before` and the result: whether the
+ * identity has a value. */
+enum found identity_take_pair(const struct identity_search *search,
+                              const struct identity_from *from, const struct pair *pair, char odd,
+                              enum found before);
+
+/* Hashes one spelling of the values that servers read alike: without quotes around it and escapes
+ * inside them, decoded once, with "+" as a space, without spaces at its ends. `*empty`: nothing is
+ * left. Returns the reason if the value is refused, for control bytes and malformed encoding, else
+ * NULL. With `keep_malformed`, malformed encoding stays as it is, and only NUL, CR and LF are
+ * refused. */
+const char *identity_hash_value(struct sha256 *hash, struct slice value, bool keep_malformed,
+                                bool *empty);
+/* Hashes one of several values, with `keep_malformed`. A NUL stands before each, which no value
+ * contains: the hash of a list is that of no single value, and of no other list. */
+const char *identity_hash_item(struct sha256 *hash, struct slice value, bool *empty);
+/* Ends an HMAC and appends its first IDENTITY_HASH_BYTES as hexadecimal digits. */
+void identity_write_hash(struct text *out, const struct hmac_key *key, struct sha256 *hash);
 
 /* Rejects the request with 400. */
 static inline enum found identity_bad(const struct identity_search *search, const char *why)

@@ -1,4 +1,4 @@
-/* identity_pairs.c - ids from cookies (RFC 6265 section 4.2) and query parameters.
+/* identity_pairs.c - ids from "name=value" pairs, and from query parameters.
  *
  * weir must not read another value than the server does: a client could then choose the id that is
  * counted and use another one. Servers differ on repeated names, on the spelling of names (PHP
@@ -25,9 +25,9 @@ static enum found take(const struct identity_search *search, const struct identi
     return FOUND;
 }
 
-/* Some servers read `odd` as a separator too. */
-static enum found consider(const struct identity_search *search, const struct identity_from *from,
-                           const struct pair *pair, char odd, enum found before)
+enum found identity_take_pair(const struct identity_search *search,
+                              const struct identity_from *from, const struct pair *pair, char odd,
+                              enum found before)
 {
     switch (name_match(pair->name, slice_of(from->name))) {
     case NAME_DIFFERS: return before;
@@ -44,54 +44,6 @@ static enum found consider(const struct identity_search *search, const struct id
     return pair->has_value ? take(search, from, pair, before) : before;
 }
 
-/* Returns true if the wanted name and a "=" stand behind a blank inside a cookie. Python's
- * http.cookies separates cookies by blanks too: it reads "a=b session=x" as two. */
-static bool is_named_behind_blank(struct slice cookie, struct slice wanted)
-{
-    struct pairs words = pairs_of(cookie, " \t");
-    struct slice name = SLICE_NONE; /* of the last word, if a blank stands before it */
-    struct pair word;
-    bool first = true;
-
-    if (!memchr(cookie.p, ' ', cookie.n) && !memchr(cookie.p, '\t', cookie.n))
-        return false;
-    while (pairs_next(&words, &word)) {
-        if (word.text.n == 0)
-            continue;
-        if (word.name.n)
-            name = first ? SLICE_NONE : word.name;
-        first = false;
-        if (word.has_value && name.n && name_match(name, wanted) != NAME_DIFFERS)
-            return true;
-    }
-    return false;
-}
-
-/* Reads all Cookie fields: HTTP/2 splits them (RFC 9113 section 8.2.3). Servers that follow RFC
- * 2965 section 3.3.4 also separate cookies by ",", which values must not contain (RFC 6265 section
- * 4.1.1). */
-enum found identity_find_cookie(const struct identity_search *search,
-                                const struct identity_from *from)
-{
-    enum found found = FOUND_NONE;
-    const struct field *field = NULL;
-
-    while (found != FOUND_BAD &&
-           (field = fields_next_named(search->input->fields, SLICE("Cookie"), field)) != NULL) {
-        struct pairs pairs = pairs_of(field->value, ";,");
-        struct pair pair;
-        while (found != FOUND_BAD && pairs_next(&pairs, &pair)) {
-            if (is_named_behind_blank(slice_trim_ows(pair.text), slice_of(from->name)))
-                return identity_bad(search,
-                                    "the name of the identity's cookie stands behind a blank");
-            pair.name = slice_trim_ows(pair.name);
-            pair.value = slice_trim_ows(pair.value);
-            found = consider(search, from, &pair, ',', found);
-        }
-    }
-    return found;
-}
-
 /* Some servers read ";" as a separator too. */
 static const char query_separators[] = "&;";
 
@@ -106,7 +58,7 @@ enum found identity_find_query(const struct identity_search *search,
         return FOUND_NONE;
     struct pairs pairs = pairs_of((struct slice){query.p + 1, query.n - 1}, query_separators);
     while (found != FOUND_BAD && pairs_next(&pairs, &pair))
-        found = consider(search, from, &pair, ';', found);
+        found = identity_take_pair(search, from, &pair, ';', found);
     return found;
 }
 

@@ -20,6 +20,9 @@ enum { IDENTITY_FROM_MAX = 8 };
 /* Peers whose identity headers, cookies and query parameters are accepted. */
 enum headers_from { HEADERS_FROM_TRUSTED, HEADERS_FROM_ANYONE };
 
+/* Treatment of several cookies of one name: their hash is the identity, or the response is 400. */
+enum cookies_treatment { COOKIES_HASH, COOKIES_REJECT };
+
 /* Treatment of a token that is not valid: the next source applies, or the response is 401. */
 enum jwt_invalid { JWT_INVALID_FALL_THROUGH, JWT_INVALID_401 };
 
@@ -41,6 +44,7 @@ struct identity_settings {
     unsigned trusted_count;
     bool trust_unix; /* trusted_proxies contains "unix:" */
     enum headers_from headers_from;
+    enum cookies_treatment cookies;
     bool headers_from_anyone; /* headers_from is anyone, or trusted_proxies is empty */
     unsigned ipv4_prefix, ipv6_prefix;
     char *client_ip_header; /* read from trusted peers only */

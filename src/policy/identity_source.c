@@ -5,8 +5,6 @@
 #include "policy/identity_internal.h"
 #include "policy/pairs.h"
 
-enum { HASH_BYTES = 16, HASH_DIGITS = 2 * HASH_BYTES };
-
 /* --- Sources --- */
 
 static bool is_header_name(struct slice name)
@@ -126,7 +124,7 @@ bool identity_text_is_id(struct slice text)
 
 bool identity_is_hash(struct slice text)
 {
-    if (text.n != HASH_DIGITS)
+    if (text.n != IDENTITY_HASH_DIGITS)
         return false;
     for (size_t i = 0; i < text.n; i++)
         if (!memchr("0123456789abcdef", text.p[i], 16))
@@ -137,68 +135,14 @@ bool identity_is_hash(struct slice text)
 /* Returns true for "h:HASH". */
 static bool looks_hashed(struct slice value)
 {
-    return value.n == 2 + HASH_DIGITS && slice_starts_with(value, SLICE("h:")) &&
+    return value.n == 2 + IDENTITY_HASH_DIGITS && slice_starts_with(value, SLICE("h:")) &&
            identity_is_hash((struct slice){value.p + 2, value.n - 2});
 }
 
-/* Bytes on their way into a hash. */
-struct hashing {
-    struct sha256 *hash;
-    size_t n;
-    char bytes[SHA256_BLOCK];
-};
-
-static void flush(struct hashing *hashing)
+static bool keeps_malformed(const struct identity_settings *settings,
+                            const struct identity_source *source)
 {
-    sha256_add(hashing->hash, (struct slice){hashing->bytes, hashing->n});
-    hashing->n = 0;
-}
-
-static void hash_byte(struct hashing *hashing, char c)
-{
-    if (hashing->n == sizeof hashing->bytes)
-        flush(hashing);
-    hashing->bytes[hashing->n++] = c;
-}
-
-/* Hashes one spelling of the values that servers read alike: without quotes around it and escapes
- * inside them, decoded once, with "+" as a space, without spaces at its ends. `*empty`: nothing is
- * left. Returns false for malformed encoding and control bytes. */
-static bool hash_decoded(struct sha256 *hash, struct slice value, bool *empty)
-{
-    struct hashing hashing = {.hash = hash};
-    size_t spaces = 0;
-    int c;
-
-    bool quoted = value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"';
-    if (quoted)
-        value = (struct slice){value.p + 1, value.n - 2};
-    struct percent percent = {value.p, value.p + value.n, quoted};
-    *empty = true;
-    while ((c = percent_next(&percent)) != PERCENT_END) {
-        if (c < 0 || (c < ' ' && c != '\t') || c == 0x7f)
-            return false;
-        if (c == ' ' || c == '\t' || c == '+') {
-            spaces++;
-            continue;
-        }
-        for (; spaces && !*empty; spaces--)
-            hash_byte(&hashing, ' ');
-        hash_byte(&hashing, (char)c);
-        *empty = false;
-        spaces = 0;
-    }
-    flush(&hashing);
-    return true;
-}
-
-static void write_digest(struct text *out, const struct hmac_key *key, struct sha256 *hash)
-{
-    unsigned char digest[SHA256_SIZE];
-
-    hmac_end(key, hash, digest);
-    for (unsigned i = 0; i < HASH_BYTES; i++)
-        text_hex_fixed(out, digest[i], 2);
+    return source->find == identity_find_cookie && settings->cookies == COOKIES_HASH;
 }
 
 enum found identity_write_id(const struct identity_settings *settings,
@@ -212,18 +156,18 @@ enum found identity_write_id(const struct identity_settings *settings,
     text_put(&text, slice_of(source->prefix));
     if (source->hashed) {
         hash = hmac_begin(&settings->hash_key);
-        if (!hash_decoded(&hash, value, &empty)) {
+        *why = identity_hash_value(&hash, value, keeps_malformed(settings, source), &empty);
+        if (*why) {
             identity->failure = IDENTITY_MALFORMED;
-            *why = "the identity's value has malformed percent-encoding or control bytes";
             return FOUND_BAD;
         }
-        write_digest(&text, &settings->hash_key, &hash);
+        identity_write_hash(&text, &settings->hash_key, &hash);
     } else if (value.n > CLIENT_ID_MAX || (source->is_header && settings->hash) ||
                looks_hashed(value)) {
         hash = hmac_begin(&settings->hash_key);
         sha256_add(&hash, value);
         text_literal(&text, "h:");
-        write_digest(&text, &settings->hash_key, &hash);
+        identity_write_hash(&text, &settings->hash_key, &hash);
     } else {
         text_put(&text, value);
     }

@@ -1,4 +1,5 @@
-/* The input is used as a query string and as a Cookie field. Properties: the result is an identity
+/* The input is used as a query string and as a Cookie field, with both treatments of several
+ * cookies. Properties: the result is an identity
  * with a bounded text, or a reason; the same value in an operator's command selects the same
  * client; the form for the log does not contain the value. */
 #include "base/text.h"
@@ -6,14 +7,14 @@
 #include "fuzz.h"
 #include "policy/identity_source.h"
 
-static struct policy *policy_from(const char *source)
+static struct policy *policy_from(const char *source, const char *cookies)
 {
     char yaml[256];
 
     snprintf(yaml, sizeof yaml,
              "upstreams: { a: { servers: 127.0.0.1:1 } }\nidentity: { from: '%s', headers_from: "
-             "anyone }\n",
-             source);
+             "anyone, cookies: %s }\n",
+             source, cookies);
     struct policy *policy = policy_load_text("fuzz.yaml", slice_of(yaml), "lua", stderr);
     PROPERTY(policy != NULL);
     return policy;
@@ -77,23 +78,30 @@ static void query(const struct policy *policy, struct slice input)
     free(room);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void cookie(const struct policy *policy, struct slice input)
 {
-    static struct policy *of_query, *of_cookie;
-    char *bytes = fuzz_copy(data, size);
-    struct slice input = {bytes, size};
     struct identity identity;
 
+    if (identify(policy, SLICE_NONE, input, &identity) && slice_starts_with(input, SLICE("k=")) &&
+        !memchr(input.p, ';', input.n) && !memchr(input.p, ',', input.n))
+        assert_name_selects_client(
+            policy, "cookie:", slice_trim_ows((struct slice){input.p + 2, input.n - 2}), &identity);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct policy *of_query, *of_cookie, *of_cookies;
+    char *bytes = fuzz_copy(data, size);
+    struct slice input = {bytes, size};
+
     if (!of_query) {
-        of_query = policy_from("query:k");
-        of_cookie = policy_from("cookie:k");
+        of_query = policy_from("query:k", "hash");
+        of_cookie = policy_from("cookie:k", "reject");
+        of_cookies = policy_from("cookie:k", "hash");
     }
     query(of_query, input);
-    if (identify(of_cookie, SLICE_NONE, input, &identity) &&
-        slice_starts_with(input, SLICE("k=")) && !memchr(input.p, ';', input.n))
-        assert_name_selects_client(
-            of_cookie, "cookie:", slice_trim_ows((struct slice){input.p + 2, input.n - 2}),
-            &identity);
+    cookie(of_cookie, input);
+    cookie(of_cookies, input);
     free(bytes);
     return 0;
 }

@@ -29,3 +29,39 @@ def test_a_cookie_behind_a_blank_is_refused(rig):
         assert http.cookies.SimpleCookie(cookies)["session"].value == "REAL", cookies
         assert charged(weir, {"Cookie": cookies}) == (400, None), cookies
     assert charged(weir, {"Cookie": "session=R1; note=my session"})[1].startswith("cookie:")
+
+
+def test_several_cookies_of_one_name_are_one_client(rig):
+    """Browsers send the cookie of the host and that of its domain, and those of other
+    applications. Any of them may be the session for the server."""
+    weir = rig.weir(limits=EACH, identity={"from": ["cookie:session", "ip"], "headers_from": "anyone"})
+    alone = charged(weir, {"Cookie": "session=a"})[1]
+    both = charged(weir, {"Cookie": "theme=x; session=a; session=b"})[1]
+    assert alone.startswith("cookie:") and both.startswith("cookie:") and alone != both
+    assert charged(weir, [("Cookie", "session=a"), ("Cookie", "session=b; x=1")])[1] == both, "the same list"
+    assert charged(weir, {"Cookie": "session=b; session=a"})[1] not in (alone, both)
+    assert charged(weir, {"Cookie": "session=a; SESSION=c"})[1] not in (alone, both)
+    assert charged(weir, {"Cookie": "session=%zz"})[1].startswith("cookie:"), "stays as it is"
+    for cookies in ("session=a; session=%00", "session=a; session=%0d", "session=a; session=b%0A"):
+        assert charged(weir, {"Cookie": cookies}) == (400, None), cookies
+
+
+def test_with_reject_python_reads_the_counted_cookie(rig):
+    """Random fields: of each that weir accepts, Python's http.cookies reads no cookie other than the
+    counted one."""
+    weir = rig.weir(limits=EACH, identity={"from": ["cookie:session", "ip"], "headers_from": "anyone", "cookies": "reject"})
+    pieces, choose, accepted = ["session", "session=", "SESSION", "a", "b", "x=", "=", " ", "\t", ";", "; ", '"', ",", " secure"], random.Random(1), 0
+    for _ in range(400):
+        field = "session=R" + choose.choice(["", ";", " "]) + "".join(choose.choices(pieces, k=choose.randrange(9)))
+        try:
+            read = http.cookies.SimpleCookie(field).get("session")
+        except http.cookies.CookieError:
+            continue
+        if not read or not read.value or ";" in read.value:
+            continue
+        status, identity = charged(weir, {"Cookie": field})
+        assert status in (200, 400), field
+        if status == 200:
+            accepted += 1
+            assert identity == charged(weir, {"Cookie": f'session="{read.value}"'})[1], (field, read.value)
+    assert accepted > 20, accepted

@@ -170,7 +170,8 @@ def test_credentials_are_neither_stored_nor_logged(rig):
 
 
 def test_an_ambiguous_cookie_or_query_parameter_is_refused(rig):
-    weir = rig.weir(limits=LIMIT, identity={"from": ["cookie:session", "query:api_key", "ip"], "headers_from": "anyone"})
+    weir = rig.weir(limits=LIMIT, identity={"from": ["cookie:session", "query:api_key", "ip"], "headers_from": "anyone",
+                                            "cookies": "reject"})
     for headers, target in (([("Cookie", "session=a; session=b")], "/"), ([("Cookie", "session=a"), ("Cookie", "session=b")], "/"),
                             ([("Cookie", "SESSION=a")], "/"), ([], "/?api_key=a&api_key=b"), ([], "/?x;api_key=a"), ([], "/?api.key=a"),
                             ([], "/?api_key=%zz"), ([], "/?api_key=%00")):

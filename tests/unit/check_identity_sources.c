@@ -115,6 +115,10 @@ static const struct {
     {"session=A; a=b \t session =B", NULL},
     {"session=A; a session=B", NULL},
     {"a=\"b\" session=B", NULL},
+    {"session=A secure", NULL},
+    {"session=A x=1", NULL},
+    {"session=\"A\" x=\"B\"", NULL},
+    {"session=\"a b\"", "cookie:" HASH_A_B},
     {"session=A; a=my session; b=the session c", "cookie:" HASH_A},
 };
 
@@ -122,7 +126,7 @@ START_TEST(a_cookie_sets_the_id)
 {
     char lines[256];
 
-    load("from: [ 'cookie:session', ip ]");
+    load("from: [ 'cookie:session', ip ], cookies: reject");
     snprintf(lines, sizeof lines, "Cookie: %s\n", cookies[_i].sent);
     const char *found = identify("", lines);
     ck_assert_msg(cookies[_i].identity ? found && strcmp(found, cookies[_i].identity) == 0
@@ -132,9 +136,60 @@ START_TEST(a_cookie_sets_the_id)
 }
 END_TEST
 
+/* Hashes of NUL and the value, for each value. */
+#define LIST_A_B "ddd1e620501c567c57e37b09bff7a334"
+#define LIST_B_A "d13e66c6660ef1dba6fa91f70583a277"
+#define LIST_A   "efc465909fdf9079fed59c383109965b"
+
+static const struct {
+    const char *sent, *identity; /* NULL: 400 */
+} several_cookies[] = {
+    {"session=A", "cookie:" HASH_A},
+    {"session=%41; x=SESSION; sessions=B", "cookie:" HASH_A},
+    {"session=A; session=A", "cookie:" HASH_A},
+    {"session=A; session=B", "cookie:" LIST_A_B},
+    {"session=\"%41\"; x=1; session=B", "cookie:" LIST_A_B},
+    {"session=B; session=A", "cookie:" LIST_B_A},
+    {"session=A; SESSION=B", "cookie:" LIST_A_B},
+    {"session[]=A; %73ession=B", "cookie:" LIST_A_B},
+    {"SESSION=A", "cookie:" LIST_A},
+    {"session=A; session=", "cookie:c741a4c39f498c9da9a03c57e5ccd73c"},
+    {"session=; SESSION=\"\"; session", ADDRESS},
+    {"session=%4", "cookie:22c88e48ff9dd3c4a9eecaa03b9da240"},
+    {"session=%zz", "cookie:8c9a56d9913894881b6bbb03d137ddd8"},
+    {"session=A; session=%zz", "cookie:0d0ef4af65dc8a37ef9b023c216e57b0"},
+    {"session=A%01", "cookie:7acaf0f37e0613e7166676dd3129c5cd"},
+    {"session=A B", "cookie:697bb33b6b9aab106eff2e6f47aa258f"},
+    {"session=a,b", "cookie:e8706feedc0a28d832aa7678b3c1392b"},
+    {"session=A,x=1", "cookie:a9344e32ec1036e2d1174a0e8885e715"},
+    {"session=A,session=B", "cookie:9751f8d1d8129cc9082bbd3f08c132ae"},
+    {"x=1,session=A", "cookie:e02686e3cb3edd255c9521e4479b8e9a"},
+    {"session=A%00", NULL},
+    {"session=A; session=%00", NULL},
+    {"session=A%0A", NULL},
+    {"session=A; session=\"\\015\"", NULL},
+    {"session=A; a=b session=B", NULL},
+    {"session=A; a=1, session=B", NULL},
+};
+
+START_TEST(several_cookies_together_are_the_id)
+{
+    char lines[256];
+
+    load("from: [ 'cookie:session', ip ]");
+    snprintf(lines, sizeof lines, "Cookie: %s\n", several_cookies[_i].sent);
+    const char *found = identify("", lines), *wanted = several_cookies[_i].identity;
+    ck_assert_msg(wanted ? found && strcmp(found, wanted) == 0 : !found && malformed, "%s: %s",
+                  lines, found ? found : why);
+    drop();
+}
+END_TEST
+
 START_TEST(several_cookie_fields_form_one_list)
 {
     load("from: [ 'cookie:session', ip ]");
+    ck_assert_str_eq(identify("", "Cookie: session=A\nCookie: session=B\n"), "cookie:" LIST_A_B);
+    load("from: [ 'cookie:session', ip ], cookies: reject");
     ck_assert_str_eq(identify("", "Cookie: a=b\ncookie: session=A\n"), "cookie:" HASH_A);
     ck_assert_ptr_null(identify("", "Cookie: session=A\nCookie: session=B\n"));
     drop();
@@ -253,7 +308,10 @@ static const struct {
     {"", NULL, NULL},
     {"jwt:", NULL, NULL},
     {"cookie:", NULL, NULL},
-    {"cookie:%", NULL, NULL},
+    {"cookie:%4", "cookie:22c88e48ff9dd3c4a9eecaa03b9da240",
+     "cookie:h:22c88e48ff9dd3c4a9eecaa03b9da240"},
+    {"cookie:%00", NULL, NULL},
+    {"query:%", NULL, NULL},
     {"a\tb", NULL, NULL},
     {"ip:10.0.0.0/8", NULL, NULL},
 };
@@ -342,6 +400,8 @@ int main(void)
     Suite *suite = suite_create("identity sources");
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, a_cookie_sets_the_id, 0, (int)COUNT_OF(cookies));
+    tcase_add_loop_test(tests, several_cookies_together_are_the_id, 0,
+                        (int)COUNT_OF(several_cookies));
     tcase_add_test(tests, several_cookie_fields_form_one_list);
     tcase_add_loop_test(tests, a_query_parameter_sets_the_id, 0, (int)COUNT_OF(queries));
     tcase_add_test(tests, the_first_of_eight_sources_applies);
