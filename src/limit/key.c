@@ -81,9 +81,12 @@ static const struct field *only_field(const struct fields *fields, struct slice 
     return good ? field : NULL;
 }
 
-static struct slice header_value(const struct fields *fields, const char *name)
+/* Headers of peers that are not trusted count as missing, as identity headers do: else every client
+ * could invent values. */
+static struct slice header_value(const struct limit_facts *facts, const char *name)
 {
-    const struct field *field = only_field(fields, slice_of(name));
+    const struct field *field =
+        facts->identity->headers_trusted ? only_field(facts->fields, slice_of(name)) : NULL;
     return field ? field->value : (struct slice){"", 0};
 }
 
@@ -107,7 +110,7 @@ static struct part part_of(const struct policy *policy, const struct limit_part 
         text_put(scratch, slice_of(per->header));
         text_char(scratch, ':');
         part.first = text_slice(scratch);
-        part.second = header_value(facts->fields, per->header);
+        part.second = header_value(facts, per->header);
         break;
     }
     return part;

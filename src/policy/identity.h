@@ -25,7 +25,7 @@ enum identity_token { TOKEN_UNREAD, TOKEN_NONE, TOKEN_INVALID, TOKEN_VALID };
 struct identity {
     bool is_id;           /* false: an address */
     bool peer_trusted;    /* the peer matches trusted_proxies */
-    bool headers_trusted; /* headers, cookies and query parameters from this peer are accepted */
+    bool headers_trusted; /* from this peer, headers, cookies and query parameters are accepted */
     bool has_ip;          /* false: unix socket without usable client_ip_header */
     enum listed listed;   /* list of the address `ip`; set even if identity_of() returns false */
     enum identity_failure failure;

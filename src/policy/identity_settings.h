@@ -17,7 +17,8 @@ struct identity_from {
 
 enum { IDENTITY_FROM_MAX = 8 };
 
-/* Peers whose identity headers, cookies and query parameters are accepted. */
+/* Peers whose identity headers, cookies and query parameters are accepted, and the headers of
+ * `per`. */
 enum headers_from { HEADERS_FROM_TRUSTED, HEADERS_FROM_ANYONE };
 
 /* Treatment of several cookies of one name: their hash is the identity, or the response is 400. */

@@ -65,3 +65,29 @@ def test_with_reject_python_reads_the_counted_cookie(rig):
             accepted += 1
             assert identity == charged(weir, {"Cookie": f'session="{read.value}"'})[1], (field, read.value)
     assert accepted > 20, accepted
+
+
+# --- headers of limits
+# ------------------------------------------------------------------------------
+
+def test_the_header_of_a_limit_is_believed_from_trusted_proxies_only(rig):
+    limits = {"tenant": dict(script="fixed_window", limit=2, period="1d", per=["client", "header:X-Tenant"])}
+
+    def statuses(**identity):
+        weir = rig.weir(limits=limits, identity={"from": ["ip"], "client_ip_header": "X-Forwarded-For", **identity})
+        return [get(weir.address, headers={"X-Tenant": f"tenant-{n}"}).status for n in range(4)]
+
+    assert statuses(trusted_proxies=["192.0.2.1"]) == [200, 200, 429, 429], "from a stranger"
+    assert statuses(trusted_proxies=["127.0.0.1"]) == [200] * 4, "from the proxy"
+    assert statuses(trusted_proxies=["192.0.2.1"], headers_from="anyone") == [200] * 4, "from anyone"
+
+
+def test_check_warns_of_a_limit_by_a_header_that_anyone_can_invent(rig):
+    warning = "anyone can invent values of X-Tenant"
+    for identity, warns in (({}, True), ({"trusted_proxies": ["192.0.2.1"]}, False),
+                            ({"trusted_proxies": ["192.0.2.1"], "headers_from": "anyone"}, True)):
+        policy = rig.write("policy.yaml", json.dumps({
+            "upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, "identity": identity,
+            "limits": {"tenant": {"script": "gcra", "limit": 1, "period": "1d", "per": ["client", "header:X-Tenant"]}},
+            "rules": [{"limits": ["tenant"]}]}))
+        assert (warning in rig.command("check", "-c", policy).stderr) == warns, identity
