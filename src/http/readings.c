@@ -95,18 +95,19 @@ static void remove_controls(struct slice in, struct text *out)
             text_char(out, in.p[i]);
 }
 
-/* If a segment is only dots and spaces, its leading dot segment is kept. */
+/* If a segment is only dots and spaces, "." or ".." before the first space is kept. No server reads
+ * three dots as "..": Windows removes them. */
 static void trim_segments(struct slice in, struct text *out)
 {
     for (size_t i = 0, n; i < in.n; i += n) {
+        size_t dots = 0, kept;
         for (n = 1; i + n < in.n && in.p[i + n] != '/';)
             n++;
-        size_t kept = n;
-        while (kept > 1 && (in.p[i + kept - 1] == '.' || in.p[i + kept - 1] == ' '))
+        while (1 + dots < n && in.p[i + 1 + dots] == '.')
+            dots++;
+        for (kept = n; kept > 1 && (in.p[i + kept - 1] == '.' || in.p[i + kept - 1] == ' ');)
             kept--;
-        while (kept < n && kept < 3 && in.p[i + kept] == '.' && (kept == 1 || in.p[i + 1] == '.'))
-            kept++;
-        text_bytes(out, in.p + i, kept);
+        text_bytes(out, in.p + i, kept == 1 && dots <= 2 ? 1 + dots : kept);
     }
 }
 

@@ -1,22 +1,34 @@
 #include "proxy/upgrade.h"
 
+#include "http/parse.h"
+
 static bool begins_with(struct slice protocol, struct slice start)
 {
     return protocol.n >= start.n && slice_equal_nocase((struct slice){protocol.p, start.n}, start);
 }
 
-/* True if a listed protocol carries HTTP: cleartext HTTP/2 (h2c), any other HTTP version, or
- * TLS (RFC 2817). weir could not limit requests in such a tunnel, so it then offers none of the
- * listed protocols. */
-static bool offers_http(struct slice value)
+/* A name, and perhaps a version behind a "/": both are tokens. */
+static bool is_protocol(struct slice protocol)
+{
+    const char *slash = memchr(protocol.p, '/', protocol.n);
+    struct slice name = {protocol.p, slash ? (size_t)(slash - protocol.p) : protocol.n};
+
+    return slice_is_token(name) &&
+           (!slash || slice_is_token((struct slice){slash + 1, protocol.n - name.n - 1}));
+}
+
+/* Returns false if a listed protocol carries HTTP: cleartext HTTP/2 (h2c), any other HTTP version,
+ * or TLS (RFC 2817). weir could not limit requests in such a tunnel, so it then offers none of the
+ * listed protocols. Nor does it if one is not well-formed: a server may read "\"h2c\"" as h2c. */
+static bool can_be_offered(struct slice value)
 {
     struct slice protocol;
 
     while (slice_next_element(&value, &protocol))
-        if (begins_with(protocol, SLICE("h2")) || begins_with(protocol, SLICE("HTTP")) ||
-            begins_with(protocol, SLICE("TLS")))
-            return true;
-    return false;
+        if (!is_protocol(protocol) || begins_with(protocol, SLICE("h2")) ||
+            begins_with(protocol, SLICE("HTTP")) || begins_with(protocol, SLICE("TLS")))
+            return false;
+    return true;
 }
 
 struct slice upgrade_offer(const struct request_head *head, const struct framing *framing)
@@ -25,7 +37,7 @@ struct slice upgrade_offer(const struct request_head *head, const struct framing
 
     if (!upgrade || head->minor == 0 || framing->kind != FRAMING_NONE ||
         fields_next_named(&head->fields, upgrade->name, upgrade) ||
-        !connection_names(&head->fields, SLICE("upgrade")) || offers_http(upgrade->value))
+        !connection_names(&head->fields, SLICE("upgrade")) || !can_be_offered(upgrade->value))
         return SLICE_NONE;
     return upgrade->value;
 }

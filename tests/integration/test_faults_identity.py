@@ -70,7 +70,7 @@ def test_with_reject_python_reads_the_counted_cookie(rig):
 # --- headers of limits
 # ------------------------------------------------------------------------------
 
-def test_the_header_of_a_limit_is_believed_from_trusted_proxies_only(rig):
+def test_the_header_of_a_limit_is_accepted_from_trusted_proxies_only(rig):
     limits = {"tenant": dict(script="fixed_window", limit=2, period="1d", per=["client", "header:X-Tenant"])}
 
     def statuses(**identity):
@@ -91,3 +91,24 @@ def test_check_warns_of_a_limit_by_a_header_that_anyone_can_invent(rig):
             "limits": {"tenant": {"script": "gcra", "limit": 1, "period": "1d", "per": ["client", "header:X-Tenant"]}},
             "rules": [{"limits": ["tenant"]}]}))
         assert (warning in rig.command("check", "-c", policy).stderr) == warns, identity
+
+
+# --- paths and Upgrade
+# ------------------------------------------------------------------------------
+
+def test_three_dots_are_an_ordinary_segment(rig):
+    """No server reads "..." as ".."."""
+    weir = rig.weir(limits=EACH, rules=[{"name": "v1", "match": {"path": "/v1/**"}, "limits": ["each"]}, {"name": "rest"}])
+    for target in "/v1/...", "/v1/.../a", "/v1/..../", "/v1/%2e%2e%2e":
+        response = get(weir.address, target)
+        assert response.status == 200, (target, response)
+    for target in "/v1/..", "/v1/..%20", "/v1/.. ./x".replace(" ", "%20"), "/.../v1/a":
+        assert get(weir.address, target).status == 400, target
+
+
+def test_a_malformed_upgrade_is_not_forwarded(rig):
+    weir = rig.weir()
+    for protocols in '"h2c"', 'websocket, "h2c"', "x h2c":
+        response = get(weir.address, "/echo", headers={"Connection": "upgrade", "Upgrade": protocols})
+        names = {name.lower() for name, _ in json.loads(response.body)["fields"]}
+        assert response.status == 200 and "upgrade" not in names, (protocols, names)

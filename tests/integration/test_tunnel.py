@@ -122,7 +122,8 @@ def test_an_upgrade_with_content_or_to_h2c_is_not_forwarded(rig):
     with Connection(weir.address) as connection:
         assert connection.request(method="POST", headers=ASKED, body=b"content").status == 200
         assert connection.request(headers={**ASKED, "Upgrade": "h2c", "HTTP2-Settings": "x"}).status == 200
-        assert connection.request(headers={**ASKED, "Upgrade": "websocket, h2c"}).status == 200
+        for protocols in "websocket, h2c", '"h2c"', "websocket, \"h2c\"", "x h2c", "websocket/", "/h2c", "a/b/h2c", "a;h2c":
+            assert connection.request(headers={**ASKED, "Upgrade": protocols}).status == 200
         assert connection.request(headers={**ASKED, "Connection": "keep-alive"}).status == 200
     assert api.failures == []
 

@@ -126,6 +126,13 @@ START_TEST(readings_that_select_another_rule_are_refused)
         {"/v1/%2e%2e/v1/a", "400"},
         {"/v1/a/.%2E", "400"},
         {"/.well-known/...", "rest"},
+        {"/v1/...", "/v1/**"},
+        {"/v1/a/..../b", "/v1/**"},
+        {"/v1/a/.%2e./b", "/v1/**"},
+        {"/x/.../login", "rest"},
+        {"/.../login", "400"}, /* Windows removes the dots; then slashes are merged */
+        {"/v1/..%20./login", "400"},
+        {"/v1/..%20", "400"},
     };
     struct policy *policy = load(two_rules);
     assert_routes(policy, cases, COUNT_OF(cases));

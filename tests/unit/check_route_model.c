@@ -273,8 +273,9 @@ static void tails(const struct string *in, struct string *out)
             continue;
         }
         size_t dots = 0, size = out->n - start;
-        while (dots < 2 && dots < size && out->p[start + dots] == '.')
+        while (dots < size && out->p[start + dots] == '.')
             dots++;
+        dots = dots > 2 ? 0 : dots; /* "..." is not ".." */
         while (out->n > start && (out->p[out->n - 1] == '.' || out->p[out->n - 1] == ' '))
             out->n--;
         for (; out->n == start && dots > 0; dots--) {
