@@ -3,8 +3,11 @@
 import http.cookies
 import json
 import random
+import shutil
 
-from wire import get
+from recipe_book import blocks, recipes
+from rig import Process, eventually, free_port
+from wire import Connection, get
 
 EACH = {"each": dict(script="fixed_window", limit=100000, period="1d")}
 
@@ -112,3 +115,43 @@ def test_a_malformed_upgrade_is_not_forwarded(rig):
         response = get(weir.address, "/echo", headers={"Connection": "upgrade", "Upgrade": protocols})
         names = {name.lower() for name, _ in json.loads(response.body)["fields"]}
         assert response.status == 200 and "upgrade" not in names, (protocols, names)
+
+
+# --- decisions for other proxies
+# ------------------------------------------------------------------------------
+
+def nginx_before(rig, listener):
+    """nginx as in the recipe, with the decision listener at `listener`; returns its address."""
+    (config,) = blocks(recipes()[1]["Behind nginx, without forwarding"], "nginx")
+    port = free_port()
+    rig.write("nginx.conf", f"""daemon off; master_process off; pid {rig.directory}/nginx.pid; error_log stderr;
+        events {{ }} http {{ access_log off; client_body_temp_path {rig.directory}/body; proxy_temp_path {rig.directory}/proxy;
+        fastcgi_temp_path {rig.directory}/f; uwsgi_temp_path {rig.directory}/u; scgi_temp_path {rig.directory}/s;
+        upstream api {{ server {rig.upstream().text}; }} upstream weir {{ server {listener}; keepalive 64; }}
+        server {{ listen 127.0.0.1:{port}; {config} }} }}""")
+    Process(rig, "nginx", [shutil.which("nginx", path="/usr/sbin:/usr/bin"), "-c", f"{rig.directory}/nginx.conf"])
+    eventually(lambda: can_connect(("127.0.0.1", port)), 10, "nginx")
+    return "127.0.0.1", port
+
+
+def can_connect(address):
+    try:
+        with Connection(address):
+            return True
+    except OSError:
+        return False
+
+
+def test_behind_nginx_the_host_that_it_serves_is_decided(rig):
+    """The host of an absolute target replaces Host."""
+    weir = rig.weir(decisions={"listen": "127.0.0.1:0", "request_from": "original", "deny_status": 403},
+                    limits={"few": dict(script="fixed_window", limit=2, period="1d")},
+                    rules=[{"match": {"host": "free.example"}, "limits": "none"}, {"limits": ["few"]}])
+    nginx = nginx_before(rig, weir.wait_for_output(r"listening on (\S+) \(decisions\)$")[0])
+    statuses = []
+    for _ in range(4):
+        with Connection(nginx) as connection:
+            connection.send(b"GET http://api.example/x HTTP/1.1\r\nHost: free.example\r\nConnection: close\r\n\r\n")
+            statuses.append(connection.response().status)
+    assert statuses == [200, 200, 429, 429], statuses
+    assert get(nginx, "/x", host="free.example").status == 200
