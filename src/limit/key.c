@@ -1,6 +1,7 @@
 #include "limit/key.h"
 
 #include "base/hash.h"
+#include "http/credentials.h"
 
 /* One value of a key before escaping: KIND, then up to two pieces. */
 struct part {
@@ -109,8 +110,9 @@ static struct part part_of(const struct policy *policy, const struct limit_part 
         part.kind = SLICE("header:");
         text_put(scratch, slice_of(per->header));
         text_char(scratch, ':');
-        part.first = text_slice(scratch);
         part.second = header_value(facts, per->header);
+        part.second = credentials_split(slice_of(per->header), part.second, scratch);
+        part.first = text_slice(scratch);
         break;
     }
     return part;

@@ -1,6 +1,7 @@
 #include "policy/identity_source.h"
 
 #include "base/text.h"
+#include "http/credentials.h"
 #include "http/parse.h"
 #include "policy/identity_internal.h"
 #include "policy/pairs.h"
@@ -34,6 +35,10 @@ static enum found find_address(const struct identity_search *search,
     return FOUND;
 }
 
+static enum found write_plain(const struct identity_settings *settings,
+                              const struct identity_source *source, struct slice scheme,
+                              struct slice value, struct identity *identity);
+
 static enum found find_header(const struct identity_search *search,
                               const struct identity_from *from)
 {
@@ -51,8 +56,11 @@ static enum found find_header(const struct identity_search *search,
         return identity_bad(search, "Connection names the identity header");
     if (slice_has_control_bytes(field->value))
         return identity_bad(search, "the identity header contains control bytes");
-    return identity_write_id(&search->input->policy->identity, from->source, field->value,
-                             search->identity, search->why);
+    char bytes[CREDENTIALS_SCHEME_MAX];
+    struct text scheme = text_over(bytes, sizeof bytes);
+    struct slice rest = credentials_split(field->name, field->value, &scheme);
+    return write_plain(&search->input->policy->identity, from->source, text_slice(&scheme), rest,
+                       search->identity);
 }
 
 const struct identity_source identity_sources[] = {
@@ -145,32 +153,48 @@ static bool keeps_malformed(const struct identity_settings *settings,
     return source->find == identity_find_cookie && settings->cookies == COOKIES_HASH;
 }
 
+/* Writes a value that is hashed only if it is long, looks like a hash, or by identity.hash. `scheme`:
+ * of credentials; else empty. */
+static enum found write_plain(const struct identity_settings *settings,
+                              const struct identity_source *source, struct slice scheme,
+                              struct slice value, struct identity *identity)
+{
+    struct text text = text_over(identity->text, sizeof identity->text);
+
+    text_put(&text, slice_of(source->prefix));
+    if (scheme.n + value.n > CLIENT_ID_MAX || (source->is_header && settings->hash) ||
+        (!scheme.n && looks_hashed(value))) {
+        struct sha256 hash = hmac_begin(&settings->hash_key);
+        sha256_add(&hash, scheme);
+        sha256_add(&hash, value);
+        text_literal(&text, "h:");
+        identity_write_hash(&text, &settings->hash_key, &hash);
+    } else {
+        text_put(&text, scheme);
+        text_put(&text, value);
+    }
+    identity->size = text.n;
+    return scheme.n + value.n ? FOUND : FOUND_NONE;
+}
+
 enum found identity_write_id(const struct identity_settings *settings,
                              const struct identity_source *source, struct slice value,
                              struct identity *identity, const char **why)
 {
     struct text text = text_over(identity->text, sizeof identity->text);
     struct sha256 hash;
-    bool empty = value.n == 0;
+    bool empty;
 
-    text_put(&text, slice_of(source->prefix));
-    if (source->hashed) {
-        hash = hmac_begin(&settings->hash_key);
-        *why = identity_hash_value(&hash, value, keeps_malformed(settings, source), &empty);
-        if (*why) {
-            identity->failure = IDENTITY_MALFORMED;
-            return FOUND_BAD;
-        }
-        identity_write_hash(&text, &settings->hash_key, &hash);
-    } else if (value.n > CLIENT_ID_MAX || (source->is_header && settings->hash) ||
-               looks_hashed(value)) {
-        hash = hmac_begin(&settings->hash_key);
-        sha256_add(&hash, value);
-        text_literal(&text, "h:");
-        identity_write_hash(&text, &settings->hash_key, &hash);
-    } else {
-        text_put(&text, value);
+    if (!source->hashed)
+        return write_plain(settings, source, SLICE(""), value, identity);
+    hash = hmac_begin(&settings->hash_key);
+    *why = identity_hash_value(&hash, value, keeps_malformed(settings, source), &empty);
+    if (*why) {
+        identity->failure = IDENTITY_MALFORMED;
+        return FOUND_BAD;
     }
+    text_put(&text, slice_of(source->prefix));
+    identity_write_hash(&text, &settings->hash_key, &hash);
     identity->size = text.n;
     return empty ? FOUND_NONE : FOUND;
 }

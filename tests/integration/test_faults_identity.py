@@ -96,6 +96,17 @@ def test_check_warns_of_a_limit_by_a_header_that_anyone_can_invent(rig):
         assert (warning in rig.command("check", "-c", policy).stderr) == warns, identity
 
 
+def test_spellings_of_an_authorization_scheme_are_one_client(rig):
+    limits = {"client": dict(script="fixed_window", limit=2, period="1d"),
+              "header": dict(script="fixed_window", limit=2, period="1d", per="header:Authorization")}
+    for name in limits:
+        weir = rig.weir(limits=limits, identity={"from": ["header:Authorization", "ip"], "headers_from": "anyone"},
+                        rules=[{"limits": [name]}])
+        statuses = [get(weir.address, headers={"Authorization": spelling}).status for spelling in ("Basic X", "basic X", "BASIC  X")]
+        assert statuses == [200, 200, 429], (name, statuses)
+        assert get(weir.address, headers={"Authorization": "Basic x"}).status == 200, "another client"
+
+
 # --- paths and Upgrade
 # ------------------------------------------------------------------------------
 

@@ -270,6 +270,35 @@ START_TEST(long_ids_and_selected_ids_are_hashed)
 }
 END_TEST
 
+START_TEST(spellings_of_credentials_are_one_client)
+{
+    static const char *const same[] = {"Basic QTpi", "basic QTpi", "BASIC  QTpi", "bASIC   QTpi "};
+    static const char *const others[] = {"Basic qtpi", "Bearer QTpi", "BasicQTpi", "QTpi",
+                                         "Basic:x QTpi"};
+    char lines[400], first[IDENTITY_TEXT_MAX + 1];
+
+    load("from: [ 'header:authorization', ip ]");
+    ck_assert_str_eq(identify("", "Authorization: basic  QTpi\n"), "id:Basic QTpi");
+    ck_assert_str_eq(identify("", "Authorization: QTpi\n"), "id:QTpi");
+    for (unsigned hashed = 0; hashed < 2; hashed++) {
+        if (hashed)
+            load("from: [ 'header:authorization', ip ], hash: true");
+        strcpy(first, identify("", "Authorization: Basic QTpi\n"));
+        for (unsigned i = 0; i < COUNT_OF(same); i++) {
+            snprintf(lines, sizeof lines, "Authorization: %s\n", same[i]);
+            ck_assert_str_eq(identify("", lines), first);
+        }
+        for (unsigned i = 0; i < COUNT_OF(others); i++) {
+            snprintf(lines, sizeof lines, "Authorization: %s\n", others[i]);
+            ck_assert_str_ne(identify("", lines), first);
+        }
+    }
+    load("from: [ 'header:X-Key', ip ]");
+    ck_assert_str_eq(identify("", "X-Key: basic  QTpi\n"), "id:basic  QTpi");
+    drop();
+}
+END_TEST
+
 START_TEST(client_ip_header_and_prefix_are_configurable)
 {
     load("trusted_proxies: 10.0.0.0/8, client_ip_header: CF-Connecting-IP, ipv4_prefix: 24, "
@@ -406,6 +435,7 @@ int main(void)
     tcase_add_loop_test(tests, a_query_parameter_sets_the_id, 0, (int)COUNT_OF(queries));
     tcase_add_test(tests, the_first_of_eight_sources_applies);
     tcase_add_test(tests, long_ids_and_selected_ids_are_hashed);
+    tcase_add_test(tests, spellings_of_credentials_are_one_client);
     tcase_add_test(tests, client_ip_header_and_prefix_are_configurable);
     tcase_add_loop_test(tests, client_names_are_parsed_and_formatted, 0, (int)COUNT_OF(names));
     tcase_add_test(tests, clients_in_the_policy_are_listed_by_value);
