@@ -6,11 +6,11 @@
 
 enum { CREDENTIALS_SCHEME_MAX = 33 }; /* bytes that credentials_split() writes at most */
 
-/* Splits the value of a field: servers ignore the case of the scheme and the number of blanks behind
- * it. Writes the scheme in one spelling, with the first letter in upper case, the others in lower
- * case and one space ("Basic "). Returns the rest. Writes nothing and returns `value` if the field
- * is not Authorization, if the value has no blank, or if it does not begin with a scheme of at most
- * 32 bytes. */
+/* Splits the value of a field: servers ignore the case of the scheme and the number of blanks after
+ * it. Writes the scheme in one spelling to `scheme`: the first letter in upper case, the others in
+ * lower case, and one space ("Basic "). Returns the rest. Writes nothing and returns `value` if the
+ * field is not Authorization, if the value has no blank, or if it does not begin with a scheme of
+ * at most 32 bytes. */
 struct slice credentials_split(struct slice name, struct slice value, struct text *scheme);
 
 #endif

@@ -29,12 +29,12 @@ MUST_CHECK bool path_remove_dot_segments(struct slice path, struct text *out);
  * - "*" within a segment matches any bytes, or none.
  * - Everything else matches itself.
  *
- * Time is linear, except for "*", which backtracks within one segment. */
-bool path_matches(struct slice pattern, struct slice path);
+ * Time is linear in both lengths. Adds the bytes that were looked at to `*steps`. */
+bool path_matches(struct slice pattern, struct slice path, size_t *steps);
 
-/* Returns whether the pattern matches the text; "*" stands for any bytes, or none. Time is at most
- * the product of both lengths. */
-bool glob_matches(struct slice pattern, struct slice text);
+/* Returns whether the pattern matches the text; "*" stands for any bytes, or none. Time is linear
+ * in both lengths. Adds the bytes that were looked at to `*steps`. */
+bool glob_matches(struct slice pattern, struct slice text, size_t *steps);
 
 /* Returns whether a pattern matches a host: `pattern` may start with "*." (one or more labels).
  * Ignores case, the port and a trailing dot. */

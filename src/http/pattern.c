@@ -15,26 +15,43 @@ static bool next_segment(struct slice *path, struct slice *segment)
     return true;
 }
 
-/* On a mismatch, the last "*" is extended by one byte. */
-bool glob_matches(struct slice pattern, struct slice s)
+/* Each piece between the stars is found at its first occurrence behind the piece before: if there
+ * is a match at all, then with these. memmem(3) takes linear time. */
+static bool pieces_occur(struct slice pieces, struct slice text, size_t *steps)
 {
-    size_t i = 0, k = 0, star = SIZE_MAX, taken = 0;
-    while (i < s.n) {
-        if (k < pattern.n && pattern.p[k] == '*') {
-            star = k++;
-            taken = i;
-        } else if (k < pattern.n && pattern.p[k] == s.p[i]) {
-            i++, k++;
-        } else if (star != SIZE_MAX) {
-            k = star + 1;
-            i = ++taken;
-        } else {
+    while (pieces.n) {
+        const char *star = memchr(pieces.p, '*', pieces.n);
+        size_t n = star ? (size_t)(star - pieces.p) : pieces.n;
+        const char *found = n && text.n ? memmem(text.p, text.n, pieces.p, n) : text.p;
+        size_t taken = found && n <= text.n ? (size_t)(found - text.p) + n : text.n;
+
+        *steps += taken + n;
+        if (!found || n > text.n)
             return false;
-        }
+        text = (struct slice){text.p + taken, text.n - taken};
+        n += star != NULL;
+        pieces = (struct slice){pieces.p + n, pieces.n - n};
     }
-    while (k < pattern.n && pattern.p[k] == '*')
-        k++;
-    return k == pattern.n;
+    return true;
+}
+
+bool glob_matches(struct slice pattern, struct slice text, size_t *steps)
+{
+    const char *first = pattern.n ? memchr(pattern.p, '*', pattern.n) : NULL;
+
+    *steps += pattern.n;
+    if (!first)
+        return slice_equal(pattern, text);
+    const char *last = memrchr(pattern.p, '*', pattern.n), *end = pattern.p + pattern.n;
+    struct slice start = {pattern.p, (size_t)(first - pattern.p)};
+    struct slice tail = {last + 1, (size_t)(end - last) - 1};
+    size_t fixed = start.n + tail.n;
+
+    if (text.n < fixed || !slice_equal(start, (struct slice){text.p, start.n}) ||
+        !slice_equal(tail, (struct slice){text.p + text.n - tail.n, tail.n}))
+        return false;
+    return first == last || pieces_occur((struct slice){first + 1, (size_t)(last - first) - 1},
+                                         (struct slice){text.p + start.n, text.n - fixed}, steps);
 }
 
 /* Returns the length of the common prefix, up to the pattern's first "*". */
@@ -46,7 +63,7 @@ static size_t same_start(struct slice pattern, struct slice path)
     return n;
 }
 
-bool path_matches(struct slice pattern, struct slice path)
+bool path_matches(struct slice pattern, struct slice path, size_t *steps)
 {
     struct slice wanted, segment;
     if (pattern.n == 0 || pattern.p[0] != '/')
@@ -54,6 +71,7 @@ bool path_matches(struct slice pattern, struct slice path)
     /* Most patterns are accepted or rejected here. Segment matching starts at the segment that
      * contains the first "*". */
     size_t same = same_start(pattern, path);
+    *steps += same + 1;
     if (same == pattern.n)
         return same == path.n;
     if (pattern.p[same] != '*')
@@ -67,7 +85,10 @@ bool path_matches(struct slice pattern, struct slice path)
     while (next_segment(&pattern, &wanted)) {
         if (pattern.n == 0 && slice_equal(wanted, SLICE("**")))
             return path.n == 0 || path.p[0] == '/';
-        if (!next_segment(&path, &segment) || !glob_matches(wanted, segment))
+        if (!next_segment(&path, &segment))
+            return false;
+        *steps += segment.n + 1;
+        if (!glob_matches(wanted, segment, steps))
             return false;
     }
     return path.n == 0;

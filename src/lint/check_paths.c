@@ -3,15 +3,18 @@
 #include "http/readings.h"
 #include "lint/lint.h"
 
+enum { GLOB_RULES_MANY = 1000 };
+
 /* Returns a reading of the pattern, taken as a path, that the pattern does not match; empty: none.
  * If another rule matches that reading, all requests for this rule are ambiguous. */
 static struct slice other_reading(struct readings *readings, struct slice pattern)
 {
     struct slice reading;
+    size_t steps = 0;
 
     readings_begin(readings, pattern);
     while (readings_next(readings, &reading))
-        if (!path_matches(pattern, reading))
+        if (!path_matches(pattern, reading, &steps))
             return reading;
     return SLICE_NONE;
 }
@@ -56,12 +59,39 @@ static void warn_of_rule(struct loading *l, const struct node *match, const stru
         warning(l, methods, "HEAD is missing here, and most servers treat it like GET; add it");
 }
 
+/* Returns true for a pattern with a "*" that is not part of the last segment "**" of a subtree: the
+ * index of rules finds those. */
+static bool is_glob(struct slice pattern)
+{
+    bool tree = pattern.n >= 3 && memcmp(pattern.p + pattern.n - 3, "/**", 3) == 0;
+    size_t n = pattern.n - (tree ? 3 : 0);
+
+    return n && memchr(pattern.p, '*', n);
+}
+
+/* Each such rule may have to be compared with the whole path: see MATCH_STEPS_MAX. */
+static void warn_of_globs(struct loading *l, const struct node *rules)
+{
+    unsigned globs = 0;
+
+    for (unsigned i = 0; i + 1 < l->policy->rule_count; i++)
+        globs += is_glob(l->policy->rules[i].pattern);
+    if (globs > GLOB_RULES_MANY)
+        warning(
+            l, rules,
+            "%u rules have a \"*\" inside their path: a request whose path is longer than about "
+            "4 KB may need more than 4 million steps, and is then refused with 400; use fewer, "
+            "or /** at the end",
+            globs);
+}
+
 void warn_of_paths(struct loading *l)
 {
     const struct node *list = node_find(l->root, "rules");
     const struct node *item = list ? list->first : NULL;
     struct readings *readings = arena_zeroed(&l->scratch, 1, sizeof *readings);
 
+    warn_of_globs(l, list);
     for (unsigned i = 0; item && i + 1 < l->policy->rule_count; i++, item = item->next) {
         const struct node *match = node_find(item, "match");
         if (match)

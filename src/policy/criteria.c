@@ -10,6 +10,7 @@
 /* The values that servers may read for one name. */
 struct values {
     const struct criterion *criterion;
+    size_t *steps;
     const char *separator; /* with which servers join repeated values */
     struct text joined;    /* the values that all servers read */
     unsigned certain;      /* their number */
@@ -18,17 +19,17 @@ struct values {
     bool some_match, some_differ;
 };
 
-static bool matches(const struct criterion *criterion, struct slice value)
+static bool matches(const struct criterion *criterion, struct slice value, size_t *steps)
 {
     for (unsigned i = 0; i < criterion->count; i++)
-        if (glob_matches(criterion->patterns[i], value))
+        if (glob_matches(criterion->patterns[i], value, steps))
             return true;
     return false;
 }
 
 static void consider(struct values *values, struct slice value)
 {
-    if (matches(values->criterion, value))
+    if (matches(values->criterion, value, values->steps))
         values->some_match = true;
     else
         values->some_differ = true;
@@ -112,8 +113,10 @@ static const char *header_fault(struct slice name)
 static enum truth header_truth(const struct criterion *criterion,
                                const struct criteria_request *request)
 {
-    struct values values = {criterion, ", ", text_over(request->room, CRITERIA_ROOM), 0, 0, false,
-                            false,     false};
+    struct values values = {.criterion = criterion,
+                            .steps = request->steps,
+                            .separator = ", ",
+                            .joined = text_over(request->room, CRITERIA_ROOM)};
     const struct field *field = NULL;
 
     while ((field = fields_next_named(&request->head->fields, criterion->name, field)))
@@ -137,8 +140,10 @@ static const char *parameter_fault(struct slice name)
 static enum truth query_truth(const struct criterion *criterion,
                               const struct criteria_request *request)
 {
-    struct values values = {criterion, ",",  text_over(request->room, CRITERIA_ROOM), 0, 0, false,
-                            false,     false};
+    struct values values = {.criterion = criterion,
+                            .steps = request->steps,
+                            .separator = ",",
+                            .joined = text_over(request->room, CRITERIA_ROOM)};
     struct query_reader reader = query_reader(request->head->query, criterion->name,
                                               request->room + CRITERIA_ROOM, CRITERIA_ROOM);
     struct query_value value;
@@ -200,7 +205,8 @@ static enum truth scheme_truth(const struct criterion *criterion,
                                const struct criteria_request *request)
 {
     const struct fields *fields = &request->head->fields;
-    struct values values = {.criterion = criterion, .separator = ",", .certain = 1};
+    struct values values = {
+        .criterion = criterion, .steps = request->steps, .separator = ",", .certain = 1};
     struct slice rest = forwarded_proto(fields, request->identity->peer_trusted), element;
 
     if (rest.n == 0)
@@ -277,7 +283,8 @@ static bool pattern_covers(const struct criterion *a, unsigned i, const struct c
     if (a->kind->is_client)
         return client_covers(&a->clients[i], &b->clients[k]);
     /* A "*" in `b` can only be matched by one in `a`, which then matches all that it stands for. */
-    return glob_matches(a->patterns[i], b->patterns[k]);
+    size_t steps = 0;
+    return glob_matches(a->patterns[i], b->patterns[k], &steps);
 }
 
 bool criterion_covers(const struct criterion *a, const struct criterion *b)

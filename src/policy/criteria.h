@@ -48,6 +48,7 @@ struct criteria_request {
     bool https;       /* the client's connection uses TLS */
     bool query_doubt; /* a server may read part of the path as the query */
     char *room;       /* two times CRITERIA_ROOM bytes */
+    size_t *steps;    /* of patterns, see path_matches() */
 };
 
 enum { CRITERIA_ROOM = 64 << 10 }; /* at least the largest head */

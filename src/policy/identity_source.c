@@ -153,8 +153,8 @@ static bool keeps_malformed(const struct identity_settings *settings,
     return source->find == identity_find_cookie && settings->cookies == COOKIES_HASH;
 }
 
-/* Writes a value that is hashed only if it is long, looks like a hash, or by identity.hash. `scheme`:
- * of credentials; else empty. */
+/* Writes a value that is hashed only if it is long, if it looks like a hash, or by identity.hash.
+ * `scheme`: of credentials; else empty. */
 static enum found write_plain(const struct identity_settings *settings,
                               const struct identity_source *source, struct slice scheme,
                               struct slice value, struct identity *identity)

@@ -180,6 +180,10 @@ static bool path_may_hold_query(struct slice normal)
     return false;
 }
 
+static const char too_many_steps[] =
+    "comparing the request with the patterns of the rules takes more than 4 million steps; see "
+    "rules[].match.path";
+
 static const char repeated[] = "fields or query parameters are repeated or encoded so that servers "
                                "may read them as another rule's; see "
                                "paths.ambiguous";
@@ -217,6 +221,7 @@ const char *policy_route(const struct policy *policy, const struct route_request
 {
     const struct request_head *head = given->head;
     struct rule_request request;
+    const char *why;
 
     rule_request_begin(&request, policy, head, given->identity, given->https, &room->match);
     request.path = rule_path(&policy->paths, head->path);
@@ -224,7 +229,8 @@ const char *policy_route(const struct policy *policy, const struct route_request
     route->path = SLICE_NONE;
     if (!head->path_is_plain || head->method == METHOD_OTHER || head->host.n == 0 ||
         policy->paths.ignore_case || fields_have(&head->fields, FIELD_METHOD_OVERRIDE))
-        return route_unusual(policy, &request, room, route);
-    route->rule = policy_match(policy, &request);
-    return route->rule ? NULL : repeated;
+        why = route_unusual(policy, &request, room, route);
+    else
+        why = (route->rule = policy_match(policy, &request)) ? NULL : repeated;
+    return room->match.steps > MATCH_STEPS_MAX ? too_many_steps : why;
 }

@@ -34,6 +34,7 @@ struct route_request {
  *   - the path is ambiguous: one of its readings (http/readings.h) selects another rule than its
  *     normal form, or there are too many readings
  *   - there is no Host, and the Host of the upstream selects another rule
+ *   - matching takes more than MATCH_STEPS_MAX steps
  *   - the rule depends on which of several fields or query parameters of one name a server uses, or
  *     on how it decodes the query (policy/query.h)
  * Plain paths take the fast path: a single match without these checks of the path. */

@@ -41,6 +41,8 @@ void rule_request_begin(struct rule_request *request, const struct policy *polic
     request->criteria.https = https;
     request->criteria.query_doubt = false;
     request->criteria.room = room->values;
+    request->criteria.steps = &room->steps;
+    room->steps = 0;
     request->truth = room->truth;
     if (policy->criterion_count)
         memset(room->truth, TRUTH_UNKNOWN, policy->criterion_count);
@@ -66,8 +68,10 @@ static enum truth criteria_truth(const struct rule *rule, const struct rule_requ
 
 static enum truth rule_truth(const struct rule *rule, const struct rule_request *request)
 {
-    if ((!rule->any_method && !has_method(rule, request->method)) ||
-        (rule->path.n > 0 && !path_matches(rule->pattern, request->path)) ||
+    size_t *steps = request->criteria.steps;
+
+    if (*steps > MATCH_STEPS_MAX || (!rule->any_method && !has_method(rule, request->method)) ||
+        (rule->path.n > 0 && !path_matches(rule->pattern, request->path, steps)) ||
         (rule->host.n > 0 && !host_matches(rule->host, request->host)))
         return TRUTH_NO;
     return criteria_truth(rule, request);
@@ -149,7 +153,8 @@ static bool covers_path(struct slice a, struct slice b)
 {
     if (a.n == 0 || slice_equal(a, b))
         return true;
-    return b.n > 0 && (covers_tree(a, b) || (!has_star(b) && path_matches(a, b)));
+    size_t steps = 0;
+    return b.n > 0 && (covers_tree(a, b) || (!has_star(b) && path_matches(a, b, &steps)));
 }
 
 static bool covers_host(struct slice a, struct slice b)

@@ -5,8 +5,13 @@
 #include "policy/criteria.h"
 #include "policy/policy.h"
 
+/* Bytes of patterns and of the request that matching may look at, over all rules and readings of
+ * the path (path_matches()). */
+enum { MATCH_STEPS_MAX = 4000000 };
+
 /* Buffers for one request at a time. */
 struct match_room {
+    size_t steps; /* of patterns, see MATCH_STEPS_MAX */
     char values[2 * CRITERIA_ROOM];
     uint8_t truth[CRITERIA_MAX]; /* enum truth of each criterion of the policy, once evaluated */
 };
@@ -33,6 +38,8 @@ void rule_request_begin(struct rule_request *request, const struct policy *polic
 /* Returns the first matching rule; the last rule matches everything. Returns NULL if it depends on
  * how a server reads repeated fields or the query (TRUTH_MAYBE), unless paths.ambiguous is "allow";
  * then any value may match.
+ *
+ * Rules after MATCH_STEPS_MAX do not match: the caller must then refuse the request.
  *
  * Policies with many rules use an index by host and path prefix. The time then depends on the rules
  * that share the request's host and path prefix, not on all rules. */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "config/policy_file.h"
+#include "http/path.h"
 #include "policy/criteria.h"
 #include "policy/identity.h"
 #include "policy/rule_choice.h"
@@ -512,12 +513,129 @@ START_TEST(all_server_models_select_the_same_rule_or_the_request_is_refused)
 }
 END_TEST
 
+/* --- patterns --- */
+
+/* Tries every length of what a "*" stands for, by extending the last one. */
+static bool backtracks_to_match(struct slice pattern, struct slice s)
+{
+    size_t i = 0, k = 0, star = SIZE_MAX, taken = 0;
+
+    while (i < s.n) {
+        if (k < pattern.n && pattern.p[k] == '*') {
+            star = k++;
+            taken = i;
+        } else if (k < pattern.n && pattern.p[k] == s.p[i]) {
+            i++, k++;
+        } else if (star != SIZE_MAX) {
+            k = star + 1;
+            i = ++taken;
+        } else {
+            return false;
+        }
+    }
+    while (k < pattern.n && pattern.p[k] == '*')
+        k++;
+    return k == pattern.n;
+}
+
+static struct slice random_text(char *room, unsigned longest, const char *letters)
+{
+    unsigned n = below(longest + 1), count = (unsigned)strlen(letters);
+
+    for (unsigned i = 0; i < n; i++)
+        room[i] = letters[below(count)];
+    return (struct slice){room, n};
+}
+
+START_TEST(patterns_match_as_with_backtracking_in_linear_time)
+{
+    uint64_t tries = 10 * setting("STEPS", 20000);
+    char pattern_room[12], text_room[24], path_room[26] = "/", rule_room[14] = "/";
+    unsigned matched = 0;
+
+    seed = setting("SEED", 1) * UINT64_C(0x9e3779b97f4a7c15) | 1;
+    for (uint64_t i = 0; i < tries; i++) {
+        struct slice pattern = random_text(pattern_room, 12, "aab**");
+        struct slice text = random_text(text_room, 24, "aab");
+        size_t steps = 0, path_steps = 0;
+        bool match = glob_matches(pattern, text, &steps);
+        ck_assert_msg(match == backtracks_to_match(pattern, text), "%.*s, %.*s", SLICE_ARG(pattern),
+                      SLICE_ARG(text));
+        ck_assert_uint_le(steps, 2 * (pattern.n + text.n));
+        matched += match;
+        if (slice_equal(pattern, SLICE("**"))) /* a subtree at the end of a path */
+            continue;
+        memcpy(rule_room + 1, pattern.p, pattern.n);
+        memcpy(path_room + 1, text.p, text.n);
+        ck_assert(path_matches((struct slice){rule_room, pattern.n + 1},
+                               (struct slice){path_room, text.n + 1}, &path_steps) == match);
+    }
+    ck_assert_uint_gt(matched, tries / 20);
+}
+END_TEST
+
+/* --- the number of steps --- */
+
+/* Returns the steps of a request whose path is `unit`, repeated up to 15,000 bytes, under many rules
+ * with this pattern. `*why` as of policy_route(). */
+static size_t steps_of(unsigned rules, const char *pattern, const char *unit, const char **why)
+{
+    static struct route_room room;
+    static struct request_head head;
+    static char yaml[1 << 17], bytes[16 << 10];
+    struct identity identity = {.has_ip = true};
+    struct refusal refusal;
+    struct route route;
+    size_t n = (size_t)snprintf(yaml, sizeof yaml,
+                                "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\nrules:\n");
+
+    for (unsigned i = 0; i < rules; i++)
+        n += (size_t)snprintf(yaml + n, sizeof yaml - n, "  - { match: { path: '%s%u' } }\n",
+                              pattern, i);
+    FILE *report = tmpfile();
+    struct policy *policy = policy_load_text("steps.yaml", slice_of(yaml), ".", report);
+    fclose(report);
+    ck_assert_ptr_nonnull(policy);
+    n = (size_t)snprintf(bytes, sizeof bytes, "GET /");
+    while (n < 15000)
+        n += (size_t)snprintf(bytes + n, sizeof bytes - n, "%s", unit);
+    n += (size_t)snprintf(bytes + n, sizeof bytes - n, " HTTP/1.1\r\nHost: a\r\n\r\n");
+    ck_assert(request_head_parse((struct slice){bytes, n}, &head, &refusal));
+    struct route_request request = {&head, &identity, false};
+    *why = policy_route(policy, &request, &room, &route);
+    policy_drop(policy);
+    return room.match.steps;
+}
+
+START_TEST(the_steps_of_a_request_are_bounded)
+{
+    enum { ONE_RULE_MOST = 3 * (15000 + RULE_NAME_MAX) };
+    const char *why;
+
+    ck_assert_uint_le(steps_of(100, "/*a*a*a*a*ab", "a", &why), 100 * ONE_RULE_MOST);
+    ck_assert_ptr_null(why);
+    ck_assert_uint_le(steps_of(1000, "/v1/*/x*", "a", &why), 1000 * (RULE_NAME_MAX + 4));
+    ck_assert_ptr_null(why); /* the rules do not begin as the path */
+    /* each with many readings */
+    const char *const units[] = {"a", "a/", "a%2f", "a;/", "%61b", "/../", "%252f"};
+    for (unsigned i = 0; i < COUNT_OF(units); i++) {
+        size_t steps = steps_of(1000, "/*a*a*a*a*ab", units[i], &why);
+        ck_assert_uint_le(steps, MATCH_STEPS_MAX + ONE_RULE_MOST);
+        ck_assert(steps <= MATCH_STEPS_MAX || why);
+    }
+    ck_assert_uint_gt(steps_of(1000, "/*a*a*a*a*ab", "a", &why), MATCH_STEPS_MAX);
+    ck_assert_ptr_nonnull(strstr(why, "4 million steps"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("match model");
     TCase *tests = tcase_create("match model");
     tcase_set_timeout(tests, 3600);
     tcase_add_test(tests, all_server_models_select_the_same_rule_or_the_request_is_refused);
+    tcase_add_test(tests, patterns_match_as_with_backtracking_in_linear_time);
+    tcase_add_test(tests, the_steps_of_a_request_are_bounded);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

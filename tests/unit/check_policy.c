@@ -154,7 +154,9 @@ static const char sample[] =
 static const char *matched(const struct policy *policy, const char *method, const char *path,
                            const char *host)
 {
+    size_t steps = 0;
     struct rule_request request = {.method = slice_of(method),
+                                   .criteria.steps = &steps,
                                    .path = rule_path(&policy->paths, slice_of(path)),
                                    .host = slice_of(host)};
     return policy_match(policy, &request)->name;

@@ -102,7 +102,8 @@ static unsigned matched;
 static void compare(struct policy *policy)
 {
     char path[TEXT], host[TEXT];
-    struct rule_request request = {.method = slice_of(ONE_OF(methods))};
+    size_t steps = 0;
+    struct rule_request request = {.method = slice_of(ONE_OF(methods)), .criteria.steps = &steps};
     struct rule_index *index = policy->rule_index;
 
     random_path(path, false);
