@@ -1,74 +1,11 @@
 #include "admin/access.h"
 
-#include <arpa/inet.h>
 #include <event2/http_struct.h>
 #include <event2/keyvalq_struct.h>
 #include <stdio.h>
 #include <sys/queue.h>
 
 #include "admin/answer.h"
-
-enum { HOST_MAX = 255 };
-
-/* Returns true if the text is an address as parsed by inet_pton(3). */
-static bool is_address(int family, struct slice text)
-{
-    char bytes[INET6_ADDRSTRLEN + 1];
-    struct in6_addr address;
-
-    if (text.n == 0 || text.n >= sizeof bytes || memchr(text.p, 0, text.n))
-        return false;
-    memcpy(bytes, text.p, text.n);
-    bytes[text.n] = 0;
-    return inet_pton(family, bytes, &address) == 1;
-}
-
-static bool is_port(struct slice text)
-{
-    for (size_t i = 0; i < text.n; i++)
-        if (text.p[i] < '0' || text.p[i] > '9')
-            return false;
-    return text.n <= 5;
-}
-
-/* Removes ":PORT" from the end; the port may be empty (RFC 3986 section 3.2.3). False: invalid
- * port. */
-static bool take_port(struct slice *host)
-{
-    const char *colon = memrchr(host->p, ':', host->n);
-
-    if (!colon)
-        return true;
-    size_t n = (size_t)(colon - host->p);
-    if (!is_port((struct slice){colon + 1, host->n - n - 1}))
-        return false;
-    host->n = n;
-    return true;
-}
-
-bool access_host_is_ours(const struct admin_listener *settings, struct slice host)
-{
-    if (host.n == 0 || host.n > HOST_MAX)
-        return false;
-    if (host.p[0] == '[') {
-        const char *end = memchr(host.p, ']', host.n);
-        size_t n = end ? (size_t)(end - host.p) : 0;
-        struct slice rest = {host.p + n + 1, end ? host.n - n - 1 : 0};
-        return end && is_address(AF_INET6, (struct slice){host.p + 1, n - 1}) &&
-               (rest.n == 0 ||
-                (rest.p[0] == ':' && is_port((struct slice){rest.p + 1, rest.n - 1})));
-    }
-    if (!take_port(&host))
-        return false;
-    if (is_address(AF_INET, host))
-        return true;
-    host.n -=
-        host.n > 1 && host.p[host.n - 1] == '.'; /* a trailing dot (DNS root) names the same host */
-    bool ours = slice_equal_nocase(host, SLICE("localhost"));
-    for (unsigned i = 0; i < settings->host_count && !ours; i++)
-        ours = slice_equal_nocase(host, slice_of(settings->hosts[i]));
-    return ours;
-}
 
 static bool refuse(struct evhttp_request *request, const char *detail)
 {
@@ -111,24 +48,11 @@ static bool host_is_ours(const struct admin_listener *settings, struct evhttp_re
         answer_problem(request, 400, "Bad Request", "expected one Host field");
         return false;
     }
-    if (target && !access_host_is_ours(settings, slice_of(target)))
+    if (target && !host_is_own(&settings->hosts, slice_of(target)))
         return refuse_host(request, target);
-    if (*host && !access_host_is_ours(settings, slice_of(*host)))
+    if (*host && !host_is_own(&settings->hosts, slice_of(*host)))
         return refuse_host(request, *host);
     return true;
-}
-
-/* Fetch Metadata: "none" is a user action such as an address typed in. */
-static bool is_same_site(const char *site)
-{
-    return strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
-}
-
-/* RFC 6454 section 7: SCHEME "://" HOST [ ":" PORT ], or "null". */
-static bool is_same_origin(const char *origin, const char *host)
-{
-    const char *authority = strstr(origin, "://");
-    return authority && host && slice_equal_nocase(slice_of(authority + 3), slice_of(host));
 }
 
 static bool is_of_our_pages(const struct admin_listener *settings, struct evhttp_request *request)
@@ -140,9 +64,9 @@ static bool is_of_our_pages(const struct admin_listener *settings, struct evhttp
         return false;
     TAILQ_FOREACH (field, evhttp_request_get_input_headers(request), next)
         if ((evutil_ascii_strcasecmp(field->key, "Sec-Fetch-Site") == 0 &&
-             !is_same_site(field->value)) ||
+             !fetch_site_is_own(slice_of(field->value))) ||
             (evutil_ascii_strcasecmp(field->key, "Origin") == 0 &&
-             !is_same_origin(field->value, host)))
+             !origin_is_own(slice_of(field->value), slice_of(host))))
             return refuse(request, "cross-site requests are refused");
     return true;
 }

@@ -47,7 +47,7 @@ static const struct option rows[] = {
     {"admin[].token_file", &type_token_file, WHOLE, "", 1, 4096, 0, NULL, NULL,
      "file with a token of 16 to 512 letters, digits and -._~+/ on one line, such as the output "
      "of openssl rand -hex 32"},
-    {"admin[].hosts", &type_admin_hosts, WHOLE, "[]", 0, ADMIN_HOSTS_MAX, 0, NULL, NULL,
+    {"admin[].hosts", &type_own_hosts, ADMIN(hosts), "[]", 0, OWN_HOSTS_MAX, 0, NULL, NULL,
      "Host names, without ports, that the admin listener accepts in Host, such as weir.internal "
      "(at most 64)"},
     {"admin[].mode", &type_admin_mode, ADMIN(mode), "0600", 0, 0, RESTART, NULL, admin_is_unix,
@@ -64,6 +64,8 @@ static const struct option rows[] = {
     {"decisions.trusted", &type_trusted, OF(decisions.peers), "loopback and trusted_proxies", 0,
      TRUSTED_MAX, DERIVED, NULL, NULL,
      "addresses and ranges of the proxies that may use the listener (at most 1024)"},
+    {"decisions.hosts", &type_own_hosts, OF(decisions.hosts), "[]", 0, OWN_HOSTS_MAX, 0, NULL, NULL,
+     "host names, without ports, by which proxies may reach the listener (at most 64)"},
 
     {"redis", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL,
      "Redis, which stores the usage counts"},

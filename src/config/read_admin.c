@@ -23,15 +23,15 @@ static bool host_name_is_good(struct loading *l, const struct node *node)
     return good;
 }
 
-static void read_admin_hosts(struct loading *l, const struct option *option,
-                             const struct node *node, void *field)
+static void read_own_hosts(struct loading *l, const struct option *option, const struct node *node,
+                           void *field)
 {
-    struct admin_listener *listener = field;
+    struct own_hosts *hosts = field;
     unsigned count = list_count(node);
 
     if (!expect_items(l, option, node, "host names"))
         return;
-    listener->hosts = arena_zeroed(l->arena, count, sizeof *listener->hosts);
+    hosts->names = arena_zeroed(l->arena, count, sizeof *hosts->names);
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         if (item->broken || !expect_scalar(l, item, "a host name") || !host_name_is_good(l, item))
             continue;
@@ -40,24 +40,24 @@ static void read_admin_hosts(struct loading *l, const struct option *option,
         for (size_t i = 0; i < n; i++)
             name[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] + 32 : name[i]);
         name[n] = 0;
-        listener->hosts[listener->host_count++] = name;
+        hosts->names[hosts->count++] = name;
     }
 }
 
-static void print_host(FILE *out, const void *listener, unsigned index)
+static void print_host(FILE *out, const void *hosts, unsigned index)
 {
-    print_scalar(out, slice_of(((const struct admin_listener *)listener)->hosts[index]));
+    print_scalar(out, slice_of(((const struct own_hosts *)hosts)->names[index]));
 }
 
-static void print_admin_hosts(const struct printer *printer, const struct option *option,
-                              const void *field)
+static void print_own_hosts(const struct printer *printer, const struct option *option,
+                            const void *field)
 {
     (void)option;
-    print_items(printer, ((const struct admin_listener *)field)->host_count, print_host, field);
+    print_items(printer, ((const struct own_hosts *)field)->count, print_host, field);
 }
 
-const struct option_type type_admin_hosts = {"list of host names", read_admin_hosts,
-                                             print_admin_hosts, true, 0};
+const struct option_type type_own_hosts = {"list of host names", read_own_hosts, print_own_hosts,
+                                           true, 0};
 
 /* --- token_file --- */
 
@@ -220,7 +220,7 @@ static void print_listener(FILE *out, const void *listeners, unsigned index)
     const struct admin_listener *listener = (const struct admin_listener *)listeners + index;
     bool has_mode = admin_is_unix(listener) && listener->mode != 0600;
 
-    if (!listener->read_only && !listener->token_file && !listener->host_count && !has_mode) {
+    if (!listener->read_only && !listener->token_file && !listener->hosts.count && !has_mode) {
         print_address(out, &listener->address);
         return;
     }
@@ -232,9 +232,9 @@ static void print_listener(FILE *out, const void *listeners, unsigned index)
         fputs(", token_file: ", out);
         print_scalar(out, slice_of(listener->token_file));
     }
-    if (listener->host_count) {
+    if (listener->hosts.count) {
         fputs(", hosts: ", out);
-        print_list(out, listener->host_count, print_host, listener);
+        print_list(out, listener->hosts.count, print_host, &listener->hosts);
     }
     if (has_mode)
         fprintf(out, ", mode: %04o", listener->mode);

@@ -15,7 +15,7 @@ extern const struct option_type type_workers;          /* read_listen.c: unsigne
 extern const struct option_type type_listen;           /* read_listen.c: policy */
 extern const struct option_type type_listen_tls;       /* read_listen.c: listen_settings */
 extern const struct option_type type_admin;            /* read_admin.c: policy */
-extern const struct option_type type_admin_hosts;      /* read_admin.c: admin_listener */
+extern const struct option_type type_own_hosts;        /* read_admin.c: own_hosts */
 extern const struct option_type type_admin_mode;       /* read_admin.c: unsigned */
 extern const struct option_type type_token_file;       /* read_admin.c: admin_listener */
 extern const struct option_type type_redis_address;    /* read_redis.c: redis_settings */
@@ -77,8 +77,8 @@ enum {
     LISTEN_MAX = 64,
     CERTIFICATES_MAX = 64, /* per listener */
     ADMIN_LISTENERS_MAX = 16,
-    ADMIN_HOSTS_MAX = 64, /* per listener */
-    TOKEN_MIN = 16,       /* bytes of an admin token */
+    OWN_HOSTS_MAX = 64, /* per listener */
+    TOKEN_MIN = 16,     /* bytes of an admin token */
     TOKEN_MAX = 512,
     UPSTREAMS_MAX = 256,
     SERVERS_MAX = 64,

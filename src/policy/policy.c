@@ -133,9 +133,9 @@ static struct admin_listener admin_copy(struct arena *arena, const struct admin_
 
     copy.token = from->token ? arena_text(arena, slice_of(from->token)) : NULL;
     copy.token_file = from->token_file ? arena_text(arena, slice_of(from->token_file)) : NULL;
-    copy.hosts = arena_zeroed(arena, from->host_count, sizeof *copy.hosts);
-    for (unsigned i = 0; i < from->host_count; i++)
-        copy.hosts[i] = arena_text(arena, slice_of(from->hosts[i]));
+    copy.hosts.names = arena_zeroed(arena, from->hosts.count, sizeof *copy.hosts.names);
+    for (unsigned i = 0; i < from->hosts.count; i++)
+        copy.hosts.names[i] = arena_text(arena, slice_of(from->hosts.names[i]));
     return copy;
 }
 

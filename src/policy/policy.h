@@ -23,6 +23,7 @@
 
 #include "base/log.h"
 #include "http/head.h"
+#include "http/own_host.h"
 #include "http2/settings.h"
 #include "net/address.h"
 #include "net/resolver.h"
@@ -53,6 +54,7 @@ struct decision_settings {
     enum request_from request_from;
     unsigned deny_status;
     struct identity_settings peers; /* `trusted` and `trust_unix`: the peers that may ask */
+    struct own_hosts hosts;         /* besides IP addresses and localhost */
 };
 
 /* Treatment of a client that shuts down its sending side: end the request, or send the response. */
@@ -109,12 +111,11 @@ struct address_files {
 
 struct admin_listener {
     struct address address;
-    bool read_only;   /* serves /healthz, /readyz and /metrics only */
-    char *token;      /* secret; NULL: requests need none */
-    char *token_file; /* as written; NULL: none */
-    char **hosts;     /* allowed Host names besides IP addresses and localhost; lower case */
-    unsigned host_count;
-    unsigned mode; /* permissions of a Unix socket */
+    bool read_only;         /* serves /healthz, /readyz and /metrics only */
+    char *token;            /* secret; NULL: requests need none */
+    char *token_file;       /* as written; NULL: none */
+    struct own_hosts hosts; /* besides IP addresses and localhost */
+    unsigned mode;          /* permissions of a Unix socket */
 };
 
 struct address_settings {

@@ -10,6 +10,48 @@ static bool may_ask(const struct exchange *x)
                            address_of_peer(&x->downstream->origin->peer, &address));
 }
 
+/* Returns true if Host names the listener, as that of a browser would: with its port. Proxies pass
+ * on the Host of their clients, which has the port of the proxy, if any. */
+static bool names_listener(const struct policy *policy, struct slice host)
+{
+    const struct listen_settings *listener = policy->listen;
+    struct slice port = host_port(host);
+    uint64_t number;
+
+    while (!listener->decides)
+        listener++;
+    return !address_is_unix(&listener->address) && slice_to_u64(port, UINT16_MAX, &number) &&
+           htons((uint16_t)number) == listener->address.v4.sin_port;
+}
+
+/* Proxies pass on these fields, so they are checked only if no proxy sent the request. */
+static bool is_of_own_page(const struct request_head *head)
+{
+    const struct fields *fields = &head->fields;
+    const struct field *field = NULL;
+
+    while ((field = fields_next_named(fields, SLICE("Origin"), field)))
+        if (!origin_is_own(field->value, head->host))
+            return false;
+    while ((field = fields_next_named(fields, SLICE("Sec-Fetch-Site"), field)))
+        if (!fetch_site_is_own(field->value))
+            return false;
+    return true;
+}
+
+/* Refuses requests of web pages of other sites (http/own_host.h). With REQUEST_FROM_FORWARDED, Host
+ * is that of the listener. A page cannot set the fields that weir reads then, unless it is of the
+ * same origin; else Host may be that of the request to decide on. */
+static bool is_of_other_site(const struct exchange *x, const struct request_head *head)
+{
+    const struct decision_settings *settings = &x->policy->decisions;
+    bool own = host_is_own(&settings->hosts, head->host);
+
+    if (settings->request_from == REQUEST_FROM_FORWARDED)
+        return head->host.n && !own;
+    return names_listener(x->policy, head->host) && (!own || !is_of_own_page(head));
+}
+
 bool decision_head(struct exchange *x, struct request_head *head, enum cause *cause,
                    const char **why)
 {
@@ -18,6 +60,10 @@ bool decision_head(struct exchange *x, struct request_head *head, enum cause *ca
     *why = NULL;
     *cause = CAUSE_ASKER_NOT_TRUSTED;
     if (!may_ask(x))
+        return false;
+    *why = "Host is not an IP address, localhost or one of decisions.hosts, or a page of another "
+           "site sent the request";
+    if (is_of_other_site(x, head))
         return false;
     *cause = CAUSE_BAD_REQUEST;
     *why = "a header whose name differs only in punctuation from one that weir evaluates";

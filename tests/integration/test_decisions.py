@@ -15,7 +15,7 @@ RULES = [{"match": {"path": "/v1/**", "methods": ["POST"]}, "limits": ["per-clie
 
 def weir_with_decisions(rig, **more):
     """Starts weir with a decision listener; returns weir and the listener's address."""
-    decisions = {"listen": "127.0.0.1:0", **more.pop("decisions", {})}
+    decisions = {"listen": "127.0.0.1:0", "hosts": ["api.test"], **more.pop("decisions", {})}  # the Host of wire.get()
     weir = rig.weir(limits=LIMITS, rules=more.pop("rules", RULES), decisions=decisions, **more)
     return weir, address_of(weir.wait_for_output(r"listening on (\S+) \(decisions\)$")[0])
 
@@ -51,7 +51,7 @@ def test_missing_and_malformed_fields_are_refused(rig):
         assert get(listener, headers={**good, **change}).status == 400, change
     with Connection(listener) as connection:   # twice
         lines = "".join(f"{k}: {v}\r\n" for k, v in good.items())
-        connection.send(f"GET / HTTP/1.1\r\nHost: x\r\n{lines}X-Forwarded-Uri: /free\r\n\r\n".encode())
+        connection.send(f"GET / HTTP/1.1\r\nHost: api.test\r\n{lines}X-Forwarded-Uri: /free\r\n\r\n".encode())
         assert connection.response().status == 400
     assert get(listener, headers=forwarded(client="unknown, [2001:db8::1]:80")).status == 200, "an element that the client sent before the proxy's"
     assert get(listener, headers=forwarded(method="TRACE")).status == 405
@@ -87,7 +87,7 @@ def test_only_trusted_peers_may_use_the_decision_listener(rig):
     answer = get(listener, headers=forwarded())
     assert answer.status == 403 and b"decisions.trusted" in answer.body
     assert weir.metric("weir_errors_total", cause="decisions_untrusted") == 1
-    weir.reload(decisions={"listen": "127.0.0.1:0", "trusted": ["127.0.0.0/8"]})
+    weir.reload(decisions={"listen": "127.0.0.1:0", "hosts": ["api.test"], "trusted": ["127.0.0.0/8"]})
     eventually(lambda: get(listener, headers=forwarded()).status == 200)
 
 

@@ -6,7 +6,7 @@ import random
 import shutil
 
 from recipe_book import blocks, recipes
-from rig import Process, eventually, free_port
+from rig import Process, address_of, eventually, free_port
 from wire import Connection, get
 
 EACH = {"each": dict(script="fixed_window", limit=100000, period="1d")}
@@ -166,3 +166,31 @@ def test_behind_nginx_the_host_that_it_serves_is_decided(rig):
             statuses.append(connection.response().status)
     assert statuses == [200, 200, 429, 429], statuses
     assert get(nginx, "/x", host="free.example").status == 200
+
+
+def test_pages_of_other_sites_cannot_use_the_decision_listener(rig):
+    """A page whose host name resolves to 127.0.0.1 (DNS rebinding), and pages that send requests
+    to the address itself."""
+    def listener_of(**decisions):
+        weir = rig.weir(decisions={"listen": "127.0.0.1:0", **decisions}, limits=EACH, rules=[{"limits": ["each"]}])
+        return address_of(weir.wait_for_output(r"listening on (\S+) \(decisions\)$")[0])
+
+    def status(listener, host, **fields):
+        forwarded = {"X-Forwarded-Method": "POST", "X-Forwarded-Uri": "/x", "X-Forwarded-Host": "api.test", "X-Forwarded-Proto": "https",
+                     "X-Forwarded-For": "203.0.113.7", "X-Original-Method": "POST", "X-Original-URI": "/x"}
+        return get(listener, "/x", host=host, headers={**forwarded, **{name.replace("_", "-"): value for name, value in fields.items()}}).status
+
+    client = {"Origin": "https://app.test", "Sec_Fetch_Site": "cross-site"}  # of an honest request, passed on by the proxy
+    listener = listener_of()
+    own = "127.0.0.1:%d" % listener[1]
+    for host in own, "localhost", "[::1]:80":
+        assert status(listener, host, **client) == 200, host
+    for host in "evil.example:%d" % listener[1], "evil.example", "localhost.evil.example":
+        assert status(listener, host, Origin="http://" + host, Sec_Fetch_Site="same-origin") == 403, host
+    assert status(listener_of(hosts=["Weir.internal"]), "weir.internal:80") == 200
+    for mode in "original", "request":
+        listener = listener_of(request_from=mode)
+        own, evil = ("%s:%d" % (name, listener[1]) for name in ("127.0.0.1", "evil.example"))
+        assert status(listener, "api.test", **client) == status(listener, "api.test:8443", **client) == status(listener, own) == 200
+        assert status(listener, evil, Origin="http://" + evil, Sec_Fetch_Site="same-origin") == 403
+        assert status(listener, own, Origin="http://evil.example") == status(listener, own, Sec_Fetch_Site="cross-site") == 403
