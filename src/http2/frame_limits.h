@@ -1,7 +1,8 @@
 /* frame_limits.h - bounds on frames that cost weir more than their sender.
  *
- * Each kind has a token bucket. A well-behaved peer stays far below; a peer that exceeds one is
- * sent GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 section 10.5), and the kind is the cause in metrics
+ * Each kind has a token bucket, and credit for the frames that weir has sent and that are answered
+ * with frames of this kind. A well-behaved peer stays far below; a peer that exceeds one is sent
+ * GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 section 10.5), and the kind is the cause in metrics
  * and logs. */
 #ifndef WEIR_HTTP2_FRAME_LIMITS_H
 #define WEIR_HTTP2_FRAME_LIMITS_H
@@ -34,11 +35,11 @@ void frame_limits_begin(struct frame_limits *limits, uint32_t resets_per_second,
 /* Takes a token. Returns false if none is left. */
 bool frame_limits_take(struct frame_limits *limits, enum frame_limit which, uint64_t now_us);
 
-/* Adds tokens, because weir has done what the peer may react to. */
-void frame_limits_add(struct frame_limits *limits, enum frame_limit which, uint32_t tokens);
+/* Adds credit, because weir has done what the peer may react to, however late. Credit does not
+ * expire, and is not bounded by the burst: a peer may first fill its window and then update it. */
+void frame_limits_add(struct frame_limits *limits, enum frame_limit which, size_t tokens);
 
-/* Adds the tokens for a DATA or HEADERS frame sent, with a payload of `size` bytes: the peer may
- * react to each. */
+/* Adds the credit for a DATA or HEADERS frame sent, with a payload of `size` bytes. */
 void frame_limits_sent(struct frame_limits *limits, size_t size);
 
 #endif
