@@ -101,10 +101,11 @@ static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int
                             void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
-    (void)ng, (void)frame;
+    (void)ng;
 
     if (!s->why)
         s->why = nghttp2_strerror(error);
+    closed_streams_reset(&s->closed, frame->hd.stream_id); /* nghttp2 will reset it */
     return 0;
 }
 

@@ -376,7 +376,10 @@ static int on_frame_sent(nghttp2_session *ng, const nghttp2_frame *frame, void *
         if (stream && frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
             sent_all(stream);
         break;
-    case NGHTTP2_RST_STREAM: http2_reset_fault(s, stream, frame->rst_stream.error_code); break;
+    case NGHTTP2_RST_STREAM:
+        closed_streams_reset(&s->closed, frame->hd.stream_id);
+        http2_reset_fault(s, stream, frame->rst_stream.error_code);
+        break;
     case NGHTTP2_GOAWAY:
         if (frame->goaway.error_code != NGHTTP2_NO_ERROR && !s->failed) {
             s->failed = true;

@@ -241,28 +241,74 @@ void http2_ping_returned(struct http2_session *s, const uint8_t *opaque)
 
 /* ---- input ----------------------------------------------------------------------------------- */
 
-/* Returns whether the frame belongs to a stream that was closed. nghttp2 decodes and drops it: it
- * may have been on its way when weir reset the stream. */
-static bool is_late(const struct http2_session *s)
+static int32_t frame_stream(const struct http2_session *s)
 {
-    int32_t id = (int32_t)(((uint32_t)s->header[5] & 0x7f) << 24 | (uint32_t)s->header[6] << 16 |
-                           (uint32_t)s->header[7] << 8 | s->header[8]);
+    return (int32_t)(((uint32_t)s->header[5] & 0x7f) << 24 | (uint32_t)s->header[6] << 16 |
+                     (uint32_t)s->header[7] << 8 | s->header[8]);
+}
+
+/* Returns whether the frame belongs to a stream that was closed. nghttp2 decodes and drops it. */
+static bool is_on_closed_stream(const struct http2_session *s)
+{
+    int32_t id = frame_stream(s);
     return (s->client || id <= nghttp2_session_get_last_proc_stream_id(s->ng)) &&
            !nghttp2_session_get_stream_user_data(s->ng, id);
+}
+
+/* Ends the session if DATA or HEADERS on a closed stream cannot be late. nghttp2 would drop them:
+ * it does not store why a stream was closed. */
+static void check_closed_stream(struct http2_session *s)
+{
+    int32_t id = frame_stream(s);
+
+    if (s->client || id % 2 == 0 || (s->shutdown == SHUTDOWN_DONE && id > s->last_stream))
+        return;
+    switch (closed_streams_kind(&s->closed, id)) {
+    case CLOSED_LATE: break;
+    case CLOSED_ENDED:
+        fail_with(s, HTTP2_PROTOCOL_ERROR, NGHTTP2_STREAM_CLOSED, "a frame on a closed stream");
+        break;
+    case CLOSED_SKIPPED:
+        fail_with(s, HTTP2_PROTOCOL_ERROR, NGHTTP2_PROTOCOL_ERROR,
+                  "a stream lower than an earlier one");
+    }
+}
+
+static void headers_begin(struct http2_session *s)
+{
+    s->continuations = 0;
+    if (is_on_closed_stream(s)) {
+        check_closed_stream(s);
+        http2_charge(s, LIMIT_RESETS);
+    } else if (!s->client)
+        closed_streams_opened(&s->closed, frame_stream(s));
+}
+
+static void data_begins(struct http2_session *s)
+{
+    enum { FLAG_END_STREAM = 1, FLAG_PADDED = 8, PADDING_MAX = 256 };
+    uint8_t flags = s->header[4];
+
+    if (is_on_closed_stream(s))
+        check_closed_stream(s);
+    /* empty, or perhaps padding alone */
+    if (!(flags & FLAG_END_STREAM) && s->payload_left <= (flags & FLAG_PADDED ? PADDING_MAX : 0))
+        http2_charge(s, LIMIT_EMPTY_FRAMES);
+}
+
+static void priority_begins(struct http2_session *s)
+{
+    if (s->header[3] == NGHTTP2_PRIORITY && frame_stream(s) == 0) /* RFC 9113 section 6.3 */
+        fail_with(s, HTTP2_PROTOCOL_ERROR, NGHTTP2_PROTOCOL_ERROR, "PRIORITY on stream 0");
+    else
+        http2_charge(s, LIMIT_PRIORITIES);
 }
 
 /* Charges the frame whose header was received. Limits are checked before the frame is processed. */
 static void frame_begins(struct http2_session *s)
 {
-    enum { FLAG_END_STREAM = 1, FLAG_PADDED = 8, PADDING_MAX = 256 };
-    uint8_t type = s->header[3], flags = s->header[4];
-
-    switch (type) {
-    case NGHTTP2_HEADERS:
-        s->continuations = 0;
-        if (is_late(s))
-            http2_charge(s, LIMIT_RESETS);
-        break;
+    switch (s->header[3]) {
+    case NGHTTP2_HEADERS: headers_begin(s); break;
     case NGHTTP2_CONTINUATION:
         if (++s->continuations > HTTP2_CONTINUATIONS_MAX)
             http2_session_fail(s, HTTP2_CONTINUATIONS, NULL);
@@ -270,20 +316,16 @@ static void frame_begins(struct http2_session *s)
             fail_with(s, HTTP2_PROTOCOL_ERROR, NGHTTP2_FRAME_SIZE_ERROR,
                       "a CONTINUATION frame above 16,384 bytes");
         break;
-    case NGHTTP2_DATA: /* empty, or perhaps padding alone */
-        if (!(flags & FLAG_END_STREAM) &&
-            s->payload_left <= (flags & FLAG_PADDED ? PADDING_MAX : 0))
-            http2_charge(s, LIMIT_EMPTY_FRAMES);
-        break;
+    case NGHTTP2_DATA: data_begins(s); break;
     case NGHTTP2_RST_STREAM: /* a server resets only what weir has opened */
-        if (!s->client || is_late(s))
+        if (!s->client || is_on_closed_stream(s))
             http2_charge(s, LIMIT_RESETS);
         break;
     case NGHTTP2_SETTINGS: http2_charge(s, LIMIT_SETTINGS); break;
     case NGHTTP2_PING: http2_charge(s, LIMIT_PINGS); break;
     case NGHTTP2_WINDOW_UPDATE: http2_charge(s, LIMIT_WINDOW_UPDATES); break;
     case NGHTTP2_PRIORITY:
-    case FRAME_TYPE_PRIORITY_UPDATE: http2_charge(s, LIMIT_PRIORITIES); break;
+    case FRAME_TYPE_PRIORITY_UPDATE: priority_begins(s); break;
     default: http2_charge(s, LIMIT_OTHER_FRAMES);
     }
 }

@@ -7,6 +7,7 @@
 
 #include "base/magic.h"
 #include "http2/client_session.h"
+#include "http2/closed_streams.h"
 #include "http2/request_text.h"
 #include "http2/response_text.h"
 #include "http2/session_memory.h"
@@ -67,6 +68,7 @@ struct http2_session {
     struct iobuf_pool *pool;
     struct iobuf **out;
     struct http2_stream_list streams, events_due, no_room;
+    struct closed_streams closed; /* server's role */
     struct frame_limits limits;
     uint32_t max_header_list;
     uint64_t now_us;

@@ -6,7 +6,8 @@ import socket
 import struct
 
 from http2_server import Http2Server
-from http2_wire import ENHANCE_YOUR_CALM, INITIAL_WINDOW_SIZE, WINDOW_UPDATE, Http2
+from http2_wire import (CANCEL, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, PRIORITY, PROTOCOL_ERROR,
+                        RST_STREAM, WINDOW_UPDATE, Http2)
 from wire import get
 
 STEP = 4096  # Go updates the windows of stream and connection for this many bytes
@@ -92,3 +93,60 @@ def upload(rig, body, step):
 
 def test_a_server_updates_its_windows_for_every_4_kib(rig):
     upload(rig, b"x" * SIZE, STEP)
+
+
+# --- conformance ---
+
+STREAM_CLOSED = 5
+
+
+def assert_connection_error(weir, code, send):
+    """`send(client)`: sends frames, the last of which is a connection error with this code."""
+    with Http2(weir.address) as client:
+        assert client.get().status == 200
+        send(client)
+        client.flush()
+        assert client.read_to_end()[-1][1] == code, client.goaways
+
+
+def test_frames_that_no_client_may_send(rig):
+    """RFC 9113 sections 5.1, 5.1.1 and 6.3."""
+    weir = rig.weir(workers=1)
+
+    def after_reset(kind, payload):
+        def send(client):
+            stream = client.start("/echo", method="POST", end=False)
+            client.put(RST_STREAM, 0, stream, struct.pack(">I", CANCEL))
+            client.put(kind, END_STREAM | END_HEADERS, stream, payload)
+        return send
+    assert_connection_error(weir, STREAM_CLOSED, lambda client: client.put(DATA, END_STREAM, 1, b"late"))
+    assert_connection_error(weir, STREAM_CLOSED, lambda client: client.put_headers([("a", "b")], stream=1))
+    assert_connection_error(weir, STREAM_CLOSED, after_reset(DATA, b"late"))
+    assert_connection_error(weir, STREAM_CLOSED, after_reset(HEADERS, b""))
+
+    def lower(client):
+        client.next = 7
+        assert client.get().status == 200
+        client.next = 5
+        client.put_request()
+    assert_connection_error(weir, PROTOCOL_ERROR, lower)
+    assert_connection_error(weir, PROTOCOL_ERROR, lambda client: client.put_headers([("a", "b")], stream=2))
+    assert_connection_error(weir, PROTOCOL_ERROR, lambda client: client.put(PRIORITY, 0, 0, b"\0\0\0\1\1"))
+    weir.counts(7, "weir_http2_errors_total", cause="protocol_error")
+
+
+def test_frames_under_way_on_streams_that_weir_resets(rig):
+    """weir rejects uploads and resets their streams, while the client goes on sending content and
+    trailers."""
+    weir = rig.weir(workers=1, limits={"one": {"script": "token_bucket", "limit": 1, "period": "1h", "per": "all"}})
+    with Http2(weir.address) as client:
+        assert client.get().status == 200
+        streams = [client.start("/echo", method="POST", end=False) for _ in range(20)]
+        for stream in streams:
+            client.read_until(client.streams[stream].over)
+            assert client.streams[stream].status == 429
+        for stream in streams:
+            client.put(DATA, 0, stream, b"late")
+            client.put_headers([("x-late", "1")], stream=stream)
+        client.flush()
+        assert client.responds_to_ping() and not client.goaways

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "http2/closed_streams.h"
 #include "http2_cases.h"
 #include "http2_peer.h"
 #include "run_suite.h"
@@ -721,6 +722,69 @@ START_TEST(a_reset_by_weir_is_not_charged_to_the_client)
 }
 END_TEST
 
+/* RFC 9113 section 5.1: frames on streams that weir has reset may have been under way. */
+START_TEST(late_frames_are_dropped)
+{
+    enum { STREAMS = 3 * RESET_STREAMS_STORED };
+
+    no_reply = true;
+    for (unsigned i = 0; i < STREAMS; i++) {
+        peer_headers(&peer, 0, 2 * i + 1, PEER_POST);
+        deliver();
+        http2_reset(last_stream);
+        run_output();
+    }
+    for (unsigned i = 0; i < STREAMS; i++) {
+        peer_frame(&peer, NGHTTP2_DATA, 0, 2 * i + 1, "hello", 5);
+        peer_headers(&peer, END_STREAM, 2 * i + 1, "x-checksum=1");
+    }
+    deliver();
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+    ck_assert_uint_eq(sent[NGHTTP2_GOAWAY], 0);
+    /* HPACK still applies to them */
+    peer_frame(&peer, NGHTTP2_HEADERS, END_STREAM | END_HEADERS, 1, "\xff\xff\xff\xff\xff\xff\xff",
+               7);
+    deliver();
+    ck_assert_uint_eq(last_code, NGHTTP2_COMPRESSION_ERROR);
+}
+END_TEST
+
+/* Only resets of weir excuse a frame on a closed stream. */
+START_TEST(a_frame_on_a_stream_that_the_client_ended_is_an_error)
+{
+    peer_headers(&peer, END_STREAM, 1, PEER_GET);
+    deliver();
+    no_reply = true;
+    peer_headers(&peer, 0, 3, PEER_POST);
+    deliver();
+    http2_reset(last_stream);
+    run_output();
+    ck_assert_uint_eq(sent[NGHTTP2_GOAWAY], 0);
+    peer_frame(&peer, NGHTTP2_DATA, 0, 1, "hello", 5);
+    deliver();
+    ck_assert_uint_eq(last_code, NGHTTP2_STREAM_CLOSED);
+}
+END_TEST
+
+/* RFC 9113 section 6.8: the client may not know yet that weir processes no further stream. */
+START_TEST(frames_after_goaway_are_dropped)
+{
+    no_reply = true;
+    peer_headers(&peer, END_STREAM, 1, PEER_GET);
+    deliver();
+    http2_session_shut_down(session);
+    http2_session_shut_down(session);
+    for (unsigned i = 1; i < 4; i++) {
+        peer_headers(&peer, 0, 2 * i + 1, PEER_POST);
+        peer_frame(&peer, NGHTTP2_DATA, END_STREAM, 2 * i + 1, "hello", 5);
+    }
+    deliver();
+    peer_frame(&peer, NGHTTP2_DATA, 0, 3, "hello", 5);
+    deliver();
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+}
+END_TEST
+
 /* RFC 9113 section 8.1: after an early response the client is asked to stop. */
 START_TEST(an_early_response_ends_the_request)
 {
@@ -838,6 +902,9 @@ int main(void)
     tcase_add_test(all, windows_of_one_byte_end_the_session);
     tcase_add_test(all, a_reset_by_the_client_is_reported);
     tcase_add_test(all, a_reset_by_weir_is_not_charged_to_the_client);
+    tcase_add_test(all, late_frames_are_dropped);
+    tcase_add_test(all, a_frame_on_a_stream_that_the_client_ended_is_an_error);
+    tcase_add_test(all, frames_after_goaway_are_dropped);
     tcase_add_test(all, an_early_response_ends_the_request);
     tcase_add_test(all, interim_responses_precede_the_final_one);
     tcase_add_test(all, goaway_is_sent_twice);

@@ -1,8 +1,8 @@
 /* http2_cases.h - frames of clients, and the result according to RFC 9113, RFC 7541 (HPACK), RFC
  * 8441 and RFC 9218. A name begins with the section; sections without an RFC are of RFC 9113.
  *
- * An implementation may treat a stream error as a connection error (RFC 9113 section 5.4.2) and may
- * ignore frames on closed streams (section 5.1). The cases contain the behaviour of libnghttp2. */
+ * An implementation may treat a stream error as a connection error (RFC 9113 section 5.4.2). The
+ * cases contain the behaviour of libnghttp2. */
 #ifndef WEIR_TESTS_HTTP2_CASES_H
 #define WEIR_TESTS_HTTP2_CASES_H
 
@@ -104,8 +104,6 @@ static const struct http2_case http2_cases[] = {
     CONNECTION_ERROR("4.3 invalid header block", COMPRESSION_ERROR,
                      BLOCK(1, "\xff\xff\xff\xff\xff\xff\xff")),
     CONNECTION_ERROR("4.3 truncated block", COMPRESSION_ERROR, BLOCK(1, "\x82\x41\x0a")),
-    CONNECTION_ERROR("4.3 invalid block of a closed stream", COMPRESSION_ERROR, GET1,
-                     BLOCK(1, "\xff\xff\xff\xff\xff\xff\xff")),
     CONNECTION_ERROR("4.3 invalid block of trailers", COMPRESSION_ERROR, POST1, BLOCK(1, "\x80")),
 
     /* 5: streams */
@@ -126,24 +124,28 @@ static const struct http2_case http2_cases[] = {
     ACCEPTED("5.1 half-closed: PRIORITY", UNANSWERED, GET1, F(PRIORITY, 0, 1, "\0\0\0\3\1")),
     ACCEPTED("5.1 half-closed: RST_STREAM", UNANSWERED, GET1, F(RST_STREAM, 0, 1, "\0\0\0\x08"),
              EVENT("closed 1 cut;")),
-    ACCEPTED("5.1 closed: DATA", GET1, F(DATA, 0, 1, "abc")),
-    ACCEPTED("5.1 closed: HEADERS", GET1, FIELDS(END_STREAM, 1, PEER_GET)),
+    CONNECTION_ERROR("5.1 closed: DATA", STREAM_CLOSED, GET1, F(DATA, 0, 1, "abc")),
+    CONNECTION_ERROR("5.1 closed: HEADERS", STREAM_CLOSED, GET1, FIELDS(END_STREAM, 1, PEER_GET)),
     ACCEPTED("5.1 closed: WINDOW_UPDATE", GET1, F(WINDOW_UPDATE, 0, 1, "\0\0\0\1")),
     ACCEPTED("5.1 closed: RST_STREAM", GET1, F(RST_STREAM, 0, 1, "\0\0\0\x08")),
     ACCEPTED("5.1 closed: PRIORITY", GET1, F(PRIORITY, 0, 1, "\0\0\0\3\1")),
     CONNECTION_ERROR("5.1 closed: CONTINUATION", PROTOCOL_ERROR, GET1,
                      F(CONTINUATION, END_HEADERS, 1, "\x82")),
-    ACCEPTED("5.1 reset: DATA", UNANSWERED, POST1, F(RST_STREAM, 0, 1, "\0\0\0\x08"),
-             F(DATA, 0, 1, "abc")),
-    ACCEPTED("5.1 reset: HEADERS", UNANSWERED, POST1, F(RST_STREAM, 0, 1, "\0\0\0\x08"),
-             FIELDS(END_STREAM, 1, "a=b")),
+    CONNECTION_ERROR("5.1 reset: DATA", STREAM_CLOSED, UNANSWERED, POST1,
+                     F(RST_STREAM, 0, 1, "\0\0\0\x08"), F(DATA, 0, 1, "abc")),
+    CONNECTION_ERROR("5.1 reset: HEADERS", STREAM_CLOSED, UNANSWERED, POST1,
+                     F(RST_STREAM, 0, 1, "\0\0\0\x08"), FIELDS(END_STREAM, 1, "a=b")),
     ACCEPTED("5.1 reset: RST_STREAM", UNANSWERED, POST1, F(RST_STREAM, 0, 1, "\0\0\0\x08"),
              F(RST_STREAM, 0, 1, "\0\0\0\x08")),
+    STREAM_ERROR("5.1 reset by weir", PROTOCOL_ERROR, FIELDS(0, 1, HALF), F(DATA, 0, 1, "abc"),
+                 FIELDS(END_STREAM, 1, "a=b"), FIELDS(END_STREAM, 3, PEER_GET), EVENT("request 3")),
     CONNECTION_ERROR("5.1.1 even stream id", PROTOCOL_ERROR, FIELDS(END_STREAM, 2, PEER_GET)),
     CONNECTION_ERROR("5.1.1 stream 0", PROTOCOL_ERROR, FIELDS(END_STREAM, 0, PEER_GET)),
-    ACCEPTED("5.1.1 lower stream id", FIELDS(END_STREAM, 5, PEER_GET),
-             FIELDS(END_STREAM, 3, PEER_GET)), /* dropped, and counted as LIMIT_RESETS */
+    CONNECTION_ERROR("5.1.1 lower stream id", PROTOCOL_ERROR, FIELDS(END_STREAM, 5, PEER_GET),
+                     FIELDS(END_STREAM, 3, PEER_GET)),
     CONNECTION_ERROR("5.1.1 DATA on a skipped stream", PROTOCOL_ERROR,
+                     FIELDS(END_STREAM, 5, PEER_GET), F(DATA, 0, 3, "abc")),
+    CONNECTION_ERROR("5.1.1 DATA on an idle stream", PROTOCOL_ERROR,
                      FIELDS(END_STREAM, 5, PEER_GET), F(DATA, 0, 7, "abc")),
     ACCEPTED("5.3 HEADERS with a priority",
              F(HEADERS, END_STREAM | END_HEADERS | PRIORITY, 1, "\0\0\0\0\x10" RAW)),
@@ -197,7 +199,7 @@ static const struct http2_case http2_cases[] = {
     /* 6.3 PRIORITY, 6.4 RST_STREAM */
     CONNECTION_ERROR("6.3 4 bytes", FRAME_SIZE_ERROR, F(PRIORITY, 0, 1, "1234")),
     CONNECTION_ERROR("6.3 6 bytes", FRAME_SIZE_ERROR, F(PRIORITY, 0, 1, "123456")),
-    ACCEPTED("6.3 stream 0", F(PRIORITY, 0, 0, "\0\0\0\1\1"), GET1), /* ignored: RFC 9218 */
+    CONNECTION_ERROR("6.3 stream 0", PROTOCOL_ERROR, F(PRIORITY, 0, 0, "\0\0\0\1\1")),
     ACCEPTED("6.3 depends on itself", F(PRIORITY, 0, 1, "\0\0\0\1\1"), GET1),
     CONNECTION_ERROR("6.4 3 bytes", FRAME_SIZE_ERROR, POST1, F(RST_STREAM, 0, 1, "123")),
     CONNECTION_ERROR("6.4 5 bytes", FRAME_SIZE_ERROR, POST1, F(RST_STREAM, 0, 1, "12345")),
