@@ -167,5 +167,13 @@ enum request_text_end request_text_end(struct head_text *text, bool end_stream,
         *refusal = (struct refusal){400, "Content-Length without content"};
         return REQUEST_TEXT_MALFORMED;
     }
+    if (!end_stream && framing->kind == FRAMING_NONE) { /* "Content-Length: 0" */
+        if (head->method == METHOD_TRACE) {
+            *refusal = (struct refusal){400, "TRACE with content"};
+            return REQUEST_TEXT_REFUSED;
+        }
+        /* content may still follow and make the request malformed: it is not complete */
+        framing->kind = FRAMING_CHUNKED;
+    }
     return REQUEST_TEXT_GOOD;
 }

@@ -17,7 +17,8 @@ enum request_text_end {
 
 /* Ends the header section and parses the head. Its slices point into the buffers. `end_stream`: no
  * content follows. The framing is FRAMING_CHUNKED if content of unknown length follows: the text
- * then contains Transfer-Encoding, as an HTTP/1.1 client would have sent it. */
+ * then contains Transfer-Encoding, as an HTTP/1.1 client would have sent it. It is FRAMING_CHUNKED
+ * also with a Content-Length of 0 whose stream has not ended. */
 enum request_text_end request_text_end(struct head_text *text, bool end_stream,
                                        struct request_head *head, struct framing *framing,
                                        struct refusal *refusal);

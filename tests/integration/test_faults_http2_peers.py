@@ -2,12 +2,14 @@
 runs the programs themselves."""
 
 import hashlib
+import queue
 import socket
 import struct
 
 from http2_server import Http2Server
 from http2_wire import (CANCEL, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, PRIORITY, PROTOCOL_ERROR,
                         RST_STREAM, WINDOW_UPDATE, Http2)
+from scripted import Scripted
 from wire import get
 
 STEP = 4096  # Go updates the windows of stream and connection for this many bytes
@@ -150,3 +152,31 @@ def test_frames_under_way_on_streams_that_weir_resets(rig):
             client.put_headers([("x-late", "1")], stream=stream)
         client.flush()
         assert client.responds_to_ping() and not client.goaways
+
+
+def test_content_length_0_with_content(rig):
+    """RFC 9113 section 8.1.1: the content makes the request malformed. No server may take it for a
+    complete one before."""
+    def script(peer, _number):
+        peer.read_until(b"\r\n\r\n", "a head")
+        try:
+            body = peer.read_chunks()
+        except Exception:
+            received.put(None)
+            return
+        received.put(body)
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    received, length = queue.Queue(), [("content-length", "0")]
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [Scripted(rig, script).text]}}, rules=[])
+    with Http2(weir.address) as client:
+        stream = client.put_request(method="POST", fields=length, end=False)
+        client.flush()
+        assert client.responds_to_ping()
+        client.send(DATA, END_STREAM, stream, b"content")
+        client.read_until(client.streams[stream].over)
+        assert client.streams[stream].reset == PROTOCOL_ERROR
+        assert received.get(timeout=20) is None
+        stream = client.start(method="POST", fields=length, end=False)  # complete, with an empty frame
+        client.send(DATA, END_STREAM, stream)
+        assert client.response(stream).body == b"ok"
+        assert received.get(timeout=20) == b""

@@ -86,6 +86,19 @@ START_TEST(valid_requests_become_one_head)
 }
 END_TEST
 
+/* RFC 9113 section 8.1.1: content may follow, and then the request is malformed. */
+START_TEST(a_length_of_0_does_not_end_a_request)
+{
+    static const char trace[] =
+        ":method=TRACE|:scheme=https|:authority=a.test|:path=/x|content-length=0";
+
+    ck_assert_int_eq(rewrite(GET "|content-length=0", false, 4096), REQUEST_TEXT_GOOD);
+    ck_assert_int_eq(framing.kind, FRAMING_CHUNKED);
+    ck_assert_int_eq(rewrite(trace, false, 4096), REQUEST_TEXT_REFUSED);
+    ck_assert_int_eq(rewrite(trace, true, 4096), REQUEST_TEXT_GOOD);
+}
+END_TEST
+
 static const struct {
     const char *fields, *why;
 } malformed[] = {
@@ -244,6 +257,7 @@ int main(void)
     Suite *suite = suite_create("http2 request");
     TCase *tests = tcase_create("request");
     tcase_add_loop_test(tests, valid_requests_become_one_head, 0, COUNT_OF(good));
+    tcase_add_test(tests, a_length_of_0_does_not_end_a_request);
     tcase_add_loop_test(tests, malformed_requests_are_refused, 0, COUNT_OF(malformed));
     tcase_add_loop_test(tests, other_invalid_requests_get_a_status, 0, COUNT_OF(refused));
     tcase_add_test(tests, the_header_list_limit_is_exact);
