@@ -8,6 +8,7 @@
  *   total time    timeouts.linger
  *   pause         LINGER_PAUSE_US without a byte
  *   rate          LINGER_RATE_MIN on average, after LINGER_PAUSE_US
+ *   bytes         over HTTP/2, what the windows permit: a client that sends more ignores GOAWAY
  *   connections   a quarter of the worker's; the one that has lingered longest closes first
  *
  * A lingering connection owns no buffer. Dropped input is never parsed as a request: in
@@ -15,11 +16,13 @@
  * none. */
 #include "base/clock.h"
 #include "downstream/client_internal.h"
+#include "http2/session.h"
 
 enum {
     LINGER_PAUSE_US = 5 * 1000000,
     LINGER_RATE_MIN = 1000,           /* bytes per second */
     LINGER_STOPPING_US = 2 * 1000000, /* remaining time when weir stops */
+    LINGER_HEADS_MAX = 64 * 1024,     /* over HTTP/2, beside content */
     LINGERING_MAX = 1024              /* if size_limits.connections is 0 */
 };
 
@@ -72,13 +75,22 @@ void linger_drain(struct client *c)
     drain(c, false);
 }
 
-/* Counts `n` dropped bytes. False: it has lingered too long, or the input is too slow. */
+/* Returns the most bytes to drop. */
+static uint64_t dropped_max(const struct client *c)
+{
+    return c->origin.http2 ? HTTP2_CONNECTION_WINDOWS * c->worker->policy->http2.initial_window +
+                                 LINGER_HEADS_MAX
+                           : UINT64_MAX;
+}
+
+/* Counts `n` dropped bytes. False: it has lingered too long, or the input is too slow or too
+ * much. */
 static bool goes_on(struct client *c, uint64_t n)
 {
     uint64_t elapsed_us = (uint64_t)(client_now_ms() - c->since_ms) * 1000;
 
     c->dropped += n;
-    if (elapsed_us > c->worker->policy->timeouts.linger_us ||
+    if (elapsed_us > c->worker->policy->timeouts.linger_us || c->dropped > dropped_max(c) ||
         (elapsed_us > LINGER_PAUSE_US && c->dropped < LINGER_RATE_MIN * (elapsed_us / 1000000)))
         return false;
     if (n && !c->worker->stopping)

@@ -8,7 +8,7 @@ import struct
 
 from http2_server import Http2Server
 from http2_wire import (CANCEL, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, PRIORITY, PROTOCOL_ERROR,
-                        RST_STREAM, WINDOW_UPDATE, Http2)
+                        RST_STREAM, SETTINGS, WINDOW_UPDATE, Http2, frame)
 from scripted import Scripted
 from wire import get
 
@@ -180,3 +180,18 @@ def test_content_length_0_with_content(rig):
         client.send(DATA, END_STREAM, stream)
         assert client.response(stream).body == b"ok"
         assert received.get(timeout=20) == b""
+
+
+def test_a_flood_after_goaway_ends(rig):
+    """A client that never reads, and sends SETTINGS without an end. weir reads on after GOAWAY, so
+    that the client receives it, but not more than the windows permit."""
+    weir = rig.weir(workers=1, timeouts={"linger": "300s"})
+    with Http2(weir.address) as client:
+        try:
+            for _ in range(2000):  # 180 MB
+                client.socket.sendall(frame(SETTINGS) * 10000)
+            raise AssertionError("weir still reads")
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+    weir.counts(1, "weir_http2_errors_total", cause="settings")
+    weir.counts(0, "weir_connections")
