@@ -337,6 +337,14 @@ static enum http2_cause cause_of_reset(uint32_t code)
                                                : HTTP2_MALFORMED;
 }
 
+/* `stream`: NULL if it was closed before the reset was sent. */
+static bool is_own_reset(const struct http2_stream *stream, uint32_t code)
+{
+    return stream ? stream->own_reset
+                  : code == NGHTTP2_NO_ERROR || code == NGHTTP2_CANCEL ||
+                        code == NGHTTP2_INTERNAL_ERROR;
+}
+
 /* A reset of weir that the peer has provoked costs as much as one of the peer (CVE-2025-8671).
  * Client's role: the server may answer a stream's reset before it receives it. */
 void http2_reset_fault(struct http2_session *s, struct http2_stream *stream, uint32_t code)
@@ -347,7 +355,7 @@ void http2_reset_fault(struct http2_session *s, struct http2_stream *stream, uin
     s->why = NULL;
     if (s->client)
         frame_limits_add(&s->limits, LIMIT_RESETS, LATE_FRAMES);
-    if (stream && stream->own_reset)
+    if (is_own_reset(stream, code))
         return;
     if (stream)
         stream->why = why ? why : http2_cause_text[cause];
@@ -362,6 +370,16 @@ static void sent_all(struct http2_stream *stream)
         reset(stream, NGHTTP2_NO_ERROR);
 }
 
+static void message_frame_sent(struct http2_session *s, struct http2_stream *stream,
+                               const nghttp2_frame *frame)
+{
+    frame_limits_sent(&s->limits, frame->hd.length);
+    if (s->client) /* after an early response, Go answers each DATA frame with RST_STREAM */
+        frame_limits_add(&s->limits, LIMIT_RESETS, 1);
+    if (stream && frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+        sent_all(stream);
+}
+
 static int on_frame_sent(nghttp2_session *ng, const nghttp2_frame *frame, void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
@@ -371,11 +389,7 @@ static int on_frame_sent(nghttp2_session *ng, const nghttp2_frame *frame, void *
         stream = nghttp2_session_get_stream_user_data(ng, frame->hd.stream_id);
     switch (frame->hd.type) {
     case NGHTTP2_DATA:
-    case NGHTTP2_HEADERS:
-        frame_limits_sent(&s->limits, frame->hd.length);
-        if (stream && frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
-            sent_all(stream);
-        break;
+    case NGHTTP2_HEADERS: message_frame_sent(s, stream, frame); break;
     case NGHTTP2_RST_STREAM:
         closed_streams_reset(&s->closed, frame->hd.stream_id);
         http2_reset_fault(s, stream, frame->rst_stream.error_code);

@@ -7,7 +7,7 @@ import socket
 import struct
 
 from http2_server import Http2Server
-from http2_wire import (CANCEL, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, PRIORITY, PROTOCOL_ERROR,
+from http2_wire import (CANCEL, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, NO_ERROR, PRIORITY, PROTOCOL_ERROR,
                         RST_STREAM, SETTINGS, WINDOW_UPDATE, Http2, frame)
 from scripted import Scripted
 from wire import get
@@ -15,6 +15,7 @@ from wire import get
 STEP = 4096  # Go updates the windows of stream and connection for this many bytes
 GO_STREAM_WINDOW, GO_CONNECTION_WINDOW = 4 << 20, 1 << 30
 SIZE = 8 << 20
+STREAM_CLOSED = 5
 
 
 def grant(peer, stream, size):
@@ -79,6 +80,7 @@ def upload(rig, body, step):
     """Uploads through weir to a server that updates its windows for every `step` bytes."""
     def script(connection, _number):
         connection.peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.put(WINDOW_UPDATE, 0, 0, struct.pack(">I", (1 << 20) - 65535))
         while (request := connection.next_request()) is not None:
             granted = 0
             while not request.ended and connection.read_frame():
@@ -86,7 +88,7 @@ def upload(rig, body, step):
                     grant(connection, request.stream, step)
                     granted += step
             request.respond(hashlib.sha256(request.body).hexdigest().encode())
-    server = Http2Server(rig, script, hold=True)
+    server = Http2Server(rig, script, [(INITIAL_WINDOW_SIZE, 1 << 20)], hold=True)
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [server.text], "protocol": "http2"}}, rules=[])
     response = get(weir.address, "/upload", method="POST", body=body)
     assert (response.status, response.body.decode()) == (200, hashlib.sha256(body).hexdigest())
@@ -97,10 +99,26 @@ def test_a_server_updates_its_windows_for_every_4_kib(rig):
     upload(rig, b"x" * SIZE, STEP)
 
 
+def test_a_server_resets_after_early_responses(rig):
+    """A Go server whose handler does not read the content: it responds, resets the stream with
+    NO_ERROR, and answers each further DATA frame with RST_STREAM."""
+    def script(connection, _number):
+        connection.put(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 28))
+        while (request := connection.next_request()) is not None:
+            request.read_all()
+            request.respond(b"", 403)
+            request.rst(NO_ERROR)
+            for _ in range(len(request.body) // 16384):
+                request.rst(STREAM_CLOSED)
+    server = Http2Server(rig, script, [(INITIAL_WINDOW_SIZE, 1 << 20)], hold=True)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [server.text], "protocol": "http2"}}, rules=[])
+    for _ in range(20):
+        assert get(weir.address, "/upload", method="POST", body=b"x" * (1 << 20)).status == 403
+    assert server.accepted == 1
+    weir.counts(0, "weir_upstream_http2_errors_total")
+
+
 # --- conformance ---
-
-STREAM_CLOSED = 5
-
 
 def assert_connection_error(weir, code, send):
     """`send(client)`: sends frames, the last of which is a connection error with this code."""

@@ -887,6 +887,26 @@ START_TEST(a_server_may_refuse_every_stream)
 }
 END_TEST
 
+/* Nor is a server that responds early and then resets the stream, although weir has meanwhile sent
+ * the rest of the request. */
+START_TEST(a_server_may_reset_every_stream_after_its_response)
+{
+    http2_session_send(session);
+    for (unsigned i = 0; i < 1500; i++) {
+        get();
+        http2_session_send(session);
+        if (i == 0)
+            peer_frame(&peer, NGHTTP2_SETTINGS, 0, 0, NULL, 0);
+        peer_headers(&peer, END_STREAM, 2 * i + 1, STATUS);
+        peer_u32_frame(&peer, NGHTTP2_RST_STREAM, 2 * i + 1, NGHTTP2_NO_ERROR);
+        deliver(16384);
+        events[0] = '\0';
+    }
+    ck_assert_int_eq((int)last_fault, HTTP2_NO_CAUSE);
+    ck_assert(http2_session_accepts(session));
+}
+END_TEST
+
 /* Responses to streams that were reset at the same time are not a flood either. */
 START_TEST(late_responses_to_cancelled_requests_are_dropped)
 {
@@ -937,6 +957,7 @@ int main(void)
     tcase_add_test(tests, long_trailers_are_refused);
     tcase_add_loop_test(tests, floods_end_the_session_with_their_cause, 0, COUNT_OF(floods));
     tcase_add_test(tests, a_server_may_refuse_every_stream);
+    tcase_add_test(tests, a_server_may_reset_every_stream_after_its_response);
     tcase_add_test(tests, late_responses_to_cancelled_requests_are_dropped);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -749,6 +749,24 @@ START_TEST(late_frames_are_dropped)
 }
 END_TEST
 
+/* The client resets the stream before the NO_ERROR that asks it to stop is sent. */
+START_TEST(an_early_response_is_no_fault_of_the_client)
+{
+    no_reply = true;
+    for (unsigned i = 0; i < 500; i++) {
+        peer_headers(&peer, 0, 2 * i + 1, PEER_POST);
+        deliver();
+        ck_assert(http2_send_head(last_stream, 429, NULL, 0, true));
+        run_output();
+        http2_stream_detach(last_stream);
+        peer_u32_frame(&peer, NGHTTP2_RST_STREAM, 2 * i + 1, NGHTTP2_CANCEL);
+        now_us += 10000;
+        deliver();
+    }
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+}
+END_TEST
+
 /* Only resets of weir excuse a frame on a closed stream. */
 START_TEST(a_frame_on_a_stream_that_the_client_ended_is_an_error)
 {
@@ -903,6 +921,7 @@ int main(void)
     tcase_add_test(all, a_reset_by_the_client_is_reported);
     tcase_add_test(all, a_reset_by_weir_is_not_charged_to_the_client);
     tcase_add_test(all, late_frames_are_dropped);
+    tcase_add_test(all, an_early_response_is_no_fault_of_the_client);
     tcase_add_test(all, a_frame_on_a_stream_that_the_client_ended_is_an_error);
     tcase_add_test(all, frames_after_goaway_are_dropped);
     tcase_add_test(all, an_early_response_ends_the_request);
