@@ -63,6 +63,16 @@ def test_a_client_reads_late(rig):
     weir.counts(0, "weir_http2_errors_total")
 
 
+def test_a_client_pings_for_every_frame_of_a_response(rig):
+    """gRPC measures the bandwidth: a PING for DATA received, and the next when it has returned.
+    Here, all of the response arrives before the first."""
+    weir = rig.weir(workers=1)
+    with go_client(weir) as client:
+        download(client, GO_STREAM_WINDOW, unread=GO_STREAM_WINDOW)
+        for _ in range(GO_STREAM_WINDOW // 16384):
+            assert client.responds_to_ping(), client.goaways
+
+
 def test_updates_beyond_the_credit_are_charged(rig):
     weir = rig.weir(workers=1)
     with go_client(weir) as client:
@@ -80,7 +90,7 @@ def upload(rig, body, step):
     """Uploads through weir to a server that updates its windows for every `step` bytes."""
     def script(connection, _number):
         connection.peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.put(WINDOW_UPDATE, 0, 0, struct.pack(">I", (1 << 20) - 65535))
+        connection.put(WINDOW_UPDATE, 0, 0, struct.pack(">I", 2 * SIZE))
         while (request := connection.next_request()) is not None:
             granted = 0
             while not request.ended and connection.read_frame():
@@ -88,7 +98,7 @@ def upload(rig, body, step):
                     grant(connection, request.stream, step)
                     granted += step
             request.respond(hashlib.sha256(request.body).hexdigest().encode())
-    server = Http2Server(rig, script, [(INITIAL_WINDOW_SIZE, 1 << 20)], hold=True)
+    server = Http2Server(rig, script, [(INITIAL_WINDOW_SIZE, 2 * SIZE)], hold=True)
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [server.text], "protocol": "http2"}}, rules=[])
     response = get(weir.address, "/upload", method="POST", body=body)
     assert (response.status, response.body.decode()) == (200, hashlib.sha256(body).hexdigest())
