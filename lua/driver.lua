@@ -11,6 +11,7 @@
 --   options  an array, or nil
 --   exact    whether the state must expire exactly at its reset
 --   repeats  how many repeats of a request are free
+--   next     whether the limiter returns the time until more units are available
 -- The clock and each state are read once, and every charge is written. A request is charged on all
 -- its limits or on none. The requests of a call see each other's charges, in order.
 --
@@ -39,7 +40,9 @@
 -- Reply  for each request, for each of its limits: granted, remaining, retry_after, reset, delay;
 --        at the end now, the time of all charges. In a plain run, a limit that grants the unit at
 --        once is answered with remaining and reset alone; other answers start with -1. Three
---        numbers may come as one text of 24 bytes: as little-endian integers.
+--        or four numbers may come as one text of 24 or 32 bytes: as little-endian integers.
+--        The numbers of a limit with `next` end with the time until more units are available, or
+--        reset if the limiter returned none.
 --        A limit that rejects has granted 0. In a rejected request the other limits report what
 --        they would have granted, and their numbers without the charge. A repeat has the first
 --        answer's numbers, its reset counted from now, and retry_after 1.
@@ -68,6 +71,7 @@
 --   dedup     limits with dedup
 --   many      policies with more than one limit
 --   several   rules with more than one limit
+--   next      limiters that return the time until more units are available as their ninth result
 --   numbers   limiters that write limit, period and burst into their states: numbers[1] is the end
 --             of a state with the current numbers if they are the limit's own, else nil, since
 --             formatting numbers is expensive
@@ -206,18 +210,21 @@ local function decide(one)
   end
 --}
   if cost >= 0 and tried then mode = mode - 4 end
-  local granted, remaining, retry_after, reset, state, delay, needed, lasts
+  local granted, remaining, retry_after, reset, state, delay, needed, lasts, next_unit
 --{ dedup
   if memory then granted, remaining, retry_after, reset, memo = answered(states[memory]) end
   if memo then
     change(memory, memo, reset, true)
   else
 --}
-    granted, remaining, retry_after, reset, state, delay, needed, lasts = ask(one, state_of(key), cost, mode)
+    granted, remaining, retry_after, reset, state, delay, needed, lasts, next_unit = ask(one, state_of(key), cost, mode)
 --{ dedup
   end
 --}
   one.granted, one.remaining, one.retry_after, one.reset, one.delay = granted, remaining, retry_after, reset, delay or 0
+--{ next
+  one.next_unit = next_unit or reset
+--}
   if granted == 0 or cost == 0 then
     if state then renumber(key, state, lasts or reset, limit.exact, needed) end
     return granted == 0 and not tried
@@ -238,9 +245,12 @@ local function put_back(wanted)
   for i = 1, #wanted do
     local one = wanted[i]
     if one.granted ~= 0 and one.retry_after ~= 1 then
-      local _, remaining, _, reset, state, _, needed, lasts = ask(one, state_of(one.key), 0, 0)
+      local _, remaining, _, reset, state, _, needed, lasts, next_unit = ask(one, state_of(one.key), 0, 0)
       if state then renumber(one.key, state, lasts or reset, one.limit.exact, needed) end
       one.remaining, one.retry_after, one.reset, one.delay = remaining, 0, reset, 0
+--{ next
+      one.next_unit = next_unit or reset
+--}
     end
   end
 end
@@ -287,6 +297,9 @@ local function run_of_several(from, requests, count, plain)
           one.granted, one.remaining, one.retry_after, one.reset, one.delay
         filled = filled + 5
       end
+--{ next
+      if one.limit.next then filled = filled + 1; reply[filled] = one.next_unit end
+--}
     end
   end
 end
@@ -335,9 +348,12 @@ while at <= last do
       write(KEYS[memory], memo, reset, true)
       reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] = granted, remaining, 1, reset, 0
       filled = filled + 5
+--{ next
+      if limit.next then filled = filled + 1; reply[filled] = reset end
+--}
     else
 --}
-    local granted, remaining, retry_after, reset, new_state, delay, needed, lasts = run(state, now, amount, period, burst, cost, mode, offset
+    local granted, remaining, retry_after, reset, new_state, delay, needed, lasts, next_unit = run(state, now, amount, period, burst, cost, mode, offset
 --{ options
       , unpack(limit.options or {})
 --}
@@ -352,6 +368,9 @@ while at <= last do
         granted, remaining, retry_after, reset, delay or 0
       filled = filled + 5
     end
+--{ next
+    if limit.next then filled = filled + 1; reply[filled] = next_unit or reset end
+--}
     if new_state then
       lasts = lasts or reset
       local ends = now + lasts
@@ -385,5 +404,8 @@ end
 -- Step 7: the time of all charges ends the reply. Redis converts a table at the price of ten texts,
 -- so the usual reply without load is packed: of one plain run of one request with one limit.
 if last == 2 and filled == 2 then return struct.pack("<i8i8i8", reply[1], reply[2], now) end
+--{ next
+if last == 2 and filled == 3 then return struct.pack("<i8i8i8i8", reply[1], reply[2], reply[3], now) end
+--}
 reply[filled + 1], reply[filled + 2] = now, nil             -- nil: Redis stops reading here
 return reply

@@ -10,6 +10,9 @@
 -- Source      The sliding window log, with merged entries. Compare the circular buffers of time
 --             buckets in stream processors.
 --
+-- The ninth result is the time until the oldest units leave, which makes more units available. A
+-- refund does not return it.
+--
 -- Units: µs. A refund subtracts from the bucket of its charge, and has no effect after one period.
 -- If the time of the charge is unknown, it subtracts from the newest units first. If the clock goes
 -- back, time stands still until the clock has caught up with the newest unit.
@@ -101,6 +104,13 @@ local function give_back(state, first, newest, base, time, units)
   return units, table.concat(parts) .. since, time_at(state, last)
 end
 
+-- Returns the first bucket up to which at least `units` units count. The newest bucket must do.
+local function reaches(state, first, base, units)
+  local i = first
+  while (count_at(state, i) - base) % WRAP < units do i = i + 1 end
+  return i
+end
+
 return function(state, now, limit, period, burst, cost, mode, offset, buckets)
   if period ~= mark_period then make_mark(period) end
   local first, newest, last, base, used, gone = 1, 0, 0, 0, 0
@@ -144,18 +154,17 @@ return function(state, now, limit, period, burst, cost, mode, offset, buckets)
     local retry_after = 0
     if granted == 0 then
       local least = (cost == 0 or mode == 1) and 1 or cost
-      if least > limit then
-        retry_after = -1
-      else
-        local i, excess = first, used + least - limit
-        while (count_at(state, i) - base) % WRAP < excess do i = i + 1 end
-        retry_after = time_at(state, i) + period - now
-      end
+      retry_after = least > limit and -1
+                    or time_at(state, reaches(state, first, base, used + least - limit)) + period - now
     end
-    local adapted = used > 0 and state:sub(6, 12) ~= mark and marked(state:sub(12 * first - 11)) or nil
-    return granted, left > 0 and left or 0, retry_after, used > 0 and last + period - now or 0, adapted
+    if used == 0 then return granted, left, retry_after, 0, nil, nil, nil, nil, 0 end
+    local adapted = state:sub(6, 12) ~= mark and marked(state:sub(12 * first - 11)) or nil
+    local leaves = reaches(state, first, base, left < 0 and 1 - left or 1)
+    return granted, left > 0 and left or 0, retry_after, last + period - now, adapted, nil, nil, nil,
+           time_at(state, leaves) + period - now
   end
 
+  local before = used
   used = used + granted
   if used >= WRAP then used = WRAP - 1 end
   local head, time, since
@@ -170,6 +179,11 @@ return function(state, now, limit, period, burst, cost, mode, offset, buckets)
     end
   end
   left = limit - used
+  local least, leaves = left < 0 and 1 - left or 1, time
+  if before >= least then
+    local i = reaches(state, first, base, least)
+    if i < newest or not since then leaves = time_at(state, i) end
+  end
   return granted, left > 0 and left or 0, 0, time + period - now,
-         marked(head .. entry(time, (base + used) % WRAP) .. (since or entry(time)))
+         marked(head .. entry(time, (base + used) % WRAP) .. (since or entry(time))), nil, nil, nil, leaves + period - now
 end

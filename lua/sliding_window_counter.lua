@@ -17,6 +17,9 @@
 -- limit holds exactly if it holds for the weight rounded up. A refund subtracts from the window of
 -- its charge. If the time of the charge is unknown, it subtracts from the newest units first.
 --
+-- The ninth result is the time until the weighted count has fallen by one unit or, in debt, until a
+-- unit is available.
+--
 -- Edits. If the period has changed, the weighted count by the old period counts as usage of the
 -- current window by the new period. If a window holds more units than a lowered limit, it keeps
 -- `limit` units, or as many as the weighted count needs to reach the limit, if these are more. The
@@ -73,6 +76,13 @@ end
 -- most `room`, 0 <= room < previous.
 local function fades(previous, room, period)
   return period - (muldiv(room, period, previous))
+end
+
+-- Returns the time from the start of the current window until the weighted count is at most `most`.
+-- It must be more now.
+local function falls(current, previous, most, period)
+  if current <= most then return fades(previous, most - current, period) end
+  return period + fades(current, most, period)
 end
 
 -- Returns the weighted count at a time `elapsed` into a window of an earlier period, which is given
@@ -183,23 +193,20 @@ return function(state, now, limit, period, burst, cost, mode, offset)
 
   if granted == 0 then
     local least = (cost == 0 or mode == 1) and 1 or cost
-    if least > limit then
-      retry_after = -1
-    elseif current + least <= limit then
-      retry_after = start + fades(previous, limit - current - least, period) - now
-    else
-      retry_after = start + period + fades(current, limit - least, period) - now
-    end
+    retry_after = least > limit and -1 or start - now + falls(current, previous, limit - least, period)
   end
   local remaining = limit - current - weight
   if remaining < 0 then remaining = 0 end
   local reset = current > 0 and start + 2 * period - now or previous > 0 and start + period - now or 0
-  if not changed and not adapted then return granted, remaining, retry_after, reset end
+  local count = current + weight
+  local next_unit = count > 0 and start - now + falls(current, previous, (count < limit and count or limit) - 1, period) or 0
+  if not changed and not adapted then return granted, remaining, retry_after, reset, nil, nil, nil, nil, next_unit end
 
   if debt or mode == 2 or written == 0 then
     debt = current + weight > limit or current > limit or previous > limit
   end
   if offset and now > since then since = now end
   local lasts = hidden_c > 0 and start + 2 * period - now or hidden_p > 0 and reset == 0 and start + period - now or reset
-  return granted, remaining, retry_after, reset, write(since, current, previous, debt, hidden_c, hidden_p, limit), nil, nil, lasts
+  return granted, remaining, retry_after, reset, write(since, current, previous, debt, hidden_c, hidden_p, limit), nil, nil, lasts,
+         next_unit
 end

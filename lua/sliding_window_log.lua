@@ -7,6 +7,9 @@
 -- Source      The definition of a rate limit itself. Commonly built on a Redis sorted set that is
 --             trimmed and counted.
 --
+-- The ninth result is the time until the oldest units leave, which makes more units available. A
+-- refund does not return it.
+--
 -- Units: µs. A refund subtracts the units charged at its time. If that time is unknown, it
 -- subtracts the newest units first. If the clock goes back, time stands still until the clock has
 -- caught up with the newest entry. Charges made in between are not refunded.
@@ -104,6 +107,12 @@ local function reaches(state, low, entries, base, back, units)
     if counting(state, middle, base, back) >= units then high = middle else low = middle + 1 end
   end
   return low
+end
+
+-- The same, but fast for one unit, which is usually in the first entry.
+local function oldest(state, low, entries, base, back, units)
+  if units == 1 and not back then return low end
+  return reaches(state, low, entries, base, back, units)
 end
 
 -- Encodes the second log without its expired entries and those later than `time`.
@@ -207,11 +216,18 @@ return function(state, now, limit, period, burst, cost, mode)
       retry_after = least > limit and -1
                     or time_at(state, reaches(state, first, entries, base, back, used + least - limit)) + period - now
     end
-    local adapted = used > 0 and state:sub(6, 12) ~= mark and marked(state:sub(12 * first - 11)) or nil
-    return granted, left > 0 and left or 0, retry_after, used > 0 and last + period - now or 0, adapted
+    if used == 0 then return granted, left, retry_after, 0, nil, nil, nil, nil, 0 end
+    local adapted = state:sub(6, 12) ~= mark and marked(state:sub(12 * first - 11)) or nil
+    local leaves = oldest(state, first, entries, base, back, left < 0 and 1 - left or 1)
+    return granted, left > 0 and left or 0, retry_after, last + period - now, adapted, nil, nil, nil,
+           time_at(state, leaves) + period - now
   end
 
+  local before = used
   used = used + granted
+  left = limit - used
+  local least = left < 0 and 1 - left or 1
+  local leaves = before >= least and time_at(state, oldest(state, first, entries, base, back, least))
   local head, time = EMPTY, now
   if entries > 0 then
     -- The same µs, or the clock went back.
@@ -220,7 +236,7 @@ return function(state, now, limit, period, burst, cost, mode)
   end
   local count = used + (back and back.units or 0)
   if count >= WRAP then count = WRAP - 1 end
-  left = limit - used
   return granted, left > 0 and left or 0, 0, time + period - now,
-         marked(head .. entry(time, (base + count) % WRAP) .. (back and kept(back, time) or ""))
+         marked(head .. entry(time, (base + count) % WRAP) .. (back and kept(back, time) or "")), nil, nil, nil,
+         (leaves or time) + period - now
 end

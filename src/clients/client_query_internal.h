@@ -8,7 +8,6 @@
 
 enum {
     ARGUMENTS_PER_LOOK = 7, /* the number of limits, then the driver's six arguments */
-    ANSWERS_PER_LOOK = 5,
     ARGUMENTS_MAX = 2 + CLIENT_QUERY_ROWS_MAX * (1 + ARGUMENTS_PER_LOOK),
     NUMBER_SIZE = 20,
     PATTERN_SIZE = 4096,

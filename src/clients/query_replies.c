@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "clients/grant_calls.h"
+#include "limit/limit_reply.h"
 #include "quota/quotas.h"
 #include "script/compose.h"
 
@@ -197,30 +198,32 @@ static bool take_quota(struct query *q, const struct redis_reply *reply)
     return client_query_begin(q);
 }
 
-/* If a custom script has failed, the error text replaces the delay (lua/guard.lua). */
-static bool is_failure(const struct query *q, const struct redis_reply *reply, size_t i)
+static void set_status(struct limit_status *row, const struct limit_reply *reply)
 {
-    size_t row = i / ANSWERS_PER_LOOK;
-    return i % ANSWERS_PER_LOOK == 4 && row < q->row_count &&
-           q->rows[row].limit->kind == LIMIT_CUSTOM && reply->elements[i].type == RESP_STRING;
+    row->failed = reply->failure != NULL;
+    row->admits = reply->granted > 0;
+    row->remaining = reply->remaining > 0 ? reply->remaining : 0;
+    row->retry_after_us = row->admits ? 0 : reply->retry_after_us;
+    row->reset_us = reply->reset_us > 0 ? reply->reset_us : 0;
 }
 
+/* The time of the reply follows the rows. */
 static bool take_look(struct query *q, const struct redis_reply *reply)
 {
-    if (reply->type != RESP_ARRAY || reply->count != q->row_count * ANSWERS_PER_LOOK + 1)
+    struct limit_replies from;
+    struct limit_reply of_row;
+
+    if (reply->type != RESP_ARRAY || !limit_replies_begin(&from, reply, NULL))
         return false;
-    for (size_t i = 0; i < reply->count; i++)
-        if (reply->elements[i].type != RESP_INTEGER && !is_failure(q, reply, i))
-            return false;
-    for (unsigned i = 0; i < q->row_count; i++) { /* the time follows the rows */
-        const struct redis_reply *values = &reply->elements[i * ANSWERS_PER_LOOK];
+    for (unsigned i = 0; i < q->row_count; i++) {
         struct limit_status *row = &q->rows[i];
-        row->failed = values[4].type != RESP_INTEGER;
-        row->admits = values[0].integer > 0;
-        row->remaining = values[1].integer > 0 ? values[1].integer : 0;
-        row->retry_after_us = row->admits ? 0 : values[2].integer;
-        row->reset_us = values[3].integer > 0 ? values[3].integer : 0;
+        struct limit_numbers numbers = {.limit = row->quota, .burst = row->capacity};
+        if (!limit_reply_read(&from, row->limit, &numbers, false, &of_row))
+            return false;
+        set_status(row, &of_row);
     }
+    if (from.end - from.next != 1 || !limit_reply_is_number(from.next))
+        return false;
     q->step = STEP_OVER;
     add_untouched(q);
     return true;

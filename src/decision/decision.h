@@ -38,7 +38,8 @@ struct limit_result {
     int64_t remaining;
     int64_t
         retry_after_us; /* -1: never admitted; 0: admitted; for a shadow limit as if it rejected */
-    int64_t reset_us;
+    int64_t reset_us;   /* until nothing of the limit is used */
+    int64_t next_us;    /* until more units are available; at most retry_after_us if it rejects */
 };
 
 struct decision {

@@ -7,7 +7,7 @@
 #define IETF_WINDOW       ";w="
 #define IETF_REMAINING    ";r="
 #define IETF_IN_FLIGHT    ";qu=\"concurrent-requests\""
-#define IETF_RESET        ";t="
+#define IETF_NEXT         ";t="
 
 static const int64_t second_us = 1000000;
 
@@ -191,8 +191,8 @@ static void ietf_state_item(struct writer *w, const struct limit_result *r)
     put_number(w, NUMBER_SF_REMAINING, r);
     if (!has_window(r))
         return;
-    text_literal(w->out, IETF_RESET);
-    put_number(w, NUMBER_SF_RESET, r);
+    text_literal(w->out, IETF_NEXT);
+    put_number(w, NUMBER_SF_NEXT, r);
 }
 
 static void ietf_line(struct writer *w, struct slice name,

@@ -23,7 +23,7 @@ int64_t decision_number(const struct decision *d, enum decision_number number, u
     case NUMBER_RESET: return seconds_up(r->reset_us);
     case NUMBER_RESET_AT: return seconds_up((int64_t)wall_us + r->reset_us);
     case NUMBER_SF_REMAINING: return sf_integer(r->remaining);
-    case NUMBER_SF_RESET: return sf_integer(seconds_up(r->reset_us));
+    case NUMBER_SF_NEXT: return sf_integer(seconds_up(r->next_us));
     case NUMBER_WAIT:
     case NUMBER_COUNT: break;
     }

@@ -15,8 +15,8 @@ enum decision_number {
     NUMBER_RESET,        /* seconds from now */
     NUMBER_RESET_AT,     /* Unix time in seconds */
     NUMBER_SF_REMAINING, /* capped to a structured field Integer (RFC 9651) */
-    NUMBER_SF_RESET,
-    NUMBER_WAIT, /* decision_retry_after() */
+    NUMBER_SF_NEXT,      /* seconds until more units are available */
+    NUMBER_WAIT,         /* decision_retry_after() */
     NUMBER_COUNT
 };
 

@@ -53,9 +53,11 @@ static bool read_replies(const struct redis_reply *reply, struct batch *batch, i
     for (unsigned i = 0; i < batch->group_count; i++) {
         struct group *group = &batch->groups[i];
         group->first_reply = (unsigned)(to - batch->limiter->replies);
-        for (unsigned j = 0; j < group->count; j++)
-            if (!limit_reply_read(&from, group->first->limits[j].limit, group->plain, to++))
+        for (unsigned j = 0; j < group->count; j++) {
+            const struct op_limit *part = &group->first->limits[j];
+            if (!limit_reply_read(&from, part->limit, &part->numbers, group->plain, to++))
                 return false;
+        }
     }
     if (from.end - from.next != 1 || !limit_reply_is_number(from.next))
         return false;

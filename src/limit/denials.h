@@ -28,7 +28,7 @@ struct denial {
     unsigned count;              /* limits */
     struct denial_limit {
         bool limited;
-        int64_t remaining, retry_after_us, reset_us; /* at asked_us */
+        int64_t remaining, retry_after_us, reset_us, next_us; /* at asked_us */
     } limits[DENIAL_LIMITS_MAX];
 };
 

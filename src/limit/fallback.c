@@ -15,6 +15,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "limit/next_unit.h"
 #include "policy/calendar.h"
 
 enum {
@@ -257,6 +258,7 @@ static void bucket_charge(struct state *state, const struct fallback_request *re
     r->remaining = (int64_t)((parent - debt) / period);
     r->retry_after_us = admit ? 0 : cost > r->capacity ? -1 : divide_up(after - parent, r->quota);
     r->reset_us = divide_up(debt, r->quota);
+    next_unit_set(r, next_unit_us(r->limit, r->quota, r->capacity, r->remaining, r->reset_us));
 }
 
 /* The window that contains `now`, if a new one is needed. */
@@ -329,6 +331,7 @@ static void window_charge(struct state *state, const struct fallback_request *re
     r->remaining = available;
     r->retry_after_us = admit ? 0 : cost > r->capacity ? -1 : window.end_us - now;
     r->reset_us = admit || used ? window.end_us - now : 0;
+    next_unit_set(r, r->reset_us);
 }
 
 /* Units of requests in flight are in `fraction`; the value of `scale` marks such a state. */

@@ -265,6 +265,7 @@ void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t
     lease->charged_us = charge->asked_us;
     lease->remaining = charge->remaining;
     lease->reset_us = charge->reset_us;
+    lease->next_us = charge->next_us;
 }
 
 void lease_note(struct lease *lease, int64_t granted, int64_t remaining, uint64_t asked_us)

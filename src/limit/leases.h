@@ -62,13 +62,13 @@ struct lease {
     uint64_t
         at_us; /* of the levels; bucket levels are units times the period, window levels are units */
     int64_t free, used;
-    uint64_t until_us;           /* of a window: not used from then on */
-    int64_t window_ends_us;      /* the same by the Redis clock; identifies the window */
-    int64_t remaining, reset_us; /* from Redis' reply to the charge */
-    int64_t units;               /* charged, and neither spent nor given back */
-    struct limit_op *charge;     /* limiter's: used to give units back */
-    struct limiter *limiter;     /* limiter's */
-    struct deadline deadline;    /* limiter's: armed while the lease holds units */
+    uint64_t until_us;                    /* of a window: not used from then on */
+    int64_t window_ends_us;               /* the same by the Redis clock; identifies the window */
+    int64_t remaining, reset_us, next_us; /* from Redis' reply to the charge */
+    int64_t units;                        /* charged, and neither spent nor given back */
+    struct limit_op *charge;              /* limiter's: used to give units back */
+    struct limiter *limiter;              /* limiter's */
+    struct deadline deadline;             /* limiter's: armed while the lease holds units */
 };
 
 /* Returns true if the policy allows a lease for a limit with these numbers. */
@@ -101,11 +101,11 @@ void lease_note(struct lease *lease, int64_t granted, int64_t remaining, uint64_
 int64_t lease_remaining(const struct lease *lease, uint64_t now_us);
 
 struct lease_charge {
-    int64_t units;               /* granted in addition to those that requests needed */
-    int64_t spent;               /* those that requests needed */
-    int64_t remaining, reset_us; /* from Redis' reply */
-    int64_t time_us;             /* by the Redis clock */
-    uint64_t asked_us;           /* monotonic, before the request to Redis */
+    int64_t units;                        /* granted in addition to those that requests needed */
+    int64_t spent;                        /* those that requests needed */
+    int64_t remaining, reset_us, next_us; /* from Redis' reply */
+    int64_t time_us;                      /* by the Redis clock */
+    uint64_t asked_us;                    /* monotonic, before the request to Redis */
 };
 void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t now_us);
 

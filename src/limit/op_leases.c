@@ -168,8 +168,13 @@ void lease_answered(struct group *group, const struct limit_reply *replies, int6
     if (is_forgotten(lease))
         lose(lease);
     lease_take(lease,
-               &(struct lease_charge){units, group->size, replies->remaining, replies->reset_us,
-                                      time_us, asked_us},
+               &(struct lease_charge){.units = units,
+                                      .spent = group->size,
+                                      .remaining = replies->remaining,
+                                      .reset_us = replies->reset_us,
+                                      .next_us = replies->next_us,
+                                      .time_us = time_us,
+                                      .asked_us = asked_us},
                clock_us());
     counter_add(&lease->limiter->stats->lease_taken, (uint64_t)units);
     drop_leaked(lease);

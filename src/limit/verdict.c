@@ -2,6 +2,7 @@
  * remembered denial, and from a lease. */
 #include "limit/verdict.h"
 #include "base/clock.h"
+#include "limit/next_unit.h"
 
 /* --- Decisions -------------------------------------------------------------------------------- */
 
@@ -116,6 +117,7 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op,
         r->remaining = replies->remaining > 0 ? replies->remaining : 0;
         r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : replies->retry_after_us;
         r->reset_us = replies->reset_us > 0 ? replies->reset_us : 0;
+        next_unit_set(r, replies->next_us);
     }
     conclude(l, op, d);
     set_delay(d, replies - op->count);
@@ -309,6 +311,7 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
         r->retry_after_us = time_left(then->retry_after_us, elapsed);
         r->verdict = then->limited || r->retry_after_us ? rejection_by(r) : VERDICT_ALLOWED;
         r->reset_us = time_left(then->reset_us, elapsed);
+        next_unit_set(r, next_unit_left(r, then->next_us, elapsed));
     }
     conclude(l, op, d);
     counter_add(&l->stats->remembered_denials, 1);
@@ -324,6 +327,7 @@ void verdict_from_lease(struct limiter *l, const struct limit_op *op, const stru
     *r = result_of(&op->limits[0]);
     r->remaining = lease_remaining(lease, now_us);
     r->reset_us = time_left(lease->reset_us, now_us - lease->charged_us);
+    next_unit_set(r, next_unit_left(r, lease->next_us, now_us - lease->charged_us));
     conclude(l, op, d);
 }
 
@@ -355,9 +359,10 @@ void verdict_remember(struct limiter *l, struct limit_op *op, const struct decis
         }
         /* Not remembered: a request in flight may end, or be refunded, at any time. */
         bool ends_any_time = r->limit->kind == LIMIT_CONCURRENCY || r->limit->counted;
+        int64_t wait_us = ends_any_time ? 0 : r->retry_after_us;
         bool limited = r->verdict == VERDICT_LIMITED && !ends_any_time;
-        denial.limits[i] = (struct denial_limit){
-            limited, r->remaining, ends_any_time ? 0 : r->retry_after_us, r->reset_us};
+        denial.limits[i] =
+            (struct denial_limit){limited, r->remaining, wait_us, r->reset_us, r->next_us};
         any = any || limited;
     }
     if (!any)

@@ -10,9 +10,9 @@ static const struct shipped_limiter limiters[] = {
      .option = "max_delay"},
     {.name = "gcra", .kind = LIMIT_BUCKET, .leases = true, .state_end = STATE_END_FIELDS},
     {.name = "fixed_window", .kind = LIMIT_WINDOW, .leases = true, .aligns = true},
-    {.name = "rolling_window", .kind = LIMIT_WINDOW, .option = "buckets"},
-    {.name = "sliding_window_log", .kind = LIMIT_WINDOW, .keeps_charges = true},
-    {.name = "sliding_window_counter", .kind = LIMIT_WINDOW},
+    {.name = "rolling_window", .kind = LIMIT_WINDOW, .option = "buckets", .tells_next = true},
+    {.name = "sliding_window_log", .kind = LIMIT_WINDOW, .keeps_charges = true, .tells_next = true},
+    {.name = "sliding_window_counter", .kind = LIMIT_WINDOW, .tells_next = true},
     {.name = "lockout", .kind = LIMIT_WINDOW, .rest = "rest"},
     {.name = "concurrency", .kind = LIMIT_CONCURRENCY},
 };

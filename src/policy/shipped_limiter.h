@@ -21,6 +21,7 @@ struct shipped_limiter {
     bool aligns;              /* options align, offset and time_zone */
     enum state_end state_end; /* how its states end */
     bool keeps_charges;       /* its states contain each charge */
+    bool tells_next;          /* returns the time until more units are available */
     const char *option; /* the limit's own option for it: "buckets", "max_delay"; NULL: none */
     const char *rest;   /* a duration among `options`; NULL: none */
 };
@@ -30,6 +31,12 @@ const struct shipped_limiter *shipped_limiter(struct slice name);
 
 /* Returns the limiter at `index`, or NULL behind the last one. */
 const struct shipped_limiter *shipped_limiter_at(unsigned index);
+
+/* Returns true if the limit's script returns the time until more units are available. */
+static inline bool limit_tells_next(const struct limit *limit)
+{
+    return limit->shipped && limit->shipped->tells_next;
+}
 
 /* Returns true if the limit's script is shipped and reads this option of the limit. */
 bool shipped_limiter_takes(const struct limit *limit, const char *option);

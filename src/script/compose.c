@@ -77,7 +77,7 @@ static bool is_pasted_before(const struct policy *policy, const struct limit *li
 /* The features of the driver that a policy's limits need; see the head of lua/driver.lua. */
 struct features {
     bool many; /* the policy uses more than one limit */
-    bool several, options, dedup, own, numbers, clock;
+    bool several, options, dedup, own, numbers, clock, next;
     bool muldiv; /* not of the driver: lua/muldiv.lua */
 };
 
@@ -105,6 +105,7 @@ static struct features features_of(const struct policy *policy)
         f.dedup |= limit->dedup.header != NULL;
         f.own |= limit->kind == LIMIT_CUSTOM;
         f.numbers |= state_end(limit) != STATE_END_NONE;
+        f.next |= limit_tells_next(limit);
         f.muldiv |= uses_muldiv(limit);
     }
     for (unsigned i = 0; i < policy->rule_count; i++)
@@ -121,6 +122,7 @@ static bool has_feature(const struct features *f, struct slice name)
            (slice_equal(name, SLICE("dedup")) && f->dedup) ||
            (slice_equal(name, SLICE("own")) && f->own) ||
            (slice_equal(name, SLICE("numbers")) && f->numbers) ||
+           (slice_equal(name, SLICE("next")) && f->next) ||
            (slice_equal(name, SLICE("clock")) && f->clock);
 }
 
@@ -311,6 +313,8 @@ static void write_limit(FILE *out, const struct limit *limit, const char *lua_di
         fprintf(out, ", offset = %lld", (long long)limit->offset_us);
     if (limit->dedup.header)
         fprintf(out, ", repeats = %lld", (long long)limit->dedup.repeats);
+    if (limit_tells_next(limit))
+        fputs(", next = true", out);
     write_options(out, limit);
     fputs(limit->kind == LIMIT_CUSTOM ? ", exact = true }\n" : " }\n", out);
 }

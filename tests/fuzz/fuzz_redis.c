@@ -174,14 +174,14 @@ static bool numbers_at(const struct redis_reply *reply, size_t at, size_t count)
 }
 
 /* Returns whether the array holds the results of `limits` limits and the time. A result has five
- * numbers; in a plain script call it has two, or a negative number and five more. `*admits`: all of
- * them admit. */
+ * numbers; in a plain script call it has two, or a negative number and five more. The second limit,
+ * `counter`, has one number more. `*admits`: all of them admit. */
 static bool holds_results(const struct redis_reply *reply, unsigned limits, bool plain,
                           bool *admits)
 {
     size_t at = 0;
 
-    for (; limits > 0; limits--) {
+    for (unsigned i = 0; i < limits; i++) {
         if (!numbers_at(reply, at, plain ? 2 : LIMIT_REPLY_NUMBERS))
             return false;
         if (plain && reply->elements[at].integer >= 0) {
@@ -192,22 +192,25 @@ static bool holds_results(const struct redis_reply *reply, unsigned limits, bool
             return false;
         *admits &= reply->elements[at].integer > 0;
         at += LIMIT_REPLY_NUMBERS;
+        if (i == 1 && !numbers_at(reply, at++, 1))
+            return false;
     }
     return reply->count == at + 1 && numbers_at(reply, at, 1);
 }
 
-/* The same for an array, or for a text with three numbers of 8 bytes. */
+/* The same for an array, or for a text with numbers of 8 bytes, at most four. */
 static bool is_valid_reply(const struct redis_reply *reply, unsigned limits, bool plain,
                            bool *admits)
 {
-    struct redis_reply elements[3], array = {.type = RESP_ARRAY, .count = 3, .elements = elements};
+    struct redis_reply elements[4], array = {.type = RESP_ARRAY, .elements = elements};
 
     *admits = true;
     if (reply->type == RESP_ARRAY)
         return holds_results(reply, limits, plain, admits);
-    if (reply->type != RESP_STRING || reply->text.n != 24)
+    if (reply->type != RESP_STRING || reply->text.n > 32 || reply->text.n % 8 != 0)
         return false;
-    for (unsigned i = 0; i < 3; i++) {
+    array.count = reply->text.n / 8;
+    for (unsigned i = 0; i < array.count; i++) {
         uint64_t number = 0;
         for (unsigned j = 8; j-- > 0;)
             number = number << 8 | (unsigned char)reply->text.p[8 * i + j];
@@ -258,7 +261,8 @@ static void assert_response_fields(const struct decision *d)
     assert_lines(&fields);
     PROPERTY(decision_retry_after(d) >= -1);
     for (unsigned i = 0; i < d->result_count; i++)
-        PROPERTY(d->results[i].remaining >= 0 && d->results[i].reset_us >= 0);
+        PROPERTY(d->results[i].remaining >= 0 && d->results[i].reset_us >= 0 &&
+                 d->results[i].next_us >= 0);
     if (d->verdict != VERDICT_LIMITED)
         return;
     struct decision later = *d;

@@ -2,19 +2,9 @@
 documents."""
 
 import json
-import re
 
+from rate_limit_fields import items
 from wire import Connection, get
-
-
-def items(field):
-    """The members of a structured-field list of strings with integer parameters: {name: {parameter:
-    number}}."""
-    members = {}
-    for member in re.split(r",\s*(?=\")", field):
-        name, *parameters = member.split(";")
-        members[name.strip('"')] = {k: int(v) for k, v in (p.split("=") for p in parameters)}
-    return members
 
 
 LIMITS = {"per-client": dict(script="token_bucket", limit=60, period="1h", burst=3),

@@ -89,6 +89,7 @@ local limits = {
   ["20"] = { run = limiter["fixed_window"], period = 1000000, amount = 2, burst = 2 },
   ["21"] = { run = limiter["gcra"], period = 1000000, amount = 1000, burst = 500, numbers = ":0:02:1000:1000000:500" },
   ["22"] = { run = limiter["leaky_bucket"], period = 1000000, amount = 4, burst = 4, options = { 250000 }, numbers = ":0:02:4:1000000:4" },
+  ["23"] = { run = limiter["rolling_window"], period = 1000000, amount = 4, burst = 4, options = { 10 }, next = true },
 }
 ]]
 
@@ -98,7 +99,9 @@ local function run(text, redis, keys, args)
   local chunk = compiled[text]
   for i, value in ipairs(args) do args[i] = type(value) == "number" and ("%.0f"):format(value) or value end
   redis.log = {}
-  local function pack(format, ...) return format == "<i8i8i8" and ("%.0f %.0f %.0f"):format(...) end
+  local function pack(format, ...)
+    return format == "<i8i8i8" and ("%.0f %.0f %.0f"):format(...) or format == "<i8i8i8i8" and ("%.0f %.0f %.0f %.0f"):format(...)
+  end
   setfenv(chunk, setmetatable({ redis = redis, KEYS = keys, ARGV = args, struct = { pack = pack } }, { __index = _G,
     __newindex = function(_, name) error("global " .. name) end }))
   local reply, copy = chunk(), {}
@@ -160,6 +163,23 @@ do -- the caller's clock: expiry has a margin
   is(driver(redis, { "a" }, { 5000000, 1, 2, 1, 1, 0, 3, 3 }), 1, 2, 0, 1000000, 0)
   check(table.concat(redis.log, " ") == "MGET SET" and lives(redis.px.a, 1000 + 3600000), "the caller's clock")
   is(driver(redis, { "b" }, { 5100000, 1, 3, 1, 1, 0, 3, 3 }), 1, 2, 0, 150000, 0)
+end
+
+do -- a limiter that returns the time until more units are available: the last number of each reply
+  local redis = new_redis()
+  is(driver(redis, { "a" }, { "", 1, 23, 1, 1, 0, 4, 4 }), 1, 3, 0, 1000000, 0, 1000000)
+  redis.clock = redis.clock + 300000
+  is(driver(redis, { "a" }, { "", 1, 23, 1, 1, 0, 4, 4 }), 1, 2, 0, 1000000, 0, 700000)
+  is(driver(redis, { "a", "m" }, { "", 1, 23, 1, 1, 16, 4, 4 }), 1, 1, 0, 1000000, 0, 700000)
+  is(driver(redis, { "a", "m" }, { "", 1, 23, 1, 1, 16, 4, 4 }), 1, 1, 1, 1000000, 0, 1000000)        -- a repeat: reset
+  is(driver(redis, { "a" }, { "", 1, 23, 1, 2, 0, 4, 4 }), 0, 1, 700000, 1000000, 0, 700000)
+  is(driver(redis, { "a" }, { "", 1, 23, 1, 0, 0, 4, 4 }), 1, 1, 0, 1000000, 0, 700000)
+  -- with another limit; that limit rejects
+  is(driver(redis, { "a", "w" }, { "", 2, 23, 1, 1, 0, 4, 4, 2, 2, 1, 0, 1, 1 }), 1, 0, 0, 1000000, 0, 700000, 1, 0, 0, 1000000, 0)
+  is(driver(redis, { "b", "w" }, { "", 2, 23, 1, 1, 0, 4, 4, 2, 2, 1, 0, 1, 1 }), 1, 4, 0, 0, 0, 0, 0, 0, 1000000, 1000000, 0)
+  -- plain runs
+  is(driver(redis, { "c" }, { runs = true, -11, 23 }), 3, 1000000, 1000000)
+  is(driver(redis, { "c", "d" }, { runs = true, "", -11, 23, -11, 20 }), 2, 1000000, 1000000, 1, 1000000)
 end
 
 do -- options, delay

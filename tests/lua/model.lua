@@ -269,7 +269,7 @@ local written, writings = {}, 0
 local function load_limiter(path)
   local limiter = assert(loadfile(path))(muldiv)
   return function(state, now, ...)
-    local granted, remaining, retry_after, reset, new_state, delay, needed, lasts = limiter(state, now, ...)
+    local granted, remaining, retry_after, reset, new_state, delay, needed, lasts, next_unit = limiter(state, now, ...)
     if type(new_state) == "number" then new_state = ("%.17g"):format(new_state) end
     if needed and written[state] then
       check(path, needed <= written[state], "state %s: needed until %s, not %s", state, tostring(needed), tostring(written[state]))
@@ -279,9 +279,12 @@ local function load_limiter(path)
       writings = writings + 1
       written[new_state] = math.min(written[new_state] or math.huge, now + (lasts or reset))
     end
-    return granted, remaining, retry_after, reset, new_state, delay, needed, lasts
+    return granted, remaining, retry_after, reset, new_state, delay, needed, lasts, next_unit
   end
 end
+
+-- Limiters whose ninth result is the time until more units are available.
+local tells_next = { rolling_window = true, sliding_window_log = true, sliding_window_counter = true }
 
 -- One random schedule. Returns false after a failure, because later checks would only repeat it.
 local function schedule(name, limiter, length)
@@ -333,7 +336,7 @@ local function schedule(name, limiter, length)
     local before = most(now, capacity)
     local wait = name == "leaky_bucket" and model.wait(m, now)
 
-    local granted, remaining, retry_after, reset, new_state, delay = run(state, now, cost, mode)
+    local granted, remaining, retry_after, reset, new_state, delay, _, _, next_unit = run(state, now, cost, mode)
     history[#history + 1] = ("now %.0f cost %d mode %d state %s -> %s %s %s %s %s %s"):format(now, cost, mode, show(state),
       tostring(granted), tostring(remaining), tostring(retry_after), tostring(reset), show(new_state), tostring(delay))
 
@@ -370,6 +373,11 @@ local function schedule(name, limiter, length)
 
     local over = reset >= 0 and model.fresh(m, now + reset) and (reset == 0 or not model.fresh(m, now + reset - 1))
     if not check(name, over, "reset %s is not exact", tostring(reset)) then return false end
+    if tells_next[name] and cost >= 0 then
+      local exact = next_unit == 0 and remaining == capacity
+                    or next_unit > 0 and model.can(m, now + next_unit, remaining + 1) and not model.can(m, now + next_unit - 1, remaining + 1)
+      if not check(name, exact, "%s until more than %d units are available is not exact", tostring(next_unit), remaining) then return false end
+    end
     local kept = state
     if new_state then kept = reset > 0 and new_state or nil end
     local later, a_cost, a_mode = now + reset + random(0, 1) * random(0, period), random(0, limit + 1), random(0, 2)

@@ -52,13 +52,15 @@ static struct decision two_limits(void)
                                          .quota = 100,
                                          .capacity = 20,
                                          .remaining = 15,
-                                         .reset_us = 3000000};
+                                         .reset_us = 3000000,
+                                         .next_us = 600000};
     d.results[1] = (struct limit_result){.limit = &window,
                                          .verdict = VERDICT_ALLOWED,
                                          .quota = 60,
                                          .capacity = 60,
                                          .remaining = 30,
-                                         .reset_us = 11000001};
+                                         .reset_us = 11000001,
+                                         .next_us = 7000001};
     return d;
 }
 
@@ -74,7 +76,7 @@ START_TEST(an_allowed_request_shows_the_limit_with_the_smallest_share)
                      "X-Rate-Limit-Used: 30\r\n"
                      "X-Rate-Limit-Reset: 12\r\n"
                      "RateLimit-Policy: \"per-client\";q=20;w=12, \"quota\";q=60;w=60\r\n"
-                     "RateLimit: \"per-client\";r=15;t=3, \"quota\";r=30;t=12\r\n");
+                     "RateLimit: \"per-client\";r=15;t=1, \"quota\";r=30;t=8\r\n");
     d.results[0].remaining = 9;
     ck_assert_str_eq(fields(&d, headers_named("x-ratelimit")), "X-RateLimit-Limit: 20\r\n"
                                                                "X-RateLimit-Remaining: 9\r\n"
@@ -113,7 +115,7 @@ START_TEST(a_rejected_request_shows_the_limit_that_rejected)
                      "X-Rate-Limit-Used: 20\r\n"
                      "X-Rate-Limit-Reset: 12\r\n"
                      "RateLimit-Policy: \"per-client\";q=20;w=12, \"quota\";q=60;w=60\r\n"
-                     "RateLimit: \"per-client\";r=0;t=12, \"quota\";r=0;t=12\r\n"
+                     "RateLimit: \"per-client\";r=0;t=1, \"quota\";r=0;t=8\r\n"
                      "Retry-After: 1\r\n");
     ck_assert_str_eq(problem(&d, 429),
                      "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
@@ -147,6 +149,7 @@ static struct decision random_rejection(void)
     for (unsigned i = 0; i < 2; i++) {
         d.results[i].remaining = some[rand() % 10];
         d.results[i].reset_us = some[rand() % 9] * 1000000 + rand() % 2;
+        d.results[i].next_us = some[rand() % 9] * 1000000 + rand() % 2;
         d.results[i].capacity += rand() % 8 == 0;
     }
     return d;
@@ -305,7 +308,7 @@ START_TEST(limits_with_headers_off_are_hidden)
     const char *bucket_alone =
         "X-RateLimit-Limit: 20\r\nX-RateLimit-Remaining: 15\r\nX-RateLimit-Reset: 3\r\n"
         "RateLimit-Policy: \"per-client\";q=20;w=12\r\n"
-        "RateLimit: \"per-client\";r=15;t=3\r\n";
+        "RateLimit: \"per-client\";r=15;t=1\r\n";
     ck_assert_str_eq(fields(&d, headers_named("x-ratelimit ietf")), bucket_alone);
     d.results[1].limit = &window;
     d.results[1].shadow = true;
@@ -339,7 +342,8 @@ START_TEST(names_are_escaped_and_large_numbers_are_limited)
                                          .quota = 1,
                                          .capacity = INT64_MAX,
                                          .remaining = INT64_MAX,
-                                         .reset_us = INT64_MAX - 999999};
+                                         .reset_us = INT64_MAX - 999999,
+                                         .next_us = INT64_MAX - 999999};
     ck_assert_str_eq(fields(&d, headers_named("ietf")),
                      "RateLimit-Policy: \"a\\\"b\\\\c??\";q=999999999999999;w=999999999999999\r\n"
                      "RateLimit: \"a\\\"b\\\\c??\";r=999999999999999;t=9223372036854\r\n");

@@ -89,6 +89,14 @@ START_TEST(a_bucket_is_exact)
             ck_assert(!model_decide(&early, &limit, cost, now + (uint64_t)r.retry_after_us - 1));
             ck_assert(model_decide(&later, &limit, cost, now + (uint64_t)r.retry_after_us));
         }
+        ck_assert_int_eq(r.next_us == 0, r.remaining == limit.burst);
+        if (r.next_us) { /* at most 1 µs too late, since reset_us is rounded */
+            struct model early = model, later = model;
+            int64_t next = r.remaining + 1;
+            ck_assert(r.next_us == 1 ||
+                      !model_decide(&early, &limit, next, now + (uint64_t)r.next_us - 2));
+            ck_assert(model_decide(&later, &limit, next, now + (uint64_t)r.next_us));
+        }
         now += random_below(4) ? random_below(1 + (uint64_t)(limit.period_us / limit.limit) * 2)
                                : random_below((uint64_t)limit.period_us);
     }

@@ -120,9 +120,12 @@ static void handle_reply(struct worker *w, uint64_t now_us)
     if (units <= 0)
         return;
     lease_take(w->lease,
-               &(struct lease_charge){units, decision_request->needed, decision_request->remaining,
-                                      decision_request->reset_us, (int64_t)decision_request->at_us,
-                                      decision_request->asked_us},
+               &(struct lease_charge){.units = units,
+                                      .spent = decision_request->needed,
+                                      .remaining = decision_request->remaining,
+                                      .reset_us = decision_request->reset_us,
+                                      .time_us = (int64_t)decision_request->at_us,
+                                      .asked_us = decision_request->asked_us},
                now_us);
     w->charged_at_us = (int64_t)decision_request->at_us;
 }
@@ -318,10 +321,10 @@ START_TEST(remaining_decreases_at_the_rate_of_other_workers)
     lease = busy_for(&limit, 1000, 8, 1000000, 1000000);
     lease_note(lease, 5, 900, 1000000);
     lease_note(lease, 5, 890, 1001000); /* too early for an estimate */
-    lease_take(lease, &(struct lease_charge){10, 5, 880, 50000000, 1000, 1002000}, 1002000);
+    lease_take(lease, &(struct lease_charge){10, 5, 880, 50000000, 100, 1000, 1002000}, 1002000);
     ck_assert_int_eq(lease_remaining(lease, 1012000), 890);
     lease_note(lease, 15, 835, 1050000); /* 65 less, of which 20 were this worker's: 45 in 50 ms */
-    lease_take(lease, &(struct lease_charge){10, 5, 835, 50000000, 1000, 1050000}, 1050000);
+    lease_take(lease, &(struct lease_charge){10, 5, 835, 50000000, 100, 1000, 1050000}, 1050000);
     ck_assert_int_eq(lease_remaining(lease, 1050000), 855);
     ck_assert_int_eq(lease_remaining(lease, 1060000), 846);
     ck_assert(lease_spend(lease, 1060000));
@@ -363,7 +366,7 @@ START_TEST(returned_units_do_not_count_as_leaked)
 
     leases = leases_new();
     lease = busy_for(&limit, 1000, 8, 1000000, 1000000); /* leaks one unit per ms */
-    lease_take(lease, &(struct lease_charge){10, 5, 900, 15000, 1, 1000000}, 1000000);
+    lease_take(lease, &(struct lease_charge){10, 5, 900, 15000, 100, 1, 1000000}, 1000000);
     lease_unspend(lease);
     ck_assert_int_eq(lease_left(lease, 1004000), 10);
     ck_assert_int_eq(lease_left(lease, 1005000), 9);
@@ -378,7 +381,7 @@ START_TEST(units_of_changed_limits_are_not_spent)
 
     leases = leases_new();
     lease = busy_for(&limit, 1000, 8, 1000000, 1000000);
-    lease_take(lease, &(struct lease_charge){10, 1, 900, 1000, 1, 1000000}, 1000010);
+    lease_take(lease, &(struct lease_charge){10, 1, 900, 1000, 100, 1, 1000000}, 1000010);
     ck_assert(lease_spend(lease, 1000020));
     ck_assert_ptr_ne(busy_for(&limit, 2000, 8, 1000030, 1000030), lease);
     ck_assert(!lease_spend(lease, 1000040));

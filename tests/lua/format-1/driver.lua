@@ -30,7 +30,8 @@ local by_text = limits
 local limits = setmetatable({}, { __index = function(_, index) return by_text[tostring(index)] end })
 
 -- weir of today sends plain runs (see lua/driver.lua). They are written as other runs here, and -1 is put before each of their answers.
-local sent, ARGV, is_plain = ARGV, { "" }, {}
+-- An answer of a limit with `next` ends with its reset once more, since the limiters here return no other time.
+local sent, ARGV, is_plain, has_next = ARGV, { "" }, {}, {}
 do
   local at, next_key = 1, 1
   if sent[1] == "" or sent[1] + 0 > 0 then ARGV[1], at = sent[1], 2 end
@@ -49,7 +50,10 @@ do
         end
       end
     end
-    for _ = 1, requests * count do is_plain[#is_plain + 1] = plain end
+    for i = 0, requests * count - 1 do
+      is_plain[#is_plain + 1] = plain
+      has_next[#is_plain] = by_text[sent[at + 1 + i % count * width]].next
+    end
     if plain then next_key = next_key + requests * count end
     at = at + 1 + count * width
   end
@@ -60,6 +64,7 @@ local function as_of_today(reply)
   for i = 1, #is_plain do
     if is_plain[i] then all[#all + 1] = -1 end
     for j = 5 * i - 4, 5 * i do all[#all + 1] = reply[j] end
+    if has_next[i] then all[#all + 1] = reply[5 * i - 1] end
   end
   all[#all + 1] = reply[5 * #is_plain + 1]
   return all

@@ -1,0 +1,40 @@
+#include "limit/next_unit.h"
+
+/* The bucket is full after reset_us. Then the units that are missing now, but the first one, have
+ * arrived at one per period / quota. */
+static int64_t of_bucket(const struct limit *limit, int64_t quota, int64_t missing,
+                         int64_t reset_us)
+{
+    __int128 later = quota > 0 ? (__int128)(missing - 1) * limit->period_us / quota : 0;
+    __int128 next = missing > 0 ? reset_us - later : 0;
+
+    /* A queue without room for another delay. */
+    if (limit->max_delay_us && next < reset_us - limit->max_delay_us)
+        next = reset_us - limit->max_delay_us;
+    return next > 0 ? (int64_t)next : 0;
+}
+
+int64_t next_unit_us(const struct limit *limit, int64_t quota, int64_t capacity, int64_t remaining,
+                     int64_t reset_us)
+{
+    if (limit->kind == LIMIT_BUCKET)
+        return of_bucket(limit, quota, capacity - remaining, reset_us);
+    return reset_us > 0 ? reset_us : 0;
+}
+
+int64_t next_unit_left(const struct limit_result *r, int64_t next_us, uint64_t elapsed_us)
+{
+    int64_t left = next_us - (int64_t)elapsed_us,
+            unit_us = r->quota > 0 ? r->limit->period_us / r->quota : 0;
+
+    if (left > 0 || next_us == 0)
+        return left > 0 ? left : 0;
+    return r->limit->kind == LIMIT_BUCKET && unit_us > 0 ? unit_us - -left % unit_us : 0;
+}
+
+void next_unit_set(struct limit_result *r, int64_t next_us)
+{
+    bool later = r->retry_after_us > 0 && next_us > r->retry_after_us;
+
+    r->next_us = later ? r->retry_after_us : next_us > 0 ? next_us : 0;
+}
