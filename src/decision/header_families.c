@@ -130,7 +130,7 @@ static void x_rate_limit_lines(struct writer *w, const struct limit_result *r)
     enum verdict verdict = w->d->verdict;
     int64_t quota = verdict == VERDICT_PROHIBITED  ? 0
                     : verdict == VERDICT_UNLIMITED ? -1
-                                                   : r->quota;
+                                                   : r->capacity;
 
     text_literal(w->out, "X-Rate-Limit-Policy: ");
     text_put(w->out, slice_of(r->limit->label ? r->limit->label : r->limit->name));

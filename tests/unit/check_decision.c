@@ -111,7 +111,7 @@ START_TEST(a_rejected_request_shows_the_limit_that_rejected)
                      "X-RateLimit-Remaining: 0\r\n"
                      "X-RateLimit-Reset: 12\r\n"
                      "X-Rate-Limit-Policy: per-client\r\n"
-                     "X-Rate-Limit-Quota: 100\r\n"
+                     "X-Rate-Limit-Quota: 20\r\n"
                      "X-Rate-Limit-Used: 20\r\n"
                      "X-Rate-Limit-Reset: 12\r\n"
                      "RateLimit-Policy: \"per-client\";q=20;w=12, \"quota\";q=60;w=60\r\n"
