@@ -1,5 +1,7 @@
 #include "decision/header_families.h"
 
+#include "http/head.h"
+
 /* draft-ietf-httpapi-ratelimit-headers-11; may still change. */
 #define IETF_POLICY_FIELD "RateLimit-Policy"
 #define IETF_STATE_FIELD  "RateLimit"
@@ -27,21 +29,23 @@ typedef void family_writer(struct writer *w, const struct limit_result *shown);
 
 static family_writer x_ratelimit_lines, x_ratelimit_epoch_lines, x_rate_limit_lines, ietf_lines;
 
-/* Name, word in the policy, writer, and the families that it replaces if both are chosen. Fields
- * are sent in this order. */
+/* Name, word in the policy, writer, id of its fields, and the families that it replaces if both are
+ * chosen. Fields are sent in this order. */
 #define FAMILIES(X)                                                                                \
-    X(X_RATELIMIT, "x-ratelimit", x_ratelimit_lines, 0)                                            \
-    X(X_RATELIMIT_EPOCH, "x-ratelimit-epoch", x_ratelimit_epoch_lines, 1u << X_RATELIMIT)          \
-    X(X_RATE_LIMIT, "x-rate-limit", x_rate_limit_lines, 0)                                         \
-    X(IETF, "ietf", ietf_lines, 0)
+    X(X_RATELIMIT, "x-ratelimit", x_ratelimit_lines, FIELD_X_RATELIMIT, 0)                         \
+    X(X_RATELIMIT_EPOCH, "x-ratelimit-epoch", x_ratelimit_epoch_lines, FIELD_X_RATELIMIT,          \
+      1u << X_RATELIMIT)                                                                           \
+    X(X_RATE_LIMIT, "x-rate-limit", x_rate_limit_lines, FIELD_X_RATE_LIMIT, 0)                     \
+    X(IETF, "ietf", ietf_lines, FIELD_RATELIMIT, 0)
 
-#define ENUM(name, word, writer, replaced) name,
+#define ENUM(name, word, writer, field, replaced) name,
 enum { FAMILIES(ENUM) HEADER_FAMILIES };
-#define WORD(name, word, writer, replaced) word,
+#define WORD(name, word, writer, field, replaced) word,
 const char *const header_family_words[] = {FAMILIES(WORD) NULL};
-#define ROW(name, word, writer, replaced) {writer, replaced},
+#define ROW(name, word, writer, field, replaced) {writer, field, replaced},
 static const struct row {
     family_writer *write;
+    enum field_id field;
     unsigned replaces;
 } rows[] = {FAMILIES(ROW)};
 
@@ -230,27 +234,39 @@ static bool shows_limits(enum verdict verdict)
            verdict == VERDICT_PROHIBITED || verdict == VERDICT_UNLIMITED;
 }
 
-void decision_fields_write_marked(struct text *out, const struct decision *d, unsigned headers,
-                                  uint64_t wall_us, struct marks *marks)
+/* Returns the FIELD_BIT of the family if it has fields for this decision. */
+static uint64_t write_family(struct writer *w, const struct row *family,
+                             const struct limit_result *shown)
+{
+    size_t start = w->out->n;
+
+    family->write(w, shown);
+    return w->out->n > start ? FIELD_BIT(family->field) : 0;
+}
+
+uint64_t decision_fields_write_marked(struct text *out, const struct decision *d, unsigned headers,
+                                      uint64_t wall_us, struct marks *marks)
 {
     struct writer w = {out, d, wall_us, marks};
     const struct limit_result *shown = shows_limits(d->verdict) ? most_telling(d) : NULL;
+    uint64_t written = 0;
 
     for (unsigned i = 0; i < HEADER_FAMILIES; i++)
         if (headers >> i & 1)
             headers &= ~rows[i].replaces;
     for (unsigned i = 0; shown && i < HEADER_FAMILIES; i++)
         if (headers >> i & 1)
-            rows[i].write(&w, shown);
+            written |= write_family(&w, &rows[i], shown);
     if (decision_retry_after(d) < 0)
-        return;
+        return written;
     text_literal(out, "Retry-After: ");
     decision_put_number(out, d, NUMBER_WAIT, 0, wall_us, marks);
     text_literal(out, "\r\n");
+    return written;
 }
 
-void decision_fields_write(struct text *out, const struct decision *d, unsigned headers,
-                           uint64_t wall_us)
+uint64_t decision_fields_write(struct text *out, const struct decision *d, unsigned headers,
+                               uint64_t wall_us)
 {
-    decision_fields_write_marked(out, d, headers, wall_us, NULL);
+    return decision_fields_write_marked(out, d, headers, wall_us, NULL);
 }

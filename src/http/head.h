@@ -49,7 +49,7 @@ enum field_id {
      * X-Real-IP, CF-Connecting-IP, X-Forwarded-Port and others. Listed in field_names.c. */
     FIELD_PROXY_CLAIM,
     FIELD_PROXY_CONNECTION,
-    FIELD_RATE_LIMIT, /* fields of the header families, such as RateLimit, X-RateLimit-Limit */
+    FIELD_RATELIMIT, /* RateLimit and RateLimit-Policy, a family of the option `headers` */
     FIELD_REFERER,
     FIELD_RETRY_AFTER,
     FIELD_TE,
@@ -63,6 +63,8 @@ enum field_id {
     FIELD_X_FORWARDED_FOR,
     FIELD_X_FORWARDED_HOST,
     FIELD_X_FORWARDED_PROTO,
+    FIELD_X_RATELIMIT,  /* X-RateLimit-*, a family */
+    FIELD_X_RATE_LIMIT, /* X-Rate-Limit-*, a family */
     FIELD_X_REQUEST_ID,
     FIELD_X_WEIR_CLIENT,
     FIELD_ID_COUNT

@@ -20,7 +20,7 @@ static enum body_kind kind_of(const struct framing *framing)
 }
 
 void response_forward(struct response *response, struct text *lines,
-                      const struct response_head *head, const struct framing *framing, bool limited,
+                      const struct response_head *head, const struct framing *framing,
                       struct slice date)
 {
     *response = (struct response){.status = head->status,
@@ -29,8 +29,6 @@ void response_forward(struct response *response, struct text *lines,
                                   .body = kind_of(framing)};
     if (!status_has_length(head->status))
         response->dropped |= FIELD_BIT(FIELD_CONTENT_LENGTH);
-    if (limited)
-        response->dropped |= FIELD_BIT(FIELD_RATE_LIMIT);
     if (!fields_have(&head->fields, FIELD_DATE)) /* RFC 9110 section 6.6.1 */
         WRITE_FIELD(lines, "Date", date);
     via_write(lines, head->http2, head->minor);

@@ -42,12 +42,11 @@ struct response_image {
     char bytes[RESPONSE_IMAGE_MAX];
 };
 
-/* Starts a response from a server's final response or 101. `limited`: drops the server's
- * rate-limit fields (FIELD_RATE_LIMIT), but not Retry-After. Appends weir's Via, and
- * Date (an IMF-fixdate) if missing, to `lines`. The caller appends further lines, then sets
- * `response->lines` to the whole text. */
+/* Starts a response from a server's final response or 101. Appends weir's Via, and Date (an
+ * IMF-fixdate) if missing, to `lines`. The caller appends further lines, adds the fields that these
+ * replace to `response->dropped`, and sets `response->lines` to the whole text. */
 void response_forward(struct response *response, struct text *lines,
-                      const struct response_head *head, const struct framing *framing, bool limited,
+                      const struct response_head *head, const struct framing *framing,
                       struct slice date);
 
 /* Appends X-Request-Id, unless the server sent one. */

@@ -26,12 +26,10 @@ static void choose_fields(struct exchange *x, const struct response_head *head,
                           const struct framing *framing, struct text *lines,
                           struct response *response)
 {
-    bool limited = x->rule->limit_count > 0;
-
-    response_forward(response, lines, head, framing, limited, worker_date(x->worker));
-    if (limited)
-        decision_fields_write(lines, &x->decision_request.decision, x->policy->headers,
-                              clock_cached_wall_us());
+    response_forward(response, lines, head, framing, worker_date(x->worker));
+    if (x->rule->limit_count > 0)
+        response->dropped |= decision_fields_write(lines, &x->decision_request.decision,
+                                                   x->policy->headers, clock_cached_wall_us());
     response_add_request_id(lines, head, (struct slice){x->request_id, x->id_size});
     response->lines = text_slice(lines);
 }

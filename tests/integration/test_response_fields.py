@@ -69,6 +69,51 @@ def test_rate_limit_fields_of_the_upstream_are_replaced(rig):
     assert free["X-RateLimit-Limit"] == "77" and free["X-Rate-Limit-Used"] == "5"
 
 
+THEIRS = {"X-RateLimit-Limit": "77", "X-RateLimit-Remaining": "76", "X-RateLimit-Reset": "75", "X-Rate-Limit-Policy": "own",
+          "X-Rate-Limit-Quota": "74", "X-Rate-Limit-Used": "73", "X-Rate-Limit-Reset": "72", "RateLimit": '"own";r=71',
+          "RateLimit-Policy": '"own";q=70'}
+
+
+def weir_before_limits(rig, limit=None, **more):
+    """A weir with one limit, whose upstream sends fields of all families."""
+    from scripted import Scripted, respond_to_all
+    head = "".join(f"{name}: {value}\r\n" for name, value in THEIRS.items())
+    api = Scripted(rig, respond_to_all(f"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{head}\r\nok".encode()))
+    return rig.weir(upstreams={"api": {"servers": [api.text]}},
+                    limits={"one": {"script": "gcra", "limit": 10, "period": "1h", **(limit or {})}}, **more)
+
+
+def kept(weir, **how):
+    """The upstream's fields in the response. No field may come twice."""
+    response = get(weir.address, **how)
+    assert response.status == 200
+    assert all(len(response.all(name)) <= 1 for name in THEIRS), response
+    return {name for name, value in THEIRS.items() if response[name] == value}
+
+
+def family(*starts):
+    return {name for name in THEIRS if name.startswith(starts)}
+
+
+def test_a_family_of_the_upstream_is_replaced_only_where_weir_writes_it(rig):
+    assert kept(weir_before_limits(rig)) == set()
+    for nothing_shown in ({"shadow": True}, {"enforce": "0%"}, {"headers": False}):
+        assert kept(weir_before_limits(rig, nothing_shown)) == set(THEIRS), nothing_shown
+    for selected, others in (([], set(THEIRS)), (["ietf"], family("X-")), (["x-ratelimit"], family("X-Rate-Limit", "RateLimit")),
+                             (["x-ratelimit-epoch"], family("X-Rate-Limit", "RateLimit")),
+                             (["x-rate-limit"], family("X-RateLimit", "RateLimit"))):
+        assert kept(weir_before_limits(rig, headers=selected)) == others, selected
+
+
+def test_families_of_the_upstream_with_unlimited_clients_and_without_redis(rig):
+    weir = weir_before_limits(rig, clients={"free": {"quota": "unlimited"}}, redis={"on_failure": "allow", "timeout": "200ms"},
+                              identity={"from": ["header:X-Client-Id", "ip"]})
+    assert kept(weir, headers={"X-Client-Id": "free"}) == family("X-RateLimit", "RateLimit"), "X-Rate-Limit-Quota is -1"
+    weir.expect_errors("redis")
+    rig.redis().kill()
+    assert kept(weir) == set(THEIRS), "on_failure: allow"
+
+
 def test_header_families_can_be_selected(rig):
     weir = rig.weir(limits=LIMITS, headers=["x-ratelimit"])
     assert {n for n in get(weir.address).names() if "rate" in n} == {

@@ -122,8 +122,10 @@ static void forward_response(struct text *out, const struct reader *r)
         .client_minor = 1,
         .chunked = r->framing.kind == FRAMING_CHUNKED || r->framing.kind == FRAMING_UNTIL_CLOSE,
     };
-    response_forward(&response, &lines, &r->answer, &r->framing, true,
+    response_forward(&response, &lines, &r->answer, &r->framing,
                      SLICE("Sat, 21 Nov 2026 12:00:00 GMT"));
+    response.dropped |=
+        FIELD_BIT(FIELD_RATELIMIT) | FIELD_BIT(FIELD_X_RATELIMIT) | FIELD_BIT(FIELD_X_RATE_LIMIT);
     text_literal(&lines, "X-RateLimit-Limit: 9\r\n");
     response_add_request_id(&lines, &r->answer, SLICE("made-by-weir"));
     response.lines = text_slice(&lines);

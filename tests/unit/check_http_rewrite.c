@@ -25,7 +25,7 @@ static struct slice rewritten_request(const char *head, const struct forward_fac
 
 /* weir's choices for a response, and the client's connection. */
 struct response_plan {
-    bool limited;
+    uint64_t dropped; /* FIELD_BITs */
     struct slice rate_fields, request_id, upgrade;
     struct response_connection connection;
 };
@@ -38,8 +38,8 @@ static struct slice rewritten_response(const char *head, const struct response_p
     struct framing framing = {FRAMING_NONE, 0};
     struct response chosen;
     ck_assert_msg(response_head_parse(slice_of(head), &response, &refusal), "%s", refusal.why);
-    response_forward(&chosen, &lines, &response, &framing, plan->limited,
-                     SLICE("Sat, 21 Nov 2026 12:00:00 GMT"));
+    response_forward(&chosen, &lines, &response, &framing, SLICE("Sat, 21 Nov 2026 12:00:00 GMT"));
+    chosen.dropped |= plan->dropped;
     text_put(&lines, plan->rate_fields);
     response_add_request_id(&lines, &response, plan->request_id);
     chosen.lines = text_slice(&lines);
@@ -219,7 +219,12 @@ START_TEST(response_fields_follow_the_plan)
     assert_equals(rewritten_response(head, &plan),
                   "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\n"
                   "X-RateLimit-Reset: 1\r\nDate: x\r\nVia: 1.1 weir\r\n\r\n");
-    plan = (struct response_plan){.limited = true, .rate_fields = SLICE("RateLimit: \"ours\"\r\n")};
+    plan = (struct response_plan){.dropped = FIELD_BIT(FIELD_RATELIMIT),
+                                  .rate_fields = SLICE("RateLimit: \"ours\"\r\n")};
+    assert_equals(rewritten_response(head, &plan),
+                  "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-RateLimit-Reset: 1\r\nDate: x\r\n"
+                  "Connection: keep-alive\r\nVia: 1.1 weir\r\nRateLimit: \"ours\"\r\n\r\n");
+    plan.dropped |= FIELD_BIT(FIELD_X_RATELIMIT);
     assert_equals(rewritten_response(head, &plan),
                   "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\nConnection: keep-alive\r\n"
                   "Via: 1.1 weir\r\nRateLimit: \"ours\"\r\n\r\n");
