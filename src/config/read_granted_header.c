@@ -26,6 +26,16 @@ static void read_granted(struct loading *l, const struct option *option, const s
 const struct option_type type_granted_header = {"text", read_granted, print_text, true,
                                                 sizeof(char *)};
 
+static bool any_rule_has_best_effort(const struct node *rules)
+{
+    const struct node *item = rules && rules->kind == NODE_LIST ? list_first(rules) : NULL;
+
+    for (; item; item = list_next(rules, item))
+        if (node_find(item, "best_effort"))
+            return true;
+    return false;
+}
+
 void limit_check_granted_header(struct loading *l, const struct node *node,
                                 const struct limit *limit)
 {
@@ -33,7 +43,7 @@ void limit_check_granted_header(struct loading *l, const struct node *node,
 
     if (!limit->granted_header)
         return;
-    if (!limit->best_effort)
+    if (!limit->best_effort && !any_rule_has_best_effort(node_find(l->root, "rules")))
         mistake_of_key(l, key,
                        "without best_effort the whole cost is granted; add best_effort: true");
     for (const struct limit *other = l->policy->limits; other < limit; other++)

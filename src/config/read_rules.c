@@ -18,6 +18,11 @@ bool rule_has_cost_response(const void *rule)
     return ((const struct rule *)rule)->cost_response != NULL;
 }
 
+bool rule_has_best_effort(const void *rule)
+{
+    return ((const struct rule *)rule)->has_best_effort;
+}
+
 bool rule_has_rejection(const void *rule)
 {
     return ((const struct rule *)rule)->has_rejection;
@@ -221,7 +226,7 @@ static void check_rule_cost(struct loading *l, const struct node *node, const st
         const struct limit *limit = rule->limits[i];
         struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
         int64_t capacity = limit_capacity(limit, &numbers);
-        if (capacity > 0 && rule->cost > capacity && !limit->best_effort &&
+        if (capacity > 0 && rule->cost > capacity && !rule_best_effort(rule, limit) &&
             limit->kind != LIMIT_CONCURRENCY)
             mistake(l, cost,
                     "a cost of %lld can never be admitted: limit %s admits at most %lld at once",
@@ -257,7 +262,10 @@ static void finish_rejection(struct loading *l, const struct node *node, struct 
 
 static void read_rule(struct loading *l, const struct node *item, struct rule *rule)
 {
+    const struct node *best_effort = node_find(item, "best_effort");
+
     rule->position = item->position;
+    rule->has_best_effort = best_effort && !best_effort->null;
     if (!item->broken && item->null)
         mistake(l, item, "is empty; expected a map with limits");
     else if (!item->broken && expect_map(l, item, "a map with match and limits"))

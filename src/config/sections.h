@@ -191,6 +191,7 @@ bool rule_has_criterion(const void *rule, const char *key);
 bool rule_has_cost(const void *rule);
 bool rule_has_cost_request(const void *rule);
 bool rule_has_cost_response(const void *rule);
+bool rule_has_best_effort(const void *rule);
 bool rule_has_rejection(const void *rule);
 
 /* --- redis --- */

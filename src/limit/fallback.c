@@ -181,9 +181,10 @@ static int64_t divide_up(__int128 a, int64_t b)
 }
 
 /* With best effort, a request that costs more than the available units is granted these. */
-static int64_t granted_cost(const struct limit *limit, int64_t cost, int64_t available)
+static int64_t granted_cost(const struct fallback_request *request, int64_t available)
 {
-    return limit->best_effort && cost > available && available > 0 ? available : cost;
+    return request->best_effort && request->cost > available && available > 0 ? available
+                                                                              : request->cost;
 }
 
 /* The capacity as a debt. Bounded, so that the arrival time is valid even for a bucket that
@@ -245,7 +246,7 @@ static void bucket_charge(struct state *state, const struct fallback_request *re
         debt = 0;
     if (debt > parent) /* the clock was set back */
         debt = parent;
-    int64_t cost = granted_cost(r->limit, request->cost, (int64_t)((parent - debt) / period));
+    int64_t cost = granted_cost(request, (int64_t)((parent - debt) / period));
     r->granted = cost;
     __int128 after = debt + (__int128)cost * period;
     bool admit = after <= parent;
@@ -314,7 +315,7 @@ static void window_charge(struct state *state, const struct fallback_request *re
     if (!running)
         used = 0;
     int64_t available = r->capacity > used ? r->capacity - used : 0;
-    int64_t cost = granted_cost(r->limit, request->cost, available);
+    int64_t cost = granted_cost(request, available);
     r->granted = cost;
     bool admit = cost <= available;
     if (admit) {
@@ -425,7 +426,7 @@ static bool charge(struct fallback *f, const struct fallback_request *request,
 static void uncharge(const struct fallback_request *request, struct place_in_table *position,
                      int64_t now)
 {
-    struct fallback_request look = {request->key, 0, request->result};
+    struct fallback_request look = {.key = request->key, .result = request->result};
 
     *position->state = position->before;
     charge_by_kind(&position->before, &look, now);

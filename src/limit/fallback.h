@@ -17,11 +17,12 @@ struct fallback *fallback_new(unsigned entries_max);
 void fallback_free(struct fallback *fallback);
 
 /* One limit of one request: its key, its cost, and its result. The caller sets the result's
- * limit, quota and capacity. */
+ * limit, quota and capacity. `best_effort`: takes what is left if that is less than the cost. */
 struct fallback_request {
     struct slice key;
     int64_t cost;
     struct limit_result *result;
+    bool best_effort;
 };
 
 /* Charges every limit or, if one rejects, none, as in Redis. `now_us`: wall clock. Returns true

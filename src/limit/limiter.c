@@ -63,8 +63,8 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
         part->limit = part->numbers.variant ? part->numbers.variant : rule->limits[i];
         part->cost = facts->cost ? facts->cost : rule->cost ? rule->cost : part->limit->cost;
         part->shadow = !limit_enforces(part->limit, facts->identity);
-        part->mode =
-            part->limit->best_effort + (rule->limit_count > 1 && part->shadow ? MODE_SHADOW : 0);
+        part->mode = rule_best_effort(rule, part->limit) +
+                     (rule->limit_count > 1 && part->shadow ? MODE_SHADOW : 0);
         key_write(&keys, l->policy, part->limit, facts, &client);
         part->key = (struct slice){op->keys + start, keys.n - start};
         part->repeat_key = SLICE_NONE;

@@ -158,6 +158,12 @@ static struct limit_result local_result_of(const struct limiter *l, const struct
     return r;
 }
 
+static struct fallback_request local_request_of(const struct op_limit *part,
+                                                struct limit_result *result)
+{
+    return (struct fallback_request){part->key, part->cost, result, part->mode & MODE_BEST_EFFORT};
+}
+
 /* Shadow limits of an admitted request: each is checked alone, as none rejects. */
 static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, struct decision *d)
 {
@@ -171,8 +177,8 @@ static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, st
             continue;
         }
         *r = local_result_of(l, part);
-        if (!fallback_decide(l->fallback, &(struct fallback_request){part->key, part->cost, r}, 1,
-                             clock_wall_us()))
+        struct fallback_request request = local_request_of(part, r);
+        if (!fallback_decide(l->fallback, &request, 1, clock_wall_us()))
             r->verdict = VERDICT_SHADOW;
         d->result_count++;
     }
@@ -197,7 +203,7 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
             continue;
         }
         d->results[local] = local_result_of(l, part);
-        requests[local] = (struct fallback_request){part->key, part->cost, &d->results[local]};
+        requests[local] = local_request_of(part, &d->results[local]);
         local++;
     }
     d->result_count = local;
@@ -267,7 +273,7 @@ void verdict_of_no_limits(struct decision *d)
 
 static struct denial_key denial_key_of(struct limit_op *op)
 {
-    int64_t numbers[LIMITS_PER_RULE_MAX * 5];
+    int64_t numbers[LIMITS_PER_RULE_MAX * 6];
     size_t n = 0;
 
     if (op->denial_key_known)
@@ -276,6 +282,7 @@ static struct denial_key denial_key_of(struct limit_op *op)
         numbers[n++] = op->limits[i].limit->index;
         numbers[n++] = op->limits[i].shadow; /* for this client; other clients may share the key */
         numbers[n++] = op->limits[i].cost;
+        numbers[n++] = op->limits[i].mode; /* best effort */
         numbers[n++] = op->limits[i].numbers.limit;
         numbers[n++] = op->limits[i].numbers.burst;
     }

@@ -9,9 +9,10 @@ static int64_t *highest_costs(struct loading *l)
 
     for (unsigned i = 0; i < policy->rule_count; i++)
         for (unsigned j = 0; j < policy->rules[i].limit_count; j++) {
-            const struct limit *limit = policy->rules[i].limits[j];
-            int64_t cost = policy->rules[i].cost ? policy->rules[i].cost : limit->cost;
-            if (!limit->best_effort && limit->kind != LIMIT_CONCURRENCY &&
+            const struct rule *rule = &policy->rules[i];
+            const struct limit *limit = rule->limits[j];
+            int64_t cost = rule->cost ? rule->cost : limit->cost;
+            if (!rule_best_effort(rule, limit) && limit->kind != LIMIT_CONCURRENCY &&
                 cost > highest[limit->index])
                 highest[limit->index] = cost;
         }

@@ -71,6 +71,7 @@ struct rule {
     int64_t cost_max;     /* larger values of cost_request are reduced to this */
     char *cost_response;  /* response header with the cost; NULL: none */
     bool learns;          /* some charges depend on the response head */
+    bool has_best_effort, best_effort; /* has: best_effort overrides that of the limits */
     const struct upstream *upstream;
     bool has_rejection;                  /* false: the policy's rejection applies */
     struct rejection_settings rejection; /* complete in both cases */
@@ -89,6 +90,13 @@ bool rule_skips_preflight(const struct rule *rule, const struct request_head *he
 
 /* Returns the cost in the response header cost_response; -1: missing or invalid. */
 int64_t rule_stated_cost(const struct rule *rule, const struct fields *fields);
+
+/* Returns true if a request of the rule takes what is left of the limit rather than nothing. */
+static inline bool rule_best_effort(const struct rule *rule, const struct limit *limit)
+{
+    return rule->has_best_effort ? rule->best_effort && limit->kind != LIMIT_CONCURRENCY
+                                 : limit->best_effort;
+}
 
 /* Returns true only if `a` matches every request that `b` matches; may miss some cases. */
 bool rule_covers(const struct rule *a, const struct rule *b);

@@ -6,6 +6,7 @@ import re
 
 from rig import eventually, free_port
 from scripted import Scripted
+from shipped_limiters import ALL
 from wire import Connection, get, request_bytes
 
 DAY = {"a": dict(script="token_bucket", limit=10, period="1d"), "b": dict(script="fixed_window", limit=20, period="1d")}
@@ -185,3 +186,44 @@ def test_the_granted_units_are_forwarded_to_the_server(rig):
     rig.redis().kill()
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
     assert [granted("b") for _ in range(3)] == [["4"], ["4"], ["2"]]
+
+
+def rules_with_best_effort(name, cost):
+    return [{"match": {"path": f"/{name}/all"}, "limits": [name], "cost": cost, "best_effort": False},
+            {"match": {"path": f"/{name}/part"}, "limits": [name], "cost": cost, "best_effort": True}]
+
+
+def use_all_and_part(weir, name):
+    """Ten units, four at a time: the same count for both rules."""
+    def status(kind):
+        return get(weir.address, f"/{name}/{kind}").status
+    assert [status("all") for _ in range(2)] == [200, 200], name
+    # The second denial may come from the cache. It must not answer the other rule.
+    assert [status("all") for _ in range(3)] == [429] * 3, name
+    assert status("part") == 200, (name, "the two units that are left")
+    assert [status("part"), status("all")] == [429] * 2, name
+
+
+def test_a_rule_may_override_best_effort(rig):
+    limits = {name: dict(script=name, limit=10, period="10h", best_effort=number % 2 == 0) for number, name in enumerate(ALL)}
+    weir = rig.weir(workers=1, limits=limits, rules=[rule for name in ALL for rule in rules_with_best_effort(name, 4)])
+    for name in ALL:
+        use_all_and_part(weir, name)
+
+
+def test_a_rule_may_override_best_effort_without_redis(rig):
+    limits = {name: dict(script=name, limit=10, period="10h") for name in ("gcra", "fixed_window")}
+    weir = rig.weir(workers=1, limits=limits, redis={"on_failure": "local"},
+                    rules=[rule for name in limits for rule in rules_with_best_effort(name, 4)])
+    weir.expect_errors("^redis ")
+    rig.redis().kill()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    for name in limits:
+        use_all_and_part(weir, name)
+
+
+def test_granted_units_of_a_rule_with_best_effort(rig):
+    weir = rig.weir(limits={"units": dict(script="fixed_window", limit=10, period="1d", granted_header="X-Granted")},
+                    rules=[{"match": {"path": "/echo"}, "limits": ["units"], "cost": 6, "best_effort": True}])
+    fields = [json.loads(get(weir.address, "/echo").body)["fields"] for _ in range(2)]
+    assert [[value.strip() for name, value in each if name == "X-Granted"] for each in fields] == [["6"], ["4"]]
