@@ -51,7 +51,7 @@ static const struct option rows[] = {
      "quotes and backslashes"},
     {"limits.NAME.align", &type_align, LIMIT(has_offset), "first-request", 0, 0, 0, NULL,
      limit_has_align, "start of the windows of fixed_window"},
-    {"limits.NAME.offset", &type_duration, LIMIT(offset_us), "0s", 0, PERIOD_MAX_US, 0, NULL,
+    {"limits.NAME.offset", &type_offset, LIMIT(offset_us), "0s", 0, PERIOD_MAX_US, 0, NULL,
      limit_has_offset, "time that is added to the window starts of align: clock"},
     {"limits.NAME.time_zone", &type_time_zone, WHOLE, "UTC", 0, 0, DERIVED, NULL,
      limit_has_time_zone, "time zone of windows of week, month, year, or 1d with align: clock"},

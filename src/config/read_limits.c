@@ -1,4 +1,6 @@
 /* read_limits.c - section limits. */
+#include <stdlib.h>
+
 #include "config/sections.h"
 #include "policy/shipped_limiter.h"
 
@@ -179,7 +181,8 @@ static void refuse_where_useless(struct loading *l, const struct node *node,
         mistake_of_key(l, offset,
                        "%s has no offset; remove it, or use fixed_window with align: clock",
                        limit->script);
-    else if (offset && limit->period_us && !limit->calendar && limit->offset_us >= limit->period_us)
+    else if (offset && limit->period_us && !limit->calendar &&
+             llabs(limit->offset_us) >= limit->period_us)
         mistake(l, offset, "must be less than the period");
     if (own && !limit_has_own_options(limit))
         mistake_of_key(l, own,

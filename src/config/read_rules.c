@@ -5,7 +5,7 @@
 
 bool rule_has_cost(const void *rule)
 {
-    return ((const struct rule *)rule)->cost > 0;
+    return ((const struct rule *)rule)->cost > 0 || ((const struct rule *)rule)->free;
 }
 
 bool rule_has_cost_request(const void *rule)
@@ -117,8 +117,12 @@ static void read_rule_cost(struct loading *l, const struct option *option, const
 
     if (node->kind == NODE_MAP)
         read_cost_map(l, node, rule);
-    else
+    else {
+        rule->cost = -1;
         type_number.read(l, option, node, field);
+        rule->free = rule->cost == 0;
+        rule->cost = rule->cost > 0 ? rule->cost : 0;
+    }
 }
 
 static void print_rule_cost(const struct printer *printer, const struct option *option,

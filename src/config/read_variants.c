@@ -1,5 +1,7 @@
 /* read_variants.c - periods of plans and clients: copies of limits that differ only in the
  * period. */
+#include <stdlib.h>
+
 #include "config/sections.h"
 #include "policy/zone.h"
 
@@ -46,7 +48,7 @@ static bool windows_fit(struct loading *l, const struct node *period, struct lim
         made->zone = arena_zeroed(l->arena, 1, sizeof *made->zone);
     }
     made->has_offset |= made->calendar != CALENDAR_NONE;
-    if (made->offset_us >= limit_shortest_window(made)) {
+    if (llabs(made->offset_us) >= limit_shortest_window(made)) {
         mistake(l, period, "is not more than the offset of limit %s", made->name);
         return false;
     }

@@ -1,4 +1,6 @@
 /* read_windows.c - period, align, offset and time_zone of a limit: its time windows. */
+#include <stdlib.h>
+
 #include "base/values.h"
 #include "config/sections.h"
 #include "policy/zone.h"
@@ -61,6 +63,37 @@ static void print_period(const struct printer *printer, const struct option *opt
 
 const struct option_type type_period = {"duration, or week, month or year", read_period,
                                         print_period, false, 0};
+
+/* --- offset --- */
+
+static void read_offset(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
+{
+    bool negative = node->kind == NODE_SCALAR && node->text.n > 1 && node->text.p[0] == '-' &&
+                    strchr("0123456789", node->text.p[1]);
+    struct node size = *node;
+
+    if (negative)
+        size.text = (struct slice){node->text.p + 1, node->text.n - 1};
+    type_duration.read(l, option, &size, field);
+    if (negative)
+        *(int64_t *)field *= -1;
+}
+
+static void print_offset(const struct printer *printer, const struct option *option,
+                         const void *field)
+{
+    int64_t us = *(const int64_t *)field;
+    char bytes[32];
+    struct text text = text_over(bytes, sizeof bytes);
+
+    (void)option;
+    duration_write(&text, us < 0 ? -us : us);
+    fprintf(printer->out, " %s%.*s\n", us < 0 ? "-" : "", SLICE_ARG(text_slice(&text)));
+}
+
+const struct option_type type_offset = {"duration", read_offset, print_offset, false,
+                                        sizeof(int64_t)};
 
 /* --- time_zone --- */
 
@@ -129,7 +162,7 @@ static void check_calendar(struct loading *l, const struct node *node, struct li
         mistake_of_key(l, align, "%s is a calendar period; remove align, or write align: clock",
                        QUOTE(period->text));
     limit->has_offset = true;
-    if (offset && limit->offset_us >= unit->shortest_us)
+    if (offset && llabs(limit->offset_us) >= unit->shortest_us)
         mistake(l, offset, "must be less than the shortest period, %d days",
                 (int)(unit->shortest_us / DAY_US));
     if (offset && limit->offset_us % 1000000 != 0)

@@ -46,6 +46,7 @@ extern const struct option_type type_align;            /* read_limits.c: bool */
 extern const struct option_type type_script_number;    /* read_limits.c: limit */
 extern const struct option_type type_script_duration;  /* read_limits.c: limit */
 extern const struct option_type type_period;           /* read_windows.c: limit */
+extern const struct option_type type_offset;           /* read_windows.c: int64_t, µs */
 extern const struct option_type type_time_zone;        /* read_windows.c: limit */
 extern const struct option_type type_lease;            /* read_lease.c: limit */
 extern const struct option_type type_dedup;            /* read_dedup.c: dedup_settings */

@@ -318,9 +318,9 @@ static void window_charge(struct state *state, const struct fallback_request *re
     int64_t cost = granted_cost(request, available);
     r->granted = cost;
     bool admit = cost <= available;
-    if (admit) {
+    if (admit && cost > 0) {
         available -= cost;
-        if (cost > 0 && available == 0 && window.end_us < now + r->limit->rest_us)
+        if (available == 0 && window.end_us < now + r->limit->rest_us)
             window.end_us = now + r->limit->rest_us; /* lockout */
         *state = (struct state){.at_us = window.start_us,
                                 .fraction = used + cost,
@@ -331,7 +331,7 @@ static void window_charge(struct state *state, const struct fallback_request *re
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = available;
     r->retry_after_us = admit ? 0 : cost > r->capacity ? -1 : window.end_us - now;
-    r->reset_us = admit || used ? window.end_us - now : 0;
+    r->reset_us = used || (admit && cost > 0) ? window.end_us - now : 0;
     next_unit_set(r, r->reset_us);
 }
 

@@ -45,6 +45,13 @@ static void fill_repeat(struct op_limit *part, struct text *keys, const struct l
     part->repeat_key = (struct slice){keys->p + start, keys->n - start};
 }
 
+/* The driver's mode: of several limits, one that cannot reject is only tried. */
+static unsigned driver_mode(const struct rule *rule, const struct op_limit *part)
+{
+    bool tried = rule->limit_count > 1 && (part->shadow || part->free);
+    return rule_best_effort(rule, part->limit) + (tried ? MODE_SHADOW : 0);
+}
+
 /* Copies everything that a decision needs out of the facts. */
 static void op_fill(struct limit_op *op, const struct limit_facts *facts,
                     const struct client_limits *client_limits)
@@ -61,15 +68,15 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
         size_t start = keys.n;
         part->numbers = client_numbers(client_limits, rule->limits[i]);
         part->limit = part->numbers.variant ? part->numbers.variant : rule->limits[i];
-        part->cost = facts->cost ? facts->cost : rule->cost ? rule->cost : part->limit->cost;
+        part->free = rule->free && part->limit->kind != LIMIT_CONCURRENCY;
+        part->cost = facts->cost ? facts->cost : rule_cost_in(rule, part->limit);
         part->shadow = !limit_enforces(part->limit, facts->identity);
-        part->mode = rule_best_effort(rule, part->limit) +
-                     (rule->limit_count > 1 && part->shadow ? MODE_SHADOW : 0);
+        part->mode = driver_mode(rule, part);
         key_write(&keys, l->policy, part->limit, facts, &client);
         part->key = (struct slice){op->keys + start, keys.n - start};
         part->repeat_key = SLICE_NONE;
         part->permit = NULL;
-        if (part->limit->dedup.header)
+        if (part->limit->dedup.header && !part->free)
             fill_repeat(part, &keys, facts);
     }
     assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */

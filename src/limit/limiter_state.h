@@ -56,6 +56,7 @@ struct op_limit {
     int64_t cost;
     unsigned mode; /* of the driver: MODE_* */
     bool shadow;   /* never rejects */
+    bool free;     /* the request costs nothing and is not rejected; see rule->free */
     bool granted;
     int64_t charged; /* units granted by Redis */
     int64_t

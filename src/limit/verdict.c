@@ -112,8 +112,9 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op,
             r->shadow = true;
             continue;
         }
-        r->verdict = replies->granted > 0 ? VERDICT_ALLOWED : rejection_by(r);
-        r->granted = replies->granted > 0 ? replies->granted : r->granted;
+        bool free = op->limits[i].free;
+        r->verdict = replies->granted > 0 || free ? VERDICT_ALLOWED : rejection_by(r);
+        r->granted = replies->granted > 0 && !free ? replies->granted : r->granted;
         r->remaining = replies->remaining > 0 ? replies->remaining : 0;
         r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : replies->retry_after_us;
         r->reset_us = replies->reset_us > 0 ? replies->reset_us : 0;
@@ -281,7 +282,7 @@ static struct denial_key denial_key_of(struct limit_op *op)
     for (unsigned i = 0; i < op->count; i++) {
         numbers[n++] = op->limits[i].limit->index;
         numbers[n++] = op->limits[i].shadow; /* for this client; other clients may share the key */
-        numbers[n++] = op->limits[i].cost;
+        numbers[n++] = op->limits[i].free ? -1 : op->limits[i].cost;
         numbers[n++] = op->limits[i].mode; /* best effort */
         numbers[n++] = op->limits[i].numbers.limit;
         numbers[n++] = op->limits[i].numbers.burst;

@@ -94,8 +94,8 @@ static int64_t lowest_cost(const struct policy *policy, const struct limit *limi
 
     for (unsigned i = 0; i < policy->rule_count; i++) {
         const struct rule *rule = &policy->rules[i];
-        int64_t cost = rule->cost_request ? 1 : rule->cost ? rule->cost : limit->cost;
-        for (unsigned k = 0; k < rule->limit_count; k++)
+        int64_t cost = rule->cost_request ? 1 : rule_cost_in(rule, limit);
+        for (unsigned k = 0; k < rule->limit_count && !rule->free; k++)
             if (rule->limits[k] == limit && cost < lowest)
                 lowest = cost;
     }

@@ -11,7 +11,7 @@ static int64_t *highest_costs(struct loading *l)
         for (unsigned j = 0; j < policy->rules[i].limit_count; j++) {
             const struct rule *rule = &policy->rules[i];
             const struct limit *limit = rule->limits[j];
-            int64_t cost = rule->cost ? rule->cost : limit->cost;
+            int64_t cost = rule_cost_in(rule, limit);
             if (!rule_best_effort(rule, limit) && limit->kind != LIMIT_CONCURRENCY &&
                 cost > highest[limit->index])
                 highest[limit->index] = cost;

@@ -58,8 +58,8 @@ struct limit {
     const struct shipped_limiter *shipped; /* NULL: LIMIT_CUSTOM */
     int64_t limit, burst;
     int64_t period_us;
-    bool has_offset; /* align: clock */
-    int64_t offset_us;
+    bool has_offset;        /* align: clock */
+    int64_t offset_us;      /* also negative; shorter than every window */
     enum calendar calendar; /* if set, period_us is the longest possible window */
     char *time_zone;        /* as written; NULL, like zone, with CALENDAR_NONE */
     const struct zone *zone;

@@ -67,6 +67,7 @@ struct rule {
     unsigned limit_count; /* 0: unlimited */
     bool unlimited;       /* `limits: none` */
     int64_t cost;         /* 0: cost of each limit */
+    bool free;            /* cost: 0 is written: requests cost nothing, and no limit rejects them */
     char *cost_request;   /* request header with the cost, trusted peers only; NULL: none */
     int64_t cost_max;     /* larger values of cost_request are reduced to this */
     char *cost_response;  /* response header with the cost; NULL: none */
@@ -90,6 +91,12 @@ bool rule_skips_preflight(const struct rule *rule, const struct request_head *he
 
 /* Returns the cost in the response header cost_response; -1: missing or invalid. */
 int64_t rule_stated_cost(const struct rule *rule, const struct fields *fields);
+
+/* Returns the cost of a request of the rule that states none in a header. */
+static inline int64_t rule_cost_in(const struct rule *rule, const struct limit *limit)
+{
+    return rule->free ? 0 : rule->cost ? rule->cost : limit->cost;
+}
 
 /* Returns true if a request of the rule takes what is left of the limit rather than nothing. */
 static inline bool rule_best_effort(const struct rule *rule, const struct limit *limit)

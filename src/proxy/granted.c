@@ -26,7 +26,7 @@ void granted_append(struct exchange *x, struct text *head, int64_t cost)
         x->granted_at[i] = 0;
         if (!limit->granted_header)
             continue;
-        put_number(digits, cost ? cost : rule->cost ? rule->cost : limit->cost);
+        put_number(digits, cost ? cost : rule_cost_in(rule, limit));
         text_put(head, slice_of(limit->granted_header));
         text_literal(head, ": ");
         x->granted_at[i] = (uint32_t)head->n;

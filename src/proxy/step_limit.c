@@ -49,11 +49,13 @@ static bool write_request_head(struct exchange *x, int64_t cost)
 /* Returns the cost of a request that states none. */
 static int64_t cost_of_rule(const struct rule *rule)
 {
-    int64_t highest = 1;
+    int64_t highest = rule->free ? 0 : 1;
 
-    for (unsigned i = 0; i < rule->limit_count; i++)
-        highest = rule->limits[i]->cost > highest ? rule->limits[i]->cost : highest;
-    return rule->cost ? rule->cost : highest;
+    for (unsigned i = 0; i < rule->limit_count; i++) {
+        int64_t cost = rule_cost_in(rule, rule->limits[i]);
+        highest = cost > highest ? cost : highest;
+    }
+    return highest;
 }
 
 static uint16_t rejection_status(const struct exchange *x)

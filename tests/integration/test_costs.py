@@ -227,3 +227,75 @@ def test_granted_units_of_a_rule_with_best_effort(rig):
                     rules=[{"match": {"path": "/echo"}, "limits": ["units"], "cost": 6, "best_effort": True}])
     fields = [json.loads(get(weir.address, "/echo").body)["fields"] for _ in range(2)]
     assert [[value.strip() for name, value in each if name == "X-Granted"] for each in fields] == [["6"], ["4"]]
+
+
+def free_and_charged(names, **limit):
+    """For each limit a rule that charges four units and one that only asks."""
+    limits = {name: dict(script=name, limit=10, period="10h", **limit) for name in names}
+    return dict(limits=limits, rules=[{"match": {"path": f"/{name}{path}"}, "limits": [name], "cost": cost}
+                                      for name in names for path, cost in (("/status", 0), ("", 4))])
+
+
+def check_free_status(weir, name):
+    def left(path, status=200):
+        response = get(weir.address, f"/{name}{path}")
+        assert response.status == status, (name, response)
+        assert response["Retry-After"] is None or status == 429
+        return response.number("X-RateLimit-Remaining"), response.number("X-RateLimit-Reset")
+    assert [left("/status") for _ in range(3)] == [(10, 0)] * 3, "nothing is used"
+    assert [left("")[0] for _ in range(2)] == [6, 2]
+    assert [left("/status")[0] for _ in range(3)] == [2] * 3
+    assert [left("", 429)[0] for _ in range(2)] == [2] * 2
+    assert left("/status")[0] == 2, "the cached denial of a charge does not answer it"
+
+
+def test_a_cost_of_0_takes_nothing_and_is_never_rejected(rig):
+    weir = rig.weir(workers=1, **free_and_charged((*ALL, "lockout")))
+    for name in (*ALL, "lockout"):
+        check_free_status(weir, name)
+
+
+def test_a_cost_of_0_with_an_exhausted_limit(rig):
+    weir = rig.weir(workers=1, limits={"a": dict(script="gcra", limit=1, period="10h"), "b": dict(script="fixed_window", limit=2, period="10h"),
+                                       "failures": dict(script="fixed_window", limit=1, period="10h", count=[418])},
+                    rules=[{"match": {"path": "/status"}, "limits": ["a"], "cost": 0},
+                           {"match": {"path": "/both/status"}, "limits": ["a", "b", "failures"], "cost": 0},
+                           {"match": {"path": "/a"}, "limits": ["a"]}, {"limits": ["a", "b"]}])
+    assert get(weir.address, "/x").status == 200
+    for path in "/status", "/both/status":
+        for _ in range(3):
+            response = get(weir.address, path)
+            assert response.status == 200 and remaining(response)["a"] == 0, response
+            assert response["Retry-After"] is None
+    assert remaining(response) == {"a": 0, "b": 1, "failures": 1}
+    assert get(weir.address, "/a").status == 429
+    assert get(weir.address, "/status").status == 200
+
+
+def test_a_cost_of_0_without_redis(rig):
+    names = "gcra", "fixed_window"
+    weir = rig.weir(workers=1, redis={"on_failure": "local"}, **free_and_charged(names))
+    weir.expect_errors("^redis ")
+    rig.redis().kill()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    for name in names:
+        check_free_status(weir, name)
+
+
+def test_a_cost_of_0_is_free_of_ids_grants_and_queues(rig):
+    """It uses no repeat of a deduplication id, is not delayed by a queue, and states 0 granted units."""
+    weir = rig.weir(workers=1, limits={"ids": dict(script="fixed_window", limit=10, period="10h", dedup={"header": "Idempotency-Key", "repeats": 1}),
+                                       "queue": dict(script="leaky_bucket", limit=1, burst=3, period="1h", max_delay="2h"),
+                                       "part": dict(script="gcra", limit=10, period="10h", best_effort=True, granted_header="X-Granted")},
+                    rules=[{"match": {"path": "/ids/status"}, "limits": ["ids"], "cost": 0},
+                           {"match": {"path": "/queue/status"}, "limits": ["queue"], "cost": 0},
+                           {"match": {"path": "/echo"}, "limits": ["part"], "cost": 0},
+                           {"match": {"path": "/queue"}, "limits": ["queue"]}, {"limits": ["ids"]}])
+
+    def left(path):
+        return get(weir.address, path, headers={"Idempotency-Key": "one"}).number("X-RateLimit-Remaining")
+    assert [left("/x"), left("/ids/status"), left("/ids/status"), left("/x"), left("/x")] == [9, 9, 9, 9, 8]
+    assert get(weir.address, "/queue").status == 200
+    assert [get(weir.address, "/queue/status").number("X-RateLimit-Remaining") for _ in range(2)] == [2, 2]
+    fields = json.loads(get(weir.address, "/echo").body)["fields"]
+    assert [value.strip() for name, value in fields if name == "X-Granted"] == ["0"]

@@ -133,3 +133,24 @@ def test_clients_with_quota_0_and_without_a_limit(rig):
     assert fields("none") == (429, {"X-RateLimit-Limit": "0", "X-RateLimit-Remaining": "0", "X-Rate-Limit-Policy": "Label gcra",
                                     "X-Rate-Limit-Quota": "0"})
     assert fields("all") == (200, {"X-Rate-Limit-Policy": "Label gcra", "X-Rate-Limit-Quota": "-1"})
+
+
+def test_a_negative_offset_is_the_rest_of_the_day(rig):
+    def day(offset, **more):
+        return dict(script="fixed_window", limit=100, period="1d", align="clock", offset=offset, **more)
+    limits = {"before": day("-8h"), "after": day("16h"), "before-here": day("-8h", time_zone="Europe/Berlin"),
+              "after-here": day("16h", time_zone="Europe/Berlin"), "month": dict(script="fixed_window", limit=100, period="month", offset="-8h"),
+              "month-start": dict(script="fixed_window", limit=100, period="month")}
+    weir = rig.weir(limits=limits, redis={"on_failure": "local"})
+
+    def check():
+        shown = {name: state["t"] for name, state in items(get(weir.address)["RateLimit"]).items()}
+        assert shown["before"] == shown["after"] and shown["before-here"] == shown["after-here"], shown
+        hours = (shown["month-start"] - shown["month"]) / 3600
+        # In the last 8 hours of a month the month by the offset has started already.
+        assert hours == 8 or hours < -27 * 24, shown
+    check()
+    weir.expect_errors("^redis ")
+    rig.redis().kill()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    check()

@@ -25,8 +25,8 @@ from checks import LUADIR, SEED, check, summary
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "America/Santiago", "Africa/Casablanca", "Africa/Cairo", "Asia/Beirut", "Asia/Tehran",
          "Australia/Lord_Howe", "Antarctica/Troll", "Asia/Kolkata", "America/St_Johns", "Europe/Dublin", "Pacific/Apia", "America/Sao_Paulo"]
 UNITS = {"day": "1d", "week": "week", "month": "month", "year": "year"}
-SHIFTS = {"day": [0, 8 * 3600, 2 * 3600 + 1800, 86399], "week": [0, 8 * 3600, 5 * 86400 + 7200], "month": [0, 8 * 3600, 14 * 86400 + 9000],
-          "year": [0, 90 * 86400 + 8 * 3600]}
+SHIFTS = {"day": [0, 8 * 3600, -8 * 3600, 2 * 3600 + 1800, 86399], "week": [0, -6 * 86400, 8 * 3600, 5 * 86400 + 7200], "month": [0, -8 * 3600, 8 * 3600, 14 * 86400 + 9000],
+          "year": [0, -90 * 86400, 90 * 86400 + 8 * 3600]}
 HOUR = datetime.timedelta(hours=1)
 EPOCH = datetime.datetime(1970, 1, 1)
 FIRST, LAST = 1577836800 + 400 * 86400, 2840140800 - 400 * 86400     # within 2020 to 2059
