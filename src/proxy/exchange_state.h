@@ -103,6 +103,7 @@ struct exchange {
     bool queued;  /* decided, waiting in worker->decided */
     TAILQ_ENTRY(exchange) decided_link;
     uint32_t granted_at[LIMITS_PER_RULE_MAX]; /* positions in `head`; 0: none (proxy/granted.h) */
+    int64_t stated_cost;  /* by a request header; 0: that of the rule or of its limits applies */
     int64_t cost;         /* before the response, and then as it states; 0: not decided yet */
     uint64_t decision_us; /* from the start to the decision; 0: decided at once */
     struct timer hold;

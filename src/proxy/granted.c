@@ -1,4 +1,5 @@
-/* granted.c - the head is written before the decision is known, so values have a fixed width. */
+/* granted.c - a request header is written before the decision is known, so its values have a fixed
+ * width; a response of the decision listener is written afterwards. */
 #include "proxy/granted.h"
 
 #include "proxy/generation.h"
@@ -13,7 +14,14 @@ static void put_number(char *at, int64_t value)
         *--p = (char)('0' + value % 10);
 }
 
-void granted_append(struct exchange *x, struct text *head, int64_t cost)
+/* Returns what the request costs in the rule's limit `i`. */
+static int64_t full_cost(const struct exchange *x, unsigned i)
+{
+    const struct rule *rule = x->rule;
+    return x->stated_cost ? x->stated_cost : rule_cost_in(rule, rule->limits[i]);
+}
+
+void granted_append(struct exchange *x, struct text *head)
 {
     const struct rule *rule = x->rule;
 
@@ -26,7 +34,7 @@ void granted_append(struct exchange *x, struct text *head, int64_t cost)
         x->granted_at[i] = 0;
         if (!limit->granted_header)
             continue;
-        put_number(digits, cost ? cost : rule_cost_in(rule, limit));
+        put_number(digits, full_cost(x, i));
         text_put(head, slice_of(limit->granted_header));
         text_literal(head, ": ");
         x->granted_at[i] = (uint32_t)head->n;
@@ -36,16 +44,42 @@ void granted_append(struct exchange *x, struct text *head, int64_t cost)
     text_literal(head, "\r\n");
 }
 
-void granted_set(struct exchange *x)
+/* Returns the units that the rule's limit `i` grants; -1: it granted none itself, since the client
+ * is unlimited, the limit is a shadow limit, or Redis is unavailable. */
+static int64_t granted_by(const struct exchange *x, unsigned i)
 {
     const struct decision *d = &x->decision_request.decision;
 
+    for (unsigned k = 0; k < d->result_count; k++)
+        if (d->results[k].limit->base == x->rule->limits[i]->index &&
+            d->results[k].verdict == VERDICT_ALLOWED)
+            return d->results[k].granted;
+    return -1;
+}
+
+void granted_set(struct exchange *x)
+{
     if (!x->policy->has_granted_headers)
         return;
-    for (unsigned i = 0; i < x->rule->limit_count; i++)
-        for (unsigned k = 0; k < d->result_count && x->granted_at[i]; k++)
-            if (d->results[k].limit->base == x->rule->limits[i]->index &&
-                d->results[k].verdict == VERDICT_ALLOWED)
-                put_number(x->head->bytes + x->head->start + x->granted_at[i],
-                           d->results[k].granted);
+    for (unsigned i = 0; i < x->rule->limit_count; i++) {
+        int64_t units = x->granted_at[i] ? granted_by(x, i) : -1;
+        if (units >= 0)
+            put_number(x->head->bytes + x->head->start + x->granted_at[i], units);
+    }
+}
+
+void granted_fields_write(struct text *out, const struct exchange *x)
+{
+    if (!x->policy->has_granted_headers)
+        return;
+    for (unsigned i = 0; i < x->rule->limit_count; i++) {
+        const char *name = x->rule->limits[i]->granted_header;
+        int64_t units = name ? granted_by(x, i) : -1;
+        if (!name)
+            continue;
+        text_put(out, slice_of(name));
+        text_literal(out, ": ");
+        text_i64(out, units >= 0 ? units : full_cost(x, i));
+        text_literal(out, "\r\n");
+    }
 }

@@ -5,6 +5,7 @@
 #include "decision/problem.h"
 #include "http/response.h"
 #include "http/rewrite.h"
+#include "proxy/granted.h"
 #include "proxy/grpc.h"
 #include "proxy/rejection.h"
 
@@ -200,6 +201,7 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
         text_literal(out, "X-Weir-Client: ");
         text_bytes(out, x->identity, x->identity_size);
         text_literal(out, "\r\n");
+        granted_fields_write(out, x);
     }
     decision_fields_write_marked(out, &x->decision_request.decision, x->policy->headers,
                                  clock_cached_wall_us(), marks);

@@ -8,7 +8,7 @@
 #include "proxy/waiting_request.h"
 
 /* Writes the request header for the upstream to x->head. False: no memory, or it is too long. */
-static bool write_request_head(struct exchange *x, int64_t cost)
+static bool write_request_head(struct exchange *x)
 {
     const struct incoming *in = &x->worker->incoming;
     const struct request_head *head = in->head;
@@ -39,7 +39,7 @@ static bool write_request_head(struct exchange *x, int64_t cost)
         memcpy(x->upgrade, facts.upgrade.p, facts.upgrade.n);
     x->upgrade_size = facts.upgrade.n;
     request_head_write(&out, head, &in->framing, &facts);
-    granted_append(x, &out, cost);
+    granted_append(x, &out);
     if (out.failed || !(x->head = iobuf_get(&x->worker->buffers, out.n)))
         return false;
     iobuf_append(x->head, text_slice(&out));
@@ -95,24 +95,23 @@ static enum step decide(struct exchange *x)
     const struct incoming *in = &x->worker->incoming;
     const struct request_head *head = in->head;
     const char *why;
-    int64_t cost;
 
-    if (!rule_cost_of(x->rule, in->identity.peer_trusted, &head->fields, &cost, &why))
+    if (!rule_cost_of(x->rule, in->identity.peer_trusted, &head->fields, &x->stated_cost, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
-    x->cost = cost ? cost : cost_of_rule(x->rule);
+    x->cost = x->stated_cost ? x->stated_cost : cost_of_rule(x->rule);
     struct limit_facts facts = {
         .rule = x->rule,
         .identity = &in->identity,
         .client_limits = in->client_limits,
         .uncharged = rule_skips_preflight(x->rule, head, in->framing.kind != FRAMING_NONE),
-        .cost = cost,
+        .cost = x->stated_cost,
         .method = head->method_text,
         .host = head->host,
         .path = head->path,
         .fields = &head->fields};
     bool now = limiter_decide(x->generation->limiter, &facts, &x->decision_request) == DECIDED_NOW;
     bool may_forward = !now || decision_admits(&x->decision_request.decision);
-    if (may_forward && !x->downstream->origin->decides && !write_request_head(x, cost))
+    if (may_forward && !x->downstream->origin->decides && !write_request_head(x))
         return step_fail(x, CAUSE_NO_MEMORY, NULL);
     waiting_request_free(x);
     return now ? apply(x) : STEP_WAIT;

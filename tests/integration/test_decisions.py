@@ -82,6 +82,28 @@ def test_request_from_selects_the_other_fields(rig):
     assert options.status == 200
 
 
+def test_the_granted_units_are_in_the_response(rig):
+    """For each limit with granted_header: fewer than the cost at the end of the window, the whole
+    cost for unlimited clients and where the limit does not decide."""
+    granting = dict(script="fixed_window", limit=10, period="1d", best_effort=True)
+    limits = {"units": dict(**granting, granted_header="X-Granted"), "bytes": dict(**granting, cost=7, granted_header="X-Granted-Bytes"),
+              "shadow": dict(**granting, shadow=True, granted_header="X-Granted-Shadow"), "other": dict(script="gcra", limit=1000, period="1h")}
+    rules = [{"match": {"path": "/units"}, "limits": ["units"], "cost": {"request_header": "X-Cost", "max": 6}},
+             {"match": {"path": "/several"}, "limits": ["bytes", "shadow"]}, {"match": {"path": "/other"}, "limits": ["other"]}]
+    weir = rig.weir(limits=limits, rules=rules, decisions={"listen": "127.0.0.1:0", "request_from": "request"},
+                    clients={"ip:203.0.113.9": {"quota": "unlimited"}})
+    listener = address_of(weir.wait_for_output(r"listening on (\S+) \(decisions\)$")[0])
+
+    def ask(path, client="203.0.113.7", **headers):
+        answer = get(listener, path, headers={"X-Forwarded-For": client, "X-Granted": "99", **headers})
+        return answer.status, *(answer["X-Granted" + name] for name in ("", "-Bytes", "-Shadow"))
+    assert [ask("/units", **{"X-Cost": "6"}) for _ in range(3)] == [(200, "6", None, None), (200, "4", None, None), (429, None, None, None)]
+    assert ask("/units", "203.0.113.9", **{"X-Cost": "50"}) == (200, "6", None, None)
+    assert ask("/units", "203.0.113.9") == (200, "1", None, None)
+    assert [ask("/several") for _ in range(2)] == [(200, None, "7", "1"), (200, None, "3", "1")]
+    assert ask("/other") == (200, None, None, None)
+
+
 def test_only_trusted_peers_may_use_the_decision_listener(rig):
     weir, listener = weir_with_decisions(rig, decisions={"trusted": ["192.0.2.0/24"]})
     answer = get(listener, headers=forwarded())
@@ -132,11 +154,30 @@ def check_proxy(port):
     assert [a.status for a in answers] == [200] * 5 + [429] * 2, [a.status for a in answers]
     assert int(answers[-1]["Retry-After"]) > 60
     assert get(("127.0.0.1", port), "/free").status == 200
+    check_granted(("127.0.0.1", port))
     return answers
 
 
+def check_granted(proxy):
+    """The API receives X-Granted from weir only, whatever the client sends in its place."""
+    forged = [{"X-Granted": "99"}, {"Connection": "x-granted, keep-alive"}, {"x-granted": "99"}, {"X_Granted": "99"}, {"X.Granted": "99"}, {}]
+    limited = [get(proxy, "/echo/items", headers=headers) for headers in forged]
+    admitted = [granted_of(answer) for answer in limited if answer.status == 200]
+    assert admitted == [["4"], ["4"], ["2"]], [(answer.status, granted_of(answer)) for answer in limited]
+    for headers in forged:
+        answer = get(proxy, "/echo", headers=headers)
+        assert answer.status == 400 or granted_of(answer) == [], (headers, answer)
+
+
+def granted_of(answer):
+    """The values of X-Granted, in any spelling, in the request that the test's server echoes."""
+    if answer.status != 200:
+        return []
+    return [value for name, value in json.loads(answer.body)["fields"] if name.lower().replace("_", "-").replace(".", "-") == "x-granted"]
+
+
 def weir_for(rig, heading):
-    weir = weir_with_recipe(rig, heading, replace=(("127.0.0.1:9190", "127.0.0.1:0"),))
+    weir = weir_with_recipe(rig, heading, replace=(("127.0.0.1:9190", "127.0.0.1:0"), ("/v1/items", "/echo/items")))
     return weir.wait_for_output(r"listening on (\S+) \(decisions\)$")[0], blocks(recipes()[1][heading], "(?:nginx|caddy|lua|haproxy)")
 
 
@@ -156,7 +197,7 @@ def test_behind_caddy(rig):
     address, (config,) = weir_for(rig, "Behind Caddy, without forwarding")
     port = free_port()
     config = config.replace("127.0.0.1:9190", address).replace("127.0.0.1:3000", rig.upstream().text)
-    rig.write("Caddyfile", f"{{\n admin off\n auto_https off\n}}\nhttp://:{port} {{\n bind 127.0.0.1\nroute {{\n{config}}}\n}}\n")
+    rig.write("Caddyfile", f"{{\n admin off\n auto_https off\n}}\nhttp://:{port} {{\n bind 127.0.0.1\n{config}}}\n")
     Process(rig, "caddy", ["caddy", "run", "--adapter", "caddyfile", "--config", f"{rig.directory}/Caddyfile"],
             env={"HOME": rig.directory, "XDG_DATA_HOME": rig.directory, "PATH": "/usr/bin:/bin"})
     assert check_proxy(port)[-1]["Content-Type"] == "application/problem+json"
