@@ -179,7 +179,7 @@ static void put_in_force(struct weir *weir, struct policy *next, struct endpoint
     apply_memory_limit(next);
     quotas_apply(weir->quotas, next);
     if (!quotas_start(weir->quotas))
-        log_error("reload: quotas.unknown_client applies to ids");
+        log_error("reload: quotas.on_failure applies to ids");
     for (unsigned i = 0; i < weir->made; i++)
         worker_reload(weir->workers[i], endpoint_set);
     drop_endpoint_set(weir->endpoint_set);

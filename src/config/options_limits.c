@@ -6,6 +6,8 @@ static const char *const on_failure_names[] = {
     [ON_FAILURE_LOCAL] = "local", [ON_FAILURE_ALLOW] = "allow", [ON_FAILURE_DENY] = "deny", NULL};
 static const char *const unknown_client_names[] = {
     [UNKNOWN_CLIENT_DEFAULT] = "default", [UNKNOWN_CLIENT_DENY] = "deny", NULL};
+static const char *const quota_failure_names[] = {
+    [QUOTA_FAILURE_DEFAULT] = "default", [QUOTA_FAILURE_DENY] = "deny", NULL};
 
 static bool takes_buckets(const void *limit)
 {
@@ -136,6 +138,9 @@ static const struct option rows[] = {
      NULL, "time for which a database result is cached (1s to 31d)"},
     {"quotas.unknown_client", &type_enum, OF(quotas.unknown_client), "default", 0, 0, 0,
      unknown_client_names, NULL, "how weir treats an id that has no row"},
+    {"quotas.on_failure", &type_enum, OF(quotas.on_failure), "default", 0, 0, 0,
+     quota_failure_names, NULL,
+     "how weir treats an id if the database is unavailable and no row is cached"},
 };
 /* clang-format on */
 

@@ -65,6 +65,12 @@ static void warn_of_quotas(struct loading *l)
         warning(l, node_find(l->root, "quotas"),
                 "no quota is ever looked up: quotas apply to ids, and identity.from has no source "
                 "of ids before ip");
+    if (quotas_are_set(&l->policy->quotas) &&
+        l->policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY &&
+        !node_at(l, "quotas", "on_failure"))
+        warning(l, node_at(l, "quotas", "unknown_client"),
+                "if the database is unavailable, ids that are not cached get the limits as "
+                "configured; set on_failure to deny to reject them with 503, or to default");
 }
 
 /* --- tokens --- */

@@ -44,6 +44,9 @@ struct client_limits {
 
 enum unknown_client { UNKNOWN_CLIENT_DEFAULT, UNKNOWN_CLIENT_DENY };
 
+/* How an id is treated if the database is unavailable and no row is cached. */
+enum quota_failure { QUOTA_FAILURE_DEFAULT, QUOTA_FAILURE_DENY };
+
 /* Quotas from a database. */
 struct quota_settings {
     char *connection, *query;  /* as written; NULL: no database */
@@ -54,6 +57,7 @@ struct quota_settings {
     uint32_t tag;      /* hash of the query */
     uint64_t timeout_us, cache_us;
     enum unknown_client unknown_client;
+    enum quota_failure on_failure;
 };
 
 /* Returns true if quotas come from a database. */

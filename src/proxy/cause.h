@@ -33,7 +33,7 @@ enum fault {
     FAULT_CLIENT,   /* logged at level debug only */
     FAULT_SERVER,   /* the server used; counts against it (exchange_note_failure()) */
     FAULT_UPSTREAM, /* no server could be used, or it is not known whose fault the failure is */
-    FAULT_WEIR      /* no memory, no descriptor, shutdown */
+    FAULT_WEIR      /* no memory, no descriptor, no quota, shutdown */
 };
 
 /* name
@@ -54,7 +54,7 @@ enum fault {
     X(CAUSE_INVALID_TOKEN, 401, FAULT_CLIENT, false, RETRY_NONE, "invalid_token",                  \
       "the token is not valid")                                                                    \
     X(CAUSE_UNKNOWN_CLIENT, 403, FAULT_CLIENT, false, RETRY_NONE, "unknown_client",                \
-      "the client is unknown, or cannot be looked up at the moment")                               \
+      "the client is unknown")                                                                     \
     X(CAUSE_ADDRESS_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "address_blocked",              \
       "this address is blocked")                                                                   \
     X(CAUSE_CLIENT_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "client_blocked",                \
@@ -110,6 +110,8 @@ enum fault {
       "the request held memory when size_limits.memory was reached")                               \
     X(CAUSE_NO_DESCRIPTORS, 503, FAULT_WEIR, true, RETRY_NONE, "no_descriptors",                   \
       "weir has no file descriptor for a connection to a server")                                  \
+    X(CAUSE_QUOTA_UNAVAILABLE, 503, FAULT_WEIR, false, RETRY_NONE, "quota_unavailable",            \
+      "the client's quota cannot be looked up at the moment")                                      \
     X(CAUSE_SHUTDOWN, 503, FAULT_WEIR, true, RETRY_NONE, "shutdown", "weir is stopping")
 
 enum cause {

@@ -192,6 +192,8 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
         text_literal(out, "Retry-After: 1\r\n");
     if (x->cause == CAUSE_INVALID_TOKEN) /* RFC 6750 section 3 */
         text_literal(out, "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n");
+    if (x->cause == CAUSE_QUOTA_UNAVAILABLE)
+        text_literal(out, "Retry-After: 1\r\n");
     text_literal(out, "X-Request-Id: ");
     at = out->n;
     text_bytes(out, x->request_id, x->id_size);

@@ -37,12 +37,17 @@ static enum quota_lookup look_up(struct exchange *x, enum quota_outcome *outcome
     return LOOKUP_DONE;
 }
 
-/* With `deny`: refuses an id whose lookup failed. Also refuses an id without a row, except with
- * known_clients_only, where the next identity source applies. */
-static bool is_denied(const struct policy *policy, enum quota_outcome outcome)
+/* Returns why an id without a quota is refused. CAUSE_NONE: the limits apply as configured or, with
+ * known_clients_only, the next identity source is used. */
+static enum cause cause_without_row(const struct policy *policy, enum quota_outcome outcome)
 {
+    if (outcome == QUOTA_UNKNOWN)
+        return policy->quotas.on_failure == QUOTA_FAILURE_DENY ? CAUSE_QUOTA_UNAVAILABLE
+                                                               : CAUSE_NONE;
     return policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY &&
-           (outcome == QUOTA_UNKNOWN || !policy->identity.known_clients_only);
+                   !policy->identity.known_clients_only
+               ? CAUSE_UNKNOWN_CLIENT
+               : CAUSE_NONE;
 }
 
 /* An operator's grant admits a client without a row, except with known_clients_only, where only
@@ -104,8 +109,9 @@ enum step step_quota(struct exchange *x)
             in->client_limits = &in->found;
             break;
         }
-        if (is_denied(policy, outcome) && !is_granted(x, &in->identity))
-            return step_fail(x, CAUSE_UNKNOWN_CLIENT, NULL);
+        enum cause refused = cause_without_row(policy, outcome);
+        if (refused != CAUSE_NONE && !is_granted(x, &in->identity))
+            return step_fail(x, refused, NULL);
         if (!policy->identity.known_clients_only)
             break;
         if (!next_identity(x, &why))

@@ -108,8 +108,8 @@ static void report_down(struct postgres_link *link, enum cause cause)
     if (link->logged == CAUSE_NONE)
         link->down_since_us = clock_us();
     link->logged = cause;
-    log_error("postgres %s: %s%s%s%s; cached quotas stay in effect, quotas.unknown_client applies "
-              "to other ids; %s",
+    log_error("postgres %s: %s%s%s%s; cached quotas stay in effect, quotas.on_failure applies to "
+              "other ids; %s",
               link->settings->position, cause_text[cause], link->detail[0] ? " (" : "",
               link->detail, link->detail[0] ? ")" : "", cause_remedy[cause]);
 }

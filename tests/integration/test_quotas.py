@@ -141,7 +141,7 @@ def test_unknown_clients_can_be_denied(rig):
 
 def test_a_grant_admits_a_client_without_a_row(rig):
     database = Postgres(rig)
-    weir = weir_with_database(rig, database, settings={"unknown_client": "deny"})
+    weir = weir_with_database(rig, database, settings={"unknown_client": "deny", "on_failure": "deny"})
 
     def grant(client, quota):
         granted = rig.command("grant", "-c", weir.policy_file, client, str(quota), "1h")
@@ -153,7 +153,7 @@ def test_a_grant_admits_a_client_without_a_row(rig):
     database.stop()
     grant("another", 8)
     eventually(lambda: limit_of(weir, "another") == 8, what="the grant of a client that cannot be looked up")
-    assert fetch(weir, "nobody").status == 403
+    assert fetch(weir, "nobody").status == 503
     weir.expect_errors("postgres")
 
 
@@ -298,10 +298,10 @@ def test_a_reload_keeps_the_cache(rig):
 
 
 def test_the_database_goes_down_and_comes_back(rig):
-    """Cached quotas stay in use after they expire. Other clients follow unknown_client at once. One
+    """Cached quotas stay in use after they expire. Other clients follow on_failure at once. One
     log line for each change; /readyz does not change."""
     database = Postgres(rig)
-    weir = weir_with_database(rig, database, settings={"cache": "1s", "unknown_client": "deny"})
+    weir = weir_with_database(rig, database, settings={"cache": "1s", "on_failure": "deny"})
     weir.expect_errors(DOWN)
     assert limit_of(weir, "client-2") == 3
     until = time.monotonic() + 1.2
@@ -310,11 +310,11 @@ def test_the_database_goes_down_and_comes_back(rig):
     eventually(lambda: time.monotonic() > until)
     for _ in range(20):
         begun = time.monotonic()
-        assert limit_of(weir, "client-2") == 3 and fetch(weir, "client-1").status == 403
+        assert limit_of(weir, "client-2") == 3 and fetch(weir, "client-1").status == 503
         assert time.monotonic() - begun < 2, "requests do not wait for a database that is down"
     eventually(lambda: weir.metric("weir_quota_expired_total") >= 1)
     assert get(weir.admin, "/readyz").status == 200
-    later = weir_with_database(rig, database, settings={"cache": "1s", "unknown_client": "deny"})
+    later = weir_with_database(rig, database, settings={"cache": "1s", "on_failure": "deny"})
     later.expect_errors(DOWN)
     wait_for_down(later)
     assert limit_of(later, "client-2") == 3, "from Redis, although it has expired"
@@ -324,6 +324,67 @@ def test_the_database_goes_down_and_comes_back(rig):
     weir.wait_for_output("postgres .*available again")
     lines = [message for level, message in weir.log() if "postgres" in message and level != "debug"]
     assert len(lines) == 2 and "check that PostgreSQL runs there" in lines[0] and "available again" in lines[1], lines
+
+
+def test_an_unavailable_database_is_not_an_unknown_client(rig):
+    """on_failure decides, whatever unknown_client says: with default the limits apply, with deny
+    the response is 503 until the database is back."""
+    database = Postgres(rig)
+    settings = [{"unknown_client": "deny"}, {"on_failure": "deny"}, {"unknown_client": "deny", "on_failure": "deny"}]
+    rules = [{"match": {"path": "/free"}, "limits": "none"}, {"limits": ["quota"]}]
+    weirs = [weir_with_database(rig, database, settings=each, rules=rules) for each in settings]
+    assert [limit_of(weir, "stranger") for weir in weirs] == [403, 60, 403]
+    assert limit_of(weirs[1], "client-2") == 3
+    database.stop()
+    for weir in weirs:
+        weir.expect_errors(DOWN)
+        wait_for_down(weir)
+    for _ in range(2):
+        open_, closed, both = [fetch(weir, "client-0") for weir in weirs]
+        assert open_.status == 200 and open_["X-RateLimit-Limit"] == "60", open_
+        for answer in closed, both:
+            assert answer.status == 503 and answer["Retry-After"] == "1" and answer["X-RateLimit-Limit"] is None, answer
+            assert json.loads(answer.body)["detail"] == "the client's quota cannot be looked up at the moment"
+    assert [limit_of(weir, "stranger") for weir in weirs] == [403, 60, 403], "the database is known not to have this id"
+    assert limit_of(weirs[1], "client-2") == 3, "from the cache"
+    assert get(weirs[1].address).status == 200 and get(weirs[1].address, "/free", headers={"X-Client-Id": "client-0"}).status == 200
+    weirs[1].counts(2, "weir_errors_total", cause="quota_unavailable")
+    database.start()
+    eventually(lambda: limit_of(weirs[1], "client-0") == 429 or fetch(weirs[1], "client-0").status == 429, 30, "the quota")
+
+
+def test_a_failing_and_a_slow_query_are_failures(rig):
+    database = Postgres(rig)
+    for query, words in (("SELECT 1 / (length($1) - length($1))", "the query fails"),
+                         ("SELECT 5 FROM pg_sleep(60) WHERE $1 <> ''", "the query timed out")):
+        weir = weir_with_database(rig, database, settings={"query": query, "timeout": "200ms", "on_failure": "deny"})
+        weir.expect_errors("postgres")
+        assert fetch(weir, "client-2").status == 503
+        weir.wait_for_output(words)
+        assert fetch(weir, "client-2").status == 503
+
+
+def test_an_unavailable_database_with_known_clients_only(rig):
+    """With deny, an id that cannot be looked up is not counted by its address."""
+    database = Postgres(rig)
+    weir = weir_with_database(rig, database, settings={"on_failure": "deny"}, identity={"from": ["header:X-Client-Id", "ip"], "known_clients_only": True})
+    assert fetch(weir, "stranger").status == 200
+    database.stop()
+    weir.expect_errors(DOWN)
+    wait_for_down(weir)
+    assert fetch(weir, "another").status == 503 and fetch(weir, "stranger").status == 200
+    weir.reload(quotas=quotas(database))
+    eventually(lambda: fetch(weir, "another").status == 200, what="on_failure: default")
+
+
+def test_a_policy_that_denies_unknown_clients_names_on_failure(rig):
+    database = Postgres(rig)
+
+    def check(**settings):
+        weir = weir_with_database(rig, database, settings=settings)
+        return rig.command("check", "-c", weir.policy_file).stderr
+    assert "if the database is unavailable" in check(unknown_client="deny")
+    assert "if the database is unavailable" not in check(unknown_client="deny", on_failure="default")
 
 
 @timeout(90)
