@@ -305,6 +305,9 @@ static void quotas(const struct source *s)
     metric_single(s->out, "weir_quota_expired_total", "counter",
                   "Expired quotas used because PostgreSQL was unavailable.",
                   counter_read(&stats->expired));
+    metric_single(s->out, "weir_quota_unusable_total", "counter",
+                  "Rows of the database with a quota or a plan that cannot be used.",
+                  counter_read(&stats->unusable));
     metric_single(s->out, "weir_quota_refused_total", "counter",
                   "Requests that did not wait for a quota because too many others did.",
                   counter_read(&stats->refused) + SUM(s, quota_refused));

@@ -100,7 +100,6 @@ enum {
 /* Maximum time to refill a bucket: added to the current time it stays below 2^53 µs, which Lua
  * doubles hold exactly (see lua/gcra.lua). Windows are bounded by LIMIT_MAX and PERIOD_MAX_US. */
 #define REFILL_MAX_US ((int64_t)1 << 52)
-#define LIMIT_MAX     1000000000 /* the window logs count modulo 2^40, which is larger */
 #define PERIOD_MIN_US INT64_C(1000)
 #define PERIOD_MAX_US (INT64_C(366) * 86400 * 1000000)
 

@@ -2,6 +2,9 @@
 #ifndef WEIR_POLICY_BOUNDS_H
 #define WEIR_POLICY_BOUNDS_H
 
+/* Largest limit, burst and quota; the window logs count modulo 2^40, which is larger. */
+#define LIMIT_MAX 1000000000
+
 enum { SHARE_WHOLE = 10000 }; /* unit of shares: 0.01% */
 
 enum {

@@ -438,17 +438,21 @@ void lookups_on_down(void *context)
         give_up(k, true);
 }
 
-static void check_plan(struct fetcher *fetcher, const struct quota_row *row)
+/* Returns false after a log line if the row names a plan that the policy does not have. */
+static bool plan_is_known(struct lookup *k, const struct quota_row *row)
 {
+    struct fetcher *fetcher = k->fetcher;
     uint64_t now = clock_us();
 
-    if (!row->plan[0] || quota_client_limits(fetcher->policy, row).plan ||
-        (fetcher->complained_us && now - fetcher->complained_us < COMPLAIN_US))
-        return;
+    if (!row->plan[0] || quota_client_limits(fetcher->policy, row).plan)
+        return true;
+    if (fetcher->complained_us && now - fetcher->complained_us < COMPLAIN_US)
+        return false;
     fetcher->complained_us = now;
-    log_warn("postgres %s: the query returns the plan \"%s\", which is not in plans; no plan "
-             "applies to such clients",
-             fetcher_settings(fetcher)->position, row->plan);
+    log_warn("postgres %s: for \"%.*s\", the query returns the plan \"%s\", which is not in plans; "
+             "no plan applies to such clients",
+             fetcher_settings(fetcher)->position, (int)k->id_size, k->id, row->plan);
+    return false;
 }
 
 static void take_row(struct lookup *k, const struct quota_row *row)
@@ -459,7 +463,8 @@ static void take_row(struct lookup *k, const struct quota_row *row)
     counter_add(&fetcher->quotas->stats.queries[row->present ? QUERY_FOUND : QUERY_ABSENT], 1);
     if (!row->present && fresh_for > ABSENT_US)
         fresh_for = ABSENT_US;
-    check_plan(fetcher, row);
+    if (!plan_is_known(k, row) || row->unusable)
+        counter_add(&fetcher->quotas->stats.unusable, 1);
     struct quota_entry entry = {.outcome = row->present ? QUOTA_FOUND : QUOTA_ABSENT,
                                 .row = *row,
                                 .got_us = now,

@@ -67,6 +67,7 @@ struct postgres_link {
     bool in_doubt; /* the query failed, and none has succeeded since */
 
     /* state of the query in flight */
+    char id[IDENTITY_TEXT_MAX + 1];
     unsigned rows;
     struct quota_row row;
     bool failed; /* the server returned an error */
@@ -133,7 +134,8 @@ static void complain(struct postgres_link *link, const char *what, const char *t
     if (link->complained_us && now - link->complained_us < COMPLAIN_US)
         return;
     link->complained_us = now;
-    log_warn("postgres %s: the query %s; %s", link->settings->position, what, then);
+    log_warn("postgres %s: for \"%s\", the query %s; %s", link->settings->position, link->id, what,
+             then);
 }
 
 /* --- State changes ---------------------------------------------------------------------------- */
@@ -255,8 +257,7 @@ static void finish_query(struct postgres_link *link)
         return;
     }
     if (link->rows > 1)
-        complain(link, "returns several rows for an id",
-                 "the first row is used; add ORDER BY and LIMIT 1");
+        complain(link, "returns several rows", "the first row is used; add ORDER BY and LIMIT 1");
     if (link->logged != CAUSE_NONE)
         report_up(link);
     link->retry_us = RETRY_MIN_US;
@@ -428,11 +429,10 @@ bool postgres_link_is_down(const struct postgres_link *link)
 
 void postgres_link_ask(struct postgres_link *link, struct slice id)
 {
-    char bytes[IDENTITY_TEXT_MAX + 1];
-    const char *values[1] = {bytes};
+    const char *values[1] = {link->id};
 
-    memcpy(bytes, id.p, id.n);
-    bytes[id.n] = 0;
+    memcpy(link->id, id.p, id.n);
+    link->id[id.n] = 0;
     link->state = LINK_BUSY;
     link->rows = 0;
     link->row = (struct quota_row){.present = false};

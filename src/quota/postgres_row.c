@@ -46,8 +46,7 @@ static void read_quota(const PGresult *result, int column, struct quota_row *row
     row->quota = QUOTA_OF_ITS_OWN;
     snprintf(fault->what, sizeof fault->what, "says \"%.60s\" in its column %.40s",
              PQgetvalue(result, 0, column), PQfname(result, column));
-    fault->then =
-        "expected -1, or 0 to 1000000000, or NULL; the limits as written apply to such clients";
+    fault->then = "expected a whole number or NULL; the limits as written apply to such clients";
 }
 
 static void read_plan(const PGresult *result, int column, struct quota_row *row,
@@ -74,7 +73,8 @@ bool postgres_row_read(const PGresult *result, struct quota_row *row,
     find_columns(result, &quota, &plan);
     read_quota(result, quota, row, fault);
     read_plan(result, plan, row, fault);
-    return !fault->then;
+    row->unusable = fault->then != NULL;
+    return !row->unusable;
 }
 
 #endif

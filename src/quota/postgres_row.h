@@ -6,7 +6,7 @@
 
 #include "quota/quota_row.h"
 
-/* A value that cannot be used, for the log: "the query WHAT; THEN". */
+/* A value that cannot be used, for the log: "for ID, the query WHAT; THEN". */
 struct postgres_row_fault {
     char what[160];
     const char *then; /* NULL: none */
@@ -14,7 +14,7 @@ struct postgres_row_fault {
 
 /* Reads the first row of `result`, which has one. The columns are found by the names quota and
  * plan, else by position: quota first. Returns false if a value cannot be used: `fault` then has
- * the first such value, and the row is as if it were NULL. */
+ * the first such value, the row is as if it were NULL, and `unusable` is set. */
 bool postgres_row_read(const PGresult *result, struct quota_row *row,
                        struct postgres_row_fault *fault);
 

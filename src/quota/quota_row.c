@@ -1,6 +1,6 @@
 #include "quota/quota_row.h"
 
-static const int64_t quota_max = 1000000000; /* as in a policy */
+#include "policy/bounds.h"
 
 static struct slice trimmed(struct slice s)
 {
@@ -31,16 +31,18 @@ bool quota_read(struct slice text, int64_t *quota)
         *quota = -1;
         return true;
     }
+    bool negative = text.n && text.p[0] == '-';
+    if (negative)
+        text.p++, text.n--;
     if (text.n == 0)
         return false;
     for (size_t i = 0; i < text.n; i++) {
         if (text.p[i] < '0' || text.p[i] > '9')
             return false;
         value = value * 10 + (text.p[i] - '0');
-        if (value > quota_max)
-            return false;
+        value = value < LIMIT_MAX ? value : LIMIT_MAX;
     }
-    *quota = value;
+    *quota = negative ? 0 : value;
     return true;
 }
 

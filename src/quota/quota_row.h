@@ -14,10 +14,12 @@ struct quota_row {
     bool present;                  /* false: the database has no row */
     int64_t quota;                 /* -1: unlimited, 0: prohibited, n, or QUOTA_OF_ITS_OWN */
     char plan[QUOTA_PLAN_MAX + 1]; /* "": none */
+    bool unusable; /* the database has a value that cannot be used; not stored in Redis */
 };
 
-/* Parses "3", "-1", "0" or "unlimited"; also "3.00" and surrounding spaces. Returns false if it
- * is not a quota. */
+/* Parses "3", "-1", "0" or "unlimited"; also "3.00" and surrounding spaces. Numbers above LIMIT_MAX
+ * are read as LIMIT_MAX, and negative ones except -1 as 0. Returns false if it is not a whole
+ * number. */
 MUST_CHECK bool quota_read(struct slice text, int64_t *quota);
 
 /* Text form: "absent", or the quota ("-": none), followed by a space and the plan, if any. */

@@ -79,8 +79,7 @@ static void *run(void *arg)
     pthread_setname_np(pthread_self(), "weir quotas");
     log_thread_begin();
     if (!inbox || event_add(inbox, NULL) != 0)
-        log_error(
-            "quotas: out of memory for the quota fetcher; quotas.on_failure applies to ids");
+        log_error("quotas: out of memory for the quota fetcher; quotas.on_failure applies to ids");
     while (event_base_loop(base, EVLOOP_ONCE) == 0 && !event_base_got_exit(base)) {
         fetcher_flush(q->fetcher);
         log_thread_flush();

@@ -35,6 +35,7 @@ struct quota_stats {
     counter_t queries[QUERY_RESULTS];
     counter_t redis_hits; /* ids found in Redis */
     counter_t refused;    /* quota requests refused because too many were waiting */
+    counter_t unusable;   /* rows with a value that cannot be used, as they were queried */
     counter_t expired;    /* lookups that ended with an entry past fresh_us */
     _Atomic bool database_up;
 };

@@ -77,21 +77,39 @@ def test_concurrent_first_requests_cause_one_query(rig):
 
 
 def test_meaning_of_rows(rig):
+    """As in the system that this replaces, numbers above the maximum apply as the maximum, and
+    negative numbers but -1 reject all. Values that cannot be used are counted."""
     database = Postgres(rig)
     database.sql("""
         CREATE TABLE rows (id text, a text, b text);
-        INSERT INTO rows VALUES ('null', NULL, NULL), ('many', '7', NULL), ('negative', '-2', NULL), ('words', 'ten', NULL),
-            ('large', '1000000001', NULL), ('largest', '1000000000', NULL), ('decimal', '5.00', NULL), ('fraction', '5.5', NULL),
-            ('empty', '', ''), ('gold', NULL, 'gold'), ('both', '9', 'gold'), ('lead', NULL, 'lead'), ('spaces', ' 8 ', NULL),
-            ('several', '4', NULL), ('several', '6', NULL), ('unlimited', 'unlimited', NULL);""")
-    weir = weir_with_database(rig, database, settings={"query": "SELECT a, b FROM rows WHERE id = $1 ORDER BY a"},
+        INSERT INTO rows VALUES ('null', NULL, NULL), ('many', '7', NULL), ('negative', '-5', NULL), ('words', 'ten', NULL),
+            ('large', '2000000000000000000', NULL), ('largest', '1000000000', NULL), ('decimal', '5.00', NULL),
+            ('fraction', '5.5', NULL), ('empty', '', ''), ('gold', NULL, 'gold'), ('both', '9', 'gold'), ('lead', NULL, 'lead'),
+            ('spaces', ' 8 ', NULL), ('several', '4', NULL), ('several', '6', NULL), ('unlimited', 'unlimited', NULL);""")
+    weir = weir_with_database(rig, database, WINDOW, settings={"query": "SELECT a, b FROM rows WHERE id = $1 ORDER BY a"},
                    plans={"gold": {"limits": {"quota": {"limit": 500}}}}, clients={"named": {"quota": 2}})
-    expected = {"null": 60, "many": 7, "negative": 60, "words": 60, "large": 60, "largest": 10 ** 9, "decimal": 5, "fraction": 60,
+    expected = {"words": 60, "null": 60, "many": 7, "negative": 0, "largest": 10 ** 9, "decimal": 5, "fraction": 60,
                 "empty": 60, "gold": 500, "both": 9, "lead": 60, "spaces": 8, "several": 4, "unlimited": -1, "absent": 60,
                 "named": 2}
-    assert {name: limit_of(weir, name) for name in expected} == expected
-    weir.wait_for_output(r'warn .*says "-2" in its column a; expected (-1)')
-    weir.wait_for_output(r'warn .*plan "(lead)", which is not in plans')
+    for _ in range(2):  # from the database, then from the cache
+        assert {name: limit_of(weir, name) for name in expected} == expected
+        assert limit_of(weir, "large") >= 10 ** 9
+        assert fetch(weir, "negative").status == 429
+    weir.wait_for_output(r'warn .*for "words", the query says "ten" in its column a; expected (a whole number)')
+    weir.wait_for_output(r'warn .*for "id:lead", the query returns the plan "(lead)", which is not in plans')
+    weir.counts(4, "weir_quota_unusable_total")  # words, fraction, empty, lead
+
+
+def test_integers_of_the_database_keep_their_meaning(rig):
+    """The whole range of PostgreSQL's integer is valid."""
+    database = Postgres(rig)
+    database.sql("INSERT INTO clients VALUES ('most', 2147483647), ('least', -2147483648)")
+    weir = weir_with_database(rig, database, WINDOW)
+    other = weir_with_database(rig, database, WINDOW)
+    for each in weir, other:  # the second one reads the rows from Redis
+        assert limit_of(each, "most") >= 10 ** 9 and fetch(each, "most").status == 200
+        assert limit_of(each, "least") == 0 and fetch(each, "least").status == 429
+    assert weir.metric("weir_quota_unusable_total") == 0
 
 
 def test_columns_are_found_by_name(rig):

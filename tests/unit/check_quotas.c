@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "policy/bounds.h"
 #include "quota/quota_cache.h"
 #include "run_suite.h"
 
@@ -25,15 +26,20 @@ START_TEST(a_quota_is_parsed)
     ck_assert_int_eq(read_or("50.00", -9), 50);
     ck_assert_int_eq(read_or("-1.0", -9), -1);
     ck_assert_int_eq(read_or("100", -9), 100);
+    ck_assert_int_eq(read_or("2147483647", -9), LIMIT_MAX > 2147483647 ? 2147483647 : LIMIT_MAX);
+    ck_assert_int_eq(read_or("99999999999999999999999999", -9), LIMIT_MAX);
+    ck_assert_int_eq(read_or("-2", -9), 0);
+    ck_assert_int_eq(read_or("-0", -9), 0);
+    ck_assert_int_eq(read_or("-10", -9), 0);
+    ck_assert_int_eq(read_or("-5.00", -9), 0);
+    ck_assert_int_eq(read_or("-99999999999999999999999999", -9), 0);
 }
 END_TEST
 
 START_TEST(invalid_quotas_are_refused)
 {
-    const char *const bad[] = {
-        "",    " ",    "-2",  "-",   "ten",      "1000000001", "99999999999999999999",
-        "5.5", "5.01", "1e3", "+3",  "Infinity", ".",          ".0",
-        "0x3", "3 4",  "NaN", "--1", "-1.5"};
+    const char *const bad[] = {"",  " ",  "-",   "ten", "5.5", "5.01", "1e3",  "+3",  "Infinity",
+                               ".", ".0", "0x3", "3 4", "NaN", "--1",  "-1.5", "- 1", "-ten"};
     for (size_t i = 0; i < COUNT_OF(bad); i++)
         ck_assert_msg(read_or(bad[i], -9) == -9, "%s", bad[i]);
 }
@@ -56,17 +62,20 @@ static void assert_round_trip(struct quota_row row, const char *written)
 
 START_TEST(a_row_is_stored_as_text)
 {
-    struct quota_row longest = {true, 1000000000, {0}};
+    struct quota_row longest = {.present = true, .quota = 1000000000};
     char written[QUOTA_TEXT_MAX] = "1000000000 ";
 
     memset(longest.plan, 'p', QUOTA_PLAN_MAX);
     strcat(written, longest.plan);
     assert_round_trip((struct quota_row){.present = false}, "absent");
-    assert_round_trip((struct quota_row){true, 3, ""}, "3");
-    assert_round_trip((struct quota_row){true, -1, ""}, "-1");
-    assert_round_trip((struct quota_row){true, QUOTA_OF_ITS_OWN, ""}, "-");
-    assert_round_trip((struct quota_row){true, QUOTA_OF_ITS_OWN, "gold"}, "- gold");
-    assert_round_trip((struct quota_row){true, 7, "gold and silver"}, "7 gold and silver");
+    assert_round_trip((struct quota_row){.present = true, .quota = 3, .plan = ""}, "3");
+    assert_round_trip((struct quota_row){.present = true, .quota = -1, .plan = ""}, "-1");
+    assert_round_trip((struct quota_row){.present = true, .quota = QUOTA_OF_ITS_OWN, .plan = ""},
+                      "-");
+    assert_round_trip(
+        (struct quota_row){.present = true, .quota = QUOTA_OF_ITS_OWN, .plan = "gold"}, "- gold");
+    assert_round_trip((struct quota_row){.present = true, .quota = 7, .plan = "gold and silver"},
+                      "7 gold and silver");
     assert_round_trip(longest, written);
 }
 END_TEST
@@ -74,7 +83,7 @@ END_TEST
 /* A value of another program, or of a future version. */
 START_TEST(invalid_rows_are_refused)
 {
-    const char *const bad[] = {"", "many", "-2", "3gold", "absent gold", " 3"};
+    const char *const bad[] = {"", "many", "--2", "3gold", "absent gold", " 3"};
     char longer[QUOTA_PLAN_MAX + 8] = "3 ";
     struct quota_row row;
 
