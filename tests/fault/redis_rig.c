@@ -115,18 +115,12 @@ void real_redis_prepare(struct real_redis *redis)
     set_address(&redis->address, redis->path, sizeof redis->path, redis->directory);
 }
 
-bool real_redis_is_installed(void)
+void real_redis_start(struct real_redis *redis)
 {
-    return system("command -v redis-server >/dev/null") == 0;
-}
-
-bool real_redis_start(struct real_redis *redis)
-{
-    if (!real_redis_is_installed())
-        return false;
+    ck_assert_msg(system("command -v redis-server >/dev/null") == 0,
+                  "redis-server is missing: install the Debian package redis-server");
     real_redis_prepare(redis);
     real_redis_start_again(redis);
-    return true;
 }
 
 void real_redis_kill(struct real_redis *redis)

@@ -28,9 +28,8 @@ struct real_redis {
     pid_t pid;
 };
 
-bool real_redis_is_installed(void);
-/* Returns false if there is no redis-server on this machine. */
-bool real_redis_start(struct real_redis *redis);
+/* Fails the test if redis-server is not installed. */
+void real_redis_start(struct real_redis *redis);
 void real_redis_prepare(struct real_redis *redis);     /* directory and address only */
 void real_redis_start_again(struct real_redis *redis); /* same path, after a kill */
 void real_redis_kill(struct real_redis *redis);
