@@ -320,13 +320,14 @@ static bool start_all(struct weir *weir, FILE *report)
 }
 
 /* Loads the policy and starts. Log lines go to stderr until everything except the threads has
- * started, then to log.file. */
+ * started, then to log.file, which gets the earlier ones too. */
 static bool start(struct weir *weir)
 {
     struct report_lines report;
     bool json = policy_wants_json_log(weir->file), good;
 
     log_set_format(json ? LOG_JSON : LOG_TEXT);
+    log_keep_early_lines();
     event_set_log_callback(on_libevent_message);
     report_begin(&report);
     if (!(weir->first = read_policy(weir, report.stream))) {

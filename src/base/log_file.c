@@ -22,6 +22,15 @@ static struct {
     _Atomic uint64_t lost; /* lines that could not be written */
 } file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
 
+/* Lines written before the first log_open(), which are copied to that file. Protected by file.lock.
+ * bytes is NULL: none are kept. */
+enum { EARLY_MAX = 64 * 1024 };
+static struct {
+    char *bytes;
+    size_t n;
+    unsigned missing; /* pieces that did not fit; later lines are not kept either */
+} early;
+
 /* Removes the `n` written bytes from the two pieces. */
 static void skip(struct iovec pieces[2], size_t n)
 {
@@ -106,11 +115,51 @@ static bool report_lost(void)
     return true;
 }
 
+void log_keep_early_lines(void)
+{
+    pthread_mutex_lock(&file.lock);
+    if (!early.bytes)
+        early.bytes = xcalloc(1, EARLY_MAX);
+    pthread_mutex_unlock(&file.lock);
+}
+
+static void keep_early(struct slice lines)
+{
+    if (!early.bytes || lines.n == 0)
+        return;
+    if (early.missing || lines.n > EARLY_MAX - early.n) {
+        early.missing++;
+        return;
+    }
+    memcpy(early.bytes + early.n, lines.p, lines.n);
+    early.n += lines.n;
+}
+
+/* Writes the kept lines to the file, unless it is stderr, which has them. */
+static void write_early(void)
+{
+    static const struct slice missing = SLICE("log: further lines before this file was opened are "
+                                              "on stderr only");
+    char line[LOG_LINE_MAX];
+
+    if (early.bytes && file.path) {
+        struct iovec pieces[2] = {{early.bytes, early.n}, {NULL, 0}};
+        if (early.missing)
+            pieces[1] = (struct iovec){line, log_event(line, LEVEL_WARN, missing)};
+        if (!write_all(pieces))
+            lose(pieces);
+    }
+    free(early.bytes);
+    early.bytes = NULL;
+}
+
 void log_file_write(struct slice first, struct slice second)
 {
     struct iovec pieces[2] = {{(void *)first.p, first.n}, {(void *)second.p, second.n}};
 
     pthread_mutex_lock(&file.lock);
+    keep_early(first);
+    keep_early(second);
     if ((file.trouble && !report_lost()) || !write_all(pieces))
         lose(pieces);
     pthread_mutex_unlock(&file.lock);
@@ -137,6 +186,7 @@ int log_open(const char *path)
     file.fd = fd;
     file.path = is_stderr ? NULL : xstrdup(path);
     file.torn = false;
+    write_early();
     pthread_mutex_unlock(&file.lock);
     return 0;
 }

@@ -93,6 +93,24 @@ def test_a_log_that_cannot_be_opened_again_is_reported_on_stderr(rig):
     weir.wait_for_output("log: cannot reopen .*: No such file or directory; still writing to the old file")
 
 
+def test_lines_before_the_file_is_open_are_in_it(rig):
+    """From the first line on, and warnings of the policy. stderr has them too."""
+    path = os.path.join(rig.directory, "weir.log")
+    weir = rig.weir(identity={"from": ["header:X-Client-Id", "ip"]}, log={"file": path}, wait=False)
+
+    def look():
+        text = ""
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as log:
+                text = log.read()
+        return " ready\n" in text and text.splitlines()
+    lines = eventually(look, what="weir ready")
+    assert " info  weir " in lines[0], lines
+    assert sum(" warn " in line and "trusted_proxies" in line for line in lines) == 1, lines
+    early = weir.output().splitlines()
+    assert early and lines[:len(early)] == early, "the same lines, once"
+
+
 def test_every_line_of_a_json_log_is_json(rig):
     """From start to end: start, a policy warning, a rejected reload, a successful reload, access
     log lines."""

@@ -532,6 +532,35 @@ START_TEST(an_event_is_logged_once_for_all_threads)
 END_TEST
 
 /* "full" takes twelve bytes. */
+START_TEST(lines_before_the_file_is_open_are_kept_up_to_a_bound)
+{
+    char path[] = "/tmp/weir-check-log-XXXXXX", line[1024], *bytes = calloc(1, 128 * 1024);
+
+    close(mkstemp(path));
+    memset(line, 'x', sizeof line - 1);
+    line[sizeof line - 1] = '\n';
+    ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));
+    log_keep_early_lines();
+    for (unsigned i = 0; i < 70; i++) {
+        line[0] = (char)('0' + i);
+        log_line((struct slice){line, sizeof line});
+    }
+    ck_assert_int_eq(log_open(path), 0);
+    log_line(SLICE("next\n"));
+    ck_assert_int_eq(log_open("stderr"), 0);
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    size_t n = fread(bytes, 1, 128 * 1024 - 1, file);
+    fclose(file);
+    ck_assert_uint_gt(n, 64 * sizeof line);
+    for (unsigned i = 0; i < 64; i++)
+        ck_assert_int_eq(bytes[i * sizeof line], '0' + (int)i);
+    ck_assert_ptr_nonnull(strstr(bytes + 64 * sizeof line, "on stderr only\nnext\n"));
+    unlink(path);
+    free(bytes);
+}
+END_TEST
+
 START_TEST(a_truncated_line_stays_in_its_file)
 {
     char directory[] = "/tmp/weir-check-log-XXXXXX", full[64], next[64], bytes[256] = "";
@@ -718,6 +747,7 @@ int main(void)
     tcase_add_test(tests, connections_per_address_are_counted_exactly);
     tcase_add_test(tests, an_event_is_logged_once_for_all_threads);
     tcase_add_test(tests, recent_events_are_those_within_the_window);
+    tcase_add_test(tests, lines_before_the_file_is_open_are_kept_up_to_a_bound);
     tcase_add_test(tests, a_truncated_line_stays_in_its_file);
     tcase_add_test(tests, a_line_that_wraps_around_is_written_in_one_piece);
     tcase_add_test(tests, a_json_log_line_is_one_valid_object);
