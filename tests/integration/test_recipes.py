@@ -15,7 +15,7 @@ from grpc_programs import GrpcServer
 from http2_wire import Http2
 from postgres import Postgres
 from recipe_book import blocks, weir_with_recipe, recipes
-from rig import eventually
+from rig import eventually, top, weir_program
 from scripted import OK, Scripted
 from tokens import Issuer
 from wire import Connection, count, flood, get, request_bytes
@@ -52,6 +52,7 @@ def test_a_token_bucket_for_each_address(rig):
 
 def test_a_token_every_two_seconds_ten_at_once(rig):
     weir = weir_with_recipe(rig, "A token every two seconds, ten at once")
+    assert statuses(weir, 10, X_User="alice") == [200] * 10, "a bucket of its own"
     start = time.monotonic()
     passed = 0
     while time.monotonic() < start + 4.5:
@@ -72,6 +73,10 @@ def test_a_counter_per_window_with_a_local_fallback(rig):
 def test_a_window_from_the_first_request_what_is_left_repeats_for_free(rig):
     weir = weir_with_recipe(rig, "A window from the first request, what is left, repeats for free")
     answers = [get(weir.address, "/echo", headers={"Idempotency-Key": key, "X-Granted": "99"}) for key in "aabbccd"]
+    amounts = [get(weir.address, "/echo", headers={"X-Amount": amount, "X-Forwarded-For": "203.0.113.7", "Idempotency-Key": amount})
+               for amount in ("3", "1", "3", "500", "2")]
+    assert [answer.status for answer in amounts] == [200] * 4 + [429]
+    assert [granted_units(answer) for answer in amounts[:4]] == ["3", "1", "3", "6"], "an amount of each call; a repeat; the rest"
     assert [answer.status for answer in answers] == [200] * 6 + [429]
     assert [granted_units(answer) for answer in answers[:6]] == ["4", "4", "4", "4", "2", "2"], "the remaining units; repeats get the units of the first request"
 
@@ -99,6 +104,7 @@ def test_a_day_that_starts_at_eight_a_calendar_month(rig):
 
 def test_quotas_from_the_database(rig):
     database = Postgres(rig)
+    database.sql("ALTER TABLE clients RENAME quota TO rate_limit_quota")
     weir = weir_with_recipe(rig, "Quotas from the database",
                 replace=[('"postgresql://weir@127.0.0.1/weir"', json.dumps(database.connection))])
     assert statuses(weir, 1, X_Client_Id="client-0") == [429]
@@ -112,11 +118,40 @@ def test_quotas_from_the_database(rig):
     assert answer["X-Rate-Limit-Quota"] == "60"
     into_the_minute = int(rig.redis().command("TIME")[0]) % 60
     assert abs(answer.number("X-Rate-Limit-Reset") - (60 - into_the_minute)) % 59 <= 2, "the window is aligned to the minute"
+    database.stop()
+    weir.expect_errors("postgres")
+    eventually(lambda: weir.metric("weir_quota_database_up") == 0)
+    assert statuses(weir, 1, X_Client_Id="another") == [503] and statuses(weir, 1, X_Client_Id="client-0") == [429]
 
 
 def test_two_per_four_seconds_to_the_microsecond(rig):
     weir = weir_with_recipe(rig, "Two per four seconds, to the microsecond")
     assert statuses(weir, 3) == [200, 200, 429]
+
+
+def test_from_a_program(rig):
+    """A tight loop for 10 s, as S8 was published: steps pass at 0, 4 and 8 s, two each time."""
+    heading = "From a program"
+    weir = weir_with_recipe(rig, heading, replace=(("127.0.0.1:9190", "127.0.0.1:0"),))
+    port = weir.wait_for_output(r"listening on \S+:(\d+) \(decisions\)$")[0]
+    names = {}
+    exec(blocks(recipes()[1][heading], "python")[0].replace("9190", port), names)
+    start, passed = time.monotonic(), []
+    while time.monotonic() < start + 10:
+        if names["may_run"]("mail"):
+            passed.append(time.monotonic() - start)
+    names["weir"].close()
+    assert len(passed) == 6 and passed[2] >= 3.9 and passed[4] >= 7.9, passed
+
+
+def test_from_a_program_without_weir(rig):
+    redis = rig.redis()
+    commands, = blocks(recipes()[1]["From a program"], "sh")
+    commands = commands.replace("weir script", weir_program + " script").replace("redis-cli", f"redis-cli -s {redis.address}")
+    replies = [subprocess.run(["sh", "-ec", commands], cwd=rig.directory, env={**os.environ, "WEIR_LUA_DIR": os.path.join(top, "lua")},
+                              check=True, capture_output=True, text=True).stdout.split() for _ in range(3)]
+    assert [reply[:2] for reply in replies] == [["1", "1"], ["1", "0"], ["0", "0"]], replies
+    assert 0 < int(replies[2][2]) <= 4000000
 
 
 def test_a_hundred_a_minute_for_each_client(rig):
