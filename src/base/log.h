@@ -49,8 +49,9 @@ bool log_is_first(struct slice whom, const char *what);
 /* Writes a complete access log line, including its newline. */
 void log_line(struct slice line);
 
-/* Keeps a copy of at most 64 KiB of the lines from now on, until log_open() writes them to its file.
- * Without a call, lines before log_open() are on stderr only. Exits the process if out of memory. */
+/* Keeps a copy of at most 64 KiB of the lines from now on, until log_open() writes them to its
+ * file. Without a call, lines before log_open() are on stderr only. Exits the process if out of
+ * memory. */
 void log_keep_early_lines(void);
 
 /* Opens `file` ("stderr", or a path to append to). Returns -1 with errno on failure; the current

@@ -23,7 +23,8 @@ bool quotas_are_there(const void *policy)
 static void read_quotas(struct loading *l, const struct option *option, const struct node *node,
                         void *field)
 {
-    if (node->null || !expect_map(l, node, "a map with postgres, cache, unknown_client and on_failure"))
+    if (node->null ||
+        !expect_map(l, node, "a map with postgres, cache, unknown_client and on_failure"))
         return;
     options_read(l, node, option->path, field);
 #ifndef HAVE_LIBPQ
