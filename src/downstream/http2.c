@@ -193,6 +193,29 @@ bool http2_push(struct http2_connection *connection)
     return sent == SENT_ALL;
 }
 
+/* The client has closed the connection, or it has failed. Requests whose content is complete and
+ * whose response was sent go on: the server still gets the rest of the content, which weir has
+ * read, as over HTTP/1.1. They have no stream any more. */
+static void client_left(struct client *c)
+{
+    struct http2_connection *connection = c->http2;
+    struct http2_request *r, *next;
+
+    connection->lost = connection->left = true;
+    for (r = TAILQ_FIRST(&connection->requests); r; r = next) {
+        next = TAILQ_NEXT(r, link);
+        if (!r->stream)
+            continue;
+        r->stream = NULL;
+        exchange_client_gone(r->downstream.exchange);
+    }
+    stream_drop_output(&c->stream, &c->worker->buffers);
+    stream_want_write(&c->stream, false);
+    stream_want_read(&c->stream, false);
+    deadline_cancel(&c->deadline);
+    http2_touch(connection);
+}
+
 /* The session is over: the client may still be sending, and must receive the GOAWAY. */
 static void finish(struct client *c)
 {
@@ -206,6 +229,12 @@ static void flush(struct http2_connection *connection)
     struct http2_session *session = connection->session;
     bool moved = false, sent = true;
 
+    if (connection->left) {
+        http2_report_ready(connection);
+        if (TAILQ_EMPTY(&connection->requests))
+            client_close(c);
+        return;
+    }
     for (unsigned i = 0; i < ROUNDS_MAX && sent && !connection->lost; i++) {
         http2_report_ready(connection);
         http2_session_send(session);
@@ -216,7 +245,7 @@ static void flush(struct http2_connection *connection)
         moved |= iobuf_held(c->stream.out) < held;
     }
     if (connection->lost)
-        client_close(c);
+        client_left(c);
     else if (sent && http2_session_is_over(session))
         finish(c);
     else {
@@ -274,7 +303,7 @@ static void readable(struct client *c, bool closed)
     if (n == STREAM_AGAIN)
         return;
     if (n <= 0) {
-        client_close(c);
+        client_left(c);
         return;
     }
     http2_session_receive(connection->session,

@@ -36,6 +36,7 @@ struct http2_connection {
     uint64_t content_sent;  /* content bytes that the session has taken, of all streams */
     bool dirty;             /* in http2_worker->dirty: output or events are pending */
     bool lost;              /* the socket failed */
+    bool left;              /* the client has closed it, and its requests were told */
     bool stopping;          /* GOAWAY was sent */
     bool idle_over;         /* GOAWAY was sent since the connection was idle */
     struct deadline second; /* of the second GOAWAY */

@@ -257,10 +257,11 @@ static void report_response(struct http2_session *s, struct http2_stream *stream
     }
 }
 
-/* A response's end closes its stream before it is reported. */
+/* A message's end may close its stream before it is reported: always that of a response, and that of
+ * a request after its response. */
 static bool is_listening(const struct http2_stream *stream)
 {
-    return !stream->detached && (!stream->closed || stream->session->client);
+    return !stream->detached && (!stream->closed || stream->session->client || stream->complete);
 }
 
 static void report_head(struct http2_session *s, struct http2_stream *stream)
