@@ -24,8 +24,8 @@ static bool is_before(uint32_t a_ms, uint32_t b_ms)
     return (int32_t)(a_ms - b_ms) < 0;
 }
 
-/* Adds the time that the bytes taken since the last look pay for: from SLOW_MIN_MS ago to PAID_MAX_MS
- * ahead. */
+/* Adds the time that the bytes taken since the last look pay for: from SLOW_MIN_MS ago to
+ * PAID_MAX_MS ahead. */
 static void pay(struct client *c, uint32_t now, uint64_t taken, bool first)
 {
     uint64_t paid = (taken - c->slow.taken) * 1000 / c->worker->policy->timeouts.send_min_rate;

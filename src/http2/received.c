@@ -257,8 +257,8 @@ static void report_response(struct http2_session *s, struct http2_stream *stream
     }
 }
 
-/* A message's end may close its stream before it is reported: always that of a response, and that of
- * a request after its response. */
+/* A message's end may close its stream before it is reported: always that of a response, and that
+ * of a request after its response. */
 static bool is_listening(const struct http2_stream *stream)
 {
     return !stream->detached && (!stream->closed || stream->session->client || stream->complete);

@@ -10,8 +10,8 @@ static uint64_t bytes_due(const struct exchange *x, uint64_t time_us)
     return x->policy->timeouts.send_min_rate * (time_us / 1000) / 1000;
 }
 
-/* Returns the bytes that the client took since the last mark. A count that has become smaller is one
- * of another kind (see struct downstream_ops); then the result is huge. */
+/* Returns the bytes that the client took since the last mark. A count that has become smaller is
+ * one of another kind (see struct downstream_ops); then the result is huge. */
 static uint64_t taken_since_mark(struct exchange *x, bool exactly)
 {
     return x->downstream->ops->taken(x->downstream, exactly) - x->send.taken;
