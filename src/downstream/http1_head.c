@@ -112,7 +112,7 @@ static void refuse(struct client *c, struct slice bytes, enum cause cause, uint1
 
 void http1_refuse(struct client *c, const char *why)
 {
-    refuse(c, SLICE_NONE, CAUSE_BAD_REQUEST, 400, why);
+    refuse(c, SLICE(""), CAUSE_BAD_REQUEST, 400, why);
 }
 
 void http1_head_timed_out(struct client *c)
