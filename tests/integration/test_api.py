@@ -102,7 +102,7 @@ def test_addresses_are_grouped_as_in_the_proxy(rig):
         assert table(text)["day", "client"][1] == "2 of 5" and table(text)["logins", "ip"][1] == "4 of 7"
     assert table(weir_command(rig, weir, "inspect", "ip:203.0.113.7"))["day", "client"][1] == "1 of 5"
     assert table(weir_command(rig, weir, "inspect", "ip:::ffff:203.0.113.7"))["day", "client"][1] == "1 of 5"
-    for nonsense in "ip:nonsense", "ip:2001:db8::/48", "", "cookie:%", "a\nb":
+    for nonsense in "ip:nonsense", "ip:2001:db8::/48", "", "cookie:%00", "a\nb":
         assert "is not a client" in weir_command(rig, weir, "inspect", nonsense, status=1)
     assert rig.command("inspect", "-c", weir.policy_file).returncode == 2
     assert rig.command("reset", "-c", weir.policy_file, "a", "b").returncode == 2
@@ -189,7 +189,7 @@ def test_the_api_shows_the_limits_of_a_client(rig):
     assert look(weir, "ip%3A2001%3adb8%3a%3a%2f64")["client"] == "ip:2001:db8::/64"
     assert look(weir, "ip:2001:db8::/64")["client"] == "ip:2001:db8::/64"
     assert look(weir, "%C3%A9%22%7B%5C")["client"] == 'id:é"{\\'
-    for nonsense in "", "%", "%4", "%zz", "a%00b", "a%0ab", "ip:nonsense", "cookie:%25", "jwt:":
+    for nonsense in "", "%", "%4", "%zz", "a%00b", "a%0ab", "ip:nonsense", "cookie:%2500", "jwt:":
         assert look(weir, nonsense, 400)["status"] == 400
     assert look(weir, "%41" * 256)["client"] == "id:" + "A" * 256
 

@@ -148,7 +148,9 @@ class RandomHttp2:
             request.checked = True
             self.run.check_request(request.marker, int(request["x-size"]), request.body)
         if chosen.random() < 0.03:
-            request.rst(chosen.choice([NO_ERROR, INTERNAL_ERROR, CANCEL, ENHANCE_YOUR_CALM]))
+            # after a response header without Content-Length, NO_ERROR ends the content
+            none = [NO_ERROR] if self.sent[request] is None else []
+            request.rst(chosen.choice([*none, INTERNAL_ERROR, CANCEL, ENHANCE_YOUR_CALM]))
             self.live.remove(request)
         elif self.sent[request] is None:
             if not request.ended and chosen.random() < 0.9:
