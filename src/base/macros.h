@@ -9,7 +9,7 @@
  *   memory.h, arena.h, magic.h    allocation; checked pointers
  *   descriptors.h, file.h         lack of descriptors; whole files
  *   histogram.h, counter_table.h, metric.h, row_histogram.h    counters
- *   hash.h, sha256.h, recent.h, top_keys.h, json_read.h        data structures and algorithms */
+ *   hash.h, hmac.h, recent.h, top_keys.h, json_read.h          data structures and algorithms */
 #ifndef WEIR_BASE_MACROS_H
 #define WEIR_BASE_MACROS_H
 

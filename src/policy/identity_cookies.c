@@ -123,7 +123,7 @@ static enum found take_all(const struct identity_search *search, const struct id
     const struct hmac_key *key = &search->input->policy->identity.hash_key;
     struct cookies cookies = {.fields = search->input->fields, .separators = ";"};
     struct text text = text_over(search->identity->text, sizeof search->identity->text);
-    struct sha256 hash = hmac_begin(key);
+    SHA256_CTX hash = hmac_begin(key);
     bool empty, all_empty = true;
     struct slice value;
     struct pair cookie;

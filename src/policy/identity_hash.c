@@ -5,14 +5,14 @@
 
 /* Bytes on their way into a hash. */
 struct hashing {
-    struct sha256 *hash;
+    SHA256_CTX *hash;
     size_t n;
-    char bytes[SHA256_BLOCK];
+    char bytes[SHA256_CBLOCK];
 };
 
 static void flush(struct hashing *hashing)
 {
-    sha256_add(hashing->hash, (struct slice){hashing->bytes, hashing->n});
+    hmac_add(hashing->hash, (struct slice){hashing->bytes, hashing->n});
     hashing->n = 0;
 }
 
@@ -31,7 +31,7 @@ static bool is_refused(int c, bool keep_malformed)
     return (c < ' ' && c != '\t') || c == 0x7f;
 }
 
-const char *identity_hash_value(struct sha256 *hash, struct slice value, bool keep_malformed,
+const char *identity_hash_value(SHA256_CTX *hash, struct slice value, bool keep_malformed,
                                 bool *empty)
 {
     struct hashing hashing = {.hash = hash};
@@ -64,15 +64,15 @@ const char *identity_hash_value(struct sha256 *hash, struct slice value, bool ke
     return NULL;
 }
 
-const char *identity_hash_item(struct sha256 *hash, struct slice value, bool *empty)
+const char *identity_hash_item(SHA256_CTX *hash, struct slice value, bool *empty)
 {
-    sha256_add(hash, (struct slice){"", 1});
+    hmac_add(hash, (struct slice){"", 1});
     return identity_hash_value(hash, value, true, empty);
 }
 
-void identity_write_hash(struct text *out, const struct hmac_key *key, struct sha256 *hash)
+void identity_write_hash(struct text *out, const struct hmac_key *key, SHA256_CTX *hash)
 {
-    unsigned char digest[SHA256_SIZE];
+    unsigned char digest[HMAC_SIZE];
 
     hmac_end(key, hash, digest);
     for (unsigned i = 0; i < IDENTITY_HASH_BYTES; i++)

@@ -27,13 +27,13 @@ enum found identity_take_pair(const struct identity_search *search,
  * left. Returns the reason if the value is refused, for control bytes and malformed encoding, else
  * NULL. With `keep_malformed`, malformed encoding stays as it is, and only NUL, CR and LF are
  * refused. */
-const char *identity_hash_value(struct sha256 *hash, struct slice value, bool keep_malformed,
+const char *identity_hash_value(SHA256_CTX *hash, struct slice value, bool keep_malformed,
                                 bool *empty);
 /* Hashes one of several values, with `keep_malformed`. A NUL stands before each, which no value
  * contains: the hash of a list is that of no single value, and of no other list. */
-const char *identity_hash_item(struct sha256 *hash, struct slice value, bool *empty);
+const char *identity_hash_item(SHA256_CTX *hash, struct slice value, bool *empty);
 /* Ends an HMAC and appends its first IDENTITY_HASH_BYTES as hexadecimal digits. */
-void identity_write_hash(struct text *out, const struct hmac_key *key, struct sha256 *hash);
+void identity_write_hash(struct text *out, const struct hmac_key *key, SHA256_CTX *hash);
 
 /* Rejects the request with 400. */
 static inline enum found identity_bad(const struct identity_search *search, const char *why)

@@ -2,7 +2,7 @@
 #ifndef WEIR_POLICY_IDENTITY_SETTINGS_H
 #define WEIR_POLICY_IDENTITY_SETTINGS_H
 
-#include "base/sha256.h"
+#include "base/hmac.h"
 #include "http/head.h"
 #include "net/address.h"
 

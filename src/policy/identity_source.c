@@ -164,9 +164,9 @@ static enum found write_plain(const struct identity_settings *settings,
     text_put(&text, slice_of(source->prefix));
     if (scheme.n + value.n > CLIENT_ID_MAX || (source->is_header && settings->hash) ||
         (!scheme.n && looks_hashed(value))) {
-        struct sha256 hash = hmac_begin(&settings->hash_key);
-        sha256_add(&hash, scheme);
-        sha256_add(&hash, value);
+        SHA256_CTX hash = hmac_begin(&settings->hash_key);
+        hmac_add(&hash, scheme);
+        hmac_add(&hash, value);
         text_literal(&text, "h:");
         identity_write_hash(&text, &settings->hash_key, &hash);
     } else {
@@ -182,7 +182,7 @@ enum found identity_write_id(const struct identity_settings *settings,
                              struct identity *identity, const char **why)
 {
     struct text text = text_over(identity->text, sizeof identity->text);
-    struct sha256 hash;
+    SHA256_CTX hash;
     bool empty;
 
     if (!source->hashed)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/sha256.h"
+#include "base/hmac.h"
 #include "base/text.h"
 #include "jwt/base64url.h"
 #include "jwt/jwt.h"
@@ -130,15 +130,15 @@ static char made[65536];
 static struct slice make(const char *header, const char *payload)
 {
     struct text out = text_over(made, sizeof made);
-    unsigned char digest[SHA256_SIZE];
+    unsigned char digest[HMAC_SIZE];
     struct hmac_key key;
 
     encode(&out, slice_of(header));
     text_char(&out, '.');
     encode(&out, slice_of(payload));
     hmac_key_init(&key, SLICE(SECRET));
-    struct sha256 hash = hmac_begin(&key);
-    sha256_add(&hash, text_slice(&out));
+    SHA256_CTX hash = hmac_begin(&key);
+    hmac_add(&hash, text_slice(&out));
     hmac_end(&key, &hash, digest);
     text_char(&out, '.');
     encode(&out, (struct slice){(const char *)digest, sizeof digest});
