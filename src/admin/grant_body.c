@@ -22,7 +22,7 @@ static bool read_quota(const json_t *node, int64_t *quota, char *why)
         return true;
     }
     snprintf(number, sizeof number, "%lld", (long long)json_integer_value(node));
-    struct slice text = json_is_integer(node) ? slice_of(number) : SLICE_NONE;
+    struct slice text = json_is_integer(node) ? slice_of(number) : SLICE("");
     if (slice_equal(json_text(node), SLICE("unlimited")))
         text = SLICE("unlimited");
     if (grant_quota_read(text, quota) && *quota != GRANT_NONE)

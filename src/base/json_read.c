@@ -23,5 +23,5 @@ double json_double(const json_t *node, double otherwise)
 struct slice json_text(const json_t *node)
 {
     return json_is_string(node) ? (struct slice){json_string_value(node), json_string_length(node)}
-                                : SLICE_NONE;
+                                : SLICE("");
 }

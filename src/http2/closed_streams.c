@@ -4,12 +4,12 @@
 
 void closed_streams_opened(struct closed_streams *streams, int32_t id)
 {
-    int32_t expected = streams->newest ? streams->newest + 2 : 1;
+    int64_t expected = streams->newest ? (int64_t)streams->newest + 2 : 1;
 
     if (id < expected)
         return;
     if (id > expected) {
-        streams->skipped_from = expected;
+        streams->skipped_from = (int32_t)expected;
         streams->skipped_to = id - 1;
     }
     streams->newest = id;

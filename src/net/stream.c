@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -11,7 +12,7 @@ void stream_open(struct stream *s, struct poller *poller, int fd, event_callback
                  event_callback_fn on_writable, void *context)
 {
     s->fd = fd;
-    s->reading = s->writing = s->eof = s->drained = s->reset = s->cut = false;
+    s->reading = s->writing = s->eof = s->drained = s->reset = s->spliced = s->cut = false;
     s->sent = 0;
     s->in = s->out = NULL;
     s->pipe = NULL;
@@ -80,6 +81,7 @@ void stream_wake(struct stream *s)
 
 bool stream_end(struct stream *s)
 {
+    s->spliced = false;
     return s->layer ? s->layer->end(s) : shutdown(s->fd, SHUT_WR) == 0;
 }
 
@@ -101,10 +103,21 @@ bool stream_has_input(const struct stream *s)
     return iobuf_held(s->in) || stream_has_unread(s);
 }
 
-/* The kernel reports a reset by one failed call. If a write received it, the next read returns end
- * of input, as after a FIN. */
-static bool end_is_reset(const struct stream *s)
+/* A FIN alone does not close a socket whose sending side is open. */
+static bool is_closed(int fd)
 {
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_CLOSE;
+}
+
+/* The kernel reports a reset by one failed call. If a write received it, the next read returns end
+ * of input, as after a FIN. splice(2) may have received it and returned the bytes that it had sent
+ * before. */
+static bool end_is_reset(struct stream *s)
+{
+    s->reset |= s->spliced && is_closed(s->fd);
     if (s->reset)
         errno = ECONNRESET;
     return s->reset;
@@ -261,6 +274,7 @@ static bool write_pipe(struct stream *s, struct pipe *pipe)
 
     if (pipe_drain(pipe, s->fd) >= 0) {
         s->sent += held - pipe->held;
+        s->spliced = true;
         return true;
     }
     s->reset |= errno == ECONNRESET;

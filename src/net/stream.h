@@ -51,6 +51,7 @@ struct stream {
     /* A write failed with ECONNRESET. The kernel reports a reset once, so a later end of input
      * is a truncation. */
     bool reset;
+    bool spliced;  /* content was spliced to it, and the sending side is open */
     bool cut;      /* close abruptly: the data sent must not look complete */
     uint64_t sent; /* bytes that the socket has accepted, before encryption */
     struct iobuf *in, *out;

@@ -99,7 +99,7 @@ END_TEST
 static struct quota_entry entry_of(enum quota_outcome outcome, int64_t quota)
 {
     return (struct quota_entry){.outcome = outcome,
-                                .row = {outcome == QUOTA_FOUND, quota, ""},
+                                .row = {.present = outcome == QUOTA_FOUND, .quota = quota},
                                 .got_us = 100,
                                 .fresh_us = 1000,
                                 .usable_us = 2000};

@@ -1,8 +1,10 @@
 /* check_relay.c - relays a request's content from a client to a server: framing on both sides,
  * back-pressure, bytes of the next message. The client is a downstream over a stream. */
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -403,6 +405,35 @@ static void open_tcp(struct stream *s, int *far)
     stream_open(s, &poller, near, nothing, nothing, NULL);
 }
 
+/* splice(2) can receive the report of a reset and return the number of bytes that it sent before.
+ * Here, SO_ERROR receives it. `spliced`: content was spliced to the socket. */
+static ssize_t read_after_lost_report(bool spliced)
+{
+    struct linger now = {.l_onoff = 1};
+    struct stream s;
+    char byte;
+    int far, error;
+    socklen_t size = sizeof error;
+
+    open_tcp(&s, &far);
+    s.spliced = spliced;
+    ck_assert_int_eq(setsockopt(far, SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
+    close(far);
+    ck_assert_int_eq(poll(&(struct pollfd){.fd = s.fd, .events = POLLIN}, 1, 10000), 1);
+    ck_assert_int_eq(getsockopt(s.fd, SOL_SOCKET, SO_ERROR, &error, &size), 0);
+    ck_assert_int_eq(error, ECONNRESET);
+    ssize_t n = stream_read(&s, &byte, 1);
+    stream_close(&s, &pool);
+    return n;
+}
+
+START_TEST(a_reset_that_splice_received_is_no_end_of_input)
+{
+    ck_assert_int_eq(read_after_lost_report(false), 0);
+    ck_assert_int_eq(read_after_lost_report(true), STREAM_FAILED);
+}
+END_TEST
+
 static char byte_at(size_t i)
 {
     return (char)(i * 7 + (i >> 12) + (i >> 20));
@@ -589,6 +620,7 @@ int main(void)
     TCase *tests = tcase_create("all");
     tcase_add_checked_fixture(tests, set_up, tear_down);
     tcase_add_loop_test(tests, trailers_are_forwarded_except_framing_fields, 0, 2);
+    tcase_add_test(tests, a_reset_that_splice_received_is_no_end_of_input);
     tcase_add_test(tests, a_message_with_only_forbidden_trailers_has_none);
     tcase_add_test(tests, a_known_length_is_read_exactly);
     tcase_add_test(tests, chunked_content_is_written_with_new_chunk_lines);
