@@ -2,7 +2,8 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -13,7 +14,7 @@ void stream_open(struct stream *s, struct poller *poller, int fd, event_callback
 {
     s->fd = fd;
     s->reading = s->writing = s->eof = s->drained = s->reset = s->spliced = s->cut = false;
-    s->sent = 0;
+    s->sent = s->received = 0;
     s->in = s->out = NULL;
     s->pipe = NULL;
     s->layer = NULL;
@@ -81,7 +82,6 @@ void stream_wake(struct stream *s)
 
 bool stream_end(struct stream *s)
 {
-    s->spliced = false;
     return s->layer ? s->layer->end(s) : shutdown(s->fd, SHUT_WR) == 0;
 }
 
@@ -103,13 +103,14 @@ bool stream_has_input(const struct stream *s)
     return iobuf_held(s->in) || stream_has_unread(s);
 }
 
-/* A FIN alone does not close a socket whose sending side is open. */
-static bool is_closed(int fd)
+/* Returns whether the peer has sent no FIN. The kernel counts a FIN as a byte received. */
+static bool has_no_fin(const struct stream *s)
 {
     struct tcp_info info;
     socklen_t size = sizeof info;
 
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_CLOSE;
+    return getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           info.tcpi_bytes_received == s->received;
 }
 
 /* The kernel reports a reset by one failed call. If a write received it, the next read returns end
@@ -117,7 +118,7 @@ static bool is_closed(int fd)
  * before. */
 static bool end_is_reset(struct stream *s)
 {
-    s->reset |= s->spliced && is_closed(s->fd);
+    s->reset |= s->spliced && has_no_fin(s);
     if (s->reset)
         errno = ECONNRESET;
     return s->reset;
@@ -140,6 +141,7 @@ ssize_t stream_read(struct stream *s, char *bytes, size_t size)
         s->eof = true;
     if (n < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK ? STREAM_AGAIN : STREAM_FAILED;
+    s->received += (size_t)n;
     return n;
 }
 
@@ -340,6 +342,7 @@ ssize_t stream_splice(struct stream *from, struct stream *to, struct iobuf_pool 
     ssize_t n = pipe_fill(pipe, from->fd, most);
     int error = errno;
     if (n > 0) {
+        from->received += (size_t)n;
         *sent = !write_pipe(to, pipe) ? SENT_FAILED : pipe->held ? SENT_PART : SENT_ALL;
         if (*sent == SENT_PART) {
             to->pipe = pipe;

@@ -51,9 +51,10 @@ struct stream {
     /* A write failed with ECONNRESET. The kernel reports a reset once, so a later end of input
      * is a truncation. */
     bool reset;
-    bool spliced;  /* content was spliced to it, and the sending side is open */
-    bool cut;      /* close abruptly: the data sent must not look complete */
-    uint64_t sent; /* bytes that the socket has accepted, before encryption */
+    bool spliced;      /* content was spliced to it */
+    bool cut;          /* close abruptly: the data sent must not look complete */
+    uint64_t sent;     /* bytes that the socket has accepted, before encryption */
+    uint64_t received; /* bytes read from the socket; not with a layer */
     struct iobuf *in, *out;
     struct pipe *pipe;
     const struct stream_layer *layer; /* NULL: none */
