@@ -22,9 +22,9 @@ bool limit_replies_begin(struct limit_replies *from, const struct redis_reply *r
     size_t count = reply->text.n / sizeof numbers[0];
 
     if (reply->type == RESP_ARRAY) {
-        *from = (struct limit_replies){reply->elements, reply->elements};
-        if (reply->count) /* an empty array has no elements to point to */
-            from->end += reply->count;
+        static const struct redis_reply none; /* an empty array has no elements to point to */
+        const struct redis_reply *first = reply->count ? reply->elements : &none;
+        *from = (struct limit_replies){first, first + reply->count};
         return true;
     }
     if (reply->type != RESP_STRING || count > LIMIT_REPLY_PACKED ||

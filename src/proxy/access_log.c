@@ -187,29 +187,29 @@ static void json_end(struct text *t, const struct exchange *x, struct slice begu
     if (x->identity_size)
         member_text(t, "client", (struct slice){x->identity, x->identity_size});
     member_text(t, "request_id", (struct slice){x->request_id, x->id_size});
-    member_u64(t, "status", x->status ? x->status : 499);
-    if (x->grpc && x->grpc_status != GRPC_STATUS_NONE)
-        member_u64(t, "grpc_status", (uint64_t)x->grpc_status);
-    member_u64(t, "bytes", x->response.bytes + x->reply_bytes);
+    member_u64(t, "status", x->record.status ? x->record.status : 499);
+    if (x->grpc && x->record.grpc_status != GRPC_STATUS_NONE)
+        member_u64(t, "grpc_status", (uint64_t)x->record.grpc_status);
+    member_u64(t, "bytes", x->response.bytes + x->record.reply_bytes);
     member_u64(t, "bytes_in", x->request.bytes);
     member_u64(t, "duration_us", duration_us);
-    if (x->decision_us)
-        member_u64(t, "decision_us", x->decision_us);
-    if (x->response_us)
-        member_u64(t, "upstream_us", x->response_us);
-    if (x->held_since_us)
-        member_u64(t, "held_us", x->held_us);
-    if (x->rule)
-        member_text(t, "rule", slice_of(x->rule->name));
-    if (x->decided)
+    if (x->limits.decision_us)
+        member_u64(t, "decision_us", x->limits.decision_us);
+    if (x->record.response_us)
+        member_u64(t, "upstream_us", x->record.response_us);
+    if (x->hold.since_us)
+        member_u64(t, "held_us", x->hold.held_us);
+    if (x->route.rule)
+        member_text(t, "rule", slice_of(x->route.rule->name));
+    if (x->limits.decided)
         member_text(t, "decision", slice_of(verdict_label[d->verdict]));
     if (d->rejected_by >= 0)
         member_text(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
     shadow_member(t, d);
-    if (x->cause != CAUSE_NONE)
-        member_text(t, "error", slice_of(cause_table[x->cause].label));
-    if (x->why)
-        member_text(t, "detail", slice_of(x->why));
+    if (x->record.cause != CAUSE_NONE)
+        member_text(t, "error", slice_of(cause_table[x->record.cause].label));
+    if (x->record.why)
+        member_text(t, "detail", slice_of(x->record.why));
     text_literal(t, "}\n");
 }
 
@@ -236,7 +236,7 @@ static void combined_begin(struct text *t, struct exchange *x, const struct requ
         text_put(t, protocol_of(x, head));
     }
     text_char(t, '"');
-    x->log_split = (uint32_t)t->n;
+    x->record.log_split = (uint32_t)t->n;
     quoted_or_dash(t, referer(x, head, &room));
     quoted_or_dash(t, field_value(head, FIELD_USER_AGENT));
 }
@@ -265,12 +265,12 @@ static void combined_end(struct text *t, const struct exchange *x, struct slice 
     text_bytes(t, begun.p, before);
     combined_user(t, (struct slice){x->identity, x->identity_size});
     text_char(t, ' ');
-    text_bytes(t, begun.p + before, x->log_split - before);
+    text_bytes(t, begun.p + before, x->record.log_split - before);
     text_char(t, ' ');
-    text_u64(t, x->status ? x->status : 499);
+    text_u64(t, x->record.status ? x->record.status : 499);
     text_char(t, ' ');
-    text_u64(t, x->response.bytes + x->reply_bytes);
-    text_bytes(t, begun.p + x->log_split, begun.n - x->log_split);
+    text_u64(t, x->response.bytes + x->record.reply_bytes);
+    text_bytes(t, begun.p + x->record.log_split, begun.n - x->record.log_split);
     text_char(t, '\n');
 }
 
@@ -292,9 +292,9 @@ static void begin(struct exchange *x, const struct request_line *line,
     struct text t = text_over(w->send, sizeof w->send);
 
     formats[x->policy->log.access].begin(&t, x, line, head);
-    if (t.failed || !(x->log = iobuf_get(&w->buffers, t.n)))
+    if (t.failed || !(x->record.log = iobuf_get(&w->buffers, t.n)))
         return;
-    iobuf_append(x->log, text_slice(&t));
+    iobuf_append(x->record.log, text_slice(&t));
 }
 
 void access_log_begin(struct exchange *x, const struct request_head *head)
@@ -311,7 +311,7 @@ void access_log_end(struct exchange *x, uint64_t duration_us)
 {
     struct text t = text_over(x->worker->send, sizeof x->worker->send);
 
-    formats[x->policy->log.access].end(&t, x, iobuf_slice(x->log), duration_us);
+    formats[x->policy->log.access].end(&t, x, iobuf_slice(x->record.log), duration_us);
     if (!t.failed)
         log_line(text_slice(&t));
 }

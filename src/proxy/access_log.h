@@ -8,10 +8,10 @@
 #include "proxy/exchange_state.h"
 
 /* Begins the line of a request, or of one whose header was refused. Call only if the policy has
- * an access log. Without memory, x->log stays NULL and no line is written. */
+ * an access log. Without memory, x->record.log stays NULL and no line is written. */
 void access_log_begin(struct exchange *x, const struct request_head *head);
 void access_log_begin_refused(struct exchange *x, const struct request_line *line);
-/* Completes and writes the line. Call only if x->log is set. `duration_us`: duration of the
+/* Completes and writes the line. Call only if x->record.log is set. `duration_us`: duration of the
  * request. */
 void access_log_end(struct exchange *x, uint64_t duration_us);
 

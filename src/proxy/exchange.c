@@ -77,7 +77,7 @@ static enum step interrupt(struct exchange *x)
     if (exchange_has(x, EVENT_FAILED))
         return STEP_FAIL;
     if (exchange_has(x, EVENT_CUT)) {
-        x->cause = x->failure.cause;
+        x->record.cause = x->failure.cause;
         return step_end(x, DOWNSTREAM_ABORTED);
     }
     if (exchange_has(x, EVENT_CLIENT_GONE))
@@ -112,9 +112,9 @@ void exchange_wake(struct exchange *x)
 
 static void drop_link(struct exchange *x)
 {
-    if (x->link)
-        x->link->ops->release(x->link, false);
-    x->link = NULL;
+    if (x->upstream.link)
+        x->upstream.link->ops->release(x->upstream.link, false);
+    x->upstream.link = NULL;
 }
 
 /* The response is complete, so the failure affects only the rest of the request: weir stops
@@ -129,8 +129,8 @@ static enum step fail_after_answer(struct exchange *x, enum cause cause, const c
                        cause == CAUSE_EXCHANGE_TIMEOUT || cause == CAUSE_NO_MEMORY))
         return STEP_FAIL;
     if (of_client || cause == CAUSE_EXCHANGE_TIMEOUT) {
-        x->cause = cause;
-        x->why = why;
+        x->record.cause = cause;
+        x->record.why = why;
         exchange_log(x, cause, why);
     }
     drop_link(x);
@@ -138,7 +138,7 @@ static enum step fail_after_answer(struct exchange *x, enum cause cause, const c
         return step_end(x, DOWNSTREAM_ABORTED);
     if (exchange_is_over(x))
         return step_end(x, exchange_end_of_answer(x));
-    x->downstream->ops->want_body(x->downstream, x->cause == CAUSE_NONE);
+    x->downstream->ops->want_body(x->downstream, x->record.cause == CAUSE_NONE);
     exchange_watch(x, false, false);
     return STEP_WAIT;
 }
@@ -154,10 +154,10 @@ static enum step fail(struct exchange *x)
         if (step != STEP_FAIL)
             return step;
     }
-    x->cause = cause;
-    x->why = why;
+    x->record.cause = cause;
+    x->record.why = why;
     exchange_log(x, cause, why);
-    if (x->link && cause_table[cause].fault == FAULT_SERVER)
+    if (x->upstream.link && cause_table[cause].fault == FAULT_SERVER)
         exchange_note_failure(x, cause_table[cause].text);
     drop_link(x);
     if (exchange_is_answering(x) || cause_table[cause].status == 0)
@@ -172,14 +172,17 @@ static void count(const struct exchange *x, uint64_t duration_us)
     struct worker_stats *s = &x->worker->stats;
 
     counter_subtract(&s->requests_active, 1);
-    counter_add(&s->responses[x->status >= 100 && x->status < 600 ? x->status / 100 : 0], 1);
+    counter_add(
+        &s->responses[x->record.status >= 100 && x->record.status < 600 ? x->record.status / 100
+                                                                        : 0],
+        1);
     counter_add(&s->bytes_from_clients, x->request.bytes);
-    counter_add(&s->bytes_to_clients, x->response.bytes + x->reply_bytes);
-    if (x->cause != CAUSE_NONE)
-        counter_add(&s->errors[x->cause], 1);
+    counter_add(&s->bytes_to_clients, x->response.bytes + x->record.reply_bytes);
+    if (x->record.cause != CAUSE_NONE)
+        counter_add(&s->errors[x->record.cause], 1);
     histogram_add(&s->request_duration, duration_us);
-    if (x->rule)
-        row_histogram_add(counter_table_row(&s->rule_durations, x->rule->row), duration_us);
+    if (x->route.rule)
+        row_histogram_add(counter_table_row(&s->rule_durations, x->route.rule->row), duration_us);
 }
 
 /* Counts among the top clients: the cost of an admitted request, which is final now, and the
@@ -189,17 +192,18 @@ static void count_client(const struct exchange *x)
     struct top_clients *top = &x->worker->top_clients;
     struct slice client = {x->identity, x->identity_size};
 
-    if (x->cause == CAUSE_ADDRESS_BLOCKED || x->cause == CAUSE_CLIENT_BLOCKED)
+    if (x->record.cause == CAUSE_ADDRESS_BLOCKED || x->record.cause == CAUSE_CLIENT_BLOCKED)
         top_keys_add(top->by[TOP_BY_LIMITED], clock_cached_us(), client, 1);
-    else if (x->cost > 1 && x->decided && decision_admits(&x->decision_request.decision))
-        top_keys_add(top->by[TOP_BY_COST], clock_cached_us(), client, (uint64_t)x->cost - 1);
+    else if (x->limits.cost > 1 && x->limits.decided &&
+             decision_admits(&x->decision_request.decision))
+        top_keys_add(top->by[TOP_BY_COST], clock_cached_us(), client, (uint64_t)x->limits.cost - 1);
 }
 
 /* True if the server may have acted on a request whose response the limits do not know: the client
  * left before it, or sent malformed content. */
 static bool client_failed(const struct exchange *x)
 {
-    return cause_table[x->cause].fault == FAULT_CLIENT;
+    return cause_table[x->record.cause].fault == FAULT_CLIENT;
 }
 
 /* Refunds the charge if nothing was sent to the server and the cause allows it, or if the request
@@ -208,9 +212,9 @@ static bool client_failed(const struct exchange *x)
 static void adjust(struct exchange *x)
 {
     limiter_leave(&x->decision_request);
-    if (x->sent_us == 0 && (x->left_queue || cause_table[x->cause].refund))
+    if (x->upstream.sent_us == 0 && (x->hold.left_early || cause_table[x->record.cause].refund))
         limiter_refund(&x->decision_request);
-    else if (x->rule && x->rule->learns && !client_failed(x))
+    else if (x->route.rule && x->route.rule->learns && !client_failed(x))
         limiter_adjust(&x->decision_request, 0, -1);
     else
         limiter_keep_charge(&x->decision_request);
@@ -222,14 +226,14 @@ static void finish(struct exchange *x)
     struct worker *w = x->worker;
     struct downstream *downstream = x->downstream;
     enum downstream_end how = x->end;
-    uint64_t duration = clock_cached_us() - x->started_us;
+    uint64_t duration = clock_cached_us() - x->record.started_us;
 
     deadline_cancel(&x->whole);
     deadline_cancel(&x->client_deadline);
     if (x->grpc)
         timer_cancel(&w->calls, &x->call);
-    if (x->queued)
-        TAILQ_REMOVE(&w->decided, x, decided_link);
+    if (x->limits.queued)
+        TAILQ_REMOVE(&w->decided, x, limits.queued_link);
     if (x->decision_request.op)
         limiter_abandon(&x->decision_request);
     waiting_request_free(x);
@@ -239,10 +243,10 @@ static void finish(struct exchange *x)
     drop_link(x);
     count(x, duration);
     count_client(x);
-    if (x->log)
+    if (x->record.log)
         access_log_end(x, duration);
     exchange_forget_request(x);
-    iobuf_put(&w->buffers, &x->log);
+    iobuf_put(&w->buffers, &x->record.log);
     x->generation->exchanges--;
     MAGIC_WIPE(x);
     free_list_put(&w->free_exchanges, x);

@@ -65,13 +65,14 @@ static struct exchange *exchange_new(struct downstream *downstream)
     MAGIC_SET(x, EXCHANGE_MAGIC);
     x->worker = w;
     x->downstream = downstream;
-    x->owner.ops = &link_ops;
+    x->upstream.owner.ops = &link_ops;
     x->generation = w->now;
     x->generation->exchanges++;
     x->policy = w->policy;
-    x->started_us = clock_cached_us();
+    x->record.started_us = clock_cached_us();
     if (x->policy->timeouts.exchange_us)
-        deadline_arm(&w->queue.exchange, &x->whole, x->started_us, x->policy->timeouts.exchange_us);
+        deadline_arm(&w->queue.exchange, &x->whole, x->record.started_us,
+                     x->policy->timeouts.exchange_us);
     downstream->exchange = x;
     counter_add(&w->stats.requests_active, 1);
     return x;
@@ -107,9 +108,9 @@ static bool set_call_deadline(struct exchange *x, const struct request_head *hea
     if (!fields_have(&head->fields, FIELD_CONTENT_TYPE) || !grpc_is_call(x, head))
         return true;
     x->grpc = true;
-    x->grpc_status = GRPC_STATUS_NONE;
+    x->record.grpc_status = GRPC_STATUS_NONE;
     timeout_us = grpc_timeout(head);
-    return !timeout_us || timer_set(&x->worker->calls, &x->call, x->started_us + timeout_us);
+    return !timeout_us || timer_set(&x->worker->calls, &x->call, x->record.started_us + timeout_us);
 }
 
 bool exchange_begin(struct downstream *downstream, struct request_head *head,
@@ -121,9 +122,9 @@ bool exchange_begin(struct downstream *downstream, struct request_head *head,
         log_error("no memory for a request");
         return false;
     }
-    x->method = head->method;
-    x->expects_continue = head->expects_continue;
-    x->idempotent = method_is_idempotent(head->method);
+    x->request.method = head->method;
+    x->request.expects_continue = head->expects_continue;
+    x->request.idempotent = method_is_idempotent(head->method);
     x->request.kind = framing->kind;
     x->request.progress = framing->kind == FRAMING_NONE ? MESSAGE_END : MESSAGE_CONTENT;
     x->request.max = x->policy->size_limits.request_body;
@@ -145,8 +146,8 @@ bool exchange_refuse(struct downstream *downstream, enum cause cause, uint16_t s
     if (!x)
         return false;
     x->request.progress = MESSAGE_END; /* its real end is unknown */
-    x->cause = cause;
-    x->why = why;
+    x->record.cause = cause;
+    x->record.why = why;
     set_request_id(x, NULL);
     if (x->policy->log.access != ACCESS_OFF)
         access_log_begin_refused(x, line);
@@ -187,19 +188,19 @@ void exchange_cut(struct exchange *x, enum cause cause)
 
 static struct exchange *of_owner(struct link_owner *owner)
 {
-    return CONTAINER_OF(owner, struct exchange, owner);
+    return CONTAINER_OF(owner, struct exchange, upstream.owner);
 }
 
 static void on_connected(struct link_owner *owner, struct link *link)
 {
-    of_owner(owner)->link = link;
+    of_owner(owner)->upstream.link = link;
     note(of_owner(owner), EVENT_LINK_READY);
 }
 
 static void on_connect_failed(struct link_owner *owner, enum link_failure failure)
 {
-    of_owner(owner)->link = NULL;
-    of_owner(owner)->link_failure = failure;
+    of_owner(owner)->upstream.link = NULL;
+    of_owner(owner)->upstream.failure = failure;
     note(of_owner(owner), EVENT_LINK_FAILED);
 }
 
@@ -255,10 +256,10 @@ static void wake_later(struct exchange *x)
 {
     struct worker *w = x->worker;
 
-    x->queued = true;
+    x->limits.queued = true;
     if (TAILQ_EMPTY(&w->decided))
         event_active(&w->act, EV_TIMEOUT, 1);
-    TAILQ_INSERT_TAIL(&w->decided, x, decided_link);
+    TAILQ_INSERT_TAIL(&w->decided, x, limits.queued_link);
 }
 
 static void on_decided(struct decision_request *decision_request)
@@ -266,7 +267,7 @@ static void on_decided(struct decision_request *decision_request)
     struct exchange *x = CONTAINER_OF(decision_request, struct exchange, decision_request);
 
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    x->decision_us = clock_cached_us() - x->started_us;
+    x->limits.decision_us = clock_cached_us() - x->record.started_us;
     if (must_wait(x->worker))
         wake_later(x);
     else
@@ -279,8 +280,8 @@ static void wake_waiting(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
 
     for (struct exchange *x; !clock_iteration_is_long() && (x = TAILQ_FIRST(&w->decided));) {
-        TAILQ_REMOVE(&w->decided, x, decided_link);
-        x->queued = false;
+        TAILQ_REMOVE(&w->decided, x, limits.queued_link);
+        x->limits.queued = false;
         note(x, EVENT_DECIDED);
     }
     if (!TAILQ_EMPTY(&w->decided))
@@ -291,7 +292,7 @@ static void wake_waiting(evutil_socket_t fd, short what, void *arg)
 
 static void hold_passed(struct timer *timer)
 {
-    note(CONTAINER_OF(timer, struct exchange, hold), EVENT_HELD);
+    note(CONTAINER_OF(timer, struct exchange, hold.timer), EVENT_HELD);
 }
 
 static struct exchange *of_client_deadline(struct deadline *deadline)

@@ -34,13 +34,14 @@ enum { REQUEST_ID_MAX = 128 };
 
 struct waiting_request;
 
+/* One request. Its parts belong to the steps named there: other steps read them. */
 struct exchange {
     uint32_t magic;
     enum phase phase;
     /* Events (step.h): noted since the last step began; those of this step. */
     unsigned noted, events;
     bool running; /* exchange_wake() is active */
-    /* Why a step has failed, for exchange_wake() alone; `cause` is the cause of the response. */
+    /* Why a step has failed, for exchange_wake() alone; record.cause is that of the response. */
     struct {
         enum cause cause;
         const char *why; /* detail (static text), or NULL */
@@ -50,82 +51,92 @@ struct exchange {
     struct downstream *downstream;
     struct generation *generation; /* configuration at its start, used until its end */
     struct policy *policy;         /* the generation's policy */
-    const struct rule *rule;       /* NULL: refused before a rule matched */
-    struct slice path;             /* path to forward, valid with the header; empty: as received */
-
-    /* the request: members needed after its header is forwarded */
-    unsigned routed_source; /* the identity source that the rule was selected with */
-    enum method method;
-    bool expects_continue, idempotent;
-    bool continued;                  /* the server has sent 100 (Continue) */
-    size_t upgrade_size;             /* of upgrade */
+    struct deadline whole;         /* timeouts.exchange */
+    struct timer call;             /* the deadline of a gRPC call */
+    bool grpc;                     /* a gRPC call, see grpc.h */
+    enum cause overdue; /* a deadline of the whole exchange has expired; CAUSE_NONE: none */
     struct deadline client_deadline; /* the client must send content, or read */
     struct {                         /* of send_deadline.c */
         uint64_t since_us, taken;    /* the mark: its time, the client's count then */
         bool exact;                  /* `taken` is exact */
     } send;
-    struct {
+    uint32_t requests_entry; /* client_requests.h: counts the request; 0: not counted */
+
+    struct {                     /* ROUTE, QUOTA */
+        const struct rule *rule; /* NULL: refused before a rule matched */
+        struct slice path;       /* to forward, valid with the header; empty: as received */
+        unsigned source;         /* the identity source that the rule was selected with */
+    } route;
+
+    struct {          /* LIMIT */
+        bool decided; /* the limits' decision was applied */
+        bool queued;  /* decided, waiting in worker->decided */
+        TAILQ_ENTRY(exchange) queued_link;
+        uint32_t
+            granted_at[LIMITS_PER_RULE_MAX]; /* positions in request.head; 0: none (granted.h) */
+        int64_t stated_cost; /* by a request header; 0: that of the rule or of its limits applies */
+        int64_t cost;        /* before the response, and then as it states; 0: not decided yet */
+        uint64_t decision_us; /* from the start to the decision; 0: decided at once */
+    } limits;
+
+    struct { /* HOLD */
+        struct timer timer;
+        uint64_t since_us, held_us; /* start and duration; start 0: not held */
+        bool left_early;            /* ended before its time */
+    } hold;
+
+    struct {                     /* CONNECT, retry.c */
+        struct link_owner owner; /* of link */
+        struct link *link;
+        struct upstream_tries tries;
+        bool sent_again;            /* on a new connection, after the server closed a reused one */
+        unsigned retries;           /* retries on another server */
+        enum link_failure failure;  /* with EVENT_LINK_FAILED */
+        enum retry_cause retry_why; /* of the next or current try; RETRY_NONE: the first */
+        enum cause without_server;  /* of the failed try: the cause if no other server can be used;
+                                      CAUSE_NONE: that of the next try */
+        uint64_t sent_us;           /* when the request was sent; 0: not yet */
+        bool broken;                /* sending the request failed; a response may still arrive */
+        bool extended; /* its deadline, once, because input was unread; nothing has moved since */
+    } upstream;
+
+    struct { /* relay_request.c */
+        enum method method;
         enum framing_kind kind; /* FRAMING_CHUNKED: the length is unknown */
         enum message_progress progress;
-        uint64_t max;       /* maximum content length in bytes; 0: no limit */
-        uint64_t bytes;     /* content bytes read so far */
-        struct iobuf *kept; /* all of them, as long as `head` is kept (relay.h); NULL: none */
-        bool trailers;      /* trailers were read; they are not kept */
+        bool idempotent;
+        bool expects_continue, continued; /* continued: the server has sent 100 (Continue) */
+        bool trailers;                    /* trailers were read; they are not kept */
+        bool extended;                    /* the client's deadline, as upstream.extended */
+        uint64_t max;                     /* maximum content length in bytes; 0: no limit */
+        uint64_t bytes;                   /* content bytes read so far */
+        struct iobuf *head; /* as forwarded, kept for a retry until the response starts */
+        struct iobuf *kept; /* all content, as long as `head` is kept (relay.h); NULL: none */
+        uint64_t since_us;  /* when the client could start to send content; 0: not yet */
+        /* Time the server did not read content; not counted against the client. */
+        uint64_t blocked_since_us, blocked_us;
+        size_t upgrade_size;
+        char upgrade[64]; /* protocols offered to the server */
     } request;
-    struct waiting_request *waiting; /* in QUOTA: the header as received, and more */
-    struct iobuf *head; /* the header as forwarded, kept for a retry until the response starts */
 
-    /* upstream */
-    struct link_owner owner; /* of link */
-    struct link *link;
-    struct upstream_tries tries;
-    bool sent_again;  /* on a new connection, after the server closed a reused one */
-    unsigned retries; /* retries on another server */
-    /* A deadline was extended once because input was unread; nothing has moved since. */
-    bool content_extended, response_extended;
-    bool link_broken;               /* sending the request failed; a response may still arrive */
-    enum link_failure link_failure; /* with EVENT_LINK_FAILED */
-    struct {
-        enum retry_cause why;      /* of the next or current try; RETRY_NONE: the first */
-        enum cause without_server; /* of the failed try: the cause if no other server can be used;
-                                      CAUSE_NONE: that of the next try */
-    } retry;
-    struct {
+    struct { /* relay_response.c */
         enum message_progress progress;
         unsigned interim; /* number of 1xx responses received */
         uint64_t bytes;   /* content bytes read so far */
     } response;
 
-    uint32_t requests_entry; /* client_requests.h: counts the request; 0: not counted */
+    struct { /* for logs and metrics, and weir's own response */
+        enum cause cause;
+        const char *why;      /* detail of the cause (static text), or NULL */
+        uint16_t status;      /* status sent to the client; 0: none */
+        int grpc_status;      /* of the response to a gRPC call, or GRPC_STATUS_NONE */
+        uint64_t reply_bytes; /* content length of weir's own response */
+        uint64_t started_us, response_us;
+        struct iobuf *log;  /* access log line: the parts from the request header; NULL: no line */
+        uint32_t log_split; /* offset of its second part */
+    } record;
 
-    /* results */
-    bool decided; /* the limits' decision was applied */
-    bool queued;  /* decided, waiting in worker->decided */
-    TAILQ_ENTRY(exchange) decided_link;
-    uint32_t granted_at[LIMITS_PER_RULE_MAX]; /* positions in `head`; 0: none (proxy/granted.h) */
-    int64_t stated_cost;  /* by a request header; 0: that of the rule or of its limits applies */
-    int64_t cost;         /* before the response, and then as it states; 0: not decided yet */
-    uint64_t decision_us; /* from the start to the decision; 0: decided at once */
-    struct timer hold;
-    uint64_t held_since_us, held_us; /* start and duration of HOLD; start 0: not held */
-    bool left_queue;                 /* left HOLD before its time */
-    enum cause cause;
-    const char *why;       /* detail of the cause (static text), or NULL */
-    uint16_t status;       /* status sent to the client; 0: none */
-    struct deadline whole; /* timeouts.exchange */
-    enum cause overdue;    /* a deadline of the whole exchange has expired; CAUSE_NONE: none */
-    bool grpc;             /* a gRPC call, see grpc.h */
-    int grpc_status;       /* of the response to it, or GRPC_STATUS_NONE */
-    struct timer call;     /* the deadline of a gRPC call */
-    uint64_t reply_bytes;  /* content length of weir's own response */
-    uint64_t started_us, sent_us, response_us;
-    uint64_t content_since_us; /* when the client could start to send content; 0: not yet */
-    uint64_t blocked_since_us,
-        blocked_us; /* time the server did not read content; not counted against the client */
-
-    struct iobuf *log;  /* access log line: the parts from the request header; NULL: no line */
-    uint32_t log_split; /* offset of its second part */
-
+    struct waiting_request *waiting; /* in QUOTA: the header as received, and more */
     size_t identity_size, id_size;
     bool has_client_ip; /* client_ip is set */
     /* exchange_new() does not clear the members from here on. */
@@ -134,7 +145,6 @@ struct exchange {
     struct ip client_ip; /* the client's, also behind trusted proxies */
     char identity[IDENTITY_TEXT_MAX];
     char request_id[REQUEST_ID_MAX];
-    char upgrade[64]; /* protocols offered to the server */
 };
 
 #endif

@@ -19,39 +19,42 @@ static void run_deadline(struct deadline_queue *wanted, struct deadline *deadlin
 void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
 {
     struct worker *w = x->worker;
-    bool to_client = x->downstream->pending, to_server = x->link && x->link->pending;
-    bool content = x->link && x->request.progress != MESSAGE_END && !x->link_broken && !to_server &&
-                   !relay_awaits_continue(x);
+    bool to_client = x->downstream->pending,
+         to_server = x->upstream.link && x->upstream.link->pending;
+    bool content = x->upstream.link && x->request.progress != MESSAGE_END && !x->upstream.broken &&
+                   !to_server && !relay_awaits_continue(x);
 
-    x->content_extended &= !client_moved;
-    x->response_extended &= !link_moved;
+    x->request.extended &= !client_moved;
+    x->upstream.extended &= !link_moved;
     if (to_client)
         send_deadline_run(x, client_moved);
     else
         run_deadline(content ? &w->queue.content : NULL, &x->client_deadline,
                      x->policy->timeouts.request_body_us, client_moved);
-    if (x->link)
+    if (x->upstream.link)
         run_deadline(to_server || (!to_client && !content) ? &w->upstream.queue.response : NULL,
-                     &x->link->deadline, x->rule->upstream->response_timeout_us, link_moved);
+                     &x->upstream.link->deadline, x->route.rule->upstream->response_timeout_us,
+                     link_moved);
 }
 
 /* Deadlines are restarted when data moves. */
 uint64_t exchange_still_us(const struct exchange *x, uint64_t now_us)
 {
     const struct deadline *client = &x->client_deadline;
-    uint64_t since_us = x->started_us;
+    uint64_t since_us = x->record.started_us;
 
     if (client->queue == &x->worker->queue.write)
         since_us = client->at_us - x->policy->timeouts.send_us;
     else if (client->queue == &x->worker->queue.content)
         since_us = client->at_us - x->policy->timeouts.request_body_us;
-    else if (x->link && x->link->deadline.queue == &x->worker->upstream.queue.response)
-        since_us = x->link->deadline.at_us - x->rule->upstream->response_timeout_us;
+    else if (x->upstream.link &&
+             x->upstream.link->deadline.queue == &x->worker->upstream.queue.response)
+        since_us = x->upstream.link->deadline.at_us - x->route.rule->upstream->response_timeout_us;
     return since_us < now_us ? now_us - since_us : 0;
 }
 
 size_t exchange_memory(const struct exchange *x)
 {
-    return iobuf_memory(x->request.kept) + iobuf_memory(x->head) +
-           (x->link ? x->link->ops->memory(x->link) : 0);
+    return iobuf_memory(x->request.kept) + iobuf_memory(x->request.head) +
+           (x->upstream.link ? x->upstream.link->ops->memory(x->upstream.link) : 0);
 }

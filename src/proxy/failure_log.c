@@ -25,8 +25,9 @@ void exchange_log(const struct exchange *x, enum cause cause, const char *why)
               (int)x->id_size, x->request_id, (int)x->identity_size, x->identity,
               x->identity_size ? " at " : "",
               address_format(address_of_peer(&x->downstream->origin->peer, &address), peer),
-              cause_table[cause].text, why ? ": " : "", why ? why : "", x->link ? "; server " : "",
-              x->link ? link_server_text(x->link) : "", more);
+              cause_table[cause].text, why ? ": " : "", why ? why : "",
+              x->upstream.link ? "; server " : "",
+              x->upstream.link ? link_server_text(x->upstream.link) : "", more);
 }
 
 void exchange_note_failure(const struct exchange *x, const char *why)
@@ -37,5 +38,5 @@ void exchange_note_failure(const struct exchange *x, const char *why)
         return;
     if (x->has_client_ip)
         client = identity_group(&x->policy->identity, &x->client_ip).ip;
-    upstream_note_failure(x->link, &client, why);
+    upstream_note_failure(x->upstream.link, &client, why);
 }

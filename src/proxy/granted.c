@@ -17,13 +17,13 @@ static void put_number(char *at, int64_t value)
 /* Returns what the request costs in the rule's limit `i`. */
 static int64_t full_cost(const struct exchange *x, unsigned i)
 {
-    const struct rule *rule = x->rule;
-    return x->stated_cost ? x->stated_cost : rule_cost_in(rule, rule->limits[i]);
+    const struct rule *rule = x->route.rule;
+    return x->limits.stated_cost ? x->limits.stated_cost : rule_cost_in(rule, rule->limits[i]);
 }
 
 void granted_append(struct exchange *x, struct text *head)
 {
-    const struct rule *rule = x->rule;
+    const struct rule *rule = x->route.rule;
 
     if (!x->policy->has_granted_headers || head->failed)
         return;
@@ -31,13 +31,13 @@ void granted_append(struct exchange *x, struct text *head)
     for (unsigned i = 0; i < rule->limit_count; i++) {
         const struct limit *limit = rule->limits[i];
         char digits[DIGITS];
-        x->granted_at[i] = 0;
+        x->limits.granted_at[i] = 0;
         if (!limit->granted_header)
             continue;
         put_number(digits, full_cost(x, i));
         text_put(head, slice_of(limit->granted_header));
         text_literal(head, ": ");
-        x->granted_at[i] = (uint32_t)head->n;
+        x->limits.granted_at[i] = (uint32_t)head->n;
         text_bytes(head, digits, sizeof digits);
         text_literal(head, "\r\n");
     }
@@ -51,7 +51,7 @@ static int64_t granted_by(const struct exchange *x, unsigned i)
     const struct decision *d = &x->decision_request.decision;
 
     for (unsigned k = 0; k < d->result_count; k++)
-        if (d->results[k].limit->base == x->rule->limits[i]->index &&
+        if (d->results[k].limit->base == x->route.rule->limits[i]->index &&
             d->results[k].verdict == VERDICT_ALLOWED)
             return d->results[k].granted;
     return -1;
@@ -61,10 +61,11 @@ void granted_set(struct exchange *x)
 {
     if (!x->policy->has_granted_headers)
         return;
-    for (unsigned i = 0; i < x->rule->limit_count; i++) {
-        int64_t units = x->granted_at[i] ? granted_by(x, i) : -1;
+    for (unsigned i = 0; i < x->route.rule->limit_count; i++) {
+        int64_t units = x->limits.granted_at[i] ? granted_by(x, i) : -1;
         if (units >= 0)
-            put_number(x->head->bytes + x->head->start + x->granted_at[i], units);
+            put_number(x->request.head->bytes + x->request.head->start + x->limits.granted_at[i],
+                       units);
     }
 }
 
@@ -72,8 +73,8 @@ void granted_fields_write(struct text *out, const struct exchange *x)
 {
     if (!x->policy->has_granted_headers)
         return;
-    for (unsigned i = 0; i < x->rule->limit_count; i++) {
-        const char *name = x->rule->limits[i]->granted_header;
+    for (unsigned i = 0; i < x->route.rule->limit_count; i++) {
+        const char *name = x->route.rule->limits[i]->granted_header;
         int64_t units = name ? granted_by(x, i) : -1;
         if (!name)
             continue;

@@ -8,7 +8,7 @@
  * full cost as its value. */
 void granted_append(struct exchange *x, struct text *head);
 
-/* Writes the granted units of the decision over the values in x->head. */
+/* Writes the granted units of the decision over the values in x->request.head. */
 void granted_set(struct exchange *x);
 
 /* Writes the same headers, with the granted units, as fields of the decision listener's response

@@ -54,13 +54,14 @@ enum grpc_code {
 
 static bool is_rejection(const struct exchange *x)
 {
-    return x->cause == CAUSE_NONE && x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
+    return x->record.cause == CAUSE_NONE &&
+           x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
 }
 
 /* As clients map HTTP statuses (doc/http-grpc-status-mapping.md), except where weir knows more. */
 unsigned grpc_status(const struct exchange *x)
 {
-    switch (x->status) {
+    switch (x->record.status) {
     case 400: return GRPC_INTERNAL;
     case 401: return GRPC_UNAUTHENTICATED;
     case 403: return GRPC_PERMISSION_DENIED;
@@ -74,7 +75,7 @@ unsigned grpc_status(const struct exchange *x)
     }
     if (is_rejection(x))
         return GRPC_RESOURCE_EXHAUSTED;
-    return x->status >= 500 ? GRPC_UNAVAILABLE : GRPC_UNKNOWN;
+    return x->record.status >= 500 ? GRPC_UNAVAILABLE : GRPC_UNKNOWN;
 }
 
 /* Percent-encodes everything but printable ASCII, and "%". */
@@ -104,13 +105,13 @@ static void message_write(struct text *out, const struct exchange *x)
             text_literal(out, ": ");
             message_put(out, slice_of(d->results[d->rejected_by].limit->name));
         }
-    } else if (x->cause == CAUSE_NONE)
+    } else if (x->record.cause == CAUSE_NONE)
         text_literal(out, "the rate limits cannot be checked at the moment");
     else {
-        message_put(out, slice_of(cause_table[x->cause].text));
-        if (x->why) {
+        message_put(out, slice_of(cause_table[x->record.cause].text));
+        if (x->record.why) {
             text_literal(out, ": ");
-            message_put(out, slice_of(x->why));
+            message_put(out, slice_of(x->record.why));
         }
     }
     text_literal(out, "\r\n");

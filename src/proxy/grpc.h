@@ -2,8 +2,8 @@
  *
  * A gRPC client reads the outcome of a call from grpc-status, not from the HTTP status. weir
  * therefore responds to a call with a Trailers-Only response: HTTP status 200, grpc-status,
- * grpc-message. The status that other clients would get remains x->status: metrics and the access
- * log show it. Source: "gRPC over HTTP2" (doc/PROTOCOL-HTTP2.md in github.com/grpc/grpc). */
+ * grpc-message. The status that other clients would get remains x->record.status: metrics and the
+ * access log show it. Source: "gRPC over HTTP2" (doc/PROTOCOL-HTTP2.md in github.com/grpc/grpc). */
 #ifndef WEIR_PROXY_GRPC_H
 #define WEIR_PROXY_GRPC_H
 
@@ -17,7 +17,7 @@ bool grpc_is_call(const struct exchange *x, const struct request_head *head);
  * unchanged: weir tells the server of the end by a reset. */
 uint64_t grpc_timeout(const struct request_head *head);
 
-/* Returns the grpc-status of weir's own response to a call, from x->status and the decision. */
+/* Returns the grpc-status of weir's own response to a call, from record.status and the decision. */
 unsigned grpc_status(const struct exchange *x);
 
 /* Writes the fields of a Trailers-Only response: type, grpc-status, grpc-message and, for a

@@ -16,8 +16,8 @@ static enum relay relay_of_status(enum body_status status)
 
 bool relay_awaits_continue(const struct exchange *x)
 {
-    return x->expects_continue && !x->continued && x->request.progress != MESSAGE_END &&
-           x->request.bytes == 0;
+    return x->request.expects_continue && !x->request.continued &&
+           x->request.progress != MESSAGE_END && x->request.bytes == 0;
 }
 
 /* ---- request -------------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ static void keep_request(struct exchange *x, const struct content_piece *piece)
     bool kept_before = iobuf_held(x->request.kept) + piece->size == x->request.bytes;
 
     x->request.trailers |= piece->trailers != NULL;
-    if (!x->link->ops->refuses || !x->head || !kept_before)
+    if (!x->upstream.link->ops->refuses || !x->request.head || !kept_before)
         return;
     if (x->request.bytes > KEPT_CONTENT_MAX ||
         !iobuf_store(buffers, &x->request.kept, (struct slice){piece->bytes, piece->size}))
@@ -68,7 +68,7 @@ static void keep_request(struct exchange *x, const struct content_piece *piece)
 static bool splice_request(struct exchange *x, enum relay *result)
 {
     struct downstream *d = x->downstream;
-    struct link *link = x->link;
+    struct link *link = x->upstream.link;
     struct content_piece moved;
     enum body_status status;
     enum sent sent;
@@ -90,20 +90,22 @@ static enum relay send_again(struct exchange *x, const struct link_request *requ
 
     if (piece.size)
         piece.bytes = x->request.kept->bytes + x->request.kept->start;
-    return relay_of_link(x->link->ops->send_head(x->link, request, &piece), piece.last);
+    return relay_of_link(x->upstream.link->ops->send_head(x->upstream.link, request, &piece),
+                         piece.last);
 }
 
 enum relay relay_request_head(struct exchange *x, const char **why)
 {
     struct downstream *d = x->downstream;
-    struct link_request request = {.head = iobuf_slice(x->head),
-                                   .method = x->method,
+    struct link_request request = {.head = iobuf_slice(x->request.head),
+                                   .method = x->request.method,
                                    .content = x->request.kind,
                                    .response_head_max = x->policy->size_limits.response_header};
     struct content_piece piece;
 
     if (x->request.kind == FRAMING_NONE)
-        return relay_of_link(x->link->ops->send_head(x->link, &request, NULL), true);
+        return relay_of_link(x->upstream.link->ops->send_head(x->upstream.link, &request, NULL),
+                             true);
     if (x->request.bytes || x->request.progress == MESSAGE_END)
         return send_again(x, &request);
     enum body_status status = d->ops->read_body(d, false, &piece, why);
@@ -115,7 +117,7 @@ enum relay relay_request_head(struct exchange *x, const char **why)
         return RELAY_TOO_LARGE;
     sort_trailers(x, &piece);
     keep_request(x, &piece);
-    enum link_sent sent = x->link->ops->send_head(x->link, &request, &piece);
+    enum link_sent sent = x->upstream.link->ops->send_head(x->upstream.link, &request, &piece);
     /* Also if the link failed: the piece is consumed, and the bytes after it are the next
      * message. */
     if (status == BODY_READ && !d->ops->consume_body(d, &piece))
@@ -138,7 +140,7 @@ enum relay relay_request(struct exchange *x, const char **why)
         return RELAY_TOO_LARGE;
     sort_trailers(x, &piece);
     keep_request(x, &piece);
-    enum link_sent sent = x->link->ops->send_body(x->link, &piece);
+    enum link_sent sent = x->upstream.link->ops->send_body(x->upstream.link, &piece);
     if (!d->ops->consume_body(d, &piece))
         return RELAY_NO_MEMORY;
     return relay_of_link(sent, piece.last);
@@ -179,14 +181,15 @@ static void count_response(struct exchange *x, const struct content_piece *piece
     if (piece->last)
         x->response.progress = MESSAGE_END;
     if (x->grpc && piece->trailers)
-        x->grpc_status = grpc_status_of(piece->trailers);
+        x->record.grpc_status = grpc_status_of(piece->trailers);
 }
 
 enum relay relay_response_head(struct exchange *x, struct response *response, const char **why)
 {
     struct downstream *d = x->downstream;
     struct content_piece piece;
-    enum body_status status = x->link->ops->read_body(x->link, false, &piece, why);
+    enum body_status status =
+        x->upstream.link->ops->read_body(x->upstream.link, false, &piece, why);
 
     if (status == BODY_AGAIN)
         piece = (struct content_piece){.size = 0};
@@ -199,7 +202,7 @@ enum relay relay_response_head(struct exchange *x, struct response *response, co
         d->ops->send_head(d, response, &content, piece.size > 0, piece.last);
     if (sent == DOWNSTREAM_TOO_LARGE)
         return RELAY_TOO_LARGE;
-    if (!x->link->ops->consume_body(x->link, &piece))
+    if (!x->upstream.link->ops->consume_body(x->upstream.link, &piece))
         return RELAY_NO_MEMORY;
     return relay_of_downstream(sent, piece.last);
 }
@@ -211,9 +214,9 @@ static bool splice_response(struct exchange *x, enum relay *result)
     enum body_status status;
     enum downstream_sent sent;
 
-    if (!d->ops->splice_from || !x->link->ops->splice)
+    if (!d->ops->splice_from || !x->upstream.link->ops->splice)
         return false;
-    from = x->link->ops->splice(x->link);
+    from = x->upstream.link->ops->splice(x->upstream.link);
     uint64_t before = from.reader->bytes;
     if (!d->ops->splice_from(d, from.reader, from.stream, &status, &sent))
         return false;
@@ -235,12 +238,12 @@ enum relay relay_response(struct exchange *x, const char **why)
         return RELAY_ENDED;
     if (splice_response(x, &result))
         return result;
-    enum body_status status = x->link->ops->read_body(x->link, true, &piece, why);
+    enum body_status status = x->upstream.link->ops->read_body(x->upstream.link, true, &piece, why);
     if (status != BODY_READ)
         return relay_of_status(status);
     count_response(x, &piece);
     enum downstream_sent sent = d->ops->send_body(d, &piece);
-    if (!x->link->ops->consume_body(x->link, &piece))
+    if (!x->upstream.link->ops->consume_body(x->upstream.link, &piece))
         return RELAY_NO_MEMORY;
     return relay_of_downstream(sent, piece.last);
 }

@@ -14,8 +14,8 @@ static void want_body(struct exchange *x, bool want)
 static bool content_is_too_slow(const struct exchange *x, uint64_t now)
 {
     uint64_t rate = x->policy->timeouts.body_min_rate,
-             elapsed = now - x->content_since_us - x->blocked_us;
-    return rate && x->content_since_us && elapsed > x->policy->timeouts.request_body_us &&
+             elapsed = now - x->request.since_us - x->request.blocked_us;
+    return rate && x->request.since_us && elapsed > x->policy->timeouts.request_body_us &&
            x->request.bytes < rate * (elapsed / 1000000);
 }
 
@@ -29,9 +29,9 @@ enum step request_broken(struct exchange *x)
     /* weir still reads from the server, which may have responded before it closed. Meanwhile weir
      * discards the client's content: a client that sends all of its content before it reads would
      * otherwise never see the response. */
-    loss = x->link->ops->loss(x->link);
+    loss = x->upstream.link->ops->loss(x->upstream.link);
     refused = loss == LINK_REFUSED || loss == LINK_GOING_AWAY;
-    x->link_broken = true;
+    x->upstream.broken = true;
     if (!refused) /* otherwise the retry needs the rest of the content */
         x->request.max = 0;
     want_body(x, !refused);
@@ -44,8 +44,8 @@ static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
 {
     uint64_t now = clock_cached_us();
 
-    if (!x->content_since_us && !relay_awaits_continue(x))
-        x->content_since_us = now;
+    if (!x->request.since_us && !relay_awaits_continue(x))
+        x->request.since_us = now;
     switch (moved) {
     case RELAY_SOURCE:
         if (content_is_too_slow(x, now))
@@ -53,7 +53,7 @@ static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
         want_body(x, true);
         break;
     case RELAY_SINK:
-        x->blocked_since_us = now;
+        x->request.blocked_since_us = now;
         want_body(x, false);
         break;
     case RELAY_ENDED:
@@ -74,9 +74,9 @@ enum step request_begin(struct exchange *x)
 {
     const char *why = NULL;
 
-    x->link_broken = false;
-    x->sent_us = clock_cached_us();
-    if (!x->rule->learns)
+    x->upstream.broken = false;
+    x->upstream.sent_us = clock_cached_us();
+    if (!x->route.rule->learns)
         limiter_keep_charge(&x->decision_request);
     enum relay moved = relay_request_head(x, &why);
     return moved_on(x, moved, why);
@@ -105,16 +105,16 @@ enum step request_drop(struct exchange *x)
 
 enum step request_readable(struct exchange *x)
 {
-    return x->link && !x->link_broken ? move_piece(x) : request_drop(x);
+    return x->upstream.link && !x->upstream.broken ? move_piece(x) : request_drop(x);
 }
 
 enum step request_writable(struct exchange *x)
 {
-    bool sent = !x->link->pending;
+    bool sent = !x->upstream.link->pending;
 
-    if (sent && x->blocked_since_us) {
-        x->blocked_us += clock_cached_us() - x->blocked_since_us;
-        x->blocked_since_us = 0;
+    if (sent && x->request.blocked_since_us) {
+        x->request.blocked_us += clock_cached_us() - x->request.blocked_since_us;
+        x->request.blocked_since_us = 0;
     }
     if (sent && x->request.progress != MESSAGE_END)
         return move_piece(x);

@@ -27,7 +27,7 @@ static void choose_fields(struct exchange *x, const struct response_head *head,
                           struct response *response)
 {
     response_forward(response, lines, head, framing, worker_date(x->worker));
-    if (x->rule->limit_count > 0)
+    if (x->route.rule->limit_count > 0)
         response->dropped |= decision_fields_write(lines, &x->decision_request.decision,
                                                    x->policy->headers, clock_cached_wall_us());
     response_add_request_id(lines, head, (struct slice){x->request_id, x->id_size});
@@ -38,8 +38,8 @@ static void note_status(struct exchange *x, uint16_t status)
 {
     char why[32];
 
-    if (!upstream_is_failure(x->link, status)) {
-        upstream_note_answer(x->link);
+    if (!upstream_is_failure(x->upstream.link, status)) {
+        upstream_note_answer(x->upstream.link);
         return;
     }
     snprintf(why, sizeof why, "status %u", (unsigned)status);
@@ -58,13 +58,13 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     enum cause cause = cause_of_status(head->status);
     if (cause != CAUSE_NONE && retry_start(x, cause_table[cause].retry, cause))
         return STEP_NEXT;
-    x->response_us = clock_cached_us() - x->sent_us;
-    histogram_add(&w->stats.upstream_latency, x->response_us);
-    x->status = head->status;
+    x->record.response_us = clock_cached_us() - x->upstream.sent_us;
+    histogram_add(&w->stats.upstream_latency, x->record.response_us);
+    x->record.status = head->status;
     if (x->grpc)
-        x->grpc_status = grpc_status_of(&head->fields);
-    int64_t cost = rule_stated_cost(x->rule, &head->fields);
-    x->cost = cost >= 0 ? cost : x->cost;
+        x->record.grpc_status = grpc_status_of(&head->fields);
+    int64_t cost = rule_stated_cost(x->route.rule, &head->fields);
+    x->limits.cost = cost >= 0 ? cost : x->limits.cost;
     limiter_adjust(&x->decision_request, head->status, cost);
     x->response.progress = MESSAGE_CONTENT;
     exchange_forget_request(x);
@@ -76,7 +76,7 @@ static enum step final_head(struct exchange *x, const struct response_head *head
         moved == RELAY_TOO_LARGE) { /* nothing was sent: weir can still respond with 502 */
         x->response.progress = MESSAGE_HEAD;
         x->response.bytes = 0;
-        x->status = 0;
+        x->record.status = 0;
     }
     if (moved == RELAY_TOO_LARGE)
         why = "the response header is larger than weir can forward";
@@ -87,8 +87,9 @@ static enum step final_head(struct exchange *x, const struct response_head *head
 static enum step switch_protocols(struct exchange *x, const struct response_head *head)
 {
     struct downstream *d = x->downstream;
-    const char *fault = x->link->ops->begin_tunnel ? upgrade_fault(x, &head->fields)
-                                                   : "a 101 in a protocol that cannot switch";
+    const char *fault = x->upstream.link->ops->begin_tunnel
+                            ? upgrade_fault(x, &head->fields)
+                            : "a 101 in a protocol that cannot switch";
     char line_bytes[HEAD_ADDED_MAX];
     struct text lines = text_over(line_bytes, sizeof line_bytes);
     static const struct framing none = {.kind = FRAMING_NONE};
@@ -98,8 +99,8 @@ static enum step switch_protocols(struct exchange *x, const struct response_head
     struct response response;
     choose_fields(x, head, &none, &lines, &response);
     response.upgrade = fields_find(&head->fields, FIELD_UPGRADE)->value;
-    upstream_note_answer(x->link);
-    x->status = 101;
+    upstream_note_answer(x->upstream.link);
+    x->record.status = 101;
     x->response.progress = MESSAGE_CONTENT;
     deadline_cancel(&x->whole); /* a tunnel has only an idle timeout */
     exchange_forget_request(x);
@@ -115,7 +116,7 @@ static enum step interim_head(struct exchange *x, const struct response_head *he
     struct downstream *d = x->downstream;
     struct response response = response_interim(head);
 
-    x->continued |= head->status == 100;
+    x->request.continued |= head->status == 100;
     if (++x->response.interim > INTERIM_MAX)
         return step_fail(x, CAUSE_UPSTREAM_BAD, "too many interim responses");
     enum downstream_sent sent = d->ops->send_interim(d, &response);
@@ -140,18 +141,18 @@ static enum step link_died(struct exchange *x)
                                                [LINK_REFUSED] = RETRY_REFUSED,
                                                [LINK_OBJECTED] = RETRY_NONE,
                                                [LINK_HEAD_TOO_LARGE] = RETRY_NONE};
-    enum link_loss loss = x->link->ops->loss(x->link);
+    enum link_loss loss = x->upstream.link->ops->loss(x->upstream.link);
 
     if (loss == LINK_HEAD_TOO_LARGE)
         return step_fail(x, CAUSE_HEAD_TOO_LARGE, "see the server's SETTINGS_MAX_HEADER_LIST_SIZE");
     if (loss == LINK_OBJECTED)
-        return step_fail(x, CAUSE_REQUEST_REFUSED, x->link->ops->fault(x->link));
+        return step_fail(x, CAUSE_REQUEST_REFUSED, x->upstream.link->ops->fault(x->upstream.link));
     if (retry_start(x, retries[loss], CAUSE_NONE))
         return STEP_NEXT;
     exchange_note_failure(x, cause_table[cause].text);
     if (retry_start(x, cause_table[cause].retry, cause) || retry_start(x, RETRY_IDLE_CLOSED, cause))
         return STEP_NEXT;
-    return step_fail(x, cause, x->link->ops->fault(x->link));
+    return step_fail(x, cause, x->upstream.link->ops->fault(x->upstream.link));
 }
 
 static enum step read_heads(struct exchange *x)
@@ -159,16 +160,17 @@ static enum step read_heads(struct exchange *x)
     struct response_head *head = &x->worker->response;
     struct framing framing;
     const char *why = NULL;
-    enum link_head read = x->link->ops->read_head(x->link, true, head, &framing, &why);
+    enum link_head read =
+        x->upstream.link->ops->read_head(x->upstream.link, true, head, &framing, &why);
 
     while (read == LINK_HEAD && head->status < 200 && head->status != 101) {
         if (interim_head(x, head) == STEP_FAIL)
             return STEP_FAIL;
         if (x->downstream->pending) { /* resumed by response_writable() */
-            x->link->ops->want_read(x->link, false);
+            x->upstream.link->ops->want_read(x->upstream.link, false);
             return STEP_WAIT;
         }
-        read = x->link->ops->read_head(x->link, false, head, &framing, &why);
+        read = x->upstream.link->ops->read_head(x->upstream.link, false, head, &framing, &why);
     }
     switch (read) {
     case LINK_AGAIN: break;
@@ -185,9 +187,9 @@ static enum step read_heads(struct exchange *x)
  * request while the server reads it. A client that still waits for 100 sends nothing more. */
 static bool request_goes_on(const struct exchange *x)
 {
-    struct link *link = x->link;
+    struct link *link = x->upstream.link;
 
-    return !x->link_broken && !relay_awaits_continue(x) &&
+    return !x->upstream.broken && !relay_awaits_continue(x) &&
            (x->request.progress != MESSAGE_END || link->pending) && link->ops->takes_rest(link);
 }
 
@@ -196,8 +198,9 @@ static enum step response_ended(struct exchange *x)
     bool goes_on = request_goes_on(x);
 
     if (!goes_on) {
-        x->link->ops->release(x->link, x->request.progress == MESSAGE_END && !x->link_broken);
-        x->link = NULL;
+        x->upstream.link->ops->release(x->upstream.link,
+                                       x->request.progress == MESSAGE_END && !x->upstream.broken);
+        x->upstream.link = NULL;
         if (exchange_is_over(x))
             return step_end(x, exchange_end_of_answer(x));
     }
@@ -208,7 +211,7 @@ static enum step response_ended(struct exchange *x)
 /* The server has ended its response before all of it arrived. */
 static enum step cut_off(struct exchange *x)
 {
-    const struct link *link = x->link;
+    const struct link *link = x->upstream.link;
     bool objected = link->ops->loss(link) == LINK_OBJECTED;
 
     return step_fail(x, objected ? CAUSE_REQUEST_REFUSED : CAUSE_UPSTREAM_CLOSED,
@@ -225,7 +228,7 @@ static void pause_server(struct exchange *x)
 {
     if (buffers_are_many(x))
         counter_add(&x->worker->stats.responses_paused, 1);
-    x->link->ops->want_read(x->link, false);
+    x->upstream.link->ops->want_read(x->upstream.link, false);
 }
 
 /* Handles the result of sending a piece to the client. */
@@ -233,7 +236,7 @@ static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
 {
     switch (moved) {
     case RELAY_SOURCE:
-        x->link->ops->want_read(x->link, true);
+        x->upstream.link->ops->want_read(x->upstream.link, true);
         exchange_watch(x, false, true);
         break;
     case RELAY_SINK:
@@ -273,8 +276,9 @@ static bool must_wait_for_client(struct exchange *x)
 enum step response_readable(struct exchange *x)
 {
     if (exchange_is_answered(x))
-        return x->link->ops->takes_rest(x->link) ? STEP_WAIT
-                                                 : step_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
+        return x->upstream.link->ops->takes_rest(x->upstream.link)
+                   ? STEP_WAIT
+                   : step_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
     if (!must_wait_for_client(x))
         return exchange_is_answering(x) ? move_piece(x) : read_heads(x);
     pause_server(x);
@@ -285,10 +289,10 @@ enum step response_writable(struct exchange *x)
 {
     bool pending = x->downstream->pending;
 
-    if (!pending && (!x->link || exchange_is_answered(x)) && exchange_is_over(x))
+    if (!pending && (!x->upstream.link || exchange_is_answered(x)) && exchange_is_over(x))
         return step_end(x, exchange_end_of_answer(x));
-    if (!pending && x->link && !exchange_is_answered(x))
-        x->link->ops->want_read(x->link, true);
-    exchange_watch(x, true, !pending && x->link && !exchange_is_answered(x));
+    if (!pending && x->upstream.link && !exchange_is_answered(x))
+        x->upstream.link->ops->want_read(x->upstream.link, true);
+    exchange_watch(x, true, !pending && x->upstream.link && !exchange_is_answered(x));
     return STEP_WAIT;
 }

@@ -21,12 +21,12 @@ static_assert(BODY_PIECES_MAX <= (int)DOWNSTREAM_PIECES_MAX, "a configured body 
 /* 200: the decision listener admits the request. 204: OPTIONS with Max-Forwards: 0. */
 static bool is_success(const struct exchange *x)
 {
-    return x->status < 300;
+    return x->record.status < 300;
 }
 
 static bool is_rejection(const struct exchange *x)
 {
-    return x->cause == CAUSE_NONE && !is_success(x) &&
+    return x->record.cause == CAUSE_NONE && !is_success(x) &&
            x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
 }
 
@@ -34,21 +34,22 @@ static bool is_rejection(const struct exchange *x)
  * rejection never has status 204. */
 static bool tells_methods(const struct exchange *x)
 {
-    return x->cause == CAUSE_METHOD_NOT_ALLOWED || (x->cause == CAUSE_NONE && x->status == 204);
+    return x->record.cause == CAUSE_METHOD_NOT_ALLOWED ||
+           (x->record.cause == CAUSE_NONE && x->record.status == 204);
 }
 
 /* {"type":"about:blank","title":"Bad Gateway","status":502,"detail":"...","request_id":"..."} */
 static void error_document(struct text *out, const struct exchange *x, const char *why)
 {
-    bool redis = x->cause == CAUSE_NONE;
+    bool redis = x->record.cause == CAUSE_NONE;
 
     text_literal(out, "{\"type\":\"about:blank\",\"title\":\"");
-    text_json(out, slice_of(reason_phrase(x->status)));
+    text_json(out, slice_of(reason_phrase(x->record.status)));
     text_literal(out, "\",\"status\":");
-    text_u64(out, x->status);
+    text_u64(out, x->record.status);
     text_literal(out, ",\"detail\":\"");
     text_json(out, slice_of(redis ? "the rate limits cannot be checked at the moment"
-                                  : cause_table[x->cause].text));
+                                  : cause_table[x->record.cause].text));
     if (why) {
         text_literal(out, ": ");
         text_json(out, slice_of(why));
@@ -122,7 +123,7 @@ static void write_word(struct text *out, const struct exchange *x, enum body_wor
 /* Collects the pieces of the configured body; the inserted values are written to `scratch`. */
 static int own_body(const struct exchange *x, struct text *scratch, struct iovec *pieces)
 {
-    const struct rejection_settings *own = &x->rule->rejection;
+    const struct rejection_settings *own = &x->route.rule->rejection;
     enum escape escape = own->piece_count > 1 ? escape_of(own->content_type) : ESCAPE_NONE;
     int count = 0;
 
@@ -145,10 +146,11 @@ static int document(const struct exchange *x, const char *why, struct text *scra
 {
     *type = SLICE("application/problem+json");
     if (is_rejection(x)) {
-        *type = slice_of(x->rule->rejection.content_type);
-        if (x->rule->rejection.body)
+        *type = slice_of(x->route.rule->rejection.content_type);
+        if (x->route.rule->rejection.body)
             return own_body(x, scratch, pieces);
-        decision_problem_write_marked(scratch, &x->decision_request.decision, x->status, marks);
+        decision_problem_write_marked(scratch, &x->decision_request.decision, x->record.status,
+                                      marks);
     } else
         error_document(scratch, x, why);
     pieces[0] = iovec_of(text_slice(scratch));
@@ -182,24 +184,24 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
     text_literal(out, "\r\n");
     if (x->grpc)
         grpc_fields_write(out, x);
-    else if (x->status != 204)
+    else if (x->record.status != 204)
         content_fields(out, type, content);
-    if (x->cause == CAUSE_NONE && x->status != 204)
-        text_put(out, x->rule->rejection.header_lines);
+    if (x->record.cause == CAUSE_NONE && x->record.status != 204)
+        text_put(out, x->route.rule->rejection.header_lines);
     if (tells_methods(x)) /* RFC 9110 sections 9.3.7, 15.5.6; weir forwards other methods too */
         text_literal(out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
-    if (x->cause == CAUSE_CLIENT_REQUESTS)
+    if (x->record.cause == CAUSE_CLIENT_REQUESTS)
         text_literal(out, "Retry-After: 1\r\n");
-    if (x->cause == CAUSE_INVALID_TOKEN) /* RFC 6750 section 3 */
+    if (x->record.cause == CAUSE_INVALID_TOKEN) /* RFC 6750 section 3 */
         text_literal(out, "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n");
-    if (x->cause == CAUSE_QUOTA_UNAVAILABLE)
+    if (x->record.cause == CAUSE_QUOTA_UNAVAILABLE)
         text_literal(out, "Retry-After: 1\r\n");
     text_literal(out, "X-Request-Id: ");
     at = out->n;
     text_bytes(out, x->request_id, x->id_size);
     marks_add(marks, out, at, MARK_REQUEST_ID, 0);
     text_literal(out, "\r\n");
-    if (x->downstream->origin->decides && is_success(x) && x->rule->limit_count) {
+    if (x->downstream->origin->decides && is_success(x) && x->route.rule->limit_count) {
         text_literal(out, "X-Weir-Client: ");
         text_bytes(out, x->identity, x->identity_size);
         text_literal(out, "\r\n");
@@ -213,8 +215,8 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
  * few bytes. */
 static bool may_be_patched(const struct exchange *x)
 {
-    return is_rejection(x) && x->rule && !x->grpc && !x->rule->rejection.body &&
-           x->method != METHOD_HEAD && x->downstream->ops->send_image;
+    return is_rejection(x) && x->route.rule && !x->grpc && !x->route.rule->rejection.body &&
+           x->request.method != METHOD_HEAD && x->downstream->ops->send_image;
 }
 
 static enum downstream_sent send_reply(struct exchange *x, struct slice lines,
@@ -222,13 +224,14 @@ static enum downstream_sent send_reply(struct exchange *x, struct slice lines,
                                        struct response_image *image)
 {
     struct downstream *d = x->downstream;
-    unsigned status = x->grpc ? 200 : x->status;
+    unsigned status = x->grpc ? 200 : x->record.status;
     struct response response = {.status = (uint16_t)status,
                                 .reason = slice_of(reason_phrase(status)),
                                 .lines = lines,
                                 .body = count ? BODY_LENGTH : BODY_NONE,
                                 .own = true,
-                                .client_fault = x->cause != CAUSE_NONE && x->status < 500,
+                                .client_fault =
+                                    x->record.cause != CAUSE_NONE && x->record.status < 500,
                                 .image = image};
 
     return d->ops->send_head(d, &response, content, count, true);
@@ -236,8 +239,8 @@ static enum downstream_sent send_reply(struct exchange *x, struct slice lines,
 
 static struct rejection_facts facts_of(struct exchange *x)
 {
-    return (struct rejection_facts){.rule = (unsigned)(x->rule - x->policy->rules),
-                                    .status = x->status,
+    return (struct rejection_facts){.rule = (unsigned)(x->route.rule - x->policy->rules),
+                                    .status = x->record.status,
                                     .decision = &x->decision_request.decision,
                                     .date = worker_date(x->worker),
                                     .request_id = {x->request_id, x->id_size}};
@@ -265,16 +268,16 @@ static enum downstream_sent write_and_send(struct exchange *x, const char *why)
     for (int i = 0; i < count; i++)
         content += pieces[i].iov_len;
     write_lines(&lines, x, type, content, &of_lines);
-    if (x->method == METHOD_HEAD) /* fields of a GET, no content (RFC 9110 section 9.3.2) */
+    if (x->request.method == METHOD_HEAD) /* fields of a GET, no content (RFC 9110 section 9.3.2) */
         count = 0, content = 0;
-    x->reply_bytes = content;
+    x->record.reply_bytes = content;
     if (lines.failed || body.failed)
         return DOWNSTREAM_TOO_LARGE;
     struct response_image *image = may_be_patched(x) ? image_of(x) : NULL;
     enum downstream_sent sent = send_reply(x, text_slice(&lines), pieces, count, image);
     if (image)
-        rejection_keep(x->generation->rejections, (unsigned)(x->rule - x->policy->rules), &of_lines,
-                       &of_document);
+        rejection_keep(x->generation->rejections, (unsigned)(x->route.rule - x->policy->rules),
+                       &of_lines, &of_document);
     return sent;
 }
 
@@ -287,7 +290,7 @@ static bool send_patched(struct exchange *x, enum downstream_sent *sent)
 
     if (!image || !d->ops->send_image(d, image, sent))
         return false;
-    x->reply_bytes = image->content;
+    x->record.reply_bytes = image->content;
     return true;
 }
 
@@ -308,7 +311,7 @@ enum downstream_sent reply_send(struct exchange *x, const char *why)
         decision_spread(&x->decision_request.decision, x->policy->rejection.jitter,
                         worker_random(x->worker));
     if (x->grpc)
-        x->grpc_status = (int)grpc_status(x);
+        x->record.grpc_status = (int)grpc_status(x);
     if (is_success(x) || x->grpc)
         return send_lines_alone(x);
     if (may_be_patched(x) && send_patched(x, &sent))

@@ -29,34 +29,35 @@ static bool is_whole(const struct exchange *x, const struct retry_rule *rule)
     bool whole = x->request.kind == FRAMING_NONE || (rule->unprocessed && kept) ||
                  (unread && x->request.kind == FRAMING_LENGTH);
 
-    return x->head && whole && !exchange_is_answering(x) && x->response.interim == 0;
+    return x->request.head && whole && !exchange_is_answering(x) && x->response.interim == 0;
 }
 
 /* Sending the request again is safe (RFC 9110 section 9.2.2, RFC 9113 section 8.7). */
 static bool is_harmless(const struct exchange *x, const struct retry_rule *rule)
 {
-    return (x->idempotent || rule->unprocessed) && is_whole(x, rule) &&
-           (rule->answered || !x->link->response_begun);
+    return (x->request.idempotent || rule->unprocessed) && is_whole(x, rule) &&
+           (rule->answered || !x->upstream.link->response_begun);
 }
 
 /* The server has refused the request: once without a budget if it closes the connection. */
 static bool refused_may(struct exchange *x, const struct retry_rule *rule)
 {
-    bool first = !x->sent_again;
+    bool first = !x->upstream.sent_again;
 
-    if (rule->budget && x->retries + 1 >= x->rule->upstream->retry.tries)
+    if (rule->budget && x->upstream.retries + 1 >= x->route.rule->upstream->retry.tries)
         return false;
-    if (!(rule->budget || first) || !upstream_retry_refused_may(x->link, rule->budget, &x->tries))
+    if (!(rule->budget || first) ||
+        !upstream_retry_refused_may(x->upstream.link, rule->budget, &x->upstream.tries))
         return false;
-    x->sent_again = true;
-    x->retries += rule->budget;
+    x->upstream.sent_again = true;
+    x->upstream.retries += rule->budget;
     return true;
 }
 
 bool retry_may(struct exchange *x, enum retry_cause cause)
 {
     const struct retry_rule *rule = &rules[cause];
-    const struct upstream_retry *settings = &x->rule->upstream->retry;
+    const struct upstream_retry *settings = &x->route.rule->upstream->retry;
 
     if (cause == RETRY_NONE || (rule->option && !(settings->on & rule->option)))
         return false;
@@ -65,16 +66,17 @@ bool retry_may(struct exchange *x, enum retry_cause cause)
     if (rule->unprocessed)
         return refused_may(x, rule);
     if (cause == RETRY_IDLE_CLOSED) { /* once (RFC 9112 section 9.3.1) */
-        bool first = x->link->reused && !x->sent_again;
-        x->sent_again |= first;
+        bool first = x->upstream.link->reused && !x->upstream.sent_again;
+        x->upstream.sent_again |= first;
         return first;
     }
     if (!rule->budget)
         return true;
-    if (x->retries + 1 >= settings->tries || !upstream_retry_may(x->link, &x->tries))
+    if (x->upstream.retries + 1 >= settings->tries ||
+        !upstream_retry_may(x->upstream.link, &x->upstream.tries))
         return false;
-    x->retries++;
-    x->sent_again = false;
+    x->upstream.retries++;
+    x->upstream.sent_again = false;
     return true;
 }
 
@@ -82,15 +84,15 @@ bool retry_start(struct exchange *x, enum retry_cause why, enum cause without_se
 {
     if (!retry_may(x, why))
         return false;
-    x->link->ops->release(x->link, false);
-    x->link = NULL;
-    x->content_since_us = x->blocked_since_us = x->blocked_us = 0;
+    x->upstream.link->ops->release(x->upstream.link, false);
+    x->upstream.link = NULL;
+    x->request.since_us = x->request.blocked_since_us = x->request.blocked_us = 0;
     deadline_cancel(&x->client_deadline);
     if (x->request.progress != MESSAGE_END)
         x->downstream->ops->want_body(x->downstream, false);
-    x->retry.why = why;
+    x->upstream.retry_why = why;
     if (without_server != CAUSE_NONE)
-        x->retry.without_server = without_server;
+        x->upstream.without_server = without_server;
     exchange_enter(x, PHASE_CONNECT);
     return true;
 }

@@ -15,9 +15,9 @@ const char *route_select_rule(struct exchange *x, const struct request_head *hea
     const char *why = policy_route(x->policy, &request, &x->worker->route, &route);
 
     if (!why) {
-        x->rule = route.rule;
-        x->path = route.path;
-        x->routed_source = identity->source;
+        x->route.rule = route.rule;
+        x->route.path = route.path;
+        x->route.source = identity->source;
     }
     return why;
 }

@@ -30,8 +30,8 @@ enum {
     EVENT_CLIENT_GONE = 1 << 4,      /* the connection is closed, or the request is cancelled */
     EVENT_CUT = 1 << 5,              /* the protocol ends the exchange: exchange.failure */
     EVENT_FAILED = 1 << 19,          /* it cannot begin: exchange.failure */
-    EVENT_LINK_READY = 1 << 6,       /* exchange.link is connected */
-    EVENT_LINK_FAILED = 1 << 7,      /* it is not: exchange.link_failure */
+    EVENT_LINK_READY = 1 << 6,       /* exchange.upstream.link is connected */
+    EVENT_LINK_FAILED = 1 << 7,      /* it is not: exchange.upstream.failure */
     EVENT_LINK_READABLE = 1 << 8,    /* a head, content, its end or an error */
     EVENT_LINK_WRITABLE = 1 << 9,
     EVENT_LINK_BROKEN = 1 << 10,  /* sending has failed */
@@ -82,7 +82,7 @@ static inline enum step step_fail(struct exchange *x, enum cause cause, const ch
 /* weir responds itself with `status`. */
 static inline enum step step_reply_with(struct exchange *x, uint16_t status)
 {
-    x->status = status;
+    x->record.status = status;
     return step_enter(x, PHASE_REPLY);
 }
 
@@ -111,15 +111,15 @@ static inline bool exchange_is_answering(const struct exchange *x)
  * server's response, the rest of it is refused. */
 static inline enum downstream_end exchange_end_of_answer(const struct exchange *x)
 {
-    return exchange_is_answered(x) && x->cause != CAUSE_NONE ? DOWNSTREAM_REFUSED
-                                                             : DOWNSTREAM_COMPLETE;
+    return exchange_is_answered(x) && x->record.cause != CAUSE_NONE ? DOWNSTREAM_REFUSED
+                                                                    : DOWNSTREAM_COMPLETE;
 }
 
 /* The response of an answered exchange is sent, and no more of the request goes to the server. */
 static inline bool exchange_is_over(const struct exchange *x)
 {
-    bool goes_on =
-        x->link && !x->link_broken && (x->request.progress != MESSAGE_END || x->link->pending);
+    bool goes_on = x->upstream.link && !x->upstream.broken &&
+                   (x->request.progress != MESSAGE_END || x->upstream.link->pending);
 
     return !goes_on && !x->downstream->pending;
 }
@@ -127,7 +127,7 @@ static inline bool exchange_is_over(const struct exchange *x)
 /* Frees what is kept of the request for a retry. */
 static inline void exchange_forget_request(struct exchange *x)
 {
-    iobuf_put(&x->worker->buffers, &x->head);
+    iobuf_put(&x->worker->buffers, &x->request.head);
     iobuf_put(&x->worker->buffers, &x->request.kept);
 }
 
@@ -135,7 +135,7 @@ static inline void exchange_forget_request(struct exchange *x)
  * does not respond then, or closes, has not failed. */
 static inline bool exchange_owes_content(const struct exchange *x)
 {
-    return x->request.progress != MESSAGE_END && !x->blocked_since_us;
+    return x->request.progress != MESSAGE_END && !x->request.blocked_since_us;
 }
 
 /* Counts a failure of the server in use, unless the client still owes content. */
@@ -158,7 +158,7 @@ enum step step_relay(struct exchange *x);
 enum step step_tunnel(struct exchange *x);
 enum step step_reply(struct exchange *x);
 
-/* HOLD ends by an event of every phase. Before the delay has passed, sets x->left_queue. */
+/* HOLD ends by an event of every phase. Before the delay has passed, sets x->hold.left_early. */
 void hold_end(struct exchange *x);
 
 #endif

@@ -1,5 +1,5 @@
 /* step_connect.c - CONNECT: takes an upstream connection for the first try or a retry
- * (exchange.retry); retry.h says when there is another one. */
+ * (exchange.upstream); retry.h says when there is another one. */
 #include "proxy/retry.h"
 #include "proxy/step.h"
 
@@ -15,32 +15,33 @@ static const enum cause cause_of[LINK_FAILURES] = {
 
 static enum step take_link(struct exchange *x)
 {
-    enum retry_cause why = x->retry.why;
-    enum cause cause = x->retry.without_server;
+    enum retry_cause why = x->upstream.retry_why;
+    enum cause cause = x->upstream.without_server;
     enum link_failure failure;
 
     if (x->overdue)
         return step_fail(x, x->overdue, NULL);
-    x->link = upstream_take(&x->generation->pools, x->rule->upstream->index, &x->owner,
-                            why == RETRY_IDLE_CLOSED, &x->tries, &failure);
-    if (!x->link)
+    x->upstream.link =
+        upstream_take(&x->generation->pools, x->route.rule->upstream->index, &x->upstream.owner,
+                      why == RETRY_IDLE_CLOSED, &x->upstream.tries, &failure);
+    if (!x->upstream.link)
         return step_fail(x, cause == CAUSE_NONE ? cause_of[failure] : cause, NULL);
     if (why != RETRY_NONE)
         counter_add(&x->worker->stats.upstream_retries[why], 1);
-    return x->link->ready ? step_enter(x, PHASE_RELAY) : STEP_WAIT;
+    return x->upstream.link->ready ? step_enter(x, PHASE_RELAY) : STEP_WAIT;
 }
 
 /* Nothing was sent on this connection, so any request may go to the next server. If there is none,
  * the client gets the failure of the first one. */
 static enum step try_next(struct exchange *x)
 {
-    enum cause cause = cause_of[x->link_failure];
+    enum cause cause = cause_of[x->upstream.failure];
 
-    if (x->retry.without_server == CAUSE_NONE)
-        x->retry.without_server = cause;
+    if (x->upstream.without_server == CAUSE_NONE)
+        x->upstream.without_server = cause;
     if (!retry_may(x, cause_table[cause].retry))
-        return step_fail(x, x->retry.without_server, NULL);
-    x->retry.why = cause_table[cause].retry;
+        return step_fail(x, x->upstream.without_server, NULL);
+    x->upstream.retry_why = cause_table[cause].retry;
     return step_enter(x, PHASE_CONNECT);
 }
 

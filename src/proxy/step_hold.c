@@ -8,21 +8,21 @@
 
 void hold_end(struct exchange *x)
 {
-    x->left_queue = timer_is_set(&x->hold);
-    timer_cancel(&x->worker->holds, &x->hold);
-    x->held_us = clock_us() - x->held_since_us;
+    x->hold.left_early = timer_is_set(&x->hold.timer);
+    timer_cancel(&x->worker->holds, &x->hold.timer);
+    x->hold.held_us = clock_us() - x->hold.since_us;
     counter_subtract(&x->worker->stats.requests_held, 1);
-    histogram_add(&x->worker->stats.held, x->held_us);
+    histogram_add(&x->worker->stats.held, x->hold.held_us);
 }
 
 static enum step hold(struct exchange *x)
 {
     uint64_t delay_us = (uint64_t)x->decision_request.decision.delay_us;
 
-    x->held_since_us = clock_us();
+    x->hold.since_us = clock_us();
     counter_add(&x->worker->stats.requests_held, 1);
     /* +1: the clock rounds down to whole µs */
-    if (timer_set(&x->worker->holds, &x->hold, x->held_since_us + delay_us + 1))
+    if (timer_set(&x->worker->holds, &x->hold.timer, x->hold.since_us + delay_us + 1))
         return STEP_WAIT;
     hold_end(x);
     return step_fail(x, CAUSE_NO_MEMORY, NULL);

@@ -7,7 +7,7 @@
 #include "proxy/upgrade.h"
 #include "proxy/waiting_request.h"
 
-/* Writes the request header for the upstream to x->head. False: no memory, or it is too long. */
+/* Writes the header for the upstream to x->request.head. False: no memory, or it is too long. */
 static bool write_request_head(struct exchange *x)
 {
     const struct incoming *in = &x->worker->incoming;
@@ -19,30 +19,30 @@ static bool write_request_head(struct exchange *x)
     if (ip_of_address(address_of_peer(&x->downstream->origin->peer, &peer), &peer_ip))
         ip_format(&peer_ip, &ip);
     struct forward_facts facts = {
-        .host = upstream_host(x->rule->upstream),
+        .host = upstream_host(x->route.rule->upstream),
         .peer_ip = text_slice(&ip),
         .peer_trusted = in->identity.peer_trusted,
-        .path = x->path,
-        .forwarded = x->rule->upstream->forwarded,
+        .path = x->route.path,
+        .forwarded = x->route.rule->upstream->forwarded,
         .http2 = x->downstream->origin->http2,
         .trailers = request_accepts_trailers(head, x->downstream->origin->http2),
         .scheme = x->downstream->origin->secure ? SLICE("https") : SLICE("http"),
-        .client = x->rule->limit_count ? identity_text(&in->identity) : SLICE_NONE,
+        .client = x->route.rule->limit_count ? identity_text(&in->identity) : SLICE_NONE,
         .request_id = {x->request_id, x->id_size},
         .upgrade = fields_have(&head->fields, FIELD_UPGRADE) ? upgrade_offer(head, &in->framing)
                                                              : SLICE_NONE};
     struct text out = text_over(x->worker->send, sizeof x->worker->send);
 
-    if (facts.upgrade.n > sizeof x->upgrade)
+    if (facts.upgrade.n > sizeof x->request.upgrade)
         facts.upgrade = SLICE_NONE;
     if (facts.upgrade.n)
-        memcpy(x->upgrade, facts.upgrade.p, facts.upgrade.n);
-    x->upgrade_size = facts.upgrade.n;
+        memcpy(x->request.upgrade, facts.upgrade.p, facts.upgrade.n);
+    x->request.upgrade_size = facts.upgrade.n;
     request_head_write(&out, head, &in->framing, &facts);
     granted_append(x, &out);
-    if (out.failed || !(x->head = iobuf_get(&x->worker->buffers, out.n)))
+    if (out.failed || !(x->request.head = iobuf_get(&x->worker->buffers, out.n)))
         return false;
-    iobuf_append(x->head, text_slice(&out));
+    iobuf_append(x->request.head, text_slice(&out));
     return true;
 }
 
@@ -63,7 +63,7 @@ static uint16_t rejection_status(const struct exchange *x)
     if (x->decision_request.decision.verdict == VERDICT_FAILED_CLOSED)
         return 503;
     return (uint16_t)(x->downstream->origin->decides ? x->policy->decisions.deny_status
-                                                     : x->rule->rejection.status);
+                                                     : x->route.rule->rejection.status);
 }
 
 /* Counts among the top clients. */
@@ -71,7 +71,7 @@ static void count_client(const struct exchange *x, bool admitted)
 {
     struct top_clients *top = &x->worker->top_clients;
 
-    top_keys_add(top->by[admitted ? TOP_BY_ALLOWED : TOP_BY_LIMITED], x->started_us,
+    top_keys_add(top->by[admitted ? TOP_BY_ALLOWED : TOP_BY_LIMITED], x->record.started_us,
                  (struct slice){x->identity, x->identity_size}, 1);
 }
 
@@ -80,9 +80,9 @@ static enum step apply(struct exchange *x)
 {
     const struct decision *d = &x->decision_request.decision;
 
-    x->decided = true;
+    x->limits.decided = true;
     count_client(x, decision_admits(d));
-    counter_add(counter_table_row(&x->worker->stats.by_rule, x->rule->row) + d->verdict, 1);
+    counter_add(counter_table_row(&x->worker->stats.by_rule, x->route.rule->row) + d->verdict, 1);
     if (!decision_admits(d))
         return step_reply_with(x, rejection_status(x));
     granted_set(x);
@@ -96,15 +96,16 @@ static enum step decide(struct exchange *x)
     const struct request_head *head = in->head;
     const char *why;
 
-    if (!rule_cost_of(x->rule, in->identity.peer_trusted, &head->fields, &x->stated_cost, &why))
+    if (!rule_cost_of(x->route.rule, in->identity.peer_trusted, &head->fields,
+                      &x->limits.stated_cost, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
-    x->cost = x->stated_cost ? x->stated_cost : cost_of_rule(x->rule);
+    x->limits.cost = x->limits.stated_cost ? x->limits.stated_cost : cost_of_rule(x->route.rule);
     struct limit_facts facts = {
-        .rule = x->rule,
+        .rule = x->route.rule,
         .identity = &in->identity,
         .client_limits = in->client_limits,
-        .uncharged = rule_skips_preflight(x->rule, head, in->framing.kind != FRAMING_NONE),
-        .cost = x->stated_cost,
+        .uncharged = rule_skips_preflight(x->route.rule, head, in->framing.kind != FRAMING_NONE),
+        .cost = x->limits.stated_cost,
         .method = head->method_text,
         .host = head->host,
         .path = head->path,

@@ -65,7 +65,7 @@ static enum step go_on(struct exchange *x)
     const struct incoming *in = &x->worker->incoming;
     const char *why = NULL;
 
-    if (in->identity.source != x->routed_source) {
+    if (in->identity.source != x->route.source) {
         if (policy_blocks(x->policy, &in->identity))
             return step_fail(x, CAUSE_CLIENT_BLOCKED, NULL);
         if (x->policy->rules_have_clients && (why = route_select_rule(x, in->head, &in->identity)))

@@ -8,9 +8,9 @@
  * HTTP/2 the unread input may belong to other streams. */
 static enum step content_late(struct exchange *x)
 {
-    if (x->content_extended || !x->downstream->ops->has_input(x->downstream))
+    if (x->request.extended || !x->downstream->ops->has_input(x->downstream))
         return step_fail(x, CAUSE_CONTENT_TIMEOUT, NULL);
-    x->content_extended = true;
+    x->request.extended = true;
     deadline_arm(&x->worker->queue.content, &x->client_deadline, clock_us(),
                  x->policy->timeouts.request_body_us);
     return STEP_WAIT;
@@ -21,10 +21,10 @@ static enum step link_late(struct exchange *x)
 {
     enum cause cause = CAUSE_RESPONSE_TIMEOUT;
 
-    if (!x->response_extended && !x->link->pending && !x->downstream->pending &&
-        x->link->ops->has_input(x->link)) {
+    if (!x->upstream.extended && !x->upstream.link->pending && !x->downstream->pending &&
+        x->upstream.link->ops->has_input(x->upstream.link)) {
         exchange_watch(x, false, true);
-        x->response_extended = true;
+        x->upstream.extended = true;
         return STEP_WAIT;
     }
     if (!exchange_is_answering(x))
@@ -43,17 +43,17 @@ enum step step_relay(struct exchange *x)
         return request_begin(x);
     if (exchange_has(x, EVENT_CONTENT_LATE))
         step = content_late(x);
-    if (step == STEP_WAIT && x->link && exchange_has(x, EVENT_LINK_LATE))
+    if (step == STEP_WAIT && x->upstream.link && exchange_has(x, EVENT_LINK_LATE))
         step = link_late(x);
-    if (step == STEP_WAIT && x->link && exchange_has(x, EVENT_LINK_BROKEN))
+    if (step == STEP_WAIT && x->upstream.link && exchange_has(x, EVENT_LINK_BROKEN))
         step = request_broken(x);
-    if (step == STEP_WAIT && x->link && exchange_has(x, EVENT_LINK_WRITABLE))
+    if (step == STEP_WAIT && x->upstream.link && exchange_has(x, EVENT_LINK_WRITABLE))
         step = request_writable(x);
     if (step == STEP_WAIT && exchange_has(x, EVENT_CLIENT_READABLE))
         step = request_readable(x);
     if (step == STEP_WAIT && exchange_has(x, EVENT_CLIENT_WRITABLE))
         step = response_writable(x);
-    if (step == STEP_WAIT && x->link && exchange_has(x, EVENT_LINK_READABLE))
+    if (step == STEP_WAIT && x->upstream.link && exchange_has(x, EVENT_LINK_READABLE))
         step = response_readable(x);
     return step;
 }

@@ -6,13 +6,13 @@
 
 static enum step reply(struct exchange *x)
 {
-    switch (reply_send(x, x->why)) {
+    switch (reply_send(x, x->record.why)) {
     case DOWNSTREAM_SENT: break;
     case DOWNSTREAM_PENDING: exchange_watch(x, true, false); return STEP_WAIT;
     case DOWNSTREAM_GONE:
     case DOWNSTREAM_TOO_LARGE:
-        if (x->cause == CAUSE_NONE)
-            x->cause = CAUSE_CLIENT_GONE;
+        if (x->record.cause == CAUSE_NONE)
+            x->record.cause = CAUSE_CLIENT_GONE;
         return step_end(x, DOWNSTREAM_ABORTED);
     }
     return step_end(x, DOWNSTREAM_COMPLETE);

@@ -27,7 +27,7 @@ static bool needs_quota(const struct exchange *x, const struct identity_input *i
                         struct identity *identity)
 {
     return x->policy->quotas.connection && identity->is_id && identity->listed != LISTED_ALLOWED &&
-           (x->rule->limit_count || may_be_blocked(input, identity));
+           (x->route.rule->limit_count || may_be_blocked(input, identity));
 }
 
 /* Sets the identity and the client's address, and counts the request there. STEP_NEXT: nothing is

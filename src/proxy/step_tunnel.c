@@ -27,14 +27,14 @@ static void want_from_client(struct exchange *x, bool want)
 
 static void want_from_server(struct exchange *x, bool want)
 {
-    x->link->ops->want_read(x->link, want);
+    x->upstream.link->ops->want_read(x->upstream.link, want);
 }
 
 /* The tunnel ends when both directions have ended and are delivered. */
 static enum step end_if_done(struct exchange *x)
 {
     if (x->request.progress == MESSAGE_END && x->response.progress == MESSAGE_END &&
-        !x->downstream->pending && !x->link->pending)
+        !x->downstream->pending && !x->upstream.link->pending)
         return step_end(x, DOWNSTREAM_ABORTED);
     return STEP_WAIT;
 }
@@ -58,8 +58,8 @@ static enum step begin(struct exchange *x)
     x->request.kind = FRAMING_UNTIL_CLOSE;
     x->request.progress = MESSAGE_CONTENT;
     x->request.bytes = x->request.max = 0;
-    x->link->ops->begin_tunnel(x->link);
-    deadline_cancel(&x->link->deadline);
+    x->upstream.link->ops->begin_tunnel(x->upstream.link);
+    deadline_cancel(&x->upstream.link->deadline);
     arm_idle(x);
     want_from_client(x, true);
     want_from_server(x, !x->downstream->pending);
@@ -70,7 +70,7 @@ static enum step client_readable(struct exchange *x)
 {
     const char *why;
 
-    if (x->request.progress != MESSAGE_END && !x->link->pending)
+    if (x->request.progress != MESSAGE_END && !x->upstream.link->pending)
         return moved_on(x, relay_request(x, &why), want_from_client);
     want_from_client(x, false);
     return STEP_WAIT;
@@ -110,7 +110,7 @@ enum step step_tunnel(struct exchange *x)
     if (exchange_has(x, EVENT_CLIENT_WRITABLE))
         step = writable(x, x->downstream->pending, x->response.progress, want_from_server);
     if (step == STEP_WAIT && exchange_has(x, EVENT_LINK_WRITABLE))
-        step = writable(x, x->link->pending, x->request.progress, want_from_client);
+        step = writable(x, x->upstream.link->pending, x->request.progress, want_from_client);
     if (step == STEP_WAIT && exchange_has(x, EVENT_CLIENT_READABLE))
         step = client_readable(x);
     if (step == STEP_WAIT && exchange_has(x, EVENT_LINK_READABLE))

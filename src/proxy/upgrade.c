@@ -44,7 +44,7 @@ struct slice upgrade_offer(const struct request_head *head, const struct framing
 
 static bool was_offered(const struct exchange *x, struct slice protocol)
 {
-    struct slice rest = {x->upgrade, x->upgrade_size}, offered;
+    struct slice rest = {x->request.upgrade, x->request.upgrade_size}, offered;
 
     while (slice_next_element(&rest, &offered))
         if (slice_equal_nocase(protocol, offered))
@@ -58,7 +58,7 @@ const char *upgrade_fault(const struct exchange *x, const struct fields *fields)
     struct slice rest, protocol;
     bool any = false;
 
-    if (x->upgrade_size == 0)
+    if (x->request.upgrade_size == 0)
         return "the server switches protocols without a request for it";
     if (!upgrade || fields_repeat(fields, FIELD_UPGRADE))
         return "a 101 without exactly one Upgrade field";

@@ -15,7 +15,7 @@ struct waiting_request {
 bool waiting_request_keep(struct exchange *x)
 {
     const struct incoming *in = &x->worker->incoming;
-    struct waiting_request *waiting = malloc(sizeof *waiting + x->path.n);
+    struct waiting_request *waiting = malloc(sizeof *waiting + x->route.path.n);
 
     if (!waiting)
         return false;
@@ -25,9 +25,9 @@ bool waiting_request_keep(struct exchange *x)
     }
     waiting->framing = in->framing;
     waiting->identity = in->identity;
-    waiting->path_size = x->path.n;
-    if (x->path.n)
-        memcpy(waiting->path, x->path.p, x->path.n);
+    waiting->path_size = x->route.path.n;
+    if (x->route.path.n)
+        memcpy(waiting->path, x->route.path.p, x->route.path.n);
     waiting_request_free(x);
     x->waiting = waiting;
     waiting_request_restore(x);
@@ -44,7 +44,7 @@ void waiting_request_restore(struct exchange *x)
     in->framing = waiting->framing;
     in->identity = waiting->identity;
     in->client_limits = NULL;
-    x->path = (struct slice){waiting->path, waiting->path_size};
+    x->route.path = (struct slice){waiting->path, waiting->path_size};
 }
 
 void waiting_request_free(struct exchange *x)

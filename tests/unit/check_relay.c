@@ -107,7 +107,7 @@ static void begin(enum framing_kind kind, uint64_t length, bool chunked_out, uin
     body_reader_begin(&reader, &framing);
     x.worker = &worker;
     x.downstream = &client;
-    x.link = &server.link;
+    x.upstream.link = &server.link;
     x.policy = &policy;
     upstream.io = io();
     server.link.ops = &http1_link_ops;
@@ -139,10 +139,10 @@ static enum relay relay_once(void)
 
 static enum relay send_head(struct slice head)
 {
-    ck_assert_ptr_nonnull(x.head = iobuf_get(&pool, head.n));
-    iobuf_append(x.head, head);
+    ck_assert_ptr_nonnull(x.request.head = iobuf_get(&pool, head.n));
+    iobuf_append(x.request.head, head);
     enum relay moved = relay_request_head(&x, &why);
-    iobuf_put(&pool, &x.head);
+    iobuf_put(&pool, &x.request.head);
     return moved;
 }
 
