@@ -58,6 +58,7 @@ struct exchange {
     struct deadline client_deadline; /* the client must send content, or read */
     struct {                         /* of send_deadline.c */
         uint64_t since_us, taken;    /* the mark: its time, the client's count then */
+        uint64_t kept_us;            /* when the client last kept the rate, or the wait began */
         bool exact;                  /* `taken` is exact */
     } send;
     uint32_t requests_entry; /* client_requests.h: counts the request; 0: not counted */

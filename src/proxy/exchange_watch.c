@@ -37,14 +37,14 @@ void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
                      link_moved);
 }
 
-/* Deadlines are restarted when data moves. */
+/* Deadlines other than those of sending are restarted when data moves. */
 uint64_t exchange_still_us(const struct exchange *x, uint64_t now_us)
 {
     const struct deadline *client = &x->client_deadline;
     uint64_t since_us = x->record.started_us;
 
-    if (client->queue == &x->worker->queue.write)
-        since_us = client->at_us - x->policy->timeouts.send_us;
+    if (client->queue == &x->worker->queue.write || client->queue == &x->worker->queue.reply)
+        since_us = x->send.kept_us;
     else if (client->queue == &x->worker->queue.content)
         since_us = client->at_us - x->policy->timeouts.request_body_us;
     else if (x->upstream.link &&

@@ -42,10 +42,13 @@ void send_deadline_run(struct exchange *x, bool moved)
     if (runs && (reply || !moved))
         return;
     now = clock_cached_us();
+    if (runs && (x->send.exact || !keeps_rate(x, now)))
+        return;
+    x->send.kept_us = now;
     if (reply)
         deadline_arm(&w->queue.reply, &x->client_deadline, now,
                      most < OWN_RESPONSE_US ? most : OWN_RESPONSE_US);
-    else if (!runs || (!x->send.exact && keeps_rate(x, now)))
+    else
         mark(x, now, false, 0);
 }
 
@@ -63,6 +66,7 @@ bool send_deadline_renew(struct exchange *x)
     taken = taken_since_mark(x, true);
     if (taken == 0 || taken < due)
         return false;
+    x->send.kept_us = now;
     mark(x, now, true, taken - due < most ? taken - due : most);
     return true;
 }

@@ -144,6 +144,34 @@ def test_requests_that_hold_the_most_are_reset(rig):
         client.socket.close()
 
 
+def test_a_steady_reader_is_not_reset(rig):
+    """A client that takes its response did not stand still, however long timeouts.send is. Requests
+    that hold more, and do not move, are reset before it."""
+    weir = small_weir(rig, limits={"slow": queue(limit=650, period="1h", max_delay="1h")},
+                      rules=[{"match": {"path": "/slow"}, "limits": ["slow"]}, {}])
+    assert get(weir.address, "/slow").status == 200
+    reader = Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 0)], hold=True)
+    stream = reader.start(f"/bytes/{30 * MIB}")
+
+    def take(size):
+        got = reader.streams[stream]
+        due = len(got.body) + size
+        reader.send(WINDOW_UPDATE, 0, 0, struct.pack(">I", size))
+        reader.send(WINDOW_UPDATE, 0, stream, struct.pack(">I", size))
+        reader.read_until(lambda: len(got.body) == due or got.reset is not None)
+        assert got.reset is None and not reader.closed
+    clients = []
+    while not weir.metric("weir_errors_total", cause="memory_limit"):
+        clients.append(Http2(weir.address, hold=True))
+        for _ in range(16):
+            clients[-1].send_body(clients[-1].start("/slow", method="POST", end=False), bytes(60000), end=False)
+        assert used(weir) <= MOST
+        take(10000)
+    take(10000)
+    for client in [*clients, reader]:
+        client.socket.close()
+
+
 def test_a_reload_changes_the_limit(rig):
     weir = small_weir(rig)
     weir.reload(size_limits={"memory": "32m"})
