@@ -70,6 +70,32 @@ static bool ends_at_blank(struct slice value)
     return !quoted && value.n && (memchr(value.p, ' ', value.n) || memchr(value.p, '\t', value.n));
 }
 
+static bool is_ascii(char c)
+{
+    return (unsigned char)c < 0x80;
+}
+
+/* Returns the text without bytes at its ends that are not ASCII. Python and JavaScript trim the
+ * blanks of Unicode too, in names and values (Django: "session\302\240" is "session"). */
+static struct slice trim_non_ascii(struct slice text)
+{
+    for (; text.n && !is_ascii(text.p[0]); text.n--)
+        text.p++;
+    while (text.n && !is_ascii(text.p[text.n - 1]))
+        text.n--;
+    return slice_trim_ows(text);
+}
+
+/* Returns true if servers may trim what weir would count as a part of the name or value. */
+static bool is_trimmed_by_some(const struct pair *cookie, struct slice wanted)
+{
+    struct slice name = trim_non_ascii(cookie->name);
+
+    if (name_match(name, wanted) == NAME_DIFFERS)
+        return false;
+    return name.n != cookie->name.n || trim_non_ascii(cookie->value).n != cookie->value.n;
+}
+
 /* Servers that follow RFC 2965 section 3.3.4 also separate cookies by ",", which values must not
  * contain (RFC 6265 section 4.1.1). */
 static enum found find_only(const struct identity_search *search, const struct identity_from *from)
@@ -84,6 +110,9 @@ static enum found find_only(const struct identity_search *search, const struct i
             return refuse_blank(search);
         if (ends_at_blank(cookie.value) && name_match(cookie.name, wanted) == NAME_EQUAL)
             return identity_bad(search, "the identity's cookie contains a blank");
+        if (is_trimmed_by_some(&cookie, wanted))
+            return identity_bad(search, "the identity's cookie begins or ends with a byte that is "
+                                        "not ASCII");
         found = identity_take_pair(search, from, &cookie, ',', found);
     }
     return found;

@@ -120,6 +120,12 @@ static const struct {
     {"session=\"A\" x=\"B\"", NULL},
     {"session=\"a b\"", "cookie:" HASH_A_B},
     {"session=A; a=my session; b=the session c", "cookie:" HASH_A},
+    /* Python and JavaScript trim U+00A0 and U+0085. */
+    {"session=A\302\240", NULL},
+    {"session=\240A", NULL},
+    {"session=R; session\302\240=A", NULL},
+    {"session=R; \302\205session=A", NULL},
+    {"session=A; name=\303\251", "cookie:" HASH_A},
 };
 
 START_TEST(a_cookie_sets_the_id)
