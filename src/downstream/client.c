@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -22,7 +23,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg);
 static void secure(struct client *c);
 static void refuse_handshake(struct client *c);
 
-/* ---- open and close -------------------------------------------------------------------------- */
+/* ---- open ------------------------------------------------------------------------------------ */
 
 static const struct listen_settings *settings_of(const struct client *c)
 {
@@ -59,27 +60,6 @@ bool client_open(struct worker *w, int fd, const struct address *peer, unsigned 
     if (!settings_of(c)->proxy_protocol)
         secure(c);
     return true;
-}
-
-void client_close(struct client *c)
-{
-    struct worker *w = c->worker;
-    struct address peer;
-
-    MAGIC_CHECK(c, CLIENT_MAGIC);
-    if (c->state == CLIENT_CLOSED)
-        return;
-    if (c->protocol->end)
-        c->protocol->end(c);
-    client_list_remove(c);
-    c->state = CLIENT_CLOSED;
-    deadline_cancel(&c->deadline);
-    stream_close(&c->stream, &w->buffers);
-    TAILQ_INSERT_TAIL(&w->downstream->closed, c, link);
-    counter_subtract(&w->stats.connections_open, 1);
-    slot_free(w);
-    if (c->counted)
-        peer_uncount(w, address_of_peer(&c->origin.peer, &peer));
 }
 
 /* ---- TLS ------------------------------------------------------------------------------------- */
@@ -227,4 +207,38 @@ bool clients_init(struct worker *w)
     deadline_queue_init(&w->deadlines, &w->downstream->queue.head, head_passed);
     deadline_queue_init(&w->deadlines, &w->downstream->queue.idle, idle_passed);
     return poller_init(&w->downstream->poller, w->base, CLIENTS_PER_BATCH) == 0;
+}
+
+/* ---- stop and free -------------------------------------------------------------------------- */
+
+static void stop_all(struct client_list *list)
+{
+    struct client *next;
+
+    for (struct client *c = TAILQ_FIRST(list); c; c = next) {
+        next = TAILQ_NEXT(c, link);
+        c->protocol->stop(c);
+    }
+}
+
+void clients_stop(struct worker *w)
+{
+    stop_all(&w->downstream->silent);
+    stop_all(&w->downstream->idle);
+    stop_all(&w->downstream->heads);
+    stop_all(&w->downstream->clients);
+    linger_stop(w);
+}
+
+void clients_free(struct worker *w)
+{
+    if (!w->downstream)
+        return;
+    handoff_clear(&w->downstream->handoff);
+    http2_worker_free(w);
+    clients_free_closed(w);
+    free_list_drop(&w->downstream->free_clients, UINT_MAX);
+    poller_clear(&w->downstream->poller);
+    free(w->downstream);
+    w->downstream = NULL;
 }

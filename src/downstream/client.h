@@ -52,6 +52,8 @@ struct client_protocol {
     /* `closed`: the client's FIN or reset was reported while reading was paused. */
     void (*readable)(struct client *client, bool closed);
     void (*writable)(struct client *client);
+    /* In CLIENT_DRAIN: the rest of the request was dropped. NULL: never enters that state. */
+    void (*drained)(struct client *client);
     void (*head_timed_out)(struct client *client);        /* timeouts.request_header has passed */
     void (*idle_timed_out)(struct client *client);        /* timeouts.keepalive has passed */
     void (*stop)(struct client *client);                  /* begins the graceful end */

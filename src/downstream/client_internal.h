@@ -2,18 +2,21 @@
 #ifndef WEIR_DOWNSTREAM_CLIENT_INTERNAL_H
 #define WEIR_DOWNSTREAM_CLIENT_INTERNAL_H
 
+#include "base/clock.h"
 #include "downstream/client.h"
 
 enum { CLIENT_MAGIC = 0x434c4954 };
 
 /* Returns monotonic milliseconds; wraps around. */
-uint32_t client_now_ms(void);
+static inline uint32_t client_now_ms(void)
+{
+    return (uint32_t)(clock_cached_us() / 1000);
+}
 
 /* Changes the state and moves the connection to the worker's list for that state. */
 void client_enter(struct client *client, enum client_state state);
-/* Inserts a new connection into, or removes a closing one from, the list of its state. */
+/* Inserts a new connection into the list of its state. */
 void client_list_insert(struct client *client);
-void client_list_remove(struct client *client);
 
 /* Clears `silent`: the first byte or the end of the stream was received. */
 void client_speaks(struct client *client);
@@ -34,7 +37,7 @@ void http1_refuse(struct client *client, const char *why);
 /* timeouts.request_header has passed. */
 void http1_head_timed_out(struct client *client);
 /* Waits for the next request, or starts with one that is already buffered. */
-void client_await_request(struct client *client);
+void http1_await_request(struct client *client);
 
 /* Starts the lingering close after the last response. Shuts down the sending side, then reads
  * and drops input until the client closes. Closing with unread input would reset the connection,

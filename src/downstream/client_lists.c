@@ -1,10 +1,11 @@
-/* client_lists.c - a worker's client connections: state lists, eviction and shutdown. */
-#include <limits.h>
-
+/* client_lists.c - a worker's client connections: state lists, close and eviction.
+ *
+ * The protocols and linger.c call this file. It calls none of them, except through
+ * struct client_protocol. */
 #include "base/clock.h"
 #include "downstream/client_internal.h"
 #include "downstream/handoff.h"
-#include "downstream/http2.h"
+#include "downstream/peer_counts.h"
 
 enum {
     IDLE_MIN_MS = 200,    /* minimum idle time before eviction: a request may be in transit */
@@ -13,11 +14,6 @@ enum {
     SERVED_MIN_MS = 1000, /* time that a connection is served while others wait for a slot */
     EVICTION_LOOKS = 8    /* maximum number of connections checked for input per eviction */
 };
-
-uint32_t client_now_ms(void)
-{
-    return (uint32_t)(clock_cached_us() / 1000);
-}
 
 static struct client_list *list_of(const struct client *c, enum client_state state)
 {
@@ -63,7 +59,7 @@ void client_list_insert(struct client *c)
     insert(c, list_of(c, c->state));
 }
 
-void client_list_remove(struct client *c)
+static void client_list_remove(struct client *c)
 {
     take_out(c, list_of(c, c->state));
 }
@@ -79,30 +75,32 @@ void client_enter(struct client *c, enum client_state state)
     insert(c, to);
 }
 
+void client_close(struct client *c)
+{
+    struct worker *w = c->worker;
+    struct address peer;
+
+    MAGIC_CHECK(c, CLIENT_MAGIC);
+    if (c->state == CLIENT_CLOSED)
+        return;
+    if (c->protocol->end)
+        c->protocol->end(c);
+    client_list_remove(c);
+    c->state = CLIENT_CLOSED;
+    deadline_cancel(&c->deadline);
+    stream_close(&c->stream, &w->buffers);
+    TAILQ_INSERT_TAIL(&w->downstream->closed, c, link);
+    counter_subtract(&w->stats.connections_open, 1);
+    slot_free(w);
+    if (c->counted)
+        peer_uncount(w, address_of_peer(&c->origin.peer, &peer));
+}
+
 void client_speaks(struct client *c)
 {
     client_list_remove(c);
     c->silent = false;
     client_list_insert(c);
-}
-
-static void stop_all(struct client_list *list)
-{
-    struct client *next;
-
-    for (struct client *c = TAILQ_FIRST(list); c; c = next) {
-        next = TAILQ_NEXT(c, link);
-        c->protocol->stop(c);
-    }
-}
-
-void clients_stop(struct worker *w)
-{
-    stop_all(&w->downstream->silent);
-    stop_all(&w->downstream->idle);
-    stop_all(&w->downstream->heads);
-    stop_all(&w->downstream->clients);
-    linger_stop(w);
 }
 
 void clients_cut(struct worker *w)
@@ -190,17 +188,4 @@ void clients_free_closed(struct worker *w)
         MAGIC_WIPE(c);
         free_list_put(&w->downstream->free_clients, c);
     }
-}
-
-void clients_free(struct worker *w)
-{
-    if (!w->downstream)
-        return;
-    handoff_clear(&w->downstream->handoff);
-    http2_worker_free(w);
-    clients_free_closed(w);
-    free_list_drop(&w->downstream->free_clients, UINT_MAX);
-    poller_clear(&w->downstream->poller);
-    free(w->downstream);
-    w->downstream = NULL;
 }

@@ -398,7 +398,7 @@ static void end(struct downstream *d, enum downstream_end how)
         else
             client_close(c);
     } else if (h->request.ended)
-        client_await_request(c);
+        http1_await_request(c);
     else
         linger_drain(c);
 }
@@ -462,6 +462,7 @@ static unsigned shed(struct client *c)
 
 const struct client_protocol http1_protocol = {.readable = readable,
                                                .writable = writable,
+                                               .drained = http1_await_request,
                                                .head_timed_out = http1_head_timed_out,
                                                .idle_timed_out = client_close,
                                                .stop = stop,

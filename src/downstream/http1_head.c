@@ -10,7 +10,7 @@
 
 /* ---- between requests ------------------------------------------------------------------------ */
 
-void client_await_request(struct client *c)
+void http1_await_request(struct client *c)
 {
     struct worker *w = c->worker;
 

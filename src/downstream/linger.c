@@ -119,7 +119,7 @@ static void drain(struct client *c, bool readable)
         status == BODY_READ ? body_consume(&c->stream, &piece, &io) : status == BODY_AGAIN;
 
     if (usable && request->ended)
-        client_await_request(c);
+        c->protocol->drained(c);
     else if (!usable || !goes_on(c, request->bytes - before))
         client_close(c);
 }
