@@ -317,6 +317,16 @@ static void link_connect(struct redis_link *link)
         redis_link_close(link, REDIS_FAILURE_CONNECT, "no memory");
 }
 
+void redis_link_flush(struct redis_link *link)
+{
+    if (!link->ac)
+        return;
+    if (redis_link_reply_fits(link))
+        redis_link_write_held(link);
+    else
+        redis_link_close(link, REDIS_FAILURE_REPLY, "a reply of more than 1 MiB");
+}
+
 /* --- Create and free -------------------------------------------------------------------------- */
 
 /* Returns a name that stays the same if the master or a host name's address changes; in a

@@ -107,6 +107,10 @@ enum { REDIS_LINK_WHY_MAX = 128 };
 MUST_CHECK bool redis_link_open(struct redis_link *link, char why[static REDIS_LINK_WHY_MAX]);
 /* Attaches link->ac to the event loop. Returns false if out of memory. */
 MUST_CHECK bool redis_link_attach(struct redis_link *link);
+/* Returns whether the reply that is being received is at most 1 MiB so far. */
+bool redis_link_reply_fits(const struct redis_link *link);
+/* Writes the commands that were held for the flush. */
+void redis_link_write_held(struct redis_link *link);
 
 /* ---- link_outage.c ---- */
 

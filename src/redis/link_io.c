@@ -60,18 +60,19 @@ bool redis_link_attach(struct redis_link *link)
     return true;
 }
 
-void redis_link_flush(struct redis_link *link)
+bool redis_link_reply_fits(const struct redis_link *link)
 {
-    if (!link->ac)
+    return link->ac->c.reader->len - link->ac->c.reader->pos <= REPLY_BYTES_MAX;
+}
+
+void redis_link_write_held(struct redis_link *link)
+{
+    if (!link->has_held)
         return;
-    if (link->ac->c.reader->len - link->ac->c.reader->pos > REPLY_BYTES_MAX)
-        redis_link_close(link, REDIS_FAILURE_REPLY, "a reply of more than 1 MiB");
-    else if (link->has_held) {
-        link->has_held = false;
-        redisAsyncHandleWrite(link->ac); /* the adapter writes what the socket does not take */
-        if (link->tls)
-            tls_pump_send(link->tls);
-    }
+    link->has_held = false;
+    redisAsyncHandleWrite(link->ac); /* the adapter writes what the socket does not take */
+    if (link->tls)
+        tls_pump_send(link->tls);
 }
 
 void redis_link_read(struct redis_link *link)
