@@ -83,7 +83,7 @@ static const char *not_ready(const struct admin *admin)
     return NULL;
 }
 
-static bool asks_with_care(const struct worker *worker)
+static bool is_in_slow_start(const struct worker *worker)
 {
     return worker_redis_breaker(worker) == REDIS_BREAKER_HALF_OPEN;
 }
@@ -106,7 +106,7 @@ static void readyz(struct admin *admin, struct evhttp_request *request)
                         : "ready; a part of Redis is unavailable, where on_failure applies");
     else if (redis_refuses(admin))
         answer_line(request, 200, "ready; Redis answers calls with errors, on_failure applies");
-    else if (count_of(admin, asks_with_care) && policy_needs_redis(admin->view->policy))
+    else if (count_of(admin, is_in_slow_start) && policy_needs_redis(admin->view->policy))
         answer_line(request, 200, "ready; Redis is available again, in slow start");
     else
         answer_line(request, 200, "ready");

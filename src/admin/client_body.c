@@ -80,7 +80,7 @@ static void write_database(struct json_writer *json, const struct query *query)
     struct quota_row row;
     int64_t us;
 
-    if (!client_query_asks_database(query)) {
+    if (!client_query_needs_database(query)) {
         json_put_null(json, "database");
         return;
     }

@@ -7,7 +7,7 @@
 #include "base/json_read.h"
 #include "clients/client_query.h"
 
-static bool say(char *why, const char *text)
+static bool refuse_because(char *why, const char *text)
 {
     snprintf(why, GRANT_WHY_MAX, "%s", text);
     return false;
@@ -27,14 +27,15 @@ static bool read_quota(const json_t *node, int64_t *quota, char *why)
         text = SLICE("unlimited");
     if (grant_quota_read(text, quota) && *quota != GRANT_NONE)
         return true;
-    return say(why, "quota: expected a whole number from 0 to 1000000000, or -1 or \"unlimited\", "
-                    "or null to revoke a grant");
+    return refuse_because(
+        why, "quota: expected a whole number from 0 to 1000000000, or -1 or \"unlimited\", "
+             "or null to revoke a grant");
 }
 
 static bool read_time(const json_t *node, int64_t *us, char *why)
 {
     return (json_is_string(node) && grant_time_read(json_text(node), us)) ||
-           say(why, "for: expected a duration from \"1s\" to \"30d\", such as \"1h\"");
+           refuse_because(why, "for: expected a duration from \"1s\" to \"30d\", such as \"1h\"");
 }
 
 static bool knows_members(json_t *object, char *why)
@@ -58,27 +59,30 @@ static bool read_object(json_t *object, int64_t *quota, int64_t *us, char *why)
                  *time_node = json_object_get(object, "for");
 
     if (!json_is_object(object))
-        return say(why, "a JSON object was expected, such as {\"quota\": 100, \"for\": \"1h\"}");
+        return refuse_because(
+            why, "a JSON object was expected, such as {\"quota\": 100, \"for\": \"1h\"}");
     if (!knows_members(object, why))
         return false;
     if (!quota_node)
-        return say(why, "the quota is missing, as in {\"quota\": 100, \"for\": \"1h\"}");
+        return refuse_because(why, "the quota is missing, as in {\"quota\": 100, \"for\": \"1h\"}");
     if (!read_quota(quota_node, quota, why) || (time_node && !read_time(time_node, us, why)))
         return false;
     if (!time_node == (*quota == GRANT_NONE))
         return true;
-    return say(why, time_node ? "null revokes the grant and takes no duration: remove for"
-                              : "for is missing: how long, from \"1s\" to \"30d\", as in \"1h\"");
+    return refuse_because(
+        why, time_node ? "null revokes the grant and takes no duration: remove for"
+                       : "for is missing: how long, from \"1s\" to \"30d\", as in \"1h\"");
 }
 
 static bool refuse(const json_error_t *error, char *why)
 {
     switch (json_error_code(error)) {
-    case json_error_duplicate_key: return say(why, "a member is given twice");
+    case json_error_duplicate_key: return refuse_because(why, "a member is given twice");
     case json_error_numeric_overflow:
-        return say(why, "quota: expected a whole number from 0 to 1000000000");
+        return refuse_because(why, "quota: expected a whole number from 0 to 1000000000");
     default:
-        return say(why, "the body is not a JSON object such as {\"quota\": 100, \"for\": \"1h\"}");
+        return refuse_because(
+            why, "the body is not a JSON object such as {\"quota\": 100, \"for\": \"1h\"}");
     }
 }
 

@@ -46,7 +46,7 @@ void clock_cached_read(void);
 
 /* Private to clock.h and clock.c. */
 enum { CLOCK_CACHED_USES = 32 };
-struct clock_turn {
+struct clock_iteration {
     uint64_t us, wall_us;
     unsigned uses_left;
     bool begun;
@@ -55,28 +55,28 @@ struct clock_turn {
     void (*passed)(void *context); /* NULL: no limit */
     void *context;
 };
-extern _Thread_local struct clock_turn clock_turn;
+extern _Thread_local struct clock_iteration clock_iteration;
 
 /* Returns whether this iteration exceeded the limit of clock_iteration_limit() at the last clock
  * read. */
 static inline bool clock_iteration_is_long(void)
 {
-    return clock_turn.is_long;
+    return clock_iteration.is_long;
 }
 
 static inline uint64_t clock_cached_us(void)
 {
-    if (clock_turn.uses_left == 0)
+    if (clock_iteration.uses_left == 0)
         clock_cached_read();
     else
-        clock_turn.uses_left--;
-    return clock_turn.us;
+        clock_iteration.uses_left--;
+    return clock_iteration.us;
 }
 
 static inline uint64_t clock_cached_wall_us(void)
 {
     (void)clock_cached_us();
-    return clock_turn.wall_us;
+    return clock_iteration.wall_us;
 }
 
 #endif

@@ -26,7 +26,7 @@ enum {
     RING_SIZE = 1 << 20,
     WRITER_PAUSE_US = 20000,
     WRITER_PAUSE_MIN_US = 1000,
-    SAY_DROPPED_US = 1000000
+    LOG_DROPPED_US = 1000000
 };
 
 struct ring {
@@ -51,7 +51,7 @@ static struct {
     _Atomic bool started, asleep, stop, reopen, check, writes;
     _Atomic uint64_t rounds;
     uint64_t rounds_seen; /* by log_writer_is_alive() */
-    uint64_t dropped_said, dropped_said_us;
+    uint64_t dropped_logged, dropped_logged_us;
     unsigned pause_us;
 } writer = {.lock = PTHREAD_MUTEX_INITIALIZER,
             .wake = PTHREAD_COND_INITIALIZER,
@@ -66,7 +66,7 @@ static struct {
     struct {
         uint64_t event, at_us;
         unsigned thread;
-    } said[EVENTS];
+    } recent[EVENTS];
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t fnv(uint64_t hash, struct slice bytes) /* FNV-1a, 64 bits */
@@ -86,13 +86,13 @@ bool log_is_first(struct slice whom, const char *what)
         self = ++threads;
     pthread_mutex_lock(&events.lock);
     uint64_t now = clock_us(); /* read under the lock: never earlier than another thread's entry */
-    bool together = events.said[event % EVENTS].event == event &&
-                    events.said[event % EVENTS].thread != self &&
-                    now - events.said[event % EVENTS].at_us < LOG_TOGETHER_US;
+    bool together = events.recent[event % EVENTS].event == event &&
+                    events.recent[event % EVENTS].thread != self &&
+                    now - events.recent[event % EVENTS].at_us < LOG_TOGETHER_US;
     if (!together) {
-        events.said[event % EVENTS].event = event;
-        events.said[event % EVENTS].at_us = now;
-        events.said[event % EVENTS].thread = self;
+        events.recent[event % EVENTS].event = event;
+        events.recent[event % EVENTS].at_us = now;
+        events.recent[event % EVENTS].thread = self;
     }
     pthread_mutex_unlock(&events.lock);
     return !together;
@@ -306,12 +306,13 @@ static void report_dropped(bool now)
 {
     uint64_t dropped = rings_dropped(), us = clock_us();
 
-    if (dropped == writer.dropped_said || (!now && us - writer.dropped_said_us < SAY_DROPPED_US))
+    if (dropped == writer.dropped_logged ||
+        (!now && us - writer.dropped_logged_us < LOG_DROPPED_US))
         return;
-    writer.dropped_said_us = us;
+    writer.dropped_logged_us = us;
     log_warn("log: %llu lines were dropped because the log file cannot keep up",
-             (unsigned long long)(dropped - writer.dropped_said));
-    writer.dropped_said = dropped;
+             (unsigned long long)(dropped - writer.dropped_logged));
+    writer.dropped_logged = dropped;
 }
 
 /* Pauses so that no ring fills up. Halves the pause if the fullest ring (`most` bytes) is at least

@@ -18,7 +18,7 @@ static struct {
     char *path;            /* NULL: stderr */
     int trouble;           /* errno of the last failed write; 0: the last write succeeded */
     bool torn;             /* the last line was written only in part */
-    uint64_t lost_said;    /* value of `lost` already logged */
+    uint64_t lost_logged;  /* value of `lost` already logged */
     _Atomic uint64_t lost; /* lines that could not be written */
 } file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
 
@@ -67,7 +67,7 @@ static bool write_one(const char *bytes, size_t n)
 }
 
 /* Writes an error about the file to stderr, and keeps errno. */
-static void say_on_stderr(struct slice message)
+static void write_to_stderr(struct slice message)
 {
     char line[LOG_LINE_MAX];
     int before = errno;
@@ -89,7 +89,7 @@ static void lose(const struct iovec pieces[2])
         int n = snprintf(message, sizeof message,
                          "log: %s cannot be written: %s; lines are lost until it can be", file.path,
                          strerror(why));
-        say_on_stderr(
+        write_to_stderr(
             (struct slice){message, n < (int)sizeof message ? (size_t)n : sizeof message - 1});
     }
     file.trouble = why;
@@ -104,13 +104,13 @@ static bool report_lost(void)
 {
     char line[LOG_LINE_MAX + 1] = "\n", message[256];
     int n = snprintf(message, sizeof message, "log: %llu line%s lost: %s",
-                     (unsigned long long)(file.lost - file.lost_said),
-                     file.lost - file.lost_said == 1 ? " was" : "s were", strerror(file.trouble));
+                     (unsigned long long)(file.lost - file.lost_logged),
+                     file.lost - file.lost_logged == 1 ? " was" : "s were", strerror(file.trouble));
     size_t size = log_event(line + 1, LEVEL_WARN, (struct slice){message, (size_t)n});
 
     if (!(file.torn ? write_one(line, size + 1) : write_one(line + 1, size)))
         return false;
-    file.lost_said = file.lost;
+    file.lost_logged = file.lost;
     file.trouble = 0;
     return true;
 }
@@ -207,7 +207,7 @@ static void report_not_reopened(const char *path, const char *why)
 
     snprintf(message, sizeof message, "log: cannot reopen %s: %s; still writing to the old file",
              path, why);
-    say_on_stderr(slice_of(message));
+    write_to_stderr(slice_of(message));
     log_error("%s", message);
 }
 

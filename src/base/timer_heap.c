@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-static void on_timer(evutil_socket_t fd, short what, void *arg);
+static void on_timerfd(evutil_socket_t fd, short what, void *arg);
 
 /* ---- the heap: heap[1] is the earliest, heap[n] is before heap[2n] and heap[2n + 1] ---------- */
 
@@ -63,7 +63,7 @@ static bool open_timer(struct timer_heap *all)
         return true;
     if ((all->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) < 0)
         return false;
-    event_assign(&all->event, all->base, all->fd, EV_READ | EV_PERSIST, on_timer, all);
+    event_assign(&all->event, all->base, all->fd, EV_READ | EV_PERSIST, on_timerfd, all);
     event_add(&all->event, NULL);
     return true;
 }
@@ -82,7 +82,7 @@ static void set_timer(struct timer_heap *all)
     all->timer_at_us = at;
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timerfd(evutil_socket_t fd, short what, void *arg)
 {
     struct timer_heap *all = arg;
     uint64_t rung, now;

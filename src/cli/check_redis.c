@@ -30,7 +30,8 @@ struct checked_server {
 static void check_memory(struct redis_blocking *redis, const struct checked_server *server,
                          FILE *report)
 {
-    const struct redis_reply *reply = redis_ask(redis, 2, (const char *[]){"INFO", "memory"}, NULL);
+    const struct redis_reply *reply =
+        redis_command(redis, 2, (const char *[]){"INFO", "memory"}, NULL);
 
     if (reply && reply->type == RESP_STRING) {
         struct slice most = info_value(reply->text.p, "maxmemory"),
@@ -47,7 +48,7 @@ static void check_memory(struct redis_blocking *redis, const struct checked_serv
 static bool saves_snapshots(struct redis_blocking *redis)
 {
     const struct redis_reply *reply =
-        redis_ask(redis, 3, (const char *[]){"CONFIG", "GET", "save"}, NULL);
+        redis_command(redis, 3, (const char *[]){"CONFIG", "GET", "save"}, NULL);
 
     return !reply || !redis_reply_is(reply, "ss") || reply->elements[1].text.n;
 }
@@ -56,7 +57,7 @@ static void check_persistence(struct redis_blocking *redis, const struct checked
                               FILE *report)
 {
     const struct redis_reply *reply =
-        redis_ask(redis, 2, (const char *[]){"INFO", "persistence"}, NULL);
+        redis_command(redis, 2, (const char *[]){"INFO", "persistence"}, NULL);
 
     if (reply && reply->type == RESP_STRING &&
         slice_equal(info_value(reply->text.p, "aof_enabled"), SLICE("0")) &&

@@ -114,7 +114,7 @@ static bool load_script(struct client_command *command)
     char *script = client_query_script(command->subject.policy);
     const char *argv[] = {"SCRIPT", "LOAD", script};
     const struct redis_reply *reply =
-        script ? redis_ask(command->redis, COUNT_OF(argv), argv, NULL) : NULL;
+        script ? redis_command(command->redis, COUNT_OF(argv), argv, NULL) : NULL;
     bool good = reply && reply->type == RESP_STRING && reply->text.n == sizeof command->sha - 1;
 
     if (good)
@@ -128,8 +128,8 @@ static bool load_script(struct client_command *command)
 }
 
 /* Sends EVALSHA SHA with these arguments. */
-static const struct redis_reply *ask(struct client_command *command, int argc, const char **argv,
-                                     const size_t *sizes)
+static const struct redis_reply *run_call(struct client_command *command, int argc,
+                                          const char **argv, const size_t *sizes)
 {
     const char **words = xcalloc((size_t)argc + 2, sizeof *words);
     size_t *lengths = xcalloc((size_t)argc + 2, sizeof *lengths);
@@ -138,13 +138,13 @@ static const struct redis_reply *ask(struct client_command *command, int argc, c
     words[1] = command->sha, lengths[1] = strlen(command->sha);
     memcpy(words + 2, argv, (size_t)argc * sizeof *words);
     memcpy(lengths + 2, sizes, (size_t)argc * sizeof *lengths);
-    const struct redis_reply *reply = redis_ask(command->redis, argc + 2, words, lengths);
+    const struct redis_reply *reply = redis_command(command->redis, argc + 2, words, lengths);
     free(words);
     free(lengths);
     return reply;
 }
 
-static bool ask_all(struct client_command *command)
+static bool query_all(struct client_command *command)
 {
     const char **argv;
     const size_t *sizes;
@@ -155,7 +155,7 @@ static bool ask_all(struct client_command *command)
         go_where(command, argv, sizes);
         if (!command->redis && !(dial(command) && load_script(command)))
             return false;
-        const struct redis_reply *reply = ask(command, argc, argv, sizes);
+        const struct redis_reply *reply = run_call(command, argc, argv, sizes);
         if (!reply || reply->type == RESP_ERROR)
             good = complain(command, reply ? reply->text.p : redis_blocking_error(command->redis));
         else if (!client_query_take(command->subject.query, reply))
@@ -210,7 +210,7 @@ static void doubt(const struct client_command *command, const char *client)
                 client, source->prefix);
 }
 
-static int ask_about(struct client_command *command, const struct order *order)
+static int query_client(struct client_command *command, const struct order *order)
 {
     const char *why;
 
@@ -221,7 +221,7 @@ static int ask_about(struct client_command *command, const struct order *order)
     }
     doubt(command, order->client);
     command->subject.query = begin(command, order);
-    if (!command->subject.query || !ask_all(command))
+    if (!command->subject.query || !query_all(command))
         return 1;
     return order->kind == CLIENT_QUERY_LOOK    ? client_report_inspect(&command->subject)
            : order->kind == CLIENT_QUERY_RESET ? client_report_reset(&command->subject)
@@ -231,7 +231,7 @@ static int ask_about(struct client_command *command, const struct order *order)
 static int run(const char *file, const char *lua_dir, const struct order *order)
 {
     struct client_command command = {.subject.policy = load(file, lua_dir)};
-    int status = command.subject.policy ? ask_about(&command, order) : 1;
+    int status = command.subject.policy ? query_client(&command, order) : 1;
 
     client_query_free(command.subject.query);
     redis_blocking_free(command.redis);

@@ -129,7 +129,7 @@ static void print_row(const struct client_subject *subject)
     struct quota_row row;
     int64_t us;
 
-    if (!client_query_asks_database(subject->query))
+    if (!client_query_needs_database(subject->query))
         return;
     if (!client_query_row(subject->query, &row, &us)) {
         puts("quotas  not cached: the next request looks it up");

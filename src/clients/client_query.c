@@ -391,7 +391,7 @@ bool client_query_granted(const struct query *q, int64_t *quota, int64_t *us)
     return q->granted;
 }
 
-bool client_query_asks_database(const struct query *q)
+bool client_query_needs_database(const struct query *q)
 {
     return q->policy->quotas.connection && q->identity->is_id &&
            !policy_client(q->policy, q->identity);

@@ -86,7 +86,7 @@ unsigned client_query_rows(const struct query *query, const struct limit_status 
  * whether it succeeded; false if GRANTS_MAX others exist. */
 bool client_query_granted(const struct query *query, int64_t *quota, int64_t *us);
 /* LOOK: returns true if the client's limits come from the policy's database. */
-bool client_query_asks_database(const struct query *query);
+bool client_query_needs_database(const struct query *query);
 /* Sets the database's row, and how long it stays fresh (negative: expired). Returns false if the
  * row is not cached in Redis. */
 bool client_query_row(const struct query *query, struct quota_row *row, int64_t *us);

@@ -124,7 +124,7 @@ static void on_ready(void *context)
         event_active(reader->timer, EV_TIMEOUT, 1);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_read_period(evutil_socket_t fd, short what, void *arg)
 {
     static const struct timeval every = {GRANTS_EVERY_US / 1000000, GRANTS_EVERY_US % 1000000};
     struct grant_reader *reader = arg;
@@ -164,7 +164,7 @@ struct grant_reader *grant_reader_new(struct event_base *base, struct policy *po
     reader->call = (struct redis_call){.done = on_answer};
     reader->version[0] = '?'; /* differs from every version, including "" */
     reader->key = grant_key(policy);
-    reader->timer = evtimer_new(base, on_timer, reader);
+    reader->timer = evtimer_new(base, on_read_period, reader);
     if (!reader->key || !reader->timer ||
         asprintf(&reader->script, "%s%s", grant_preamble, redis_memory_script) < 0) {
         reader->script = NULL;
@@ -173,7 +173,7 @@ struct grant_reader *grant_reader_new(struct event_base *base, struct policy *po
     }
     reader->store = redis_client_new(base, &policy->redis, slice_of(reader->script), &watch);
     reader->memory = redis_memory_new(base, reader->store);
-    on_timer(-1, 0, reader);
+    on_read_period(-1, 0, reader);
     return reader;
 }
 

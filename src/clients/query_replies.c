@@ -181,7 +181,7 @@ static bool take_grant(struct query *q, const struct redis_reply *reply)
         q->us = until_us - reply->elements[0].integer;
         q->grant_client_limits = grant_client_limits(q->quota);
     }
-    if (!client_query_asks_database(q))
+    if (!client_query_needs_database(q))
         return client_query_begin(q);
     q->step = STEP_QUOTA;
     return true;

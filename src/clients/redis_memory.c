@@ -72,7 +72,7 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply,
     event_active(m->next, EV_TIMEOUT, 1);
 }
 
-static void ask_part(struct redis_memory *m)
+static void request_part(struct redis_memory *m)
 {
     static const char *argv[] = {"0", "memory"};
     static const size_t sizes[] = {1, 6};
@@ -107,7 +107,7 @@ void redis_memory_look(struct redis_memory *m)
     }
     if (m->part == 0)
         m->last_us = now;
-    ask_part(m);
+    request_part(m);
 }
 
 void redis_memory_reconnected(struct redis_memory *m)

@@ -103,7 +103,7 @@ static void wait_in(struct client *c, struct deadline_queue *queue, uint64_t aft
 /* Chooses the connection's list and deadline. A connection with requests needs none: they have
  * their own. After GOAWAY, the client has timeouts.send to take the ends of the last responses:
  * libnghttp2 sends END_STREAM only if the stream's window is open. */
-static void settle(struct http2_connection *connection, bool moved)
+static void choose_list_and_deadline(struct http2_connection *connection, bool moved)
 {
     struct client *c = connection->client;
     struct worker *w = c->worker;
@@ -252,7 +252,7 @@ static void flush(struct http2_connection *connection)
         stream_want_read(&c->stream, sent);
         if (sent && (c->stream.out || http2_session_has_work(session)))
             http2_touch(connection);
-        settle(connection, moved);
+        choose_list_and_deadline(connection, moved);
     }
 }
 
@@ -319,7 +319,7 @@ static void writable(struct client *c)
     if (http2_push(connection) || connection->lost)
         http2_touch(connection);
     else
-        settle(connection, iobuf_held(c->stream.out) < held);
+        choose_list_and_deadline(connection, iobuf_held(c->stream.out) < held);
 }
 
 static bool awaits_reader(const struct client *c, uint64_t *count)

@@ -223,7 +223,7 @@ static void mark_named(struct fields *fields, struct slice option)
 
 /* Returns whether the only Connection field is "keep-alive", which is the default in HTTP/1.1.
  * Nearly all Connection fields are. */
-static bool says_keep_alive_alone(const struct fields *fields)
+static bool has_keep_alive_alone(const struct fields *fields)
 {
     const struct field *field = fields_find(fields, FIELD_CONNECTION);
     return slice_equal(field->value, SLICE("keep-alive")) &&
@@ -237,7 +237,7 @@ bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive,
     unsigned options = 0;
     const struct field *end = fields->at + fields->count;
 
-    if (!fields_have(fields, FIELD_CONNECTION) || says_keep_alive_alone(fields)) {
+    if (!fields_have(fields, FIELD_CONNECTION) || has_keep_alive_alone(fields)) {
         *keep_alive = keep || fields_have(fields, FIELD_CONNECTION);
         return true;
     }

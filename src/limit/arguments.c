@@ -101,7 +101,7 @@ static void join_group(struct arguments *a, struct batch *batch, unsigned i)
         (struct group){.first = op, .count = op->count, .size = 1};
     if (unit && op->lease)
         batch->groups[batch->group_count - 1].extra =
-            op_ask_lease(op, &batch->groups[batch->group_count - 1].lease);
+            op_request_lease(op, &batch->groups[batch->group_count - 1].lease);
     *open = unit ? (uint8_t)batch->group_count : 0;
     for (unsigned j = 1; j < op->count; j++)
         a->groups[op->limits[j].key_index] = 0;

@@ -138,13 +138,13 @@ static void op_answer(struct limit_op *op, const struct limit_reply *replies, in
 
 /* The group was granted fewer units than it has requests, and none is left for this op. It is
  * sent once more, to get its wait. */
-static void op_ask_again(struct limit_op *op)
+static void op_request_again(struct limit_op *op)
 {
     if (!op->decision_request) {
         op_release(op);
         return;
     }
-    op->times_asked++;
+    op->times_repeated++;
     op_gather(op);
 }
 
@@ -181,7 +181,7 @@ static void batch_answer(struct batch *batch, int64_t time_us)
             op_answer(op, replies, time_us,
                       now_us); /* the op is now the charge's, reused or free */
         else
-            op_ask_again(op);
+            op_request_again(op);
     }
     SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
 }
@@ -280,7 +280,7 @@ static unsigned request_count(const struct batch *batch)
     unsigned count = 0;
 
     for (unsigned i = 0; i < batch->count; i++)
-        count += !batch->ops[i]->is_adjustment && batch->ops[i]->times_asked == 0;
+        count += !batch->ops[i]->is_adjustment && batch->ops[i]->times_repeated == 0;
     return count;
 }
 

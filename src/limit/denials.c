@@ -48,9 +48,9 @@ bool denials_any(const struct denials *d, uint64_t now_us)
     return d->last_until_us > now_us;
 }
 
-bool denials_are_forgotten(uint64_t asked_us)
+bool denials_are_forgotten(uint64_t requested_us)
 {
-    return asked_us <= atomic_load_explicit(&forgotten_us, memory_order_relaxed);
+    return requested_us <= atomic_load_explicit(&forgotten_us, memory_order_relaxed);
 }
 
 const struct denial *denials_find(const struct denials *d, struct denial_key key, uint64_t now_us)
@@ -59,7 +59,7 @@ const struct denial *denials_find(const struct denials *d, struct denial_key key
 
     for (unsigned i = 0; i < WAYS; i++)
         if (set[i].key.a == key.a && set[i].key.b == key.b && set[i].until_us > now_us)
-            return denials_are_forgotten(set[i].asked_us) ? NULL : &set[i];
+            return denials_are_forgotten(set[i].requested_us) ? NULL : &set[i];
     return NULL;
 }
 
@@ -82,7 +82,7 @@ void denials_remember(struct denials *d, struct denial *denial)
 {
     struct denial *set = d->table[denial->key.a % SETS], *position = set;
 
-    denial->until_us = denial->asked_us + wait_us(denial);
+    denial->until_us = denial->requested_us + wait_us(denial);
     for (unsigned i = 0; i < WAYS; i++) {
         if (set[i].key.a == denial->key.a && set[i].key.b == denial->key.b) {
             position = &set[i];

@@ -24,11 +24,11 @@ struct denial_key {
 /* One denied request. */
 struct denial {
     struct denial_key key;
-    uint64_t asked_us, until_us; /* monotonic; until_us 0: free */
-    unsigned count;              /* limits */
+    uint64_t requested_us, until_us; /* monotonic; until_us 0: free */
+    unsigned count;                  /* limits */
     struct denial_limit {
         bool limited;
-        int64_t remaining, retry_after_us, reset_us, next_us; /* at asked_us */
+        int64_t remaining, retry_after_us, reset_us, next_us; /* at requested_us */
     } limits[DENIAL_LIMITS_MAX];
 };
 
@@ -51,8 +51,8 @@ const struct denial *denials_find(const struct denials *denials, struct denial_k
  * resets. Any thread. */
 void denials_forget_all(void);
 
-/* Returns true if a request sent to Redis at asked_us precedes denials_forget_all(). */
-bool denials_are_forgotten(uint64_t asked_us);
+/* Returns true if a request sent to Redis at requested_us precedes denials_forget_all(). */
+bool denials_are_forgotten(uint64_t requested_us);
 
 /* Returns false if no denial can be in force. Cheap. */
 bool denials_any(const struct denials *denials, uint64_t now_us);

@@ -95,7 +95,7 @@ static bool is_of_other_numbers(const struct lease *lease, const uint64_t key[2]
 
 static bool is_in_use(const struct lease *lease)
 {
-    return lease->asked || deadline_is_armed(&lease->deadline);
+    return lease->requested || deadline_is_armed(&lease->deadline);
 }
 
 /* Returns the key's slot in the set, or reuses the least recently used slot that is not in use.
@@ -209,7 +209,7 @@ int64_t lease_wants(const struct lease *lease, unsigned sharers)
     int64_t requests = lease->met > lease->met_before ? lease->met : lease->met_before;
     int64_t spent = requests * AHEAD_US / RATE_US, leaks = 0, units;
 
-    if (lease->asked || lease->free >= scale(lease) || requests < LEASE_LEAST)
+    if (lease->requested || lease->free >= scale(lease) || requests < LEASE_LEAST)
         return 0;
     units = least_of(most_units(lease), lease->known_remaining / (2 * (int64_t)sharers));
     units = least_of(units, LEASE_MOST);
@@ -248,7 +248,8 @@ static void leak_until(struct lease *lease, uint64_t now_us)
 /* The units spent at once and the leased units both count from the time of the request. */
 void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t now_us)
 {
-    int64_t leaked = leak(lease, now_us - charge->asked_us), units = charge->units * scale(lease);
+    int64_t leaked = leak(lease, now_us - charge->requested_us),
+            units = charge->units * scale(lease);
     int64_t spent = is_bucket(lease) ? charge->spent * scale(lease) : 0,
             of_spent = least_of(leaked, spent);
     int64_t ends_us = charge->time_us + charge->reset_us;
@@ -257,20 +258,20 @@ void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t
     if (!is_bucket(lease) && lease->window_ends_us != ends_us) {
         lease->free = 0; /* of the previous window */
         lease->window_ends_us = ends_us;
-        lease->until_us = charge->asked_us + (uint64_t)charge->reset_us;
+        lease->until_us = charge->requested_us + (uint64_t)charge->reset_us;
     }
     lease->used = least_of(LEVEL_MAX, lease->used + spent - of_spent);
     lease->free += units - least_of(leaked - of_spent, units);
     lease->units += charge->units;
-    lease->charged_us = charge->asked_us;
+    lease->charged_us = charge->requested_us;
     lease->remaining = charge->remaining;
     lease->reset_us = charge->reset_us;
     lease->next_us = charge->next_us;
 }
 
-void lease_note(struct lease *lease, int64_t granted, int64_t remaining, uint64_t asked_us)
+void lease_note(struct lease *lease, int64_t granted, int64_t remaining, uint64_t requested_us)
 {
-    uint64_t us = asked_us - lease->since_us;
+    uint64_t us = requested_us - lease->since_us;
 
     lease->known_remaining = granted > 0 ? remaining : 0;
     lease->since_charged += granted;
@@ -280,7 +281,7 @@ void lease_note(struct lease *lease, int64_t granted, int64_t remaining, uint64_
     bool soon = lease->since_us && us <= LEASE_AUTO_US * 2;
     lease->others = soon && gone > 0 ? gone : 0;
     lease->others_us = us;
-    lease->since_us = asked_us;
+    lease->since_us = requested_us;
     lease->since_remaining = remaining;
     lease->since_charged = 0;
 }

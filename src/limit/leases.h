@@ -47,7 +47,7 @@ struct lease {
     uint64_t met_us, counted_from_us, auto_from_us;
     unsigned met, met_before; /* requests in this interval of RATE_US and in the one before */
     unsigned auto_met, auto_before[2]; /* in this interval of LEASE_AUTO_US and in the two before */
-    bool asked;                        /* a request for more units is pending */
+    bool requested;                    /* a request for more units is pending */
     int64_t known_remaining;           /* the remaining units in Redis' last reply */
 
     /* Usage by others: the decrease of Redis' number between two replies, minus this worker's
@@ -95,7 +95,7 @@ int64_t lease_wants(const struct lease *lease, unsigned sharers);
 
 /* Records a reply of Redis for the key, with or without units: units granted to this worker, and
  * units remaining. */
-void lease_note(struct lease *lease, int64_t granted, int64_t remaining, uint64_t asked_us);
+void lease_note(struct lease *lease, int64_t granted, int64_t remaining, uint64_t requested_us);
 /* An estimate of the remaining units: Redis' number plus the rest of the lease, less what others
  * use since then at their last rate. */
 int64_t lease_remaining(const struct lease *lease, uint64_t now_us);
@@ -105,7 +105,7 @@ struct lease_charge {
     int64_t spent;                        /* those that requests needed */
     int64_t remaining, reset_us, next_us; /* from Redis' reply */
     int64_t time_us;                      /* by the Redis clock */
-    uint64_t asked_us;                    /* monotonic, before the request to Redis */
+    uint64_t requested_us;                /* monotonic, before the request to Redis */
 };
 void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t now_us);
 

@@ -84,8 +84,8 @@ struct limit_op {
     uint16_t slot;               /* of its keys in a cluster; else 0 */
     bool alone; /* sent in a batch of its own: its keys are moving to another node */
     unsigned tries;
-    unsigned times_asked; /* requests without a unit left for it, see group_answer() */
-    struct split *split;  /* SPLIT: the sub-operations; else NULL */
+    unsigned times_repeated; /* requests without a unit left for it, see group_answer() */
+    struct split *split;     /* SPLIT: the sub-operations; else NULL */
     struct limit_op
         *parent;         /* if this is a sub-operation; else NULL, also after the parent ended */
     struct lease *lease; /* of its key; NULL: none */
@@ -111,7 +111,7 @@ struct limit_op {
 };
 TAILQ_HEAD(op_list, limit_op);
 
-enum sub_op_state { SUB_OP_COMING, SUB_OP_ASKED, SUB_OP_CHARGED, SUB_OP_REJECTED, SUB_OP_FAILED };
+enum sub_op_state { SUB_OP_COMING, SUB_OP_SENT, SUB_OP_CHARGED, SUB_OP_REJECTED, SUB_OP_FAILED };
 
 struct sub_op {
     struct limit_op *op; /* COMING, ASKED, CHARGED; else NULL */

@@ -97,15 +97,16 @@ bool op_spend_lease(struct limit_op *op, struct decision_request *decision_reque
     return true;
 }
 
-int64_t op_ask_lease(const struct limit_op *op, struct lease **asked)
+int64_t op_request_lease(const struct limit_op *op, struct lease **requested)
 {
     struct lease *lease = lease_of(op);
     unsigned sharers = op->limiter->policy->workers * op->limiter->policy->redis.instances;
-    int64_t units = lease && op->times_asked == 0 ? lease_wants(lease, sharers ? sharers : 1) : 0;
+    int64_t units =
+        lease && op->times_repeated == 0 ? lease_wants(lease, sharers ? sharers : 1) : 0;
 
-    *asked = units ? lease : NULL;
+    *requested = units ? lease : NULL;
     if (units)
-        lease->asked = true;
+        lease->requested = true;
     return units;
 }
 
@@ -155,13 +156,13 @@ static void give_back(struct lease *lease)
 }
 
 void lease_answered(struct group *group, const struct limit_reply *replies, int64_t time_us,
-                    uint64_t asked_us)
+                    uint64_t requested_us)
 {
     struct lease *lease = group->lease;
     const struct limit_op *op = group->first;
     int64_t units = replies ? replies->granted - (int64_t)group->size : 0;
 
-    lease->asked = false;
+    lease->requested = false;
     if (units <= 0 || units > group->extra)
         return;
     lease->limiter = op->limiter;
@@ -174,7 +175,7 @@ void lease_answered(struct group *group, const struct limit_reply *replies, int6
                                       .reset_us = replies->reset_us,
                                       .next_us = replies->next_us,
                                       .time_us = time_us,
-                                      .asked_us = asked_us},
+                                      .requested_us = requested_us},
                clock_us());
     counter_add(&lease->limiter->stats->lease_taken, (uint64_t)units);
     drop_leaked(lease);
@@ -188,12 +189,12 @@ void lease_answered(struct group *group, const struct limit_reply *replies, int6
 }
 
 void op_note_remaining(const struct limit_op *op, const struct limit_reply *replies,
-                       uint64_t asked_us)
+                       uint64_t requested_us)
 {
     struct lease *lease = lease_of(op);
 
     if (lease)
-        lease_note(lease, replies->granted, replies->remaining, asked_us);
+        lease_note(lease, replies->granted, replies->remaining, requested_us);
 }
 
 static void on_lease_ends(struct deadline *deadline)

@@ -11,14 +11,14 @@ void limiter_leases_free(struct limiter *l);   /* call before the spare ops are 
 void op_meet_lease(struct limit_op *op, const struct limit_facts *facts);
 /* Decides from the lease. The op becomes the charge or is released. False: the lease is empty. */
 MUST_CHECK bool op_spend_lease(struct limit_op *op, struct decision_request *decision_request);
-/* Returns the number of units to request beyond the op's own. *asked: the lease for them, or
+/* Returns the number of units to request beyond the op's own. *requested: the lease for them, or
  * NULL. */
-int64_t op_ask_lease(const struct limit_op *op, struct lease **asked);
+int64_t op_request_lease(const struct limit_op *op, struct lease **requested);
 /* Call for a group with a lease, before its ops get their replies. `replies` NULL: no reply. */
 void lease_answered(struct group *group, const struct limit_reply *replies, int64_t time_us,
-                    uint64_t asked_us);
+                    uint64_t requested_us);
 void op_note_remaining(const struct limit_op *op, const struct limit_reply *replies,
-                       uint64_t asked_us);
+                       uint64_t requested_us);
 /* Call when the op's unit is refunded. */
 void op_unspend_lease(struct limit_op *op);
 

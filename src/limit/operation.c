@@ -2,7 +2,7 @@
  *
  *   SPARE --> PREPARED ----> GATHERED --> SENT --> ANSWERED --> CHARGE
  *                |              ^                    |            |
- *                |              |<-- asked again ----|            |
+ *                |              |<-- sent again ----|            |
  *                |              |<-- adjustment, units given back-'
  *                |--> SPLIT: sub-operations go this way, in turn; then CHARGE
  *                '--> CHARGE: a unit of a lease
@@ -64,11 +64,11 @@ void op_drop_split(struct limit_op *op)
         return;
     for (unsigned i = 0; i < split->count; i++) {
         struct sub_op *sub_op = &split->sub_ops[i];
-        bool asked = sub_op->state == SUB_OP_ASKED;
+        bool sent = sub_op->state == SUB_OP_SENT;
         if (!sub_op->op)
             continue;
         sub_op->op->abandoned = op->abandoned;
-        if (asked)
+        if (sent)
             (void)sub_op_let_go(sub_op, SUB_OP_FAILED); /* its batch or a gathered list owns it */
         else
             op_release(sub_op_let_go(sub_op, SUB_OP_FAILED));
@@ -155,7 +155,7 @@ void op_clear(struct limit_op *op)
     op->count = 0;
     op->denial_key_known = op->is_adjustment = op->part = op->abandoned = op->counts_later = false;
     op->aside_count = 0;
-    op->times_asked = 0;
+    op->times_repeated = 0;
     op->lease = NULL;
 }
 
@@ -193,7 +193,7 @@ bool op_is_unit(const struct limit_op *op)
 
     return op->count == 1 && !op->is_adjustment && !op->parent && !op->now_us && part->cost == 1 &&
            part->mode == MODE_PLAIN && !part->shadow && part->repeat_key.n == 0 &&
-           op->times_asked < GROUPED_REQUESTS_MAX &&
+           op->times_repeated < GROUPED_REQUESTS_MAX &&
            (part->limit->kind == LIMIT_BUCKET || part->limit->kind == LIMIT_WINDOW) &&
            part->limit->max_delay_us == 0;
 }

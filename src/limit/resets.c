@@ -55,21 +55,21 @@ void resets_note(struct slice client)
     pthread_mutex_unlock(&lock);
 }
 
-bool resets_concern(struct slice key, uint64_t asked_us)
+bool resets_concern(struct slice key, uint64_t requested_us)
 {
     const char *end = key.n ? memchr(key.p, '}', key.n) : NULL;
     uint64_t tag[2];
     bool concerns;
 
-    if (asked_us > atomic_load_explicit(&last_us, memory_order_acquire))
+    if (requested_us > atomic_load_explicit(&last_us, memory_order_acquire))
         return false;
     pthread_mutex_lock(&lock);
-    concerns = !end || asked_us <= everybody_us;
+    concerns = !end || requested_us <= everybody_us;
     if (!concerns)
         hash_slice_128(&hash, (struct slice){key.p, (size_t)(end + 1 - key.p)}, tag);
     for (unsigned i = 0; i < RESETS_MAX && !concerns; i++)
-        concerns =
-            asked_us <= known[i].at_us && known[i].tag[0] == tag[0] && known[i].tag[1] == tag[1];
+        concerns = requested_us <= known[i].at_us && known[i].tag[0] == tag[0] &&
+                   known[i].tag[1] == tag[1];
     pthread_mutex_unlock(&lock);
     return concerns;
 }

@@ -231,7 +231,7 @@ static void go_on(struct limit_op *parent)
         if (sub_op->state != SUB_OP_COMING)
             continue;
         if (redis_client_is_ready(l->redis)) {
-            sub_op->state = SUB_OP_ASKED;
+            sub_op->state = SUB_OP_SENT;
             sub_op->op->alone |= split->each;
             op_gather(sub_op->op);
             return;
@@ -259,7 +259,7 @@ bool split_begin(struct limit_op *op, bool each)
     }
     op_enter(op, OP_SPLIT);
     begin_decision(&op->decision_request->decision);
-    split->sub_ops[0].state = SUB_OP_ASKED;
+    split->sub_ops[0].state = SUB_OP_SENT;
     split->sub_ops[0].op->alone = each;
     op_gather(split->sub_ops[0].op);
     return true;
@@ -376,7 +376,7 @@ struct batch *split_batch(const struct limit_op *op)
     const struct split *split = op->split;
 
     for (unsigned i = 0; i < split->count; i++)
-        if (split->sub_ops[i].state == SUB_OP_ASKED)
+        if (split->sub_ops[i].state == SUB_OP_SENT)
             return split->sub_ops[i].op->batch;
     return NULL;
 }
@@ -388,10 +388,10 @@ void split_timeout(struct limit_op *op)
     for (unsigned i = 0; i < split->count && decision_admits(&op->decision_request->decision);
          i++) {
         struct sub_op *sub_op = &split->sub_ops[i];
-        if (sub_op->state != SUB_OP_ASKED && sub_op->state != SUB_OP_COMING)
+        if (sub_op->state != SUB_OP_SENT && sub_op->state != SUB_OP_COMING)
             continue;
         decide_without_redis(op, sub_op->op, REDIS_FAILURE_TIMEOUT);
-        if (sub_op->state == SUB_OP_ASKED)
+        if (sub_op->state == SUB_OP_SENT)
             (void)sub_op_let_go(sub_op, SUB_OP_FAILED); /* the late reply is dropped */
         else
             op_release(sub_op_let_go(sub_op, SUB_OP_FAILED));

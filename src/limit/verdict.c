@@ -166,7 +166,7 @@ static struct fallback_request local_request_of(const struct op_limit *part,
 }
 
 /* Shadow limits of an admitted request: each is checked alone, as none rejects. */
-static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, struct decision *d)
+static void decide_shadows_locally(struct limiter *l, const struct limit_op *op, struct decision *d)
 {
     for (unsigned i = 0; i < op->count; i++) {
         const struct op_limit *part = &op->limits[i];
@@ -211,7 +211,7 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
     if (local)
         admitted = fallback_decide(l->fallback, requests, local, clock_wall_us());
     if (admitted)
-        ask_shadows_locally(l, op, d);
+        decide_shadows_locally(l, op, d);
     conclude(l, op, d);
     if (d->result_count == 0)
         d->verdict = VERDICT_FAILED_OPEN;
@@ -306,7 +306,7 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
     if (op->count > DENIAL_LIMITS_MAX || !denials_any(l->denials, now_us) ||
         !(denial = denials_find(l->denials, denial_key_of(op), now_us)))
         return false;
-    uint64_t elapsed = now_us - denial->asked_us;
+    uint64_t elapsed = now_us - denial->requested_us;
     d->result_count = 0;
     for (unsigned i = 0; i < op->count; i++) {
         const struct denial_limit *then = &denial->limits[i];
@@ -353,7 +353,7 @@ static const struct limit_result *result_for(const struct decision *d, unsigned 
 
 void verdict_remember(struct limiter *l, struct limit_op *op, const struct decision *d)
 {
-    struct denial denial = {.asked_us = op->started_us, .count = op->count};
+    struct denial denial = {.requested_us = op->started_us, .count = op->count};
     bool any = false;
 
     if (d->verdict != VERDICT_LIMITED || op->part || op->now_us || op->count > DENIAL_LIMITS_MAX)

@@ -125,12 +125,12 @@ void watch_begin(struct watch *watch, struct poller *poller, int fd)
 
 static void report_failed(void)
 {
-    static _Thread_local uint64_t said_us;
+    static _Thread_local uint64_t logged_us;
     uint64_t now = clock_us();
 
-    if (said_us && now - said_us < 10000000)
+    if (logged_us && now - logged_us < 10000000)
         return;
-    said_us = now;
+    logged_us = now;
     log_error("cannot watch a connection: %s (raise fs.epoll.max_user_watches)", strerror(errno));
 }
 

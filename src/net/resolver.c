@@ -215,7 +215,7 @@ static void on_reply(int result, char type, int count, int ttl, void *addresses,
     free(query);
 }
 
-static void ask(struct lookup *lookup, unsigned family, const char *name)
+static void send_query(struct lookup *lookup, unsigned family, const char *name)
 {
     struct query *query = calloc(1, sizeof *query);
 
@@ -231,9 +231,10 @@ static void ask(struct lookup *lookup, unsigned family, const char *name)
         free(query);
 }
 
-struct lookup *resolver_ask(struct resolver *resolver, const char *name,
-                            void (*answered)(void *context, const struct resolver_answer *answer),
-                            void *context)
+struct lookup *resolver_look_up(struct resolver *resolver, const char *name,
+                                void (*answered)(void *context,
+                                                 const struct resolver_answer *answer),
+                                void *context)
 {
     struct lookup *lookup = calloc(1, sizeof *lookup);
     bool known;
@@ -248,9 +249,9 @@ struct lookup *resolver_ask(struct resolver *resolver, const char *name,
     if (!(known = is_in_hosts(name, resolver->ipv6, &lookup->answer))) {
         lookup->answer = (struct resolver_answer){
             .family = {RESOLVED_FAILED, resolver->ipv6 ? RESOLVED_FAILED : RESOLVED_NOTHING}};
-        ask(lookup, FAMILY_V4, name);
+        send_query(lookup, FAMILY_V4, name);
         if (resolver->ipv6)
-            ask(lookup, FAMILY_V6, name);
+            send_query(lookup, FAMILY_V6, name);
     }
     if (!lookup->query[FAMILY_V4] && !lookup->query[FAMILY_V6]) {
         lookup->answer.why = known ? NULL : "the name servers cannot be queried";

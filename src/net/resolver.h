@@ -52,9 +52,10 @@ void resolver_free(struct resolver *resolver); /* NULL is allowed */
 
 /* Starts a lookup. `answered` is called exactly once, never during this call, unless the lookup is
  * cancelled. Returns NULL if out of memory. */
-struct lookup *resolver_ask(struct resolver *resolver, const char *name,
-                            void (*answered)(void *context, const struct resolver_answer *answer),
-                            void *context);
+struct lookup *resolver_look_up(struct resolver *resolver, const char *name,
+                                void (*answered)(void *context,
+                                                 const struct resolver_answer *answer),
+                                void *context);
 /* Cancels the lookup: `answered` is not called. */
 void lookup_cancel(struct lookup *lookup);
 

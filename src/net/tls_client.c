@@ -12,7 +12,7 @@
 #include "net/tls_internal.h"
 
 enum {
-    NAMES_SAID_MAX = 3, /* maximum number of a certificate's names in a message */
+    NAMES_LISTED_MAX = 3, /* maximum number of a certificate's names in a message */
     /* maximum age of a resumed session, so that the certificate is checked again */
     RESUMED_MAX_S = 60 * 60
 };
@@ -95,21 +95,21 @@ static void put_shown(struct text *out, const unsigned char *bytes, int n)
 static void put_names(struct text *out, X509 *certificate)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
-    int said = 0, count = names ? sk_GENERAL_NAME_num(names) : 0;
+    int listed = 0, count = names ? sk_GENERAL_NAME_num(names) : 0;
 
     for (int i = 0; i < count; i++) {
         int type;
         const ASN1_STRING *value = GENERAL_NAME_get0_value(sk_GENERAL_NAME_value(names, i), &type);
         if (type != GEN_DNS)
             continue;
-        if (said == NAMES_SAID_MAX) {
+        if (listed == NAMES_LISTED_MAX) {
             text_literal(out, " and others");
             break;
         }
-        text_put(out, said++ ? SLICE(", ") : SLICE_NONE);
+        text_put(out, listed++ ? SLICE(", ") : SLICE_NONE);
         put_shown(out, ASN1_STRING_get0_data(value), ASN1_STRING_length(value));
     }
-    if (!said)
+    if (!listed)
         text_literal(out, "no host name");
     GENERAL_NAMES_free(names);
 }

@@ -49,11 +49,11 @@ static void read_client_tls(struct loading *l, const struct option *option, cons
 {
     struct client_tls *tls = field;
     unsigned before = l->report->mistakes;
-    bool said = node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("true"));
+    bool is_true = node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("true"));
 
     if (node->null || (node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("false"))))
         return;
-    if (!said && node->kind != NODE_MAP) {
+    if (!is_true && node->kind != NODE_MAP) {
         mistake(l, node, "expected true, false, or a map such as { ca: FILE }");
         return;
     }

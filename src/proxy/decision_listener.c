@@ -3,7 +3,7 @@
 #include "policy/identity.h"
 #include "proxy/worker_state.h"
 
-static bool may_ask(const struct exchange *x)
+static bool may_request_decision(const struct exchange *x)
 {
     struct address address;
     return identity_trusts(&x->policy->decisions.peers,
@@ -59,7 +59,7 @@ bool decision_head(struct exchange *x, struct request_head *head, enum cause *ca
 
     *why = NULL;
     *cause = CAUSE_ASKER_NOT_TRUSTED;
-    if (!may_ask(x))
+    if (!may_request_decision(x))
         return false;
     *why = "Host is not an IP address, localhost or one of decisions.hosts, or a page of another "
            "site sent the request";

@@ -53,7 +53,7 @@ static struct exchange *exchange_new(struct downstream *downstream)
         return NULL;
     memset(x, 0, offsetof(struct exchange, decision_request));
     x->decision_request.decided = on_decided;
-    x->quota.settled = on_quota;
+    x->quota.completed = on_quota;
     x->decision_request.op = x->decision_request.charge = NULL;
     x->decision_request.held_count = 0;
     x->quota.request = NULL;

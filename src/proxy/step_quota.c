@@ -20,7 +20,7 @@ static enum quota_lookup request_quota(struct exchange *x)
 
     if (!waiting_request_keep(x))
         return LOOKUP_NO_MEMORY;
-    if (quota_client_ask(w->quotas, x->policy, &w->incoming.identity, &x->quota))
+    if (quota_client_request(w->quotas, x->policy, &w->incoming.identity, &x->quota))
         return LOOKUP_PENDING;
     counter_add(&w->stats.quota_refused, 1);
     return LOOKUP_DONE;

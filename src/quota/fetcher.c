@@ -48,7 +48,7 @@ void fetcher_take(struct fetcher *fetcher, struct quota_request *request)
     if (known && entry.outcome == QUOTA_FOUND)
         k->before = entry;
     STAILQ_INSERT_TAIL(&k->requests, request, entry);
-    lookup_ask_redis(k);
+    lookup_query_redis(k);
 }
 
 void fetcher_forget(struct fetcher *fetcher, struct slice id)
@@ -68,13 +68,13 @@ static void on_redis_ready(void *context)
     struct lookup *k, *next;
 
     fetcher->redis_down = false;
-    /* NULL inside redis_client_new(): waiting lookups are handled by ask_waiting() */
+    /* NULL inside redis_client_new(): waiting lookups are handled by lookups waiting() */
     if (!fetcher->redis)
         return;
     for (k = TAILQ_FIRST(&fetcher->all); k; k = next) {
         next = TAILQ_NEXT(k, of_all);
         if (k->stage == STAGE_REDIS && !k->calling)
-            lookup_ask_redis(k);
+            lookup_query_redis(k);
     }
 }
 
@@ -117,11 +117,11 @@ static void hang_up_database(struct fetcher *fetcher)
     fetcher->postgres = NULL;
     policy_drop(fetcher->postgres_policy);
     fetcher->postgres_policy = NULL;
-    if (!fetcher->asking)
+    if (!fetcher->querying)
         return;
-    fetcher->asking->stage = STAGE_QUEUED;
-    TAILQ_INSERT_HEAD(&fetcher->queues[QUEUE_KNOWN], fetcher->asking, entry);
-    fetcher->asking = NULL;
+    fetcher->querying->stage = STAGE_QUEUED;
+    TAILQ_INSERT_HEAD(&fetcher->queues[QUEUE_KNOWN], fetcher->querying, entry);
+    fetcher->querying = NULL;
 }
 
 static void connect_to_database(struct fetcher *fetcher)
@@ -148,7 +148,7 @@ static void end_all(struct fetcher *fetcher)
 
     for (unsigned i = 0; i < QUEUES; i++)
         TAILQ_INIT(&fetcher->queues[i]);
-    fetcher->asking = NULL;
+    fetcher->querying = NULL;
     for (k = TAILQ_FIRST(&fetcher->all); k; k = next) {
         next = TAILQ_NEXT(k, of_all);
         lookup_send_back(k, QUOTA_UNKNOWN, NULL);

@@ -4,7 +4,7 @@
  * fetcher_take() --> REDIS ----------- cached ----------------------------.
  *                    | lock acquired      \ lock held: OTHERS, then again |
  *                    v                                                    v
- *                  QUEUED --> QUERY --------- database result ---> settle(): requests return
+ *                  QUEUED --> QUERY -- database result --> store_and_send_back(): requests return
  *                    `----------`----- down, or query failed ----> give_up(): expired entry or none
  *
  * - If Redis is down, the database is still queried, and the result is cached in this process
@@ -128,8 +128,8 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply,
 
 /* Calls the script: `word` ("get", ...), TAG, TOKEN and up to three more. Returns false if the
  * call is refused. */
-static bool call_redis(struct lookup *k, enum asked asked, const char *word, unsigned count,
-                       const struct slice *more)
+static bool call_redis(struct lookup *k, enum lookup_call lookup_call, const char *word,
+                       unsigned count, const struct slice *more)
 {
     struct fetcher *fetcher = k->fetcher;
     char keys[KEY_QUOTA_MAX * 2], tag[16];
@@ -148,7 +148,7 @@ static bool call_redis(struct lookup *k, enum asked asked, const char *word, uns
     sizes[4] = (size_t)snprintf(tag, sizeof tag, "%08x", fetcher_settings(fetcher)->tag);
     for (unsigned i = 0; i < count; i++)
         argv[6 + i] = more[i].p, sizes[6 + i] = more[i].n;
-    k->asked = asked;
+    k->lookup_call = lookup_call;
     k->call = (struct redis_call){.done = on_answer};
     k->calling =
         !key.failed && redis_client_call(fetcher->redis, &k->call, (int)(6 + count), argv, sizes);
@@ -175,7 +175,7 @@ static void pass_redis(struct lookup *k)
     go_to_database(k);
 }
 
-void lookup_ask_redis(struct lookup *k)
+void lookup_query_redis(struct lookup *k)
 {
     struct fetcher *fetcher = k->fetcher;
     char bytes[24];
@@ -185,7 +185,7 @@ void lookup_ask_redis(struct lookup *k)
 
     k->stage = STAGE_REDIS;
     deadline_arm(&fetcher->redis_wait, &k->deadline, clock_us(), fetcher->policy->redis.timeout_us);
-    if (redis_client_is_ready(fetcher->redis) ? !call_redis(k, ASKED_GET, "get", 1, &more)
+    if (redis_client_is_ready(fetcher->redis) ? !call_redis(k, LOOKUP_CALL_GET, "get", 1, &more)
                                               : fetcher->redis_down)
         pass_redis(k); /* else Redis is connecting: wait until it is ready, or for the deadline */
 }
@@ -206,14 +206,14 @@ void lookup_on_look_again(struct deadline *deadline)
 {
     struct lookup *k = CONTAINER_OF(deadline, struct lookup, deadline);
     MAGIC_CHECK(k, LOOKUP_MAGIC);
-    lookup_ask_redis(k);
+    lookup_query_redis(k);
 }
 
 /* Releases the lock early; otherwise it expires. */
 static void free_lock(struct lookup *k)
 {
     if (k->locked)
-        (void)call_redis(k, ASKED_FREE, "free", 0, NULL);
+        (void)call_redis(k, LOOKUP_CALL_FREE, "free", 0, NULL);
     k->locked = false;
 }
 
@@ -227,14 +227,14 @@ static void keep_in_redis(struct lookup *k, const struct quota_row *row, uint64_
 
     quota_row_write(&value, row);
     more[2] = text_slice(&value);
-    if (!value.failed && call_redis(k, ASKED_PUT, "put", 3, more))
+    if (!value.failed && call_redis(k, LOOKUP_CALL_PUT, "put", 3, more))
         k->locked = false;
 }
 
 /* --- Results ---------------------------------------------------------------------------------- */
 
 /* Stores the entry and returns it to all requests. */
-static void settle(struct lookup *k, const struct quota_entry *entry)
+static void store_and_send_back(struct lookup *k, const struct quota_entry *entry)
 {
     if (!k->dropped)
         quota_cache_put(k->fetcher->quotas->table, lookup_id(k), entry);
@@ -251,7 +251,7 @@ static void send_back_what_is_known(struct lookup *k, bool database_is_down)
         entry.got_us = now;
         entry.fresh_us = now + AGAIN_US < entry.usable_us ? now + AGAIN_US : entry.usable_us;
         counter_add(&k->fetcher->quotas->stats.expired, 1);
-        settle(k, &entry);
+        store_and_send_back(k, &entry);
         return;
     }
     entry = (struct quota_entry){.outcome = QUOTA_UNKNOWN,
@@ -259,7 +259,7 @@ static void send_back_what_is_known(struct lookup *k, bool database_is_down)
                                  .fresh_us = now + UNKNOWN_US,
                                  .usable_us = now + UNKNOWN_US};
     if (database_is_down)
-        settle(k, &entry);
+        store_and_send_back(k, &entry);
     else
         lookup_send_back(k, QUOTA_UNKNOWN, NULL);
 }
@@ -299,7 +299,7 @@ static void take_get(struct lookup *k, const struct redis_reply *reply)
     deadline_cancel(&k->deadline);
     if (read_cached(reply, &cached) && cached.fresh_us) {
         counter_add(&fetcher->quotas->stats.redis_hits, 1);
-        settle(k, &cached);
+        store_and_send_back(k, &cached);
         lookup_end(k);
         return;
     }
@@ -319,12 +319,13 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply,
                       enum redis_failure failure)
 {
     struct lookup *k = CONTAINER_OF(call, struct lookup, call);
-    bool good = reply && k->asked == ASKED_GET && redis_reply_is(reply, "sii");
+    bool good = reply && k->lookup_call == LOOKUP_CALL_GET && redis_reply_is(reply, "sii");
     (void)failure;
 
     MAGIC_CHECK(k, LOOKUP_MAGIC);
     k->calling = false;
-    if (k->asked == ASKED_PUT && reply && reply->type == RESP_INTEGER && reply->integer == 0)
+    if (k->lookup_call == LOOKUP_CALL_PUT && reply && reply->type == RESP_INTEGER &&
+        reply->integer == 0)
         /* the lock was removed: the client was reset */
         quota_cache_remove(k->fetcher->quotas->table, lookup_id(k));
     if (k->stage == STAGE_OVER)
@@ -347,9 +348,9 @@ static void query(struct lookup *k)
 
     k->stage = STAGE_QUERY;
     k->tries++;
-    k->fetcher->asking = k;
+    k->fetcher->querying = k;
     identity_write_name(&name, lookup_id(k));
-    postgres_link_ask(k->fetcher->postgres, text_slice(&name));
+    postgres_link_query(k->fetcher->postgres, text_slice(&name));
 }
 
 /* Redis has no fresh row, or cannot be used. */
@@ -382,7 +383,7 @@ static struct lookup *queue_take(struct fetcher *fetcher, enum queue queue)
 
 /* Rate limit for unknown ids, which anybody can make up: a burst of one second's worth, then
  * evenly spaced. Returns false if it is not yet time. */
-static bool may_ask_first(struct fetcher *fetcher)
+static bool may_query_first(struct fetcher *fetcher)
 {
     const uint64_t second = 1000000, each = second / FIRST_QUERIES_MAX;
     uint64_t now = clock_us();
@@ -402,9 +403,9 @@ static void pump(struct fetcher *fetcher)
 {
     struct lookup *k;
 
-    while (postgres_link_is_idle(fetcher->postgres) && !fetcher->asking) {
+    while (postgres_link_is_idle(fetcher->postgres) && !fetcher->querying) {
         if (!(k = queue_take(fetcher, QUEUE_KNOWN)) &&
-            (TAILQ_EMPTY(&fetcher->queues[QUEUE_FIRST]) || !may_ask_first(fetcher) ||
+            (TAILQ_EMPTY(&fetcher->queues[QUEUE_FIRST]) || !may_query_first(fetcher) ||
              !(k = queue_take(fetcher, QUEUE_FIRST))))
             return;
         if (clock_us() < k->until_us)
@@ -470,7 +471,7 @@ static void take_row(struct lookup *k, const struct quota_row *row)
                                 .got_us = now,
                                 .fresh_us = now + fresh_for,
                                 .usable_us = now + fresh_for + (row->present ? QUOTA_STALE_US : 0)};
-    settle(k, &entry);
+    store_and_send_back(k, &entry);
     if (k->locked && !k->dropped)
         keep_in_redis(k, row, fresh_for);
     free_lock(k);
@@ -480,10 +481,10 @@ static void take_row(struct lookup *k, const struct quota_row *row)
 void lookups_on_done(void *context, enum postgres_result result, const struct quota_row *row)
 {
     struct fetcher *fetcher = context;
-    struct lookup *k = fetcher->asking;
+    struct lookup *k = fetcher->querying;
 
     MAGIC_CHECK(k, LOOKUP_MAGIC);
-    fetcher->asking = NULL;
+    fetcher->querying = NULL;
     if (result == POSTGRES_ROW) {
         take_row(k, row);
         return;

@@ -7,7 +7,7 @@
 enum { CHAINS = 2048, ADDRESSES = 1024, TOKEN_SIZE = 40 };
 
 enum stage { STAGE_REDIS, STAGE_OTHERS, STAGE_QUEUED, STAGE_QUERY, STAGE_OVER };
-enum asked { ASKED_GET, ASKED_PUT, ASKED_FREE };
+enum lookup_call { LOOKUP_CALL_GET, LOOKUP_CALL_PUT, LOOKUP_CALL_FREE };
 
 struct lookup {
     uint32_t magic;
@@ -16,10 +16,10 @@ struct lookup {
     LIST_ENTRY(lookup) chain;  /* not in stage OVER */
     TAILQ_ENTRY(lookup) entry; /* queue entry in stage QUEUED */
     TAILQ_ENTRY(lookup) of_all;
-    struct quota_tickets requests;
+    struct quota_requests requests;
     struct quota_entry before; /* previous entry; usable_us 0: none */
     struct redis_call call;
-    enum asked asked;
+    enum lookup_call lookup_call;
     bool calling;      /* the call is in flight in Redis */
     bool passed;       /* Redis timed out: its reply is not waited for */
     bool locked;       /* this lookup holds the lock in Redis */
@@ -58,7 +58,7 @@ struct fetcher {
     struct lookups all, queues[QUEUES];
     unsigned count;
     uint16_t of_address[ADDRESSES];
-    struct lookup *asking; /* the lookup in stage QUERY */
+    struct lookup *querying; /* the lookup in stage QUERY */
     struct event *pace;
     /* earliest time of the next first query; runs up to 1 s behind the clock (burst) */
     uint64_t paced_us;
@@ -87,7 +87,7 @@ struct lookup *lookup_find(struct fetcher *fetcher, struct slice id);
 struct lookup *lookup_new(struct fetcher *fetcher, struct slice id, uint64_t address);
 
 /* Starts the lookup; called again when Redis becomes ready. May end the lookup. */
-void lookup_ask_redis(struct lookup *k);
+void lookup_query_redis(struct lookup *k);
 
 /* Returns all waiting requests to their workers with the result. */
 void lookup_send_back(struct lookup *k, enum quota_outcome outcome, const struct quota_row *row);

@@ -358,7 +358,7 @@ static void on_io(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_retry_or_timeout(evutil_socket_t fd, short what, void *arg)
 {
     struct postgres_link *link = arg;
     (void)fd, (void)what;
@@ -427,7 +427,7 @@ bool postgres_link_is_down(const struct postgres_link *link)
     return !link || link->logged != CAUSE_NONE;
 }
 
-void postgres_link_ask(struct postgres_link *link, struct slice id)
+void postgres_link_query(struct postgres_link *link, struct slice id)
 {
     const char *values[1] = {link->id};
 
@@ -461,7 +461,7 @@ struct postgres_link *postgres_link_new(struct event_base *base,
     link->watch = *watch;
     link->retry_us = RETRY_MIN_US;
     link->io = event_new(base, -1, 0, on_io, link);
-    link->timer = evtimer_new(base, on_timer, link);
+    link->timer = evtimer_new(base, on_retry_or_timeout, link);
     link->call = event_new(base, -1, 0, on_call, link);
     if (!link->io || !link->timer || !link->call)
         abort();

@@ -50,6 +50,6 @@ bool postgres_link_is_idle(const struct postgres_link *link);
 bool postgres_link_is_down(const struct postgres_link *link);
 
 /* Starts the query for `id`, which is copied. The link must be idle. */
-void postgres_link_ask(struct postgres_link *link, struct slice id);
+void postgres_link_query(struct postgres_link *link, struct slice id);
 
 #endif

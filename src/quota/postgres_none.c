@@ -35,7 +35,7 @@ bool postgres_link_is_down(const struct postgres_link *link)
     return true;
 }
 
-void postgres_link_ask(struct postgres_link *link, struct slice id)
+void postgres_link_query(struct postgres_link *link, struct slice id)
 {
     (void)link, (void)id;
 }

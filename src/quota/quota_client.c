@@ -76,7 +76,7 @@ static void on_deadline(struct deadline *deadline)
         wait->row = entry.row;
     }
     cut(wait);
-    wait->settled(wait);
+    wait->completed(wait);
 }
 
 static void wake(int fd)
@@ -97,8 +97,8 @@ static uint64_t address_of(const struct quotas *quotas, const struct policy *pol
                       (struct slice){(const char *)ip.bytes, sizeof ip.bytes});
 }
 
-bool quota_client_ask(struct quota_client *quota_client, const struct policy *policy,
-                      const struct identity *identity, struct quota_wait *wait)
+bool quota_client_request(struct quota_client *quota_client, const struct policy *policy,
+                          const struct identity *identity, struct quota_wait *wait)
 {
     struct quotas *q = quota_client->quotas;
     struct slice id = identity_text(identity);
@@ -116,8 +116,8 @@ bool quota_client_ask(struct quota_client *quota_client, const struct policy *po
     wait->row = (struct quota_row){.present = false};
     deadline_arm(&quota_client->waiting, &wait->deadline, clock_us(), policy->quotas.timeout_us);
     pthread_mutex_lock(&q->lock);
-    bool first = STAILQ_EMPTY(&q->asked);
-    STAILQ_INSERT_TAIL(&q->asked, request, entry);
+    bool first = STAILQ_EMPTY(&q->requested);
+    STAILQ_INSERT_TAIL(&q->requested, request, entry);
     pthread_mutex_unlock(&q->lock);
     if (first)
         wake(q->fd);
@@ -160,13 +160,13 @@ static void take_back(struct quota_client *quota_client, struct quota_request *r
     free(request);
     atomic_fetch_sub_explicit(&quota_client->quotas->requests, 1, memory_order_relaxed);
     if (wait)
-        wait->settled(wait);
+        wait->completed(wait);
 }
 
 static void on_post(evutil_socket_t fd, short what, void *arg)
 {
     struct quota_client *quota_client = arg;
-    struct quota_tickets back = STAILQ_HEAD_INITIALIZER(back);
+    struct quota_requests back = STAILQ_HEAD_INITIALIZER(back);
     struct quota_request *request;
     uint64_t count;
     (void)what;

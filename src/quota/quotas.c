@@ -23,7 +23,7 @@ static void wake(const struct quotas *q)
 /* --- Fetcher thread --------------------------------------------------------------------------- */
 
 struct inbox {
-    struct quota_tickets asked;
+    struct quota_requests requested;
     struct forgets forgets;
     struct policy *policy;
     bool stop;
@@ -31,10 +31,10 @@ struct inbox {
 
 static void empty_inbox(struct quotas *q, struct inbox *in)
 {
-    STAILQ_INIT(&in->asked);
+    STAILQ_INIT(&in->requested);
     STAILQ_INIT(&in->forgets);
     pthread_mutex_lock(&q->lock);
-    STAILQ_CONCAT(&in->asked, &q->asked);
+    STAILQ_CONCAT(&in->requested, &q->requested);
     STAILQ_CONCAT(&in->forgets, &q->forgets);
     q->forget_count = 0;
     in->policy = q->policy;
@@ -62,8 +62,8 @@ static void on_inbox(evutil_socket_t fd, short what, void *arg)
         fetcher_forget(q->fetcher, (struct slice){forget->id, forget->id_size});
         free(forget);
     }
-    while ((request = STAILQ_FIRST(&in.asked))) {
-        STAILQ_REMOVE_HEAD(&in.asked, entry);
+    while ((request = STAILQ_FIRST(&in.requested))) {
+        STAILQ_REMOVE_HEAD(&in.requested, entry);
         fetcher_take(q->fetcher, request);
     }
     if (in.stop)
@@ -197,7 +197,7 @@ struct quotas *quotas_new(void)
     struct quotas *q = xcalloc(1, sizeof *q);
 
     pthread_mutex_init(&q->lock, NULL);
-    STAILQ_INIT(&q->asked);
+    STAILQ_INIT(&q->requested);
     STAILQ_INIT(&q->forgets);
     q->address_key = hash_key_random();
     q->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -217,8 +217,8 @@ void quotas_free(struct quotas *q)
     if (!q)
         return;
     quotas_stop(q);
-    while ((request = STAILQ_FIRST(&q->asked))) {
-        STAILQ_REMOVE_HEAD(&q->asked, entry);
+    while ((request = STAILQ_FIRST(&q->requested))) {
+        STAILQ_REMOVE_HEAD(&q->requested, entry);
         free(request);
     }
     while ((forget = STAILQ_FIRST(&q->forgets))) {

@@ -2,12 +2,12 @@
  *
  *   worker   quota_client_find() --cached--> go on
  *               | not cached
- *            quota_client_ask() --quota request--> quota fetcher: a thread of its own
+ *            quota_client_request() --quota request--> quota fetcher: a thread of its own
  *                                           1 Redis: cached by any weir?      (one lookup per id)
  *                                           2 the lock in Redis: held by another weir? wait, retry
  *                                           3 PostgreSQL, one query at a time
  *                                           4 stored in Redis and in the process' cache
- *            settled() <--quota request, via the worker's queue--'
+ *            completed() <--quota request, via the worker's queue--'
  *
  * Workers never use the database. If libpq is slow, a request waits at most quotas.timeout,
  * which is a deadline in its own worker.
@@ -70,9 +70,9 @@ struct quota_cache *quotas_cache(const struct quotas *quotas);
 
 /* The wait for one id. Embedded in the caller's object. */
 struct quota_wait {
-    /* Runs once, never from inside quota_client_ask(); may free the caller's object. `outcome`
+    /* Runs once, never from inside quota_client_request(); may free the caller's object. `outcome`
      * and `row` are set. */
-    void (*settled)(struct quota_wait *wait);
+    void (*completed)(struct quota_wait *wait);
     enum quota_outcome outcome;
     struct quota_row row;
     struct quota_request *request; /* NULL: no request in flight */
@@ -90,10 +90,10 @@ MUST_CHECK bool quota_client_find(struct quota_client *quota_client,
                                   const struct identity *identity, enum quota_outcome *outcome,
                                   struct quota_row *row);
 
-/* Requests the id's quota. Returns false if too many requests wait; settled() will not run.
+/* Requests the id's quota. Returns false if too many requests wait; completed() will not run.
  * Otherwise it runs within quotas.timeout, unless quota_client_abandon() is called first. */
-MUST_CHECK bool quota_client_ask(struct quota_client *quota_client, const struct policy *policy,
-                                 const struct identity *identity, struct quota_wait *wait);
+MUST_CHECK bool quota_client_request(struct quota_client *quota_client, const struct policy *policy,
+                                     const struct identity *identity, struct quota_wait *wait);
 void quota_client_abandon(struct quota_wait *wait);
 
 /* Returns the limits that the row stands for under this policy. A plan that the policy does not

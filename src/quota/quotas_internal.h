@@ -27,7 +27,7 @@ enum {
 /* use of expired entries while the database is down */
 #define QUOTA_STALE_US (UINT64_C(86400) * 1000000)
 
-/* One quota request. The quota fetcher owns it from quota_client_ask() until it is back in the
+/* One quota request. The quota fetcher owns it from quota_client_request() until it is back in the
  * worker's queue; only the worker uses `wait`. */
 struct quota_request {
     STAILQ_ENTRY(quota_request) entry; /* of the inbox, the lookup, or the worker's queue */
@@ -39,12 +39,12 @@ struct quota_request {
     size_t id_size;
     char id[];
 };
-STAILQ_HEAD(quota_tickets, quota_request);
+STAILQ_HEAD(quota_requests, quota_request);
 
 /* A worker's queue of completed quota requests. */
 struct quota_post {
     pthread_mutex_t lock;
-    struct quota_tickets back;
+    struct quota_requests back;
     int fd; /* eventfd: not empty */
 };
 
@@ -65,7 +65,7 @@ struct quotas {
     bool running;
 
     pthread_mutex_t lock; /* guards the inbox: */
-    struct quota_tickets asked;
+    struct quota_requests requested;
     struct forgets forgets;
     unsigned forget_count;
     struct policy *policy; /* holds a reference; newest policy not yet taken by the quota fetcher */

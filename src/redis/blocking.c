@@ -40,7 +40,7 @@ static void on_lost(void *context, const char *why)
     snprintf(redis->error, sizeof redis->error, "%s", why);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timeout(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_blocking *redis = arg;
     (void)fd, (void)what;
@@ -72,8 +72,8 @@ const struct address *redis_blocking_address(const struct redis_blocking *redis)
 
 /* --- Commands --------------------------------------------------------------------------------- */
 
-bool redis_ask_begin(struct redis_blocking *redis, int argc, const char *const *argv,
-                     const size_t *sizes)
+bool redis_command_begin(struct redis_blocking *redis, int argc, const char *const *argv,
+                         const size_t *sizes)
 {
     redis->answered = false;
     if (!redis->ended && redis_connection_send(redis->connection, argc, argv, sizes))
@@ -101,10 +101,10 @@ const struct redis_reply *redis_awaited_reply(const struct redis_blocking *redis
     return &redis->reply;
 }
 
-const struct redis_reply *redis_ask(struct redis_blocking *redis, int argc, const char *const *argv,
-                                    const size_t *sizes)
+const struct redis_reply *redis_command(struct redis_blocking *redis, int argc,
+                                        const char *const *argv, const size_t *sizes)
 {
-    if (!redis_ask_begin(redis, argc, argv, sizes))
+    if (!redis_command_begin(redis, argc, argv, sizes))
         return NULL;
     enum redis_awaited awaited = redis_await(redis, redis->timeout_us);
     if (awaited ==
@@ -120,7 +120,7 @@ static bool begin(struct redis_blocking *redis, const struct redis_settings *set
     const struct redis_connection_callbacks callbacks = {on_received, on_lost, redis};
 
     if (!(redis->base = event_base_new()) ||
-        !(redis->timer = evtimer_new(redis->base, on_timer, redis)))
+        !(redis->timer = evtimer_new(redis->base, on_timeout, redis)))
         return false;
     redis->connection =
         redis_connection_new(redis->base, settings, &redis->address, NULL, NULL, &callbacks);
@@ -130,7 +130,7 @@ static bool begin(struct redis_blocking *redis, const struct redis_settings *set
 /* Returns false and sets `why` if the command fails. */
 static bool went_well(struct redis_blocking *redis, int argc, const char *const *argv, char *why)
 {
-    const struct redis_reply *reply = redis_ask(redis, argc, argv, NULL);
+    const struct redis_reply *reply = redis_command(redis, argc, argv, NULL);
 
     if (!reply || reply->type == RESP_ERROR)
         snprintf(why, REDIS_WHY_MAX, "%s", reply ? reply->text.p : redis->error);
@@ -195,15 +195,15 @@ static const char *trouble_of(const struct redis_blocking *sentinel,
                                        : "it gives an invalid address for the master";
 }
 
-static bool ask_sentinel(const struct redis_settings *s, const struct redis_node *node,
-                         uint64_t timeout_us, struct address *master, char *why)
+static bool query_sentinel(const struct redis_settings *s, const struct redis_node *node,
+                           uint64_t timeout_us, struct address *master, char *why)
 {
     const char *argv[] = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s->sentinel.master};
     char trouble[REDIS_WHY_MAX];
     struct redis_blocking *sentinel =
         dial_as(s, &node->address, s->sentinel.username, s->sentinel.password, timeout_us, trouble);
     const struct redis_reply *reply =
-        sentinel ? redis_ask(sentinel, COUNT_OF(argv), argv, NULL) : NULL;
+        sentinel ? redis_command(sentinel, COUNT_OF(argv), argv, NULL) : NULL;
     bool found = reply && redis_reply_is(reply, "ss") &&
                  redis_sentinel_address(reply->elements[0].text, reply->elements[1].text, master);
 
@@ -217,7 +217,7 @@ static bool ask_sentinel(const struct redis_settings *s, const struct redis_node
 /* If the user may not run ROLE, the sentinel's reply is trusted. */
 static bool is_replica(struct redis_blocking *redis)
 {
-    const struct redis_reply *reply = redis_ask(redis, 1, (const char *[]){"ROLE"}, NULL);
+    const struct redis_reply *reply = redis_command(redis, 1, (const char *[]){"ROLE"}, NULL);
     return reply && redis_is_replica(reply);
 }
 
@@ -228,7 +228,7 @@ static struct redis_blocking *dial_master(const struct redis_settings *s, uint64
     for (unsigned i = 0; i < s->sentinel.nodes.count; i++) {
         struct address master;
         struct redis_blocking *redis;
-        if (!ask_sentinel(s, &s->sentinel.nodes.node[i], timeout_us, &master, why) ||
+        if (!query_sentinel(s, &s->sentinel.nodes.node[i], timeout_us, &master, why) ||
             !(redis = dial_as(s, &master, s->username, s->password, timeout_us, why)))
             continue;
         if (!is_replica(redis))
@@ -241,14 +241,14 @@ static struct redis_blocking *dial_master(const struct redis_settings *s, uint64
 
 /* --- Cluster ---------------------------------------------------------------------------------- */
 
-static bool ask_node(const struct redis_settings *s, const struct redis_node *node,
-                     uint64_t timeout_us, struct redis_cluster_map *map, char *why)
+static bool query_node(const struct redis_settings *s, const struct redis_node *node,
+                       uint64_t timeout_us, struct redis_cluster_map *map, char *why)
 {
     char trouble[REDIS_WHY_MAX];
     struct redis_blocking *redis =
         dial_as(s, &node->address, s->username, s->password, timeout_us, trouble);
     const struct redis_reply *reply =
-        redis ? redis_ask(redis, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL) : NULL;
+        redis ? redis_command(redis, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL) : NULL;
     const char *what = redis ? redis->error : trouble;
     bool good = reply && redis_cluster_map_read(reply, &node->address, map, &what);
 
@@ -259,14 +259,14 @@ static bool ask_node(const struct redis_settings *s, const struct redis_node *no
 }
 
 /* Returns the slot map (malloc'ed), or NULL with `why`. */
-static struct redis_cluster_map *ask_map(const struct redis_settings *s, uint64_t timeout_us,
-                                         char *why)
+static struct redis_cluster_map *query_map(const struct redis_settings *s, uint64_t timeout_us,
+                                           char *why)
 {
     struct redis_cluster_map *map = malloc(sizeof *map);
 
     snprintf(why, REDIS_WHY_MAX, "no memory");
     for (unsigned i = 0; map && i < s->cluster.count; i++)
-        if (ask_node(s, &s->cluster.node[i], timeout_us, map, why))
+        if (query_node(s, &s->cluster.node[i], timeout_us, map, why))
             return map;
     free(map);
     return NULL;
@@ -295,7 +295,7 @@ struct redis_blocking *redis_dial_slot(const struct redis_settings *s, unsigned 
 
     if (!s->cluster.count)
         return redis_dial(s, timeout_us, why);
-    if (!(map = ask_map(s, timeout_us, why)))
+    if (!(map = query_map(s, timeout_us, why)))
         return NULL;
     return dial_node(s, map, map->of_slot[slot] - 1, "no node has the slot", timeout_us, why);
 }
@@ -309,7 +309,7 @@ struct redis_blocking *redis_dial_part(const struct redis_settings *s, unsigned 
     *parts = 1;
     if (!s->cluster.count)
         return redis_dial(s, timeout_us, why);
-    if (!(map = ask_map(s, timeout_us, why)))
+    if (!(map = query_map(s, timeout_us, why)))
         return NULL;
     *parts = map->node_count;
     return dial_node(s, map, part < map->node_count ? (int)part : -1,

@@ -31,14 +31,14 @@ void redis_blocking_free(struct redis_blocking *redis);
 /* Sends a command and waits for its reply. `sizes` NULL: the arguments end with a NUL. The reply is
  * valid until the next command. Returns NULL if there is none: the connection cannot be used
  * further, and redis_blocking_error() is the cause. */
-const struct redis_reply *redis_ask(struct redis_blocking *redis, int argc, const char *const *argv,
-                                    const size_t *sizes);
+const struct redis_reply *redis_command(struct redis_blocking *redis, int argc,
+                                        const char *const *argv, const size_t *sizes);
 
-/* The two halves of redis_ask(), for callers that check something else meanwhile. redis_await()
+/* The two halves of redis_command(), for callers that check something else meanwhile. redis_await()
  * waits for at most `us`. */
 enum redis_awaited { REDIS_AWAITED_REPLY, REDIS_AWAITED_NOTHING, REDIS_AWAITED_END };
-MUST_CHECK bool redis_ask_begin(struct redis_blocking *redis, int argc, const char *const *argv,
-                                const size_t *sizes);
+MUST_CHECK bool redis_command_begin(struct redis_blocking *redis, int argc, const char *const *argv,
+                                    const size_t *sizes);
 enum redis_awaited redis_await(struct redis_blocking *redis, uint64_t us);
 /* The reply that redis_await() has found. */
 const struct redis_reply *redis_awaited_reply(const struct redis_blocking *redis);

@@ -187,8 +187,9 @@ static void complain(struct redis_link *link, enum redis_failure cause, const ch
     if (link->complained_us[cause] && now - link->complained_us[cause] < complain_every_us)
         return;
     link->complained_us[cause] = now;
-    bool said = link->outage && redis_outage_may_complain(link->outage, cause, complain_every_us);
-    log_at(said ? LEVEL_ERROR : LEVEL_DEBUG,
+    bool is_logged =
+        link->outage && redis_outage_may_complain(link->outage, cause, complain_every_us);
+    log_at(is_logged ? LEVEL_ERROR : LEVEL_DEBUG,
            "redis %s: %s: \"%s\"; on_failure applies to such requests; %s", link->address_text,
            redis_failure_text[cause], message, redis_failure_remedy(cause, link->settings));
 }

@@ -114,7 +114,7 @@ struct redis_cluster_map_reader {
     struct redis_cluster_map_callbacks user;
     struct address known[KNOWN_MAX]; /* nodes of the policy first, then those of the last map */
     unsigned known_count, next;
-    struct address asked;
+    struct address queried;
     struct redis_connection *connection; /* NULL: no query is in flight */
     struct event *timer;                 /* timeout of the query, or start of the next one */
     uint64_t read_us;                    /* when the last query began */
@@ -154,7 +154,8 @@ static void fail(struct redis_cluster_map_reader *r, const char *why)
     if (++r->failed >= r->known_count && !atomic_exchange(&away, true))
         log_error("redis %s: none of %u nodes returns the slot map (the last, %s: %s); check "
                   "redis.cluster and that they run",
-                  r->settings->address_text, r->known_count, address_format(&r->asked, text), why);
+                  r->settings->address_text, r->known_count, address_format(&r->queried, text),
+                  why);
     disconnect(r);
 }
 
@@ -176,13 +177,13 @@ static void on_received(void *context, struct redis_reply *reply)
     const char *why;
 
     MAGIC_CHECK(r, READER_MAGIC);
-    if (!redis_cluster_map_read(reply, &r->asked, &r->map, &why)) {
+    if (!redis_cluster_map_read(reply, &r->queried, &r->map, &why)) {
         fail(r, why);
         return;
     }
     if (atomic_exchange(&away, false))
         log_info("redis %s: node %s returns the slot map again", r->settings->address_text,
-                 address_format(&r->asked, text));
+                 address_format(&r->queried, text));
     r->failed = 0;
     r->wanted = false;
     update_known_nodes(r);
@@ -204,8 +205,8 @@ static void begin(struct redis_cluster_map_reader *r)
     const struct redis_connection_callbacks callbacks = {on_received, on_lost, r};
 
     r->read_us = clock_us();
-    r->asked = r->known[r->next++ % r->known_count];
-    r->connection = redis_connection_new(r->base, r->settings, &r->asked, r->settings->username,
+    r->queried = r->known[r->next++ % r->known_count];
+    r->connection = redis_connection_new(r->base, r->settings, &r->queried, r->settings->username,
                                          r->settings->password, &callbacks);
     if (!r->connection ||
         !redis_connection_send(r->connection, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL))
@@ -214,7 +215,7 @@ static void begin(struct redis_cluster_map_reader *r)
         evtimer_add(r->timer, &timeout);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_read_or_timeout(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_cluster_map_reader *r = arg;
     (void)fd, (void)what;
@@ -260,7 +261,7 @@ redis_cluster_map_reader_new(struct event_base *base, const struct redis_setting
     (void)!getrandom(&first, sizeof first, 0);
     r->next = first % r->known_count;
     r->hurry = true;
-    r->timer = evtimer_new(base, on_timer, r);
+    r->timer = evtimer_new(base, on_read_or_timeout, r);
     evtimer_add(r->timer, &at_once);
     return r;
 }

@@ -38,7 +38,7 @@ enum {
 
 static const uint64_t start_timeout_us = 5000000, stop_timeout_us = 3000000;
 static const uint64_t again_min_us = 100000, again_max_us = 5000000;
-static const uint64_t settled_us = 10000000; /* after this uptime, the back-off is reset */
+static const uint64_t stable_us = 10000000; /* after this uptime, the back-off is reset */
 
 struct embedded {
     uint32_t magic;
@@ -178,7 +178,7 @@ static bool answers(const struct embedded *e)
     char why[REDIS_WHY_MAX];
     struct redis_blocking *redis = redis_dial(&settings, ANSWER_US, why);
     const struct redis_reply *reply =
-        redis ? redis_ask(redis, 1, (const char *[]){"PING"}, NULL) : NULL;
+        redis ? redis_command(redis, 1, (const char *[]){"PING"}, NULL) : NULL;
     bool fine = reply && reply->type == RESP_STATUS;
 
     redis_blocking_free(redis);
@@ -285,7 +285,7 @@ static void on_child(evutil_socket_t fd, short what, void *arg)
     if (!e->pid || !reap(e, &status))
         return;
     report_ended(e, pid, status);
-    if (clock_us() - e->started_us > settled_us)
+    if (clock_us() - e->started_us > stable_us)
         e->again_us = again_min_us;
     arm_again(e);
 }

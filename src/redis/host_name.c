@@ -23,7 +23,7 @@ struct redis_host_name {
     struct resolver *resolver;
     struct lookup *lookup; /* NULL: no lookup is in flight */
     struct event *timer;
-    uint64_t asked_us, due_us;
+    uint64_t looked_up_us, due_us;
     bool unreachable; /* `unreachable` of the lookup in flight */
     bool troubled;    /* the failure was logged */
 };
@@ -136,16 +136,16 @@ static void on_answer(void *context, const struct resolver_answer *answer)
         publish(name, &chosen);
 }
 
-static void ask(struct redis_host_name *name)
+static void look_up(struct redis_host_name *name)
 {
-    name->asked_us = clock_us();
+    name->looked_up_us = clock_us();
     name->unreachable = atomic_exchange_explicit(&now.unreachable, false, memory_order_relaxed);
     atomic_store_explicit(&now.wanted, false, memory_order_relaxed);
-    name->lookup = resolver_ask(name->resolver, name->policy->redis.host, on_answer, name);
-    name->due_us = name->asked_us + TROUBLED_US; /* in case of no memory */
+    name->lookup = resolver_look_up(name->resolver, name->policy->redis.host, on_answer, name);
+    name->due_us = name->looked_up_us + TROUBLED_US; /* in case of no memory */
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_lookup_check(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_host_name *name = arg;
     uint64_t time = clock_us();
@@ -154,8 +154,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(name, NAME_MAGIC);
     if (!name->lookup &&
         (time >= name->due_us || (atomic_load_explicit(&now.wanted, memory_order_relaxed) &&
-                                  time - name->asked_us >= WANTED_US)))
-        ask(name);
+                                  time - name->looked_up_us >= WANTED_US)))
+        look_up(name);
     event_timer_arm(name->timer, LOOK_US);
 }
 
@@ -180,13 +180,13 @@ struct redis_host_name *redis_host_name_follow(struct event_base *base, const st
     MAGIC_SET(name, NAME_MAGIC);
     name->policy = policy;
     name->resolver = resolver_new(base, &policy->resolver);
-    name->timer = evtimer_new(base, on_timer, name);
+    name->timer = evtimer_new(base, on_lookup_check, name);
     if (!name->resolver || !name->timer) {
         redis_host_name_free(name);
         return NULL;
     }
     begin(&policy->redis);
-    ask(name);
+    look_up(name);
     event_timer_arm(name->timer, LOOK_US);
     return name;
 }

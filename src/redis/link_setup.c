@@ -40,7 +40,7 @@ static void on_setup(redisAsyncContext *ac, void *r, void *arg)
         redis_link_ready(link);
 }
 
-static bool setup_ask(struct redis_link *link, enum setup step, int argc, const char **argv)
+static bool setup_send(struct redis_link *link, enum setup step, int argc, const char **argv)
 {
     size_t sizes[3];
     for (int i = 0; i < argc; i++)
@@ -60,8 +60,8 @@ static bool setup_login(struct redis_link *link)
     if (!s->password)
         return true;
     if (s->username)
-        return setup_ask(link, SETUP_AUTH, 3, (const char *[]){"AUTH", s->username, s->password});
-    return setup_ask(link, SETUP_AUTH, 2, (const char *[]){"AUTH", s->password});
+        return setup_send(link, SETUP_AUTH, 3, (const char *[]){"AUTH", s->username, s->password});
+    return setup_send(link, SETUP_AUTH, 2, (const char *[]){"AUTH", s->password});
 }
 
 static bool setup_database(struct redis_link *link)
@@ -70,14 +70,14 @@ static bool setup_database(struct redis_link *link)
     if (link->settings->database == 0)
         return true;
     snprintf(number, sizeof number, "%u", link->settings->database);
-    return setup_ask(link, SETUP_SELECT, 2, (const char *[]){"SELECT", number});
+    return setup_send(link, SETUP_SELECT, 2, (const char *[]){"SELECT", number});
 }
 
 bool redis_link_set_up(struct redis_link *link)
 {
     return setup_login(link) &&
-           setup_ask(link, SETUP_NAME, 3, (const char *[]){"CLIENT", "SETNAME", "weir"}) &&
+           setup_send(link, SETUP_NAME, 3, (const char *[]){"CLIENT", "SETNAME", "weir"}) &&
            setup_database(link) &&
-           setup_ask(link, SETUP_SCRIPT, 3, (const char *[]){"SCRIPT", "LOAD", link->script.p}) &&
-           setup_ask(link, SETUP_ROLE, 1, (const char *[]){"ROLE"});
+           setup_send(link, SETUP_SCRIPT, 3, (const char *[]){"SCRIPT", "LOAD", link->script.p}) &&
+           setup_send(link, SETUP_ROLE, 1, (const char *[]){"ROLE"});
 }

@@ -14,8 +14,8 @@ struct redis_outage {
     unsigned links, down;
     bool open;
     uint64_t since_us, ready_us; /* begin of the outage; when a link last became ready */
-    uint64_t said_us;            /* time of the last log line */
-    uint32_t said;               /* bit set of logged causes */
+    uint64_t logged_us;          /* time of the last log line */
+    uint32_t logged_causes;      /* bit set of logged causes */
     uint64_t complained_us[REDIS_FAILURE_COUNT];
     uint64_t refusing_us, refused_us; /* first and last error reply; refusing_us 0: calls succeed */
 };
@@ -88,16 +88,16 @@ enum outage_event redis_outage_down(struct redis_outage *outage, bool *down,
     if (!outage->open) {
         outage->open = true;
         outage->since_us = now;
-        outage->said = 0;
+        outage->logged_causes = 0;
         outage->ready_us = 0;
         event = OUTAGE_BEGINS;
-    } else if (!(outage->said & bit_of(cause)))
+    } else if (!(outage->logged_causes & bit_of(cause)))
         event = OUTAGE_CHANGES;
-    else if (now - outage->said_us >= OUTAGE_REMIND_US)
+    else if (now - outage->logged_us >= OUTAGE_REMIND_US)
         event = OUTAGE_LASTS;
     if (event != OUTAGE_KNOWN)
-        outage->said_us = now;
-    outage->said |= bit_of(cause);
+        outage->logged_us = now;
+    outage->logged_causes |= bit_of(cause);
     *us = now - outage->since_us;
     pthread_mutex_unlock(&lock);
     return event;

@@ -64,7 +64,7 @@ static void on_not_ready(void *context, enum redis_failure cause)
     struct redis_client *store = context;
 
     if (store->sentinel)
-        redis_sentinel_ask(store->sentinel);
+        redis_sentinel_query(store->sentinel);
     if (store->look)
         event_timer_arm(store->look, LOOK_US);
     if (store->watch.not_ready)

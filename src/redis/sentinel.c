@@ -366,7 +366,7 @@ static void consult(struct redis_sentinel *s)
     event_timer_arm(s->timer, ANSWER_US);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_query_or_ping(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_sentinel *s = arg;
     (void)fd, (void)what;
@@ -382,7 +382,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         try_next_sentinel(s, s->connection ? redis_connection_timeout(s->connection) : "no answer");
 }
 
-void redis_sentinel_ask(struct redis_sentinel *s)
+void redis_sentinel_query(struct redis_sentinel *s)
 {
     if (s->seeking)
         return;
@@ -421,7 +421,7 @@ struct redis_sentinel *redis_sentinel_new(struct event_base *base,
     /* random start: spreads threads and weir processes over the sentinels */
     (void)!getrandom(&first, sizeof first, 0);
     s->next = (unsigned)(first % s->known_count);
-    s->timer = evtimer_new(base, on_timer, s);
+    s->timer = evtimer_new(base, on_query_or_ping, s);
     event_timer_arm(s->timer, 0);
     return s;
 }

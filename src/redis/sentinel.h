@@ -25,7 +25,7 @@ struct redis_sentinel *redis_sentinel_new(struct event_base *base,
 
 /* The known master does not answer or is no longer a master. Queries the sentinels in turn, five
  * per second, until redis_sentinel_content() or redis_sentinel_verified(). */
-void redis_sentinel_ask(struct redis_sentinel *sentinel);
+void redis_sentinel_query(struct redis_sentinel *sentinel);
 /* content: the reported address works; stops the queries. verified: it is a master, too; logs a
  * change. */
 void redis_sentinel_content(struct redis_sentinel *sentinel);

@@ -51,7 +51,7 @@ static void fail(struct redis_subscription *s, const char *why)
     log_debug("redis %s: no subscription to %s: %s", s->settings->address_text, s->channel, why);
     disconnect(s);
     if (s->sentinel)
-        redis_sentinel_ask(s->sentinel);
+        redis_sentinel_query(s->sentinel);
     event_timer_back_off(s->timer, &s->retry_us, RETRY_MAX_US);
 }
 
@@ -178,7 +178,7 @@ static void ping(struct redis_subscription *s)
         fail(s, "no memory");
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_ping_or_retry(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_subscription *s = arg;
     (void)fd, (void)what;
@@ -223,7 +223,7 @@ redis_subscription_new(struct event_base *base, const struct redis_settings *set
     s->listener = *listener;
     s->retry_us = RETRY_MIN_US;
     s->channel = strdup(channel);
-    s->timer = evtimer_new(base, on_timer, s);
+    s->timer = evtimer_new(base, on_ping_or_retry, s);
     if (!s->channel || !s->timer) {
         redis_subscription_free(s);
         return NULL;

@@ -65,10 +65,10 @@ static bool is_about_script(const char *message)
 
 /* Compiles the script and runs it without requests, to find files that fail while they are
  * loaded. */
-static int ask_redis(struct redis_blocking *redis, const char *script, FILE *report)
+static int run_in_redis(struct redis_blocking *redis, const char *script, FILE *report)
 {
     const char *argv[] = {"EVAL", script, "1", "weir:check", ""};
-    const struct redis_reply *reply = redis_ask(redis, COUNT_OF(argv), argv, NULL);
+    const struct redis_reply *reply = redis_command(redis, COUNT_OF(argv), argv, NULL);
 
     if (reply && reply->type != RESP_ERROR)
         return 0;
@@ -83,7 +83,7 @@ int compose_check(const struct redis_settings *settings, const char *script, FIL
     char why[REDIS_WHY_MAX];
     struct redis_blocking *redis =
         redis_dial_slot(settings, redis_slot_of(SLICE("weir:check")), CHECK_US, why);
-    int result = redis ? ask_redis(redis, script, report) : -1;
+    int result = redis ? run_in_redis(redis, script, report) : -1;
 
     redis_blocking_free(redis);
     return result;

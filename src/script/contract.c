@@ -95,7 +95,7 @@ static bool await_answer(struct trial *t)
 
 static const struct redis_reply *answer_to(struct trial *t, int argc, const char **argv)
 {
-    return redis_ask_begin(t->redis, argc, argv, NULL) && await_answer(t)
+    return redis_command_begin(t->redis, argc, argv, NULL) && await_answer(t)
                ? redis_awaited_reply(t->redis)
                : NULL;
 }

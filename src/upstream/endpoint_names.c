@@ -105,7 +105,7 @@ static void adjust(struct endpoint_set *endpoint_set)
             return;
     if (endpoint_set_is_resolved(endpoint_set))
         return;
-    atomic_store_explicit(&endpoint_set->settled, true, memory_order_release);
+    atomic_store_explicit(&endpoint_set->resolved, true, memory_order_release);
     if (endpoint_set->ready)
         endpoint_set->listener.changed(endpoint_set->listener.context);
 }
@@ -134,7 +134,8 @@ static void answered(void *context, const struct resolver_answer *answer)
 
 static void look_up(struct name *name)
 {
-    name->lookup = resolver_ask(name->endpoint_set->resolver, name->server->host, answered, name);
+    name->lookup =
+        resolver_look_up(name->endpoint_set->resolver, name->server->host, answered, name);
     if (!name->lookup)
         event_timer_arm(&name->again, RETRY_MIN_US);
 }

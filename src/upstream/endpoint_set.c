@@ -253,7 +253,7 @@ unsigned endpoint_set_version(const struct endpoint_set *endpoint_set)
 
 bool endpoint_set_is_resolved(const struct endpoint_set *endpoint_set)
 {
-    return atomic_load_explicit(&endpoint_set->settled, memory_order_acquire);
+    return atomic_load_explicit(&endpoint_set->resolved, memory_order_acquire);
 }
 
 unsigned endpoint_set_list(struct endpoint_set *endpoint_set, unsigned upstream,

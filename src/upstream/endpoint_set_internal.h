@@ -31,7 +31,7 @@ struct endpoint_set {
     atomic_uint references;
     struct policy *policy; /* held */
     atomic_uint version;
-    atomic_bool settled;
+    atomic_bool resolved;
     pthread_mutex_t lock; /* protects `table`; held briefly */
     struct row {
         struct endpoint *endpoints[ENDPOINTS_MAX];

@@ -350,7 +350,7 @@ static void begin(struct check *check)
     finish_check(check, strerror(error));
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_check_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct check *check = arg;
     (void)fd, (void)what;
@@ -395,7 +395,7 @@ static void check_new(struct endpoint_set *endpoint_set, const struct upstream *
     check->endpoint_set = endpoint_set;
     check->upstream = upstream;
     check->endpoint = endpoint;
-    evtimer_assign(&check->timer, endpoint_set->base, on_timer, check);
+    evtimer_assign(&check->timer, endpoint_set->base, on_check_timer, check);
     TAILQ_INSERT_TAIL(&endpoint_set->checks, check, link);
     event_timer_arm(&check->timer, (uint64_t)number * APART_US);
 }

@@ -222,7 +222,7 @@ static uint64_t silence_us(const struct http2_connection *h)
 }
 
 /* Arms the deadline of an open connection: of silence if it has links, else of being idle. */
-static void settle(struct http2_connection *h)
+static void arm_idle_or_silence(struct http2_connection *h)
 {
     struct deadline *deadline = &h->connection->link.deadline;
     struct upstream_worker *w = h->connection->link.worker;
@@ -292,7 +292,7 @@ static void flush(struct http2_connection *h)
     if (sent && (s->out || http2_session_has_work(h->session)))
         http2_upstream_touch(h);
     if (h->open) {
-        settle(h);
+        arm_idle_or_silence(h);
         http2_serve(h->server);
     }
 }

@@ -17,8 +17,8 @@ static const char *path_before(const struct node *node, struct path_text *path)
     return path->text;
 }
 
-static void say(struct loading *l, bool is_warning, struct position position,
-                const struct node *path_of, const char *format, va_list args)
+static void report_line(struct loading *l, bool is_warning, struct position position,
+                        const struct node *path_of, const char *format, va_list args)
 {
     char words[800];
     struct path_text path;
@@ -34,7 +34,7 @@ void mistake(struct loading *l, const struct node *node, const char *format, ...
 {
     va_list args;
     va_start(args, format);
-    say(l, false, node->position, node, format, args);
+    report_line(l, false, node->position, node, format, args);
     va_end(args);
 }
 
@@ -42,7 +42,7 @@ void mistake_of_key(struct loading *l, const struct node *node, const char *form
 {
     va_list args;
     va_start(args, format);
-    say(l, false, node->key_place, node->parent, format, args);
+    report_line(l, false, node->key_place, node->parent, format, args);
     va_end(args);
 }
 
@@ -50,7 +50,7 @@ void warning(struct loading *l, const struct node *node, const char *format, ...
 {
     va_list args;
     va_start(args, format);
-    say(l, true, node->position, node, format, args);
+    report_line(l, true, node->position, node, format, args);
     va_end(args);
 }
 

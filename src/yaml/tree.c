@@ -235,7 +235,7 @@ static struct slice scalar_text(const yaml_event_t *event)
     return (struct slice){(const char *)event->data.scalar.value, event->data.scalar.length};
 }
 
-static bool says_null(const yaml_event_t *event)
+static bool is_null(const yaml_event_t *event)
 {
     struct slice text = scalar_text(event);
     return event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
@@ -275,7 +275,7 @@ static struct node *read_scalar(struct reading *r, const yaml_event_t *event)
     struct node *node = node_new(r, NODE_SCALAR, position_of(event->start_mark));
 
     node->text = SLICE("");
-    node->null = says_null(event);
+    node->null = is_null(event);
     node->quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     node->broken = !scalar_value(r, event, &node->text);
     check_variable(r, node->position, scalar_text(event));

@@ -22,10 +22,10 @@ static struct denial_key key_of(const char *name)
     return denials_key(denials, slice_of(name), SLICE("numbers"));
 }
 
-static void cache_denial(const char *name, uint64_t asked_us, int64_t wait_us)
+static void cache_denial(const char *name, uint64_t requested_us, int64_t wait_us)
 {
     struct denial denial = {.key = key_of(name),
-                            .asked_us = asked_us,
+                            .requested_us = requested_us,
                             .count = 1,
                             .limits = {{.limited = true, .retry_after_us = wait_us}}};
     denials_remember(denials, &denial);

@@ -20,7 +20,7 @@ static int64_t random_from(int64_t low, int64_t high)
 /* A call in flight to Redis, or a refund. */
 struct call {
     bool in_flight, executed;
-    uint64_t asked_us, at_us, back_us;
+    uint64_t requested_us, at_us, back_us;
     int64_t needed, extra, granted, remaining, reset_us;
 };
 
@@ -125,7 +125,7 @@ static void handle_reply(struct worker *w, uint64_t now_us)
                                       .remaining = decision_request->remaining,
                                       .reset_us = decision_request->reset_us,
                                       .time_us = (int64_t)decision_request->at_us,
-                                      .asked_us = decision_request->asked_us},
+                                      .requested_us = decision_request->requested_us},
                now_us);
     w->charged_at_us = (int64_t)decision_request->at_us;
 }
@@ -134,7 +134,7 @@ static void decision_request(struct worker *w, uint64_t now_us)
 {
     w->decision_request =
         (struct call){.in_flight = true,
-                      .asked_us = now_us,
+                      .requested_us = now_us,
                       .at_us = now_us + (uint64_t)random_from(0, LATENCY_MAX),
                       .needed = random_from(1, 3),
                       .extra = random_from(0, 2) ? random_from(1, capacity()) : 0};
@@ -344,7 +344,7 @@ START_TEST(a_full_table_keeps_leases_with_units)
 
     leases = leases_new();
     first = busy_for(&limit, 1000, 8, 1000000, 1000000);
-    first->asked = true;
+    first->requested = true;
     for (unsigned i = 0; i < 10000; i++) {
         char name[32];
         struct lease *other = NULL;
@@ -354,7 +354,7 @@ START_TEST(a_full_table_keeps_leases_with_units)
         ck_assert_ptr_ne(other, first);
     }
     ck_assert_ptr_eq(busy_for(&limit, 1000, 1, 1019000, 1019000), first);
-    ck_assert(first->asked);
+    ck_assert(first->requested);
     leases_free(leases);
 }
 END_TEST
