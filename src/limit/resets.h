@@ -15,8 +15,8 @@ enum { RESETS_MAX = 64 };
 /* Records a reset. `client` is identity_text(); empty: any client. Any thread. */
 void resets_note(struct slice client);
 
-/* Returns true if state requested from Redis at requested_us may have been removed since. `key` is a
- * limit's key without PREFIX and ":". Any thread. */
+/* Returns true if state requested from Redis at requested_us may have been removed since. `key`
+ * is a limit's key without PREFIX and ":". Any thread. */
 MUST_CHECK bool resets_concern(struct slice key, uint64_t requested_us);
 
 #endif
