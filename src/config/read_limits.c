@@ -105,60 +105,6 @@ static void print_align(const struct printer *printer, const struct option *opti
 
 const struct option_type type_align = {"word", read_align, print_align, false, sizeof(bool)};
 
-/* --- options of shipped limiters --- */
-
-/* Reads the option if the limit's script takes it; refuse_script_options() reports others. */
-static void read_script_option(struct loading *l, const struct option *option,
-                               const struct node *node, struct limit *limit,
-                               const struct option_type *type)
-{
-    if (shipped_limiter_takes(limit, option_key(option)))
-        type->read(l, option, node, &limit->script_option);
-}
-
-static void read_script_number(struct loading *l, const struct option *option,
-                               const struct node *node, void *field)
-{
-    read_script_option(l, option, node, field, &type_number);
-}
-
-static void print_script_number(const struct printer *printer, const struct option *option,
-                                const void *field)
-{
-    type_number.print(printer, option, &((const struct limit *)field)->script_option);
-}
-
-const struct option_type type_script_number = {"number", read_script_number, print_script_number,
-                                               false, 0};
-
-static void read_script_duration(struct loading *l, const struct option *option,
-                                 const struct node *node, void *field)
-{
-    read_script_option(l, option, node, field, &type_duration);
-}
-
-static void print_script_duration(const struct printer *printer, const struct option *option,
-                                  const void *field)
-{
-    type_duration.print(printer, option, &((const struct limit *)field)->script_option);
-}
-
-const struct option_type type_script_duration = {"duration", read_script_duration,
-                                                 print_script_duration, false, 0};
-
-static void refuse_script_options(struct loading *l, const struct node *node,
-                                  const struct limit *limit)
-{
-    const struct shipped_limiter *limiter;
-
-    for (unsigned i = 0; (limiter = shipped_limiter_at(i)); i++) {
-        const struct node *key = limiter->option ? node_find(node, limiter->option) : NULL;
-        if (key && !shipped_limiter_takes(limit, limiter->option))
-            mistake_of_key(l, key, "%s does not support %s; remove it, or use %s", limit->script,
-                           limiter->option, limiter->name);
-    }
-}
-
 /* --- one limit --- */
 
 static void refuse_where_useless(struct loading *l, const struct node *node,
@@ -260,11 +206,10 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
         limit->burst = limit->limit;
     if (!limit->script)
         return; /* reported; the other checks depend on it */
-    limit->max_delay_us = shipped_limiter_takes(limit, "max_delay") ? limit->script_option : 0;
+    limit_copy_options(limit);
     limit_finish_lease(l, node, limit);
-    refuse_script_options(l, node, limit);
+    script_options_refuse(l, node, limit);
     refuse_where_useless(l, node, limit);
-    limit_finish_own_options(l, node, limit);
     refuse_in_flight(l, node, limit);
     refuse_to_hold(l, node, limit);
     limit_check_granted_header(l, node, limit);

@@ -74,6 +74,7 @@ static void read_script(struct loading *l, const struct option *option, const st
         return;
     limit->script = keep_text(l, node);
     limit->script_position = node->position;
+    script_options_begin(l, limit);
     limit->script_text = text_known(l->policy, limit);
     if (limit->script_text)
         return;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "config/sections.h"
+#include "policy/shipped_limiter.h"
 #include "policy/zone.h"
 
 static const int64_t day_us = INT64_C(86400000000);
@@ -69,8 +70,7 @@ const struct limit *limit_variant(struct loading *l, const struct node *period,
     if (!limit->script || !limit->period_us || !may_vary(l, period, limit))
         return NULL;
     made.period_us = written->period_us;
-    if (made.rest_us && made.own_option_count == 0)
-        made.rest_us = made.period_us; /* its default */
+    limit_copy_options(&made);
     made.calendar = written->calendar;
     if (!windows_fit(l, period, &made) || same_period(&made, limit))
         return NULL;

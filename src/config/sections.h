@@ -43,8 +43,8 @@ extern const struct option_type type_per;              /* read_per.c: limit */
 extern const struct option_type type_granted_header;   /* read_granted_header.c: char * */
 extern const struct option_type type_label;            /* read_limits.c: char * */
 extern const struct option_type type_align;            /* read_limits.c: bool */
-extern const struct option_type type_script_number;    /* read_limits.c: limit */
-extern const struct option_type type_script_duration;  /* read_limits.c: limit */
+extern const struct option_type type_script_number;    /* read_options.c: limit */
+extern const struct option_type type_script_duration;  /* read_options.c: limit */
 extern const struct option_type type_period;           /* read_windows.c: limit */
 extern const struct option_type type_offset;           /* read_windows.c: int64_t, µs */
 extern const struct option_type type_time_zone;        /* read_windows.c: limit */
@@ -100,13 +100,10 @@ enum {
 /* Maximum time to refill a bucket: added to the current time it stays below 2^53 µs, which Lua
  * doubles hold exactly (see lua/gcra.lua). Windows are bounded by LIMIT_MAX and PERIOD_MAX_US. */
 #define REFILL_MAX_US ((int64_t)1 << 52)
-#define PERIOD_MIN_US INT64_C(1000)
-#define PERIOD_MAX_US (INT64_C(366) * 86400 * 1000000)
 
 enum { SCRIPT_TEXT_MAX = 1024 }; /* bytes of a text option of a script */
 
 enum { DEDUP_REPEATS_DEFAULT = 10, DEDUP_REPEATS_MAX = 1000 };
-enum { BUCKETS_MIN = 2, BUCKETS_MAX = 100 }; /* buckets of rolling_window */
 
 /* --- limits --- */
 
@@ -120,8 +117,11 @@ bool limit_has_enforce(const void *limit);
 bool limit_has_time_zone(const void *limit);
 bool limit_has_own_options(const void *limit);
 bool limit_is_in_flight(const void *limit); /* a concurrency limit */
-/* The options of a shipped limiter: checks their names, and sets rest_us. */
-void limit_finish_own_options(struct loading *l, const struct node *node, struct limit *limit);
+/* read_options.c. Sets the options of a shipped limiter to their defaults, after the script is
+ * read and before the other options are. */
+void script_options_begin(struct loading *l, struct limit *limit);
+/* Reports options that the limit's script does not support. */
+void script_options_refuse(struct loading *l, const struct node *node, const struct limit *limit);
 /* Reports combinations in which granted_header has no meaning. */
 void limit_check_granted_header(struct loading *l, const struct node *node,
                                 const struct limit *limit);

@@ -26,9 +26,15 @@ enum { LEASE_AUTO = -1, LEASE_MOST = 100000 };
 /* Calendar windows, in local time of limit->zone. Weeks start on Monday (ISO 8601). */
 enum calendar { CALENDAR_NONE, CALENDAR_DAY, CALENDAR_WEEK, CALENDAR_MONTH, CALENDAR_YEAR };
 
-enum script_option_kind { OPTION_NUMBER, OPTION_DURATION, OPTION_BOOL, OPTION_TEXT };
+enum script_option_kind {
+    OPTION_NONE, /* no value: nil */
+    OPTION_NUMBER,
+    OPTION_DURATION,
+    OPTION_BOOL,
+    OPTION_TEXT
+};
 
-/* Option of a custom limiter script. */
+/* Option of a limiter script, shipped or own. */
 struct script_option {
     char *name; /* name in the policy, not passed to the script; NULL: none */
     enum script_option_kind kind;
@@ -63,15 +69,17 @@ struct limit {
     enum calendar calendar; /* if set, period_us is the longest possible window */
     char *time_zone;        /* as written; NULL, like zone, with CALENDAR_NONE */
     const struct zone *zone;
-    struct script_option *own_options; /* LIMIT_CUSTOM, lockout; passed after `options` */
-    unsigned own_option_count;
+    /* Passed to the script in this order: that of the limiter's row in policy/shipped_limiter.c;
+     * LIMIT_CUSTOM: that of the policy. */
+    struct script_option *options;
+    unsigned option_count;
     struct position script_position; /* of the `script` value */
-    int64_t script_option; /* value of shipped->option, passed to the script; 0: not passed */
-    int64_t max_delay_us;  /* leaky_bucket: maximum delay instead of rejection; 0: never delay */
-    int64_t rest_us;       /* lockout: from the last unit on; 0: the limiter has no rest */
-    int64_t lease_us;      /* LIMIT_CONCURRENCY: lifetime of an unreturned unit */
-    int64_t cost;          /* default cost per request; LIMIT_CONCURRENCY ignores the rule's cost */
-    int64_t lease_units;   /* units per lease of a busy key; LEASE_AUTO; 0: no leases */
+    /* Options that C reads, too; limit_copy_options() sets them. */
+    int64_t max_delay_us; /* leaky_bucket: maximum delay instead of rejection; 0: never delay */
+    int64_t rest_us;      /* lockout: from the last unit on; 0: the limiter has no rest */
+    int64_t lease_us;     /* LIMIT_CONCURRENCY: lifetime of an unreturned unit */
+    int64_t cost;         /* default cost per request; LIMIT_CONCURRENCY ignores the rule's cost */
+    int64_t lease_units;  /* units per lease of a busy key; LEASE_AUTO; 0: no leases */
     bool best_effort;
     char *granted_header; /* request header with the granted units; NULL: none */
     int64_t near; /* share of the limit, in 1/SHARE_WHOLE; less than it left counts as near */

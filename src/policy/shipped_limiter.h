@@ -12,6 +12,16 @@ enum state_end {
     STATE_END_DIGITS, /* one row of 13, 14 and 13 digits */
 };
 
+/* Option of a shipped limiter. In a policy it is limits.NAME.OPTION, which has a row with its help
+ * text in config/options_limits.c; with `nested`, it is limits.NAME.options.OPTION. */
+struct limiter_option {
+    const char *name;
+    enum script_option_kind kind; /* OPTION_NUMBER or OPTION_DURATION */
+    int64_t low, high;            /* durations in µs */
+    int64_t fallback;             /* the default; 0, as a default or as written: nil */
+    bool nested;
+};
+
 struct shipped_limiter {
     const char *name; /* the file lua/NAME.lua */
     /* The family: whether there is a burst, how refunds find their charge, and what counts while
@@ -22,9 +32,15 @@ struct shipped_limiter {
     enum state_end state_end; /* how its states end */
     bool keeps_charges;       /* its states contain each charge */
     bool tells_next;          /* returns the time until more units are available */
-    const char *option; /* the limit's own option for it: "buckets", "max_delay"; NULL: none */
-    const char *rest;   /* a duration among `options`; NULL: none */
+    struct limiter_option options[LIMIT_OPTIONS_MAX]; /* passed to the script in this order */
 };
+
+/* Returns the number of options. */
+unsigned limiter_option_count(const struct shipped_limiter *limiter);
+
+/* Returns the option with this name, or NULL. */
+const struct limiter_option *limiter_option(const struct shipped_limiter *limiter,
+                                            struct slice name);
 
 /* Returns the row of a limiter, or NULL. */
 const struct shipped_limiter *shipped_limiter(struct slice name);
@@ -40,6 +56,10 @@ static inline bool limit_tells_next(const struct limit *limit)
 
 /* Returns true if the limit's script is shipped and reads this option of the limit. */
 bool shipped_limiter_takes(const struct limit *limit, const char *option);
+
+/* Sets the members of the limit that repeat options of its shipped limiter for C: max_delay_us and
+ * rest_us. Call it after the options or the period have changed. */
+void limit_copy_options(struct limit *limit);
 
 /* Writes all names to `out`. Returns true if `name` is one of them. */
 struct script_names {

@@ -86,6 +86,17 @@ static enum state_end state_end(const struct limit *limit)
     return limit->shipped ? limit->shipped->state_end : STATE_END_NONE;
 }
 
+/* Returns the number of options that the script receives: those without a value at the end are left
+ * out. */
+static unsigned passed_options(const struct limit *limit)
+{
+    unsigned count = limit->option_count;
+
+    while (count && limit->options[count - 1].kind == OPTION_NONE)
+        count--;
+    return count;
+}
+
 static bool uses_muldiv(const struct limit *limit)
 {
     return strstr(limit->script_text, "local muldiv");
@@ -101,7 +112,7 @@ static struct features features_of(const struct policy *policy)
         if (!limit)
             continue;
         used++;
-        f.options |= limit->script_option || limit->own_option_count;
+        f.options |= passed_options(limit) > 0;
         f.dedup |= limit->dedup.header != NULL;
         f.own |= limit->kind == LIMIT_CUSTOM;
         f.numbers |= state_end(limit) != STATE_END_NONE;
@@ -242,28 +253,26 @@ static void write_limiters(FILE *out, const struct policy *policy, const char *l
     end_table(out, "name", "run");
 }
 
-static void write_own_option(FILE *out, const struct script_option *own)
+static void write_option(FILE *out, const struct script_option *option)
 {
-    if (own->kind == OPTION_TEXT)
-        lua_write_quoted(out, own->text);
-    else if (own->kind == OPTION_BOOL)
-        fputs(own->number ? "true" : "false", out);
-    else
-        fprintf(out, "%lld", (long long)own->number);
+    switch (option->kind) {
+    case OPTION_NONE: fputs("nil", out); break;
+    case OPTION_TEXT: lua_write_quoted(out, option->text); break;
+    case OPTION_BOOL: fputs(option->number ? "true" : "false", out); break;
+    case OPTION_NUMBER:
+    case OPTION_DURATION: fprintf(out, "%lld", (long long)option->number); break;
+    }
 }
 
 static void write_options(FILE *out, const struct limit *limit)
 {
-    if (!limit->script_option && !limit->own_option_count)
-        return;
-    fputs(", options = { ", out);
-    if (limit->script_option)
-        fprintf(out, "%lld", (long long)limit->script_option);
-    for (unsigned i = 0; i < limit->own_option_count; i++) {
-        fputs(i ? ", " : "", out);
-        write_own_option(out, &limit->own_options[i]);
+    unsigned count = passed_options(limit);
+
+    for (unsigned i = 0; i < count; i++) {
+        fputs(i ? ", " : ", options = { ", out);
+        write_option(out, &limit->options[i]);
     }
-    fputs(" }", out);
+    fputs(count ? " }" : "", out);
 }
 
 /* Writes the limiter itself, or its entry in the table `limiter` (`lua_dir` is NULL). */

@@ -112,8 +112,8 @@ static const struct redis_reply *run_contract(struct trial *t, const struct limi
         numbers[0], numbers[1],  numbers[2], numbers[3],    tell};
     int argc = 10, first = argc;
 
-    for (unsigned i = 0; i < limit->own_option_count; i++)
-        argv[argc++] = option_argument(&limit->own_options[i]);
+    for (unsigned i = 0; i < limit->option_count; i++)
+        argv[argc++] = option_argument(&limit->options[i]);
     const struct redis_reply *reply = answer_to(t, argc, argv);
     while (argc > first)
         free((char *)(uintptr_t)argv[--argc]);
@@ -193,9 +193,9 @@ static int try_limit(struct trial *t, const struct limit *limit)
 
 static bool same_options(const struct limit *a, const struct limit *b)
 {
-    bool same = a->own_option_count == b->own_option_count;
-    for (unsigned i = 0; same && i < a->own_option_count; i++) {
-        const struct script_option *x = &a->own_options[i], *y = &b->own_options[i];
+    bool same = a->option_count == b->option_count;
+    for (unsigned i = 0; same && i < a->option_count; i++) {
+        const struct script_option *x = &a->options[i], *y = &b->options[i];
         same = x->kind == y->kind && x->number == y->number &&
                (x->kind != OPTION_TEXT || strcmp(x->text, y->text) == 0);
     }

@@ -12,6 +12,7 @@
 enum { LIMITS = 3 };
 
 static char directory[64];
+static struct script_option seven = {.kind = OPTION_NUMBER, .number = 7};
 static struct limit limits[LIMITS];
 static const struct limit *used[LIMITS];
 static struct rule rules[1];
@@ -61,7 +62,8 @@ static void set_up(void)
     limits[1].script_text = (char *)"this is no Lua";
     limits[2].has_offset = true;
     limits[2].offset_us = -5;
-    limits[2].script_option = 7;
+    limits[2].options = &seven;
+    limits[2].option_count = 1;
     used[0] = &limits[0];
     used[1] = &limits[2];
     rules[0] = (struct rule){.limits = used, .limit_count = 2};
@@ -103,7 +105,8 @@ START_TEST(unused_parts_of_the_driver_are_omitted)
 
     write_file("driver.lua", driver);
     rules[0].limit_count = _i == 1 ? 2 : 1;
-    limits[0].script_option = _i == 2;
+    limits[0].options = &seven;
+    limits[0].option_count = _i == 2;
     limits[0].dedup.header = _i == 3 ? (char *)"X-Id" : NULL;
     limits[0].kind = _i == 4 ? LIMIT_CUSTOM : LIMIT_BUCKET;
     limits[0].script = (char *)(_i == 5 ? "gcra" : "one");
@@ -132,7 +135,8 @@ START_TEST(every_combination_of_features_compiles_and_runs)
     for (unsigned features = 0; features < 64; features++) {
         char *text = file_text("gcra.lua");
         rules[0].limit_count = features & 1 ? 2 : 1;
-        limits[0].script_option = features >> 1 & 1;
+        limits[0].options = &seven;
+        limits[0].option_count = features >> 1 & 1;
         limits[0].dedup.header = features & 4 ? (char *)"X-Id" : NULL;
         limits[0].script = (char *)(features & 8 ? "gcra" : "one");
         limits[0].script_text =
@@ -186,6 +190,58 @@ START_TEST(the_driver_contains_the_limiters_as_specified)
     ck_assert_str_eq(script, expected);
     free(expected);
     free(script);
+}
+END_TEST
+
+#define OPTIONS_MAX 4
+#define NONE        {.kind = OPTION_NONE}
+#define NUMBER(n)   {.kind = OPTION_NUMBER, .number = (n)}
+#define DURATION(n) {.kind = OPTION_DURATION, .number = (n)}
+#define TRUE        {.kind = OPTION_BOOL, .number = 1}
+#define TEXT(t)     {.kind = OPTION_TEXT, .text = (char *)(t)}
+
+static const struct {
+    struct script_option options[OPTIONS_MAX];
+    unsigned count;
+    const char *written;  /* in the composed script; "": no options */
+    const char *received; /* arguments, as the script sees them */
+} option_lists[] = {
+    {{NONE}, 0, "", ""},
+    {{NONE, NONE}, 2, "", ""},
+    {{NUMBER(7)}, 1, "{ 7 }", "7"},
+    {{NUMBER(7), DURATION(25000)}, 2, "{ 7, 25000 }", "7 25000"},
+    {{TEXT("a, \"b\""), TRUE, NUMBER(0)}, 3, NULL, "a, \"b\" true 0"},
+    {{NONE, DURATION(5)}, 2, "{ nil, 5 }", "nil 5"},
+    {{NUMBER(1), NONE, TRUE, NONE}, 4, "{ 1, nil, true }", "1 nil true"},
+};
+
+/* The limiter fails with its options as the message, which the driver's reply contains. */
+START_TEST(a_script_receives_its_options_in_order)
+{
+    struct redis_settings settings = start_redis();
+    struct script_option options[OPTIONS_MAX];
+    static const char limiter[] =
+        "return function(_, _, _, _, _, _, _, _, ...) local t = {} for i = 1, select('#', ...) do "
+        "t[i] = tostring((select(i, ...))) end error('<' .. table.concat(t, ' ') .. '>') end";
+
+    memcpy(options, option_lists[_i].options, sizeof options);
+    for (unsigned i = 0; i < LIMITS; i++) {
+        limits[i].options = options;
+        limits[i].option_count = option_lists[_i].count;
+        limits[i].script_text = (char *)limiter;
+    }
+    rules[0].limit_count = 1;
+    char *script = compose_driver(&policy, lua_dir(), report), expected[64];
+    const char *written = option_lists[_i].written;
+    if (written) {
+        snprintf(expected, sizeof expected, ", options = %s }", written);
+        ck_assert_msg((strstr(script, *written ? expected : "options = {") != NULL) ==
+                          (*written != 0),
+                      "%s", script);
+    }
+    ck_assert_msg(compose_check(&settings, script, report) == 0, "%s", reported());
+    free(script);
+    real_redis_stop(&real);
 }
 END_TEST
 

@@ -211,7 +211,7 @@ START_TEST(limits_are_loaded)
     ck_assert_int_eq(limits[0].burst, 20);
     ck_assert_int_eq(limits[0].cost, 1);
     ck_assert_int_eq(limits[0].on_failure, ON_FAILURE_DENY); /* as in redis */
-    ck_assert_int_eq(limits[0].script_option, 0);
+    ck_assert_uint_eq(limits[0].option_count, 0);
     ck_assert_ptr_nonnull(strstr(limits[0].script_text, "return function"));
     ck_assert_uint_eq(limits[1].per_count, 2);
     ck_assert_int_eq(limits[1].per[0].per, PER_CLIENT); /* before the others */
@@ -224,7 +224,9 @@ START_TEST(limits_are_loaded)
     ck_assert_str_eq(limits[3].label, "Window");
     ck_assert_uint_eq(limits[3].position.line, 14);
     ck_assert_uint_eq(limits[3].position.column, 3);
-    ck_assert_int_eq(limits[4].script_option, 20);
+    ck_assert_uint_eq(limits[4].option_count, 1);
+    ck_assert_str_eq(limits[4].options[0].name, "buckets");
+    ck_assert_int_eq(limits[4].options[0].number, 20);
     ck_assert_str_eq(limits[4].per[0].header, "X-Tenant");
     ck_assert(limits[3].headers && !limits[4].headers);
     ck_assert_int_eq(limits[3].enforce, 10000);
