@@ -65,10 +65,10 @@ void script_options_begin(struct loading *l, struct limit *limit)
     limit->options = arena_zeroed(l->arena, limit->option_count, sizeof *limit->options);
     for (unsigned i = 0; i < limit->option_count; i++) {
         const struct limiter_option *row = &limit->shipped->options[i];
-        limit->options[i] = (struct script_option){
-            .name = arena_text(l->arena, slice_of(row->name)),
-            .kind = row->fallback ? row->kind : OPTION_NONE,
-            .number = row->fallback};
+        limit->options[i] =
+            (struct script_option){.name = arena_text(l->arena, slice_of(row->name)),
+                                   .kind = row->fallback ? row->kind : OPTION_NONE,
+                                   .number = row->fallback};
     }
 }
 
@@ -101,8 +101,7 @@ static void print_script_option(const struct printer *printer, const struct opti
                                 const void *field)
 {
     const struct limit *limit = field;
-    const struct limiter_option *row =
-        limiter_option(limit->shipped, slice_of(option_key(option)));
+    const struct limiter_option *row = limiter_option(limit->shipped, slice_of(option_key(option)));
 
     type_of(row->kind)->print(printer, option,
                               &limit->options[row - limit->shipped->options].number);

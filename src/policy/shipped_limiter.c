@@ -13,7 +13,8 @@ static const struct shipped_limiter limiters[] = {
     {.name = "rolling_window",
      .kind = LIMIT_WINDOW,
      .tells_next = true,
-     .options = {{.name = "buckets", .kind = OPTION_NUMBER, .low = 2, .high = 100, .fallback = 10}}},
+     .options =
+         {{.name = "buckets", .kind = OPTION_NUMBER, .low = 2, .high = 100, .fallback = 10}}},
     {.name = "sliding_window_log", .kind = LIMIT_WINDOW, .keeps_charges = true, .tells_next = true},
     {.name = "sliding_window_counter", .kind = LIMIT_WINDOW, .tells_next = true},
     {.name = "lockout",

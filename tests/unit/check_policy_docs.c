@@ -3,10 +3,12 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/values.h"
 #include "config/policy_file.h"
 #include "http2/session.h"
 #include "jwt/jwt.h"
 #include "options/types.h"
+#include "policy/shipped_limiter.h"
 #include "quota/postgres_link.h"
 #include "run_suite.h"
 
@@ -283,6 +285,34 @@ START_TEST(the_rows_of_the_table_are_consistent)
 }
 END_TEST
 
+static void assert_row_of_option(const struct limiter_option *option)
+{
+    char path[128], fallback[32];
+    bool is_duration = option->kind == OPTION_DURATION;
+    struct text text = text_over(fallback, sizeof fallback - 1);
+
+    snprintf(path, sizeof path, "limits.NAME.%s", option->name);
+    ck_assert_uint_eq(rows_named(path), option->nested ? 0 : 1);
+    EACH_OPTION (row) {
+        if (strcmp(row->path, path) != 0)
+            continue;
+        (is_duration ? duration_write : text_i64)(&text, option->fallback);
+        fallback[text.n] = 0;
+        ck_assert_str_eq(row->type->name, is_duration ? "duration" : "number");
+        ck_assert_str_eq(row->fallback, fallback);
+    }
+}
+
+START_TEST(the_options_of_limiters_have_rows_with_their_types_and_defaults)
+{
+    const struct shipped_limiter *limiter;
+
+    for (unsigned i = 0; (limiter = shipped_limiter_at(i)); i++)
+        for (unsigned j = 0; j < limiter_option_count(limiter); j++)
+            assert_row_of_option(&limiter->options[j]);
+}
+END_TEST
+
 static const struct option *row_of(struct slice path)
 {
     const struct option *found = NULL;
@@ -337,6 +367,7 @@ int main(void)
     tcase_add_test(tests, the_sample_is_a_policy_without_warnings);
     tcase_add_test(tests, the_manual_contains_every_option);
     tcase_add_test(tests, the_rows_of_the_table_are_consistent);
+    tcase_add_test(tests, the_options_of_limiters_have_rows_with_their_types_and_defaults);
     tcase_add_test(tests, no_two_options_set_the_same_member);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
