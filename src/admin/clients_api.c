@@ -208,7 +208,11 @@ static bool open_link(struct clients_api *api)
     if (!(api->script = client_query_script(api->policy)))
         return false;
     api->store = redis_client_new(api->base, &api->policy->redis, slice_of(api->script), &watch);
-    return true;
+    if (api->store)
+        return true;
+    free(api->script);
+    api->script = NULL;
+    return false;
 }
 
 static void close_link(struct clients_api *api)

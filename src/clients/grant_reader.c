@@ -172,6 +172,10 @@ struct grant_reader *grant_reader_new(struct event_base *base, struct policy *po
         return NULL;
     }
     reader->store = redis_client_new(base, &policy->redis, slice_of(reader->script), &watch);
+    if (!reader->store) {
+        grant_reader_free(reader);
+        return NULL;
+    }
     reader->memory = redis_memory_new(base, reader->store);
     on_read_period(-1, 0, reader);
     return reader;

@@ -7,22 +7,22 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/memory.h"
 #include "limit/arguments.h"
 #include "limit/op_leases.h"
 #include "limit/operation.h"
 #include "script/compose.h"
 
-void arguments_init(struct arguments *a)
+bool arguments_init(struct arguments *a)
 {
     size_t numbers = 1 + (size_t)BATCH_REQUESTS_MAX *
                              (1 + ARGUMENTS_PER_CLOCK + ARGUMENTS_PER_LIMIT * LIMITS_PER_RULE_MAX);
     size_t all = 1 + BATCH_KEYS_MAX + numbers;
 
-    a->bytes = xcalloc(all, sizeof *a->bytes);
-    a->sizes = xcalloc(all, sizeof *a->sizes);
-    a->numbers = text_over(xmalloc(numbers * NUMBER_SIZE), numbers * NUMBER_SIZE);
+    a->bytes = calloc(all, sizeof *a->bytes);
+    a->sizes = calloc(all, sizeof *a->sizes);
+    a->numbers = text_over(malloc(numbers * NUMBER_SIZE), numbers * NUMBER_SIZE);
     a->hash = hash_key_random();
+    return a->bytes && a->sizes && a->numbers.p;
 }
 
 void arguments_free(struct arguments *a)

@@ -4,8 +4,8 @@
 
 #include "limit/limiter_state.h"
 
-/* Ends the process if out of memory. */
-void arguments_init(struct arguments *a);
+/* False: out of memory. arguments_free() is due in both cases. */
+bool arguments_init(struct arguments *a);
 void arguments_free(struct arguments *a);
 /* Forms the batch's groups and builds the call's arguments. */
 void arguments_make(struct arguments *a, struct batch *batch);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 
 enum { SETS = 1024, WAYS = 4 };
 
@@ -25,8 +24,10 @@ void denials_forget_all(void)
 
 struct denials *denials_new(void)
 {
-    struct denials *d = xcalloc(1, sizeof *d);
-    d->hash = hash_key_random();
+    struct denials *d = calloc(1, sizeof *d);
+
+    if (d)
+        d->hash = hash_key_random();
     return d;
 }
 

@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/memory.h"
-
 enum {
     SETS = 256,
     WAYS = 4,
@@ -28,8 +26,10 @@ struct leases {
 
 struct leases *leases_new(void)
 {
-    struct leases *leases = xcalloc(1, sizeof *leases);
-    leases->hash = hash_key_random();
+    struct leases *leases = calloc(1, sizeof *leases);
+
+    if (leases)
+        leases->hash = hash_key_random();
     return leases;
 }
 

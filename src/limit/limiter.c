@@ -21,7 +21,6 @@
 #include "base/clock.h"
 #include "base/event_timer.h"
 #include "base/magic.h"
-#include "base/memory.h"
 #include "limit/arguments.h"
 #include "limit/batch.h"
 #include "limit/failure_log.h"
@@ -273,12 +272,28 @@ static uint64_t shortest_lease(const struct policy *policy)
     return shortest;
 }
 
+/* Makes the parts that only some policies need. False: out of memory. */
+static bool make_parts(struct limiter *l, struct event_base *base, struct slice script)
+{
+    uint64_t lease_us = shortest_lease(l->policy);
+
+    deadline_queue_init(&l->deadlines, &l->waiting, on_deadline);
+    if (!limiter_leases_init(l) ||
+        (lease_us && !(l->permits = permits_new(&l->deadlines, lease_us, l->fallback))))
+        return false;
+    if (policy_needs_redis(l->policy))
+        l->redis = redis_client_new(base, &l->policy->redis, script, NULL);
+    return l->redis || !policy_needs_redis(l->policy);
+}
+
 struct limiter *limiter_new(struct event_base *base, struct policy *policy,
                             struct fallback *fallback, struct slice script,
                             struct limiter_stats *stats)
 {
-    struct limiter *l = xcalloc(1, sizeof *l);
+    struct limiter *l = calloc(1, sizeof *l);
 
+    if (!l)
+        return NULL;
     MAGIC_SET(l, LIMITER_MAGIC);
     l->policy = policy_hold(policy);
     l->fallback = fallback;
@@ -293,18 +308,13 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy,
     l->reserve = op_allocate(l);
     l->resume = event_new(base, -1, 0, on_resume, l);
     l->again = evtimer_new(base, on_again, l);
-    arguments_init(&l->arguments);
-    if (!l->reserve || !l->resume || !l->again || deadlines_init(&l->deadlines, base) != 0) {
+    if (!arguments_init(&l->arguments) || !l->denials || !l->reserve || !l->resume || !l->again ||
+        deadlines_init(&l->deadlines, base) != 0 || !make_parts(l, base, script)) {
         limiter_free(l);
         return NULL;
     }
-    deadline_queue_init(&l->deadlines, &l->waiting, on_deadline);
-    limiter_leases_init(l);
-    if (shortest_lease(policy))
-        l->permits = permits_new(&l->deadlines, shortest_lease(policy), fallback);
-    if (!policy_needs_redis(policy))
+    if (!l->redis)
         return l;
-    l->redis = redis_client_new(base, &policy->redis, script, NULL);
     l->in_slots = redis_client_has_slots(l->redis);
     l->deadlines.before = read_answers;
     l->deadlines.context = l;

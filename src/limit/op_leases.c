@@ -217,7 +217,7 @@ void op_unspend_lease(struct limit_op *op)
         lease_unspend(lease);
 }
 
-void limiter_leases_init(struct limiter *l)
+bool limiter_leases_init(struct limiter *l)
 {
     bool any = false;
 
@@ -227,6 +227,7 @@ void limiter_leases_init(struct limiter *l)
     deadline_queue_init(&l->deadlines, &l->lease_ends, on_lease_ends);
     if (any)
         l->leases = leases_new();
+    return !any || l->leases;
 }
 
 void limiter_leases_free(struct limiter *l)

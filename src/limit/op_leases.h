@@ -4,7 +4,8 @@
 
 #include "limit/limiter_state.h"
 
-void limiter_leases_init(struct limiter *l);
+/* False: out of memory. */
+bool limiter_leases_init(struct limiter *l);
 void limiter_leases_return(struct limiter *l); /* all units, to Redis */
 void limiter_leases_free(struct limiter *l);   /* call before the spare ops are freed */
 /* Call after op_fill(). Looks up the lease of the op's key, if it may have one. */

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/magic.h"
-#include "base/memory.h"
 
 enum {
     PERMIT_MAGIC = 0x504c4143,
@@ -57,9 +56,11 @@ static void retry_passed(struct deadline *deadline);
 struct permits *permits_new(struct deadlines *deadlines, uint64_t lease_us,
                             struct fallback *fallback)
 {
-    struct permits *p = xcalloc(1, sizeof *p);
+    struct permits *p = calloc(1, sizeof *p);
     uint64_t number = 0;
 
+    if (!p)
+        return NULL;
     p->hash = hash_key_random();
     while (number == 0)
         if (getrandom(&number, sizeof number, 0) == (ssize_t)sizeof number)

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "base/memory.h"
 
 enum { PIECE = 16 * 1024 }; /* a TLS record */
 
@@ -239,8 +238,12 @@ static bool set_up(struct tls_pump *pump, struct event_base *base, int fd, enum 
 struct tls_pump *tls_pump_new(struct event_base *base, int fd, enum descriptor_use use,
                               struct tls_client *client, const char *host, int *plain)
 {
-    struct tls_pump *pump = xcalloc(1, sizeof *pump);
+    struct tls_pump *pump = calloc(1, sizeof *pump);
 
+    if (!pump) {
+        close(fd);
+        return NULL;
+    }
     pump->client = client;
     pump->plain = -1;
     pump->poller.fd = pump->stream.fd = -1;

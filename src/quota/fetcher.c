@@ -95,6 +95,7 @@ static void connect_to_redis(struct fetcher *fetcher)
     fetcher->redis_down = false;
     fetcher->redis =
         redis_client_new(fetcher->base, &fetcher->policy->redis, slice_of(lookup_script), &watch);
+    fetcher->redis_down |= !fetcher->redis; /* out of memory: until the next reload */
 }
 
 static void hang_up_redis(struct fetcher *fetcher)

@@ -8,7 +8,6 @@
 #include "base/event_timer.h"
 #include "base/log.h"
 #include "base/magic.h"
-#include "base/memory.h"
 #include "redis/cluster_map.h"
 #include "redis/cluster_report.h"
 
@@ -215,6 +214,26 @@ static struct node *node_at(const struct redis_cluster *c, const struct address 
     return NULL;
 }
 
+/* Fails the node's parked and pending calls. Must not be called from inside its link's
+ * callbacks. */
+static void node_free(struct node *node)
+{
+    struct redis_cluster *c = node->cluster;
+    struct parked *p, *next;
+
+    LIST_REMOVE(node, entry);
+    c->node_count--;
+    redis_link_free(node->link);
+    for (p = TAILQ_FIRST(&c->parked); p; p = next) {
+        next = TAILQ_NEXT(p, entry);
+        if (p->node == node)
+            parked_fail(c, p, REDIS_FAILURE_DOWN);
+    }
+    MAGIC_WIPE(node);
+    free(node);
+}
+
+/* Returns NULL if out of memory, or if there are too many nodes. */
 static struct node *node_make(struct redis_cluster *c, const struct address *address)
 {
     struct node *node =
@@ -233,26 +252,10 @@ static struct node *node_make(struct redis_cluster *c, const struct address *add
                                            .quiet = c->watch.quiet,
                                            .context = node};
     node->link = redis_link_new(c->base, c->settings, address, c->script, &watch);
-    return node;
-}
-
-/* Fails the node's parked and pending calls. Must not be called from inside its link's
- * callbacks. */
-static void node_free(struct node *node)
-{
-    struct redis_cluster *c = node->cluster;
-    struct parked *p, *next;
-
-    LIST_REMOVE(node, entry);
-    c->node_count--;
-    redis_link_free(node->link);
-    for (p = TAILQ_FIRST(&c->parked); p; p = next) {
-        next = TAILQ_NEXT(p, entry);
-        if (p->node == node)
-            parked_fail(c, p, REDIS_FAILURE_DOWN);
-    }
-    MAGIC_WIPE(node);
-    free(node);
+    if (node->link)
+        return node;
+    node_free(node);
+    return NULL;
 }
 
 /* --- Slot map --------------------------------------------------------------------------------- */
@@ -407,8 +410,10 @@ struct redis_cluster *redis_cluster_new(struct event_base *base,
                                         const struct redis_settings *settings, struct slice script,
                                         const struct redis_link_watch *watch)
 {
-    struct redis_cluster *c = xcalloc(1, sizeof *c);
+    struct redis_cluster *c = calloc(1, sizeof *c);
 
+    if (!c)
+        return NULL;
     MAGIC_SET(c, CLUSTER_MAGIC);
     c->base = base;
     c->settings = settings;
@@ -421,7 +426,10 @@ struct redis_cluster *redis_cluster_new(struct event_base *base,
     c->resume = event_new(base, -1, 0, on_resume, c);
     c->reader = redis_cluster_map_reader_new(base, settings,
                                              &(struct redis_cluster_map_callbacks){on_map, c});
-    return c;
+    if (c->deadline && c->resume && c->reader)
+        return c;
+    redis_cluster_free(c);
+    return NULL;
 }
 
 void redis_cluster_free(struct redis_cluster *c)
@@ -442,8 +450,8 @@ void redis_cluster_free(struct redis_cluster *c)
     while ((node = LIST_FIRST(&c->nodes)))
         node_free(node);
     redis_cluster_map_reader_free(c->reader);
-    event_free(c->deadline);
-    event_free(c->resume);
+    event_drop(c->deadline);
+    event_drop(c->resume);
     MAGIC_WIPE(c);
     free(c);
 }

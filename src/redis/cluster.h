@@ -18,7 +18,7 @@ struct redis_cluster;
 
 /* Starts to read the slot map from the nodes of `settings`. `settings` and `script` must outlive
  * the cluster. `watch->ready` runs whenever a link becomes ready, `watch->not_ready` when no
- * link is ready any more. */
+ * link is ready any more. Returns NULL if out of memory. */
 struct redis_cluster *redis_cluster_new(struct event_base *base,
                                         const struct redis_settings *settings, struct slice script,
                                         const struct redis_link_watch *watch);

@@ -8,7 +8,6 @@
 #include "base/event_timer.h"
 #include "base/log.h"
 #include "base/magic.h"
-#include "base/memory.h"
 #include "redis/connection.h"
 
 enum {
@@ -247,10 +246,12 @@ struct redis_cluster_map_reader *
 redis_cluster_map_reader_new(struct event_base *base, const struct redis_settings *settings,
                              const struct redis_cluster_map_callbacks *user)
 {
-    struct redis_cluster_map_reader *r = xcalloc(1, sizeof *r);
+    struct redis_cluster_map_reader *r = calloc(1, sizeof *r);
     static const struct timeval at_once = {0, 0};
     unsigned first = 0;
 
+    if (!r)
+        return NULL;
     MAGIC_SET(r, READER_MAGIC);
     r->base = base;
     r->settings = settings;
@@ -262,8 +263,10 @@ redis_cluster_map_reader_new(struct event_base *base, const struct redis_setting
     r->next = first % r->known_count;
     r->hurry = true;
     r->timer = evtimer_new(base, on_read_or_timeout, r);
-    evtimer_add(r->timer, &at_once);
-    return r;
+    if (r->timer && evtimer_add(r->timer, &at_once) == 0)
+        return r;
+    redis_cluster_map_reader_free(r);
+    return NULL;
 }
 
 void redis_cluster_map_reader_free(struct redis_cluster_map_reader *r)
@@ -271,7 +274,7 @@ void redis_cluster_map_reader_free(struct redis_cluster_map_reader *r)
     if (!r)
         return;
     redis_connection_free(r->connection);
-    event_free(r->timer);
+    event_drop(r->timer);
     MAGIC_WIPE(r);
     free(r);
 }

@@ -36,6 +36,7 @@ struct redis_cluster_map_callbacks {
     void *context;
 };
 
+/* Returns NULL if out of memory. */
 struct redis_cluster_map_reader *
 redis_cluster_map_reader_new(struct event_base *base, const struct redis_settings *settings,
                              const struct redis_cluster_map_callbacks *user);

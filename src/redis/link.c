@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/event_timer.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "redis/socket.h"
 
 enum {
@@ -338,12 +337,40 @@ static const char *outage_name(const struct redis_link *link)
                : link->settings->address_text;
 }
 
+static bool make_timers(struct redis_link *link)
+{
+    link->retry_timer = evtimer_new(link->base, on_retry, link);
+    link->connect_timer = evtimer_new(link->base, on_connect_timeout, link);
+    link->watchdog = evtimer_new(link->base, on_watchdog, link);
+    link->recovery_timer = evtimer_new(link->base, redis_link_on_recovery_timer, link);
+    link->idle_timer = evtimer_new(link->base, on_idle, link);
+    return link->retry_timer && link->connect_timer && link->watchdog && link->recovery_timer &&
+           link->idle_timer;
+}
+
+/* Frees a link that is closed. */
+static void dispose(struct redis_link *link)
+{
+    event_drop(link->retry_timer);
+    event_drop(link->connect_timer);
+    event_drop(link->watchdog);
+    event_drop(link->recovery_timer);
+    event_drop(link->idle_timer);
+    redis_link_leave_outage(link);
+    redis_calls_free(link);
+    redis_reply_reader_free(&link->reader);
+    MAGIC_WIPE(link);
+    free(link);
+}
+
 struct redis_link *redis_link_new(struct event_base *base, const struct redis_settings *settings,
                                   const struct address *address, struct slice script,
                                   const struct redis_link_watch *watch)
 {
-    struct redis_link *link = xcalloc(1, sizeof *link);
+    struct redis_link *link = calloc(1, sizeof *link);
 
+    if (!link)
+        return NULL;
     MAGIC_SET(link, REDIS_LINK_MAGIC);
     link->base = base;
     link->settings = settings;
@@ -353,11 +380,10 @@ struct redis_link *redis_link_new(struct event_base *base, const struct redis_se
     link->retry_us = retry_min_us;
     link->cause = REDIS_FAILURE_DOWN;
     redis_calls_init(link);
-    link->retry_timer = evtimer_new(base, on_retry, link);
-    link->connect_timer = evtimer_new(base, on_connect_timeout, link);
-    link->watchdog = evtimer_new(base, on_watchdog, link);
-    link->recovery_timer = evtimer_new(base, redis_link_on_recovery_timer, link);
-    link->idle_timer = evtimer_new(base, on_idle, link);
+    if (!make_timers(link)) {
+        dispose(link);
+        return NULL;
+    }
     link->address = *address;
     address_format(&link->address, link->address_text);
     if (!link->watch.quiet)
@@ -421,14 +447,5 @@ void redis_link_free(struct redis_link *link)
         return;
     link->freeing = true;
     redis_link_close(link, REDIS_FAILURE_DOWN, NULL);
-    event_free(link->retry_timer);
-    event_free(link->connect_timer);
-    event_free(link->watchdog);
-    event_free(link->recovery_timer);
-    event_free(link->idle_timer);
-    redis_link_leave_outage(link);
-    redis_calls_free(link);
-    redis_reply_reader_free(&link->reader);
-    MAGIC_WIPE(link);
-    free(link);
+    dispose(link);
 }

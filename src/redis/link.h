@@ -53,7 +53,7 @@ struct redis_link_watch {
 /* Creates the link. If `address` has a length, the link starts to connect; otherwise it waits
  * for redis_link_set_address(). `settings` (all but the address) and `script`, the whole Lua
  * text, must outlive the link. Each change of state logs one line with address, cause and
- * remedy. */
+ * remedy. Returns NULL if out of memory. */
 struct redis_link *redis_link_new(struct event_base *base, const struct redis_settings *settings,
                                   const struct address *address, struct slice script,
                                   const struct redis_link_watch *watch);

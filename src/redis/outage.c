@@ -6,7 +6,6 @@
 #include <sys/queue.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 
 struct redis_outage {
     LIST_ENTRY(redis_outage) entry;
@@ -23,6 +22,19 @@ struct redis_outage {
 static LIST_HEAD(outages, redis_outage) outages = LIST_HEAD_INITIALIZER(outages);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Caller holds the lock. Returns NULL if out of memory. */
+static struct redis_outage *outage_new(const char *name)
+{
+    struct redis_outage *outage = calloc(1, sizeof *outage);
+
+    if (!outage || !(outage->name = strdup(name))) {
+        free(outage);
+        return NULL;
+    }
+    LIST_INSERT_HEAD(&outages, outage, entry);
+    return outage;
+}
+
 struct redis_outage *redis_outage_join(const char *name)
 {
     struct redis_outage *outage;
@@ -30,12 +42,10 @@ struct redis_outage *redis_outage_join(const char *name)
     pthread_mutex_lock(&lock);
     for (outage = LIST_FIRST(&outages); outage && strcmp(outage->name, name) != 0;)
         outage = LIST_NEXT(outage, entry);
-    if (!outage) {
-        outage = xcalloc(1, sizeof *outage);
-        outage->name = xstrdup(name);
-        LIST_INSERT_HEAD(&outages, outage, entry);
-    }
-    outage->links++;
+    if (!outage)
+        outage = outage_new(name);
+    if (outage)
+        outage->links++;
     pthread_mutex_unlock(&lock);
     return outage;
 }

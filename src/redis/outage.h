@@ -17,7 +17,7 @@ enum { OUTAGE_REMIND_US = 60000000 };
 struct redis_outage;
 
 /* Returns the record of the Redis named `name`. It is created for the first link and freed when
- * the last one leaves. */
+ * the last one leaves. Returns NULL if out of memory: the link then logs no outage. */
 struct redis_outage *redis_outage_join(const char *name);
 /* Leaves the record. `down`: the link last reported that it is down. Returns true if all other
  * links are up and the outage ends here; `*us` is its duration in microseconds. */

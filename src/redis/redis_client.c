@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/event_timer.h"
-#include "base/memory.h"
 #include "redis/cluster.h"
 #include "redis/host_name.h"
 #include "redis/sentinel.h"
@@ -79,30 +78,46 @@ static void on_found(void *context, const struct address *master)
 
 /* --- Create and free -------------------------------------------------------------------------- */
 
+/* What follows the master: the timer for a host name, the sentinels. False: out of memory. */
+static bool make_followers(struct redis_client *store, struct event_base *base,
+                           const struct redis_sentinel_callbacks *callbacks)
+{
+    const struct redis_settings *settings = store->settings;
+
+    if (settings->host) {
+        if (!(store->look = evtimer_new(base, on_look, store)))
+            return false;
+        event_timer_arm(store->look, 0);
+    }
+    if (settings->sentinel.master)
+        store->sentinel = redis_sentinel_new(base, settings, callbacks);
+    return store->sentinel || !settings->sentinel.master;
+}
+
 struct redis_client *redis_client_new(struct event_base *base,
                                       const struct redis_settings *settings, struct slice script,
                                       const struct redis_link_watch *watch)
 {
-    struct redis_client *store = xcalloc(1, sizeof *store);
+    struct redis_client *store = calloc(1, sizeof *store);
     const struct redis_link_watch own = {.ready = on_ready,
                                          .not_ready = on_not_ready,
                                          .context = store,
                                          .quiet = watch && watch->quiet};
     const struct redis_sentinel_callbacks callbacks = {on_found, store};
 
-    if (settings->cluster.count) {
-        store->cluster = redis_cluster_new(base, settings, script, watch);
-        return store;
-    }
+    if (!store)
+        return NULL;
     if (watch)
         store->watch = *watch;
     store->settings = settings;
-    if (settings->host && (store->look = evtimer_new(base, on_look, store)))
-        event_timer_arm(store->look, 0);
-    if (settings->sentinel.master)
-        store->sentinel = redis_sentinel_new(base, settings, &callbacks);
-    store->link = redis_link_new(base, settings, &settings->address, script, &own);
-    return store;
+    if (settings->cluster.count)
+        store->cluster = redis_cluster_new(base, settings, script, watch);
+    else if (make_followers(store, base, &callbacks))
+        store->link = redis_link_new(base, settings, &settings->address, script, &own);
+    if (store->cluster || store->link)
+        return store;
+    redis_client_free(store);
+    return NULL;
 }
 
 void redis_client_free(struct redis_client *store)
@@ -112,8 +127,7 @@ void redis_client_free(struct redis_client *store)
     redis_cluster_free(store->cluster);
     redis_link_free(store->link); /* runs no watch callback */
     redis_sentinel_free(store->sentinel);
-    if (store->look)
-        event_free(store->look);
+    event_drop(store->look);
     free(store);
 }
 

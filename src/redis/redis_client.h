@@ -22,7 +22,8 @@
 
 struct redis_client;
 
-/* As redis_link_new(); `settings` names the server or servers. */
+/* As redis_link_new(); `settings` names the server or servers. Returns NULL if
+ * out of memory. */
 struct redis_client *redis_client_new(struct event_base *base,
                                       const struct redis_settings *settings, struct slice script,
                                       const struct redis_link_watch *watch);

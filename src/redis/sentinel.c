@@ -15,7 +15,6 @@
 #include "base/event_timer.h"
 #include "base/log.h"
 #include "base/magic.h"
-#include "base/memory.h"
 #include "redis/connection.h"
 
 enum {
@@ -408,9 +407,11 @@ struct redis_sentinel *redis_sentinel_new(struct event_base *base,
                                           const struct redis_settings *settings,
                                           const struct redis_sentinel_callbacks *callbacks)
 {
-    struct redis_sentinel *s = xcalloc(1, sizeof *s);
+    struct redis_sentinel *s = calloc(1, sizeof *s);
     uint64_t first = 0;
 
+    if (!s)
+        return NULL;
     MAGIC_SET(s, SENTINEL_MAGIC);
     s->base = base;
     s->settings = settings;
@@ -421,7 +422,10 @@ struct redis_sentinel *redis_sentinel_new(struct event_base *base,
     /* random start: spreads threads and weir processes over the sentinels */
     (void)!getrandom(&first, sizeof first, 0);
     s->next = (unsigned)(first % s->known_count);
-    s->timer = evtimer_new(base, on_query_or_ping, s);
+    if (!(s->timer = evtimer_new(base, on_query_or_ping, s))) {
+        redis_sentinel_free(s);
+        return NULL;
+    }
     event_timer_arm(s->timer, 0);
     return s;
 }
@@ -431,7 +435,7 @@ void redis_sentinel_free(struct redis_sentinel *s)
     if (!s)
         return;
     disconnect(s);
-    event_free(s->timer);
+    event_drop(s->timer);
     MAGIC_WIPE(s);
     free(s);
 }

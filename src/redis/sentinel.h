@@ -18,7 +18,8 @@ struct redis_sentinel_callbacks {
     void *context;
 };
 
-/* Starts to query the sentinels of `settings`, which must outlive it. */
+/* Starts to query the sentinels of `settings`, which must outlive it. Returns NULL if
+ * out of memory. */
 struct redis_sentinel *redis_sentinel_new(struct event_base *base,
                                           const struct redis_settings *settings,
                                           const struct redis_sentinel_callbacks *callbacks);

@@ -228,12 +228,16 @@ redis_subscription_new(struct event_base *base, const struct redis_settings *set
         redis_subscription_free(s);
         return NULL;
     }
-    if (settings->sentinel.master)
-        s->sentinel =
-            redis_sentinel_new(base, settings, &(struct redis_sentinel_callbacks){on_found, s});
-    else
+    if (!settings->sentinel.master) {
         dial(s);
-    return s;
+        return s;
+    }
+    s->sentinel =
+        redis_sentinel_new(base, settings, &(struct redis_sentinel_callbacks){on_found, s});
+    if (s->sentinel)
+        return s;
+    redis_subscription_free(s);
+    return NULL;
 }
 
 bool redis_subscription_covers(const struct redis_subscription *before,
