@@ -34,7 +34,6 @@ struct denial {
 
 struct denials;
 
-/* Ends the process if out of memory: a worker's limiter is created at start or on reload. */
 /* Returns NULL if out of memory. */
 struct denials *denials_new(void);
 void denials_free(struct denials *denials);

@@ -80,7 +80,6 @@ static inline bool lease_may_be(const struct limit *limit, const struct limit_nu
 
 struct leases;
 
-/* Ends the process if out of memory: a worker's limiter is created at start or on reload. */
 /* Returns NULL if out of memory. */
 struct leases *leases_new(void);
 void leases_free(struct leases *leases);
