@@ -185,9 +185,8 @@ void lookup_query_redis(struct lookup *k)
 
     k->stage = STAGE_REDIS;
     deadline_arm(&fetcher->redis_wait, &k->deadline, clock_us(), fetcher->policy->redis.timeout_us);
-    if (fetcher->redis && redis_client_is_ready(fetcher->redis)
-            ? !call_redis(k, LOOKUP_CALL_GET, "get", 1, &more)
-            : fetcher->redis_down)
+    bool ready = fetcher->redis && redis_client_is_ready(fetcher->redis);
+    if (ready ? !call_redis(k, LOOKUP_CALL_GET, "get", 1, &more) : fetcher->redis_down)
         pass_redis(k); /* else Redis is connecting: wait until it is ready, or for the deadline */
 }
 
