@@ -1,13 +1,10 @@
 """A real HTTP/2 server of Node: it resets streams with more than 128 fields, and ends responses with
 RST_STREAM(NO_ERROR)."""
 
-import shutil
-
 from http2_wire import Http2
 from rig import Process
 from wire import get
 
-MISSING = None if shutil.which("node") else "node is not installed"
 SERVER = """
 const server = require('http2').createServer();
 server.on('stream', (stream, headers) => {
