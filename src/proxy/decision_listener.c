@@ -1,5 +1,7 @@
 #include "proxy/decision_listener.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "policy/identity.h"
 #include "proxy/worker_state.h"
 
@@ -52,6 +54,18 @@ static bool is_of_other_site(const struct exchange *x, const struct request_head
     return names_listener(x->policy, head->host) && (!own || !is_of_own_page(head));
 }
 
+/* A proxy that reaches the listener by a name gets 403 for every request until it is listed. */
+static void warn_of_host(const struct exchange *x, struct slice host)
+{
+    struct log_throttle *throttle = &x->worker->log_throttle[CAUSE_ASKER_NOT_TRUSTED];
+    uint64_t suppressed;
+
+    if (log_throttle_allows(throttle, clock_us(), &suppressed))
+        log_warn("a decision request with Host \"%.*s\" is rejected with 403; if a proxy sent it, "
+                 "add the name to decisions.hosts",
+                 SLICE_ARG(host));
+}
+
 bool decision_head(struct exchange *x, struct request_head *head, enum cause *cause,
                    const char **why)
 {
@@ -63,8 +77,10 @@ bool decision_head(struct exchange *x, struct request_head *head, enum cause *ca
         return false;
     *why = "Host is not an IP address, localhost or one of decisions.hosts, or a page of another "
            "site sent the request";
-    if (is_of_other_site(x, head))
+    if (is_of_other_site(x, head)) {
+        warn_of_host(x, head->host);
         return false;
+    }
     *cause = CAUSE_BAD_REQUEST;
     *why = "a header whose name differs only in punctuation from one that weir evaluates";
     if (policy_has_twin(x->policy, &head->fields))

@@ -194,3 +194,11 @@ def test_pages_of_other_sites_cannot_use_the_decision_listener(rig):
         assert status(listener, "api.test", **client) == status(listener, "api.test:8443", **client) == status(listener, own) == 200
         assert status(listener, evil, Origin="http://" + evil, Sec_Fetch_Site="same-origin") == 403
         assert status(listener, own, Origin="http://evil.example") == status(listener, own, Sec_Fetch_Site="cross-site") == 403
+
+
+def test_a_refused_host_of_the_decision_listener_is_logged(rig):
+    """After an upgrade, a proxy that reaches the listener by a name needs decisions.hosts."""
+    weir = rig.weir(decisions={"listen": "127.0.0.1:0"}, rules=[{"limits": "none"}])
+    listener = address_of(weir.wait_for_output(r"listening on (\S+) \(decisions\)$")[0])
+    assert get(listener, "/x", host="weir:9190").status == 403
+    weir.wait_for_output('Host "weir:9190" is rejected with 403; .* add the name to decisions.hosts')
