@@ -1,5 +1,6 @@
 #include "redis/cluster_map.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -260,6 +261,7 @@ redis_cluster_map_reader_new(struct event_base *base, const struct redis_setting
         r->known[r->known_count++] = settings->cluster.node[i].address;
     /* random start: spreads threads and weir processes over the nodes */
     (void)!getrandom(&first, sizeof first, 0);
+    assert(r->known_count > 0); /* the policy names at least one */
     r->next = first % r->known_count;
     r->hurry = true;
     r->timer = evtimer_new(base, on_read_or_timeout, r);

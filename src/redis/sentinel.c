@@ -7,6 +7,7 @@
  *      `---- next sentinel: connection lost, timeout, or the master does not work */
 #include "redis/sentinel.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -421,6 +422,7 @@ struct redis_sentinel *redis_sentinel_new(struct event_base *base,
     add_known_sentinels(s);
     /* random start: spreads threads and weir processes over the sentinels */
     (void)!getrandom(&first, sizeof first, 0);
+    assert(s->known_count > 0); /* the policy names at least one */
     s->next = (unsigned)(first % s->known_count);
     if (!(s->timer = evtimer_new(base, on_query_or_ping, s))) {
         redis_sentinel_free(s);
