@@ -6,8 +6,8 @@
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "limit/compose.h"
 #include "redis/embedded.h"
-#include "script/compose.h"
 #include "server_internal.h"
 
 /* ---- errors and warnings of a policy --------------------------------------------------------- */

@@ -2,10 +2,10 @@
  * Redis. */
 #include <stdlib.h>
 
+#include "admin/client_query.h"
+#include "admin/grant_calls.h"
+#include "admin/grant_reader.h"
 #include "base/log.h"
-#include "clients/client_query.h"
-#include "clients/grant_calls.h"
-#include "clients/grant_reader.h"
 #include "limit/denials.h"
 #include "limit/grants.h"
 #include "limit/resets.h"

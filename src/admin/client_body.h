@@ -4,7 +4,7 @@
 
 #include <event2/buffer.h>
 
-#include "clients/client_query.h"
+#include "admin/client_query.h"
 
 /* Returns whether a grant took effect. */
 MUST_CHECK bool client_was_granted(const struct query *query);

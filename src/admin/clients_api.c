@@ -12,9 +12,9 @@
 
 #include "admin/answer.h"
 #include "admin/client_body.h"
+#include "admin/client_query.h"
 #include "admin/grant_body.h"
 #include "base/magic.h"
-#include "clients/client_query.h"
 #include "limit/denials.h"
 #include "limit/resets.h"
 #include "redis/redis_client.h"

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "admin/client_query.h"
 #include "base/json_read.h"
-#include "clients/client_query.h"
 
 static bool refuse_because(char *why, const char *text)
 {

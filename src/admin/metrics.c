@@ -2,9 +2,9 @@
 #include "admin/metrics.h"
 
 #include "admin/metrics_text.h"
+#include "admin/redis_memory.h"
 #include "base/descriptors.h"
 #include "base/log.h"
-#include "clients/redis_memory.h"
 #include "config.h"
 #include "limit/grants.h"
 #include "redis/cluster.h"

@@ -1,6 +1,6 @@
 /* metrics_tokens.c - metrics of tokens (identity.jwt). */
 #include "admin/metrics.h"
-#include "jwt/jwt.h"
+#include "policy/jwt.h"
 
 static uint64_t sum(const struct admin_view *view,
                     const counter_t *(*counter_of)(const struct token_stats *, unsigned),

@@ -5,7 +5,7 @@
 #include "admin/answer.h"
 #include "admin/json_writer.h"
 #include "config/policy_file.h"
-#include "yaml/tree.h"
+#include "config/yaml_tree.h"
 
 /* --- YAML to JSON ----------------------------------------------------------------------------- */
 

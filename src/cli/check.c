@@ -6,8 +6,8 @@
 
 #include "base/memory.h"
 #include "cli/cli.h"
-#include "script/compose.h"
-#include "script/contract.h"
+#include "limit/compose.h"
+#include "limit/contract.h"
 
 static bool has_custom_scripts(const struct policy *policy)
 {

@@ -24,7 +24,7 @@ int cli_grant(const char *policy_file, const char *client, const char *quota, co
 /* `argv[0]` is "replay"; its own options follow, see `weir replay --help`. */
 int cli_replay(int argc, char **argv, const char *policy_file, const char *lua_dir);
 
-/* Tests the policy's own limiter scripts in a private Redis (script/contract.h). Then compiles
+/* Tests the policy's own limiter scripts in a private Redis (limit/contract.h). Then compiles
  * `composed` in the configured Redis, if `composed` is not NULL and Redis is reachable. False: a
  * script failed; the reason was printed. If no private Redis can be started, prints a warning
  * and does not fail. Blocks the caller for CONTRACT_ALL_US at most, plus the compilation. */

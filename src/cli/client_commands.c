@@ -6,11 +6,11 @@
 #include "base/values.h"
 #include "cli/cli.h"
 #include "cli/client_report.h"
+#include "limit/compose.h"
 #include "policy/identity_source.h"
 #include "redis/blocking.h"
 #include "redis/failure.h"
 #include "redis/slot.h"
-#include "script/compose.h"
 
 enum { CONNECT_US = 2000000, LOOK_US = 10000000, RESET_US = 60000000 };
 

@@ -2,7 +2,7 @@
 #ifndef WEIR_CLI_CLIENT_REPORT_H
 #define WEIR_CLI_CLIENT_REPORT_H
 
-#include "clients/client_query.h"
+#include "admin/client_query.h"
 
 /* A client and the completed query about it. */
 struct client_subject {

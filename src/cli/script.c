@@ -1,7 +1,7 @@
 #include "cli/cli.h"
+#include "limit/compose.h"
 #include "policy/policy.h"
 #include "policy/shipped_limiter.h"
-#include "script/compose.h"
 
 int cli_script(const char *name, const char *lua_dir)
 {

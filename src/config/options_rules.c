@@ -1,6 +1,6 @@
 /* options_rules.c - rows of the option table: rejection, paths, rules and headers. */
 #include "config/option_rows.h"
-#include "decision/header_families.h"
+#include "limit/header_families.h"
 #include "policy/criteria.h"
 
 static const char *const dot_segment_names[] = {

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "config/lint.h"
 #include "config/sections.h"
-#include "lint/lint.h"
 
 enum { POLICY_FILE_MAX = 16 << 20 }; /* bytes */
 

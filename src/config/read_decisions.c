@@ -1,6 +1,6 @@
 /* read_decisions.c - section decisions: completes it, and adds its listener to those of clients. */
+#include "config/lint.h"
 #include "config/sections.h"
-#include "lint/lint.h"
 
 bool has_decisions(const void *policy)
 {

@@ -1,6 +1,6 @@
 /* read_jwt.c - section identity.jwt: keys and rules of tokens. */
 #include "config/sections.h"
-#include "jwt/jwt.h"
+#include "policy/jwt.h"
 
 enum { KEYS_FILE_MAX = 256 << 10 }; /* bytes */
 

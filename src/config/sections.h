@@ -5,8 +5,8 @@
 #ifndef WEIR_CONFIG_SECTIONS_H
 #define WEIR_CONFIG_SECTIONS_H
 
+#include "config/types.h"
 #include "http/parse.h"
-#include "options/types.h"
 #include "policy/client_table.h"
 
 /* Types for single sections. The comments give the file and the C type of the field, which may be

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 #include "limit/arguments.h"
+#include "limit/compose.h"
 #include "limit/op_leases.h"
 #include "limit/operation.h"
-#include "script/compose.h"
 
 bool arguments_init(struct arguments *a)
 {

@@ -3,7 +3,7 @@
 #ifndef WEIR_LIMIT_DECISION_REQUEST_H
 #define WEIR_LIMIT_DECISION_REQUEST_H
 
-#include "decision/decision.h"
+#include "limit/decision.h"
 #include "policy/identity.h"
 
 /* The facts that a decision depends on. */

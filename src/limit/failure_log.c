@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "limit/compose.h"
 #include "limit/failure_log.h"
-#include "script/compose.h"
 
 static const uint64_t good_after_us = 60000000;
 

@@ -9,7 +9,7 @@
 #ifndef WEIR_LIMIT_FALLBACK_H
 #define WEIR_LIMIT_FALLBACK_H
 
-#include "decision/decision.h"
+#include "limit/decision.h"
 
 struct fallback;
 

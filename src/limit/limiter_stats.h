@@ -4,7 +4,7 @@
 
 #include "base/counter_table.h"
 #include "base/metric.h"
-#include "decision/decision.h"
+#include "limit/decision.h"
 #include "redis/failure.h"
 
 /* Columns of by_limit after the verdicts: requests for which the limit's own script failed,

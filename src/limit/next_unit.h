@@ -10,7 +10,7 @@
 #ifndef WEIR_LIMIT_NEXT_UNIT_H
 #define WEIR_LIMIT_NEXT_UNIT_H
 
-#include "decision/decision.h"
+#include "limit/decision.h"
 
 /* Derives the time from the state that a script returns. `quota`: units per period. `remaining`
  * and `reset_us` must belong to one instant. */

@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "jwt/token_cache.h"
 #include "policy/identity_internal.h"
+#include "policy/token_cache.h"
 
 static const uint64_t log_interval_us = 10000000;
 

@@ -3,7 +3,7 @@
 #define WEIR_POLICY_IDENTITY_TOKEN_H
 
 #include "base/counter_table.h"
-#include "jwt/jwt.h"
+#include "policy/jwt.h"
 #include "policy/policy.h"
 
 /* Written by one worker. A request counts once, in one of them; requests without token in none. */

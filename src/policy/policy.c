@@ -5,8 +5,8 @@
 
 #include "base/arena.h"
 #include "base/memory.h"
-#include "jwt/jwt.h"
 #include "net/tls.h"
+#include "policy/jwt.h"
 
 struct policy *policy_new(const char *file)
 {

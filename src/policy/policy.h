@@ -1,6 +1,6 @@
 /* policy.h - data model of one policy file after reading and validation.
  *
- *   YAML --yaml/--> nodes with positions --config/--> struct policy --lint/--> warnings
+ *   YAML --yaml_tree.c--> nodes with positions --read_*.c--> struct policy --lint.c--> warnings
  *
  * A policy is immutable, shared by all threads and freed with its last reference. Durations are in
  * microseconds, sizes in bytes. The policy owns the memory that its pointers refer to.
@@ -174,7 +174,7 @@ struct policy {
     const struct criterion **criteria; /* of all rules, each once */
     unsigned criterion_count;
     bool rules_have_clients; /* a rule matches on the client */
-    unsigned headers;        /* bits of header_family_words (decision/header_families.h) */
+    unsigned headers;        /* bits of header_family_words (limit/header_families.h) */
     struct rejection_settings rejection;
     enum half_close half_close;
     struct timeouts timeouts;

@@ -1,6 +1,6 @@
 #include "proxy/grpc.h"
 
-#include "decision/decision.h"
+#include "limit/decision.h"
 #include "policy/limit.h"
 
 /* ---- calls ----------------------------------------------------------------------------------- */

@@ -5,8 +5,8 @@
 #ifndef WEIR_PROXY_REJECTION_H
 #define WEIR_PROXY_REJECTION_H
 
-#include "decision/numbers.h"
 #include "http/response.h"
+#include "limit/numbers.h"
 
 struct rejections;
 

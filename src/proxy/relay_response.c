@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "decision/header_families.h"
+#include "limit/header_families.h"
 #include "proxy/exchange_watch.h"
 #include "proxy/relay.h"
 #include "proxy/relay_halves.h"

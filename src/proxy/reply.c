@@ -1,10 +1,10 @@
 #include "proxy/reply.h"
 
 #include "base/clock.h"
-#include "decision/header_families.h"
-#include "decision/problem.h"
 #include "http/response.h"
 #include "http/rewrite.h"
+#include "limit/header_families.h"
+#include "limit/problem.h"
 #include "proxy/granted.h"
 #include "proxy/grpc.h"
 #include "proxy/rejection.h"

@@ -5,8 +5,8 @@
 
 #include "base/counter_table.h"
 #include "base/metric.h"
-#include "decision/decision.h"
 #include "http2/session.h"
+#include "limit/decision.h"
 #include "policy/identity_token.h"
 #include "proxy/cause.h"
 

@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "admin/client_query.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "clients/client_query.h"
+#include "limit/compose.h"
 #include "policy/rule_choice.h"
-#include "script/compose.h"
 
 enum { FALLBACK_ENTRIES = 1024 };
 

@@ -2,7 +2,7 @@
 #ifndef WEIR_REPLAY_REPLAY_STATS_H
 #define WEIR_REPLAY_REPLAY_STATS_H
 
-#include "decision/decision.h"
+#include "limit/decision.h"
 #include "replay/client_table.h"
 #include "replay/log_line.h"
 

@@ -15,12 +15,12 @@
 #include "base/log.h"
 #include "base/values.h"
 #include "config/policy_file.h"
-#include "decision/problem.h"
 #include "fuzz.h"
+#include "limit/compose.h"
 #include "limit/limiter.h"
 #include "limit/limiter_state.h"
+#include "limit/problem.h"
 #include "redis/reply_reader.h"
-#include "script/compose.h"
 
 enum { ITERATIONS_MAX = 10000 };
 

@@ -2,7 +2,7 @@
  * verified with the keys of RFC 7515. Properties: no read past the end of either; a valid token
  * without its last byte is invalid; the result does not depend on what was verified before. */
 #include "fuzz.h"
-#include "jwt/jwt.h"
+#include "policy/jwt.h"
 
 static const char known[] =
     "{\"keys\":[{\"kty\":\"oct\",\"k\":\"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-"

@@ -5,8 +5,8 @@
  *                                        on_failure: local */
 #include <stdlib.h>
 
+#include "limit/compose.h"
 #include "policy/calendar.h"
-#include "script/compose.h"
 
 static const struct limit *limit_of(const struct policy *policy, const char *name)
 {

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "clients/client_query.h"
+#include "admin/client_query.h"
 #include "config/policy_file.h"
 #include "policy/client_table.h"
 #include "redis/reply_reader.h"

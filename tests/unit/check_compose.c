@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "fault/redis_rig.h"
+#include "limit/compose.h"
 #include "policy/shipped_limiter.h"
 #include "run_suite.h"
-#include "script/compose.h"
 
 enum { LIMITS = 3 };
 

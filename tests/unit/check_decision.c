@@ -2,9 +2,9 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "decision/problem.h"
 #include "headers_named.h"
 #include "http/head.h"
+#include "limit/problem.h"
 #include "run_suite.h"
 
 static unsigned all_families; /* set by main() */

@@ -6,9 +6,9 @@
 
 #include "base/hmac.h"
 #include "base/text.h"
-#include "jwt/base64url.h"
-#include "jwt/jwt.h"
-#include "jwt/token_cache.h"
+#include "policy/base64url.h"
+#include "policy/jwt.h"
+#include "policy/token_cache.h"
 #include "run_suite.h"
 
 #define SECRET "0123456789abcdef0123456789abcdef"

@@ -9,11 +9,11 @@
 #include "base/log.h"
 #include "fault/redis_rig.h"
 #include "fault/test_clock.h"
+#include "limit/compose.h"
 #include "limit/denials.h"
 #include "limit/key.h"
 #include "limit/limiter.h"
 #include "run_suite.h"
-#include "script/compose.h"
 
 enum { REQUESTS_MAX = 4000, LIMITERS_MAX = 4 };
 

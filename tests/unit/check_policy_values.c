@@ -2,9 +2,9 @@
 #include <check.h>
 
 #include "base/values.h"
+#include "config/report.h"
+#include "config/suggest.h"
 #include "run_suite.h"
-#include "yaml/report.h"
-#include "yaml/suggest.h"
 
 static const struct {
     const char *text;

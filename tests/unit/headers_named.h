@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#include "decision/header_families.h"
+#include "limit/header_families.h"
 
 /* Returns the bits of the families in `words`, which are separated by spaces. */
 static inline unsigned headers_named(const char *words)

@@ -1,0 +1,107 @@
+/* client_query.h - shows, resets or grants limits of one client. Showing charges nothing.
+ *
+ *   LOOK    read the grant -> [SCAN...] -> one driver call with cost 0 for each state key
+ *   GRANT   one call, which also notifies all weir processes
+ *   RESET   SCAN -> DEL the keys found -> ... -> DEL the other keys and PUBLISH
+ *
+ * A client query only builds the Redis calls and decodes the replies. The command line makes
+ * blocking calls, the admin listener non-blocking ones. State keys of a limit with several `per`
+ * keys are found with SCAN, which reads all key names in Redis, about 1000 per call. SCAN stops
+ * after a time limit; the result then covers only the keys found so far (client_query_complete).
+ *
+ * This directory owns what an operator does to one client: inspect, reset, grant. It decides no
+ * requests. In reading order:
+ *
+ *   client_query.h                query_identity.c: whose keys; query_replies.c: from replies
+ *   grant_calls.h, grant_reader.h grants in Redis; their copy in each process
+ *   redis_memory.h                Redis' memory, for the metrics */
+#ifndef WEIR_ADMIN_CLIENT_QUERY_H
+#define WEIR_ADMIN_CLIENT_QUERY_H
+
+#include "limit/grants.h"
+#include "quota/quota_row.h"
+#include "redis/reply.h"
+
+enum client_query_kind { CLIENT_QUERY_LOOK, CLIENT_QUERY_RESET, CLIENT_QUERY_GRANT };
+
+enum {
+    CLIENT_QUERY_FOUND_MAX =
+        /* keys per batch of limits with several `per` keys: a LOOK shows at most this many, a
+         * RESET deletes them and goes on */
+    256,
+    CLIENT_QUERY_ROWS_MAX = LIMITS_MAX + CLIENT_QUERY_FOUND_MAX,
+};
+
+/* One state key. */
+struct limit_status {
+    const struct limit *limit;
+    struct slice key;  /* the whole key */
+    struct slice rest; /* "{route:/v1}", of a limit with several `per` keys */
+    int64_t quota, capacity;
+    bool enforced;               /* the limit may reject this client */
+    bool admits;                 /* a request of cost 1 is admitted */
+    int64_t remaining, reset_us; /* reset_us: until the limit is fully restored */
+    int64_t retry_after_us;      /* until a request of cost 1 is admitted; 0: at once, -1: never */
+    bool failed; /* the custom script failed: only the key and the numbers of the limit are valid */
+};
+
+struct query;
+
+/* Parses a client as identity_parse() does, and looks up its address in the lists. Addresses are
+ * grouped by identity.ipv4_prefix and ipv6_prefix; the form of the group in X-Weir-Client is
+ * accepted, too. Returns false on error and sets `*why` (static text). */
+MUST_CHECK bool client_query_identity(const struct policy *policy, struct slice text,
+                                      struct identity *identity, const char **why);
+
+/* Returns the Lua script for client queries of this policy, which includes policy->driver.
+ * malloc'ed. NULL: out of memory. */
+char *client_query_script(const struct policy *policy);
+
+/* Creates a LOOK or RESET. `policy` and `identity` must outlive it. SCAN runs for at most
+ * `timeout_us`. Returns NULL if out of memory. */
+struct query *client_query_new(const struct policy *policy, const struct identity *identity,
+                               enum client_query_kind kind, uint64_t timeout_us);
+void client_query_free(struct query *query);
+
+/* Creates a GRANT of `quota` for `us` microseconds. GRANT_NONE revokes a grant. */
+struct query *client_query_new_grant(const struct policy *policy, const struct identity *identity,
+                                     int64_t quota, int64_t us);
+
+/* Returns the next call: the arguments of EVALSHA after the SHA, valid until
+ * client_query_take(). Returns false if the query is complete. */
+MUST_CHECK bool client_query_next(struct query *query, int *argc, const char ***argv,
+                                  const size_t **sizes);
+/* Sets the number of nodes to scan (the masters of a cluster). Call before each
+ * client_query_next() if there may be more than one. */
+void client_query_set_shards(struct query *query, unsigned parts);
+/* Returns the node (from 0) for the next call. Only SCAN uses it; for all other calls it is 0. */
+unsigned client_query_shard(const struct query *query);
+/* Takes the call's reply. Returns false if the reply is malformed; the query then ends. */
+MUST_CHECK bool client_query_take(struct query *query, const struct redis_reply *reply);
+
+/* Results, after the last call: */
+bool client_query_complete(const struct query *query); /* every key was examined */
+unsigned client_query_rows(const struct query *query, const struct limit_status **rows);
+/* LOOK: returns whether a grant is in effect, and its quota and remaining time. GRANT: returns
+ * whether it succeeded; false if GRANTS_MAX others exist. */
+bool client_query_granted(const struct query *query, int64_t *quota, int64_t *us);
+/* LOOK: returns true if the client's limits come from the policy's database. */
+bool client_query_needs_database(const struct query *query);
+/* Sets the database's row, and how long it stays fresh (negative: expired). Returns false if the
+ * row is not cached in Redis. */
+bool client_query_row(const struct query *query, struct quota_row *row, int64_t *us);
+/* Returns the client's limits: from a grant, else the policy, else the database. NULL: the
+ * limits as written. Limits from a grant live as long as the query. */
+const struct client_limits *client_query_client(const struct query *query);
+uint64_t client_query_removed(const struct query *query); /* number of keys */
+/* the message to all weir processes was published */
+bool client_query_notified(const struct query *query);
+
+/* Returns "PREFIX:resets", the channel that publishes the identities of reset clients.
+ * NUL-terminated, malloc'ed; NULL: out of memory. */
+char *client_query_channel(const struct policy *policy);
+
+/* Returns a word for the limits: "quota", "prohibited", ... */
+const char *client_query_limits_text(const struct client_limits *client_limits);
+
+#endif

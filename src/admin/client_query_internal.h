@@ -1,0 +1,79 @@
+/* client_query_internal.h - shared by client_query.c and query_replies.c only. */
+#ifndef WEIR_ADMIN_CLIENT_QUERY_INTERNAL_H
+#define WEIR_ADMIN_CLIENT_QUERY_INTERNAL_H
+
+#include "admin/client_query.h"
+#include "base/text.h"
+#include "limit/key.h"
+
+enum {
+    ARGUMENTS_PER_LOOK = 7, /* the number of limits, then the driver's six arguments */
+    ARGUMENTS_MAX = 2 + CLIENT_QUERY_ROWS_MAX * (1 + ARGUMENTS_PER_LOOK),
+    NUMBER_SIZE = 20,
+    PATTERN_SIZE = 4096,
+};
+
+enum step { STEP_GRANT, STEP_QUOTA, STEP_SCAN, STEP_DROP, STEP_LAST, STEP_OVER };
+
+struct query {
+    const struct policy *policy;
+    const struct identity *identity;
+    enum client_query_kind kind;
+    enum step step;
+    uint64_t until_us;
+    bool full; /* the last SCAN reply contained more keys than fit */
+    bool cut,
+        notified; /* cut: keys may have been skipped; notified: all weir processes were notified */
+    uint64_t removed;
+    char cursor[24];
+    unsigned parts, part;                   /* number of nodes; the node being scanned */
+    char *channel, *grants_key, *key_start; /* key_start: "PREFIX:{IDENTITY}:l:" */
+    /* GRANT: quota and duration to grant; LOOK: the grant in effect and its remaining time */
+    int64_t quota, us;
+    bool granted;
+    struct client_limits grant_client_limits;
+    struct quota_row row; /* the database's row, as cached */
+    int64_t row_us;       /* time until it expires */
+    bool row_cached;
+    struct client_limits row_client_limits;
+    char quota_key[KEY_QUOTA_MAX + 8]; /* followed by the suffix of the lock's key */
+    size_t quota_key_size;
+    char pattern[PATTERN_SIZE];
+    size_t pattern_size;
+    struct limit_status rows[CLIENT_QUERY_ROWS_MAX];
+    unsigned row_count;
+    struct slice found[CLIENT_QUERY_FOUND_MAX]; /* malloc'ed; not yet in rows */
+    unsigned found_count;
+    int argc;
+    const char *argv[ARGUMENTS_MAX];
+    size_t sizes[ARGUMENTS_MAX];
+    struct text numbers; /* digits that arguments point to */
+    char digits[ARGUMENTS_MAX * NUMBER_SIZE];
+};
+
+/* Returns true if the first `per` key of the limit is this client, or the IP address of a client
+ * that is identified by it. */
+static inline bool counts_client(const struct limit *limit, const struct identity *identity)
+{
+    enum limit_per first = limit->per[0].per;
+    return first == PER_CLIENT || (first == PER_IP && !identity->is_id);
+}
+
+static inline bool is_list(const struct limit *limit)
+{
+    return limit->per_count > 1;
+}
+
+/* Starts after the client's limits are known: collects the keys to show or delete. Returns false
+ * if out of memory. */
+bool client_query_begin(struct query *q);
+
+/* Adds a row for a state key and takes ownership of `key`; `rest` as in struct limit_status. The
+ * caller checks that there is room. */
+struct limit_status *client_query_add_row(struct query *q, const struct limit *limit,
+                                          struct slice key, struct slice rest);
+
+/* Frees the keys that SCAN has found. */
+void client_query_drop_found(struct query *q);
+
+#endif

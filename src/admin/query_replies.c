@@ -1,0 +1,242 @@
+/* query_replies.c - decodes Redis' replies to a client query and chooses the next step. */
+#include "admin/client_query_internal.h"
+
+#include <stdlib.h>
+
+#include "admin/grant_calls.h"
+#include "base/clock.h"
+#include "limit/compose.h"
+#include "limit/limit_reply.h"
+#include "quota/quotas.h"
+
+static bool is_found(const struct query *q, struct slice key)
+{
+    for (unsigned i = 0; i < q->row_count; i++)
+        if (slice_equal(q->rows[i].key, key))
+            return true;
+    for (unsigned i = 0; i < q->found_count; i++)
+        if (slice_equal(q->found[i], key))
+            return true;
+    return false;
+}
+
+/* Returns the limit with several `per` keys that `key` belongs to, and the part after its name.
+ * NULL for other keys, such as those of `dedup`. */
+static const struct limit *limit_of_key(const struct query *q, struct slice key, struct slice *rest)
+{
+    size_t start = strlen(q->key_start);
+    struct slice name = {key.p + start, key.n - start};
+    const char *colon = memchr(name.p, ':', name.n);
+
+    if (!colon || colon[1] != '{' || name.p[name.n - 1] != '}')
+        return NULL;
+    *rest = (struct slice){colon + 1, (size_t)(name.p + name.n - colon) - 1};
+    name.n = (size_t)(colon - name.p);
+    for (unsigned i = 0; i < q->policy->limit_count; i++) {
+        const struct limit *limit = &q->policy->limits[i];
+        if (is_list(limit) && counts_client(limit, q->identity) &&
+            slice_equal(name, slice_of(limit->name)) && compose_uses(q->policy, limit))
+            return limit;
+    }
+    return NULL;
+}
+
+/* Stores a key found by SCAN, unless it is a duplicate. The key may expire before it is read. A
+ * LOOK has its own rows for the known keys. */
+static void note_key(struct query *q, struct slice key)
+{
+    struct slice rest;
+
+    if (!slice_starts_with(key, slice_of(q->key_start)) ||
+        (q->kind == CLIENT_QUERY_LOOK && !limit_of_key(q, key, &rest)) || is_found(q, key))
+        return;
+    if (q->found_count == CLIENT_QUERY_FOUND_MAX) {
+        q->full = true;
+        return;
+    }
+    char *bytes = malloc(key.n + 1);
+    if (!bytes) {
+        q->cut = true;
+        return;
+    }
+    memcpy(bytes, key.p, key.n);
+    bytes[key.n] = 0;
+    q->found[q->found_count++] = (struct slice){bytes, key.n};
+    // cppcheck-suppress memleak ; `found` owns it
+}
+
+static int by_limit_and_key(const void *a, const void *b)
+{
+    const struct limit_status *left = a, *right = b;
+    if (left->limit->base != right->limit->base)
+        return left->limit->base < right->limit->base ? -1 : 1;
+    return strcmp(left->key.p, right->key.p);
+}
+
+/* Turns the found keys into rows. */
+static void adjust_found(struct query *q)
+{
+    for (unsigned i = 0; i < q->found_count; i++) {
+        struct slice rest = SLICE_NONE;
+        const struct limit *limit = limit_of_key(q, q->found[i], &rest);
+        client_query_add_row(q, limit, q->found[i], rest);
+    }
+    q->found_count = 0;
+}
+
+/* Adds rows for limits with several `per` keys of which this client has no key yet: their full
+ * capacity is available. */
+static void add_untouched(struct query *q)
+{
+    unsigned looked_at = q->row_count;
+
+    for (unsigned i = 0; i < q->policy->limit_count; i++) {
+        const struct limit *limit = &q->policy->limits[i];
+        bool there = false;
+        for (unsigned r = 0; r < looked_at && !there; r++)
+            there = q->rows[r].limit->base == limit->index;
+        if (there || !is_list(limit) || !counts_client(limit, q->identity) ||
+            !compose_uses(q->policy, limit))
+            continue;
+        struct limit_status *row = client_query_add_row(q, limit, SLICE_NONE, SLICE_NONE);
+        row->remaining = row->capacity;
+        row->admits = row->capacity > 0;
+    }
+    qsort(q->rows, q->row_count, sizeof q->rows[0], by_limit_and_key);
+}
+
+/* After a SCAN step: continues, unless all keys were read or the time is up. */
+static void after_scan(struct query *q)
+{
+    bool again = q->full && q->kind == CLIENT_QUERY_RESET;
+    bool all = !again && (q->full || strcmp(q->cursor, "0") == 0);
+
+    if (all && !q->full && q->part + 1 < q->parts) {
+        q->part++;
+        all = false;
+    }
+    if (!all && clock_us() >= q->until_us) {
+        q->cut = true;
+        all = true;
+    }
+    q->step = all ? STEP_LAST : STEP_SCAN;
+    if (all && q->kind == CLIENT_QUERY_LOOK)
+        adjust_found(q);
+    if (q->step == STEP_LAST && q->kind == CLIENT_QUERY_LOOK && q->row_count == 0) {
+        q->step = STEP_OVER; /* no keys to read */
+        add_untouched(q);
+    }
+}
+
+static bool take_scan(struct query *q, const struct redis_reply *reply)
+{
+    if (!redis_reply_is(reply, "sa") || reply->elements[0].text.n >= sizeof q->cursor)
+        return false;
+    const struct redis_reply *keys = &reply->elements[1];
+    q->full = false;
+    for (size_t i = 0; i < keys->count; i++)
+        if (keys->elements[i].type == RESP_STRING)
+            note_key(q, keys->elements[i].text);
+    if (q->full && q->kind == CLIENT_QUERY_LOOK)
+        q->cut = true;
+    /* else repeat this step after these keys are deleted */
+    if (!q->full || q->kind == CLIENT_QUERY_LOOK)
+        memcpy(q->cursor, reply->elements[0].text.p, reply->elements[0].text.n + 1);
+    if (q->kind == CLIENT_QUERY_RESET && q->full)
+        q->step = STEP_DROP;
+    else
+        after_scan(q);
+    return true;
+}
+
+static bool take_forget(struct query *q, const struct redis_reply *reply)
+{
+    if (!redis_reply_is(reply, "ii"))
+        return false;
+    q->removed += (uint64_t)reply->elements[0].integer;
+    q->notified = reply->elements[1].integer == 1;
+    if (q->step == STEP_DROP) {
+        client_query_drop_found(q);
+        after_scan(q);
+    } else
+        q->step = STEP_OVER;
+    return true;
+}
+
+static bool take_grant(struct query *q, const struct redis_reply *reply)
+{
+    int64_t until_us;
+
+    if (!redis_reply_is(reply, "i*"))
+        return false;
+    if (q->kind == CLIENT_QUERY_GRANT) {
+        q->step = STEP_OVER;
+        q->granted = reply->elements[0].integer == 1;
+        q->notified = reply->elements[1].integer == 1;
+        return true;
+    }
+    q->granted = grant_parse(&reply->elements[1], &q->quota, &until_us) &&
+                 until_us > reply->elements[0].integer;
+    if (q->granted) {
+        q->us = until_us - reply->elements[0].integer;
+        q->grant_client_limits = grant_client_limits(q->quota);
+    }
+    if (!client_query_needs_database(q))
+        return client_query_begin(q);
+    q->step = STEP_QUOTA;
+    return true;
+}
+
+static bool take_quota(struct query *q, const struct redis_reply *reply)
+{
+    if (!redis_reply_is(reply, "si"))
+        return false;
+    struct slice row = reply->elements[0].text;
+    q->row_cached = row.n && quota_row_parse(row, &q->row);
+    q->row_us = reply->elements[1].integer * 1000;
+    q->row_client_limits = quota_client_limits(q->policy, &q->row);
+    return client_query_begin(q);
+}
+
+static void set_status(struct limit_status *row, const struct limit_reply *reply)
+{
+    row->failed = reply->failure != NULL;
+    row->admits = reply->granted > 0;
+    row->remaining = reply->remaining > 0 ? reply->remaining : 0;
+    row->retry_after_us = row->admits ? 0 : reply->retry_after_us;
+    row->reset_us = reply->reset_us > 0 ? reply->reset_us : 0;
+}
+
+/* The time of the reply follows the rows. */
+static bool take_look(struct query *q, const struct redis_reply *reply)
+{
+    struct limit_replies from;
+    struct limit_reply of_row;
+
+    if (reply->type != RESP_ARRAY || !limit_replies_begin(&from, reply, NULL))
+        return false;
+    for (unsigned i = 0; i < q->row_count; i++) {
+        struct limit_status *row = &q->rows[i];
+        struct limit_numbers numbers = {.limit = row->quota, .burst = row->capacity};
+        if (!limit_reply_read(&from, row->limit, &numbers, false, &of_row))
+            return false;
+        set_status(row, &of_row);
+    }
+    if (from.end - from.next != 1 || !limit_reply_is_number(from.next))
+        return false;
+    q->step = STEP_OVER;
+    add_untouched(q);
+    return true;
+}
+
+bool client_query_take(struct query *q, const struct redis_reply *reply)
+{
+    bool good = q->step == STEP_GRANT                                  ? take_grant(q, reply)
+                : q->step == STEP_QUOTA                                ? take_quota(q, reply)
+                : q->step == STEP_SCAN                                 ? take_scan(q, reply)
+                : q->step == STEP_LAST && q->kind == CLIENT_QUERY_LOOK ? take_look(q, reply)
+                                                                       : take_forget(q, reply);
+    if (!good)
+        q->step = STEP_OVER;
+    return good;
+}

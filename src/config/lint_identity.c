@@ -1,0 +1,258 @@
+/* lint_identity.c - warnings about client identity, and about limits that clients can evade. */
+#include "base/values.h"
+#include "config/lint.h"
+#include "policy/identity_source.h"
+
+enum { MADE_UP_MAX = 192 }; /* bytes */
+
+/* Sources after `ip` are never used. */
+static bool has_ids(const struct identity_settings *identity)
+{
+    return identity->from_count && identity->from[0].source->is_id;
+}
+
+/* Returns true for 0.0.0.0/0 or ::/0. */
+static bool is_everyone(const struct ip_range *range)
+{
+    return range->bits == 0 || (range->bits == 96 && ip_is_v4(&range->ip));
+}
+
+static bool trusts_everyone(const struct identity_settings *identity)
+{
+    for (unsigned i = 0; i < identity->trusted_count; i++)
+        if (is_everyone(&identity->trusted[i]))
+            return true;
+    return false;
+}
+
+static void warn_of_sources(struct loading *l)
+{
+    const struct identity_settings *identity = &l->policy->identity;
+    const struct node *from = node_at(l, "identity", "from");
+    const struct node *item = from ? list_first(from) : NULL;
+    bool unnoticed = identity->headers_from_anyone && identity->headers_from != HEADERS_FROM_ANYONE;
+    bool after_ip = false;
+
+    for (unsigned i = 0; item && i < identity->from_count; i++, item = list_next(from, item)) {
+        if (after_ip)
+            warning(l, item, "is never used: ip before it always gives a value");
+        else if (!identity->from[i].source->verified && unnoticed)
+            warning(
+                l, item,
+                "this %s is accepted from anyone who can connect, since trusted_proxies is empty; "
+                "list the proxies that set it, or write headers_from: anyone if servers verify "
+                "the ids",
+                identity->from[i].source->description);
+        after_ip |= !identity->from[i].source->is_id;
+    }
+    if (identity->drops_client_ip_header && identity->trusted_count == 0 && !identity->trust_unix)
+        warning(l, node_at(l, "identity", "client_ip_header"),
+                "is never read, since trusted_proxies is empty; list the proxies that send it");
+    if (trusts_everyone(identity))
+        warning(l, node_at(l, "identity", "trusted_proxies"),
+                "0.0.0.0/0 and ::/0 trust everyone: any client can choose its address and id; list "
+                "the addresses of the proxies");
+    if (identity->known_clients_only && clients_count(l->policy->clients) == 0 &&
+        !quotas_are_set(&l->policy->quotas))
+        warning(l, node_at(l, "identity", "known_clients_only"),
+                "clients is empty, so every id is ignored");
+}
+
+/* Addresses are not looked up in the database. */
+static void warn_of_quotas(struct loading *l)
+{
+    if (quotas_are_set(&l->policy->quotas) && !has_ids(&l->policy->identity))
+        warning(l, node_find(l->root, "quotas"),
+                "no quota is ever looked up: quotas apply to ids, and identity.from has no source "
+                "of ids before ip");
+    if (quotas_are_set(&l->policy->quotas) &&
+        l->policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY &&
+        !node_at(l, "quotas", "on_failure"))
+        warning(l, node_at(l, "quotas", "unknown_client"),
+                "if the database is unavailable, ids that are not cached get the limits as "
+                "configured; set on_failure to deny to reject them with 503, or to default");
+}
+
+/* --- tokens --- */
+
+static void warn_of_jwt(struct loading *l)
+{
+    const struct identity_settings *identity = &l->policy->identity;
+    const struct node *section = node_at(l, "identity", "jwt");
+
+    if (section && identity->claim_count == 0)
+        warning(l, section, "nothing reads tokens; name \"jwt:CLAIM\" in identity.from");
+    else if (section && !identity->jwt.audience)
+        warning(l, section,
+                "accepts tokens that were issued for other services; name yours in audience (RFC "
+                "8725 section "
+                "3.9)");
+}
+
+/* --- clients --- */
+
+/* Reports only the first of several similar entries. */
+static void warn_of_ids(struct loading *l)
+{
+    const struct node *clients = node_find(l->root, "clients");
+    const struct node *id = NULL, *address = NULL;
+    struct ip_range range;
+    const char *why;
+
+    for (const struct node *node = clients ? clients->first : NULL; node; node = node->next) {
+        if (slice_starts_with(node->key, SLICE("ip:")))
+            continue;
+        id = id ? id : node;
+        if (!address && ip_range_parse(node->key, &range, &why))
+            address = node;
+    }
+    if (address)
+        warning(l, address,
+                "is interpreted as an id from a header; for the address, write \"ip:%.*s\"",
+                SLICE_ARG(address->key));
+    else if (id && !has_ids(&l->policy->identity))
+        warning(l, id,
+                "this client never occurs: it is an id, and identity.from has no source of ids "
+                "before ip");
+}
+
+/* Requests with an id are looked up by id only, so entries for addresses do not apply to them. No
+ * warning with known_clients_only, since then only configured ids take precedence. Reports only the
+ * first of several similar entries. */
+static void warn_of_addresses(struct loading *l)
+{
+    static const char *const remedies[] = {
+        [QUOTA_AS_WRITTEN] =
+            "with identity.known_clients_only: true, only ids listed in clients take precedence",
+        [QUOTA_PROHIBITED] = "to block the address, add it to a file of addresses.block instead",
+        [QUOTA_UNLIMITED] = "to exempt the address, add it to a file of addresses.allow instead"};
+    const struct identity_settings *identity = &l->policy->identity;
+    bool warned[COUNT_OF(remedies)] = {false};
+
+    if (!has_ids(identity) || identity->known_clients_only)
+        return;
+    for (unsigned i = 0; i < clients_count(l->policy->clients); i++) {
+        const struct client_limits *client_limits =
+            &clients_at(l->policy->clients, i)->client_limits;
+        enum quota_kind remedy =
+            strcmp(client_limits->name, "ip:unix") == 0 ? QUOTA_AS_WRITTEN : client_limits->quota;
+        if (strncmp(client_limits->name, "ip:", 3) != 0 || warned[remedy])
+            continue;
+        warned[remedy] = true;
+        warning(l, node_at(l, "clients", client_limits->name),
+                "does not apply to requests with an id (identity.from); %s", remedies[remedy]);
+    }
+}
+
+/* --- limits that clients can evade --- */
+
+/* Sources after `ip` are never used. */
+static bool has_unverified_source(const struct identity_settings *identity)
+{
+    for (unsigned i = 0; i < identity->from_count && identity->from[i].source->is_id; i++)
+        if (!identity->from[i].source->verified)
+            return true;
+    return false;
+}
+
+/* Returns true if only ids that the operator lists, or that are in the database, have limits. */
+static bool ids_are_listed(const struct policy *policy)
+{
+    return policy->identity.known_clients_only ||
+           (quotas_are_set(&policy->quotas) &&
+            policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY);
+}
+
+static bool ids_are_unverified(const struct policy *policy)
+{
+    return policy->identity.headers_from_anyone && has_unverified_source(&policy->identity) &&
+           !ids_are_listed(policy);
+}
+
+/* Returns the name of a cookie of which several are one id: each further one changes the id. */
+static const char *extensible_cookie(const struct policy *policy)
+{
+    const struct identity_settings *identity = &policy->identity;
+
+    if (identity->cookies != COOKIES_HASH || ids_are_listed(policy))
+        return NULL;
+    for (unsigned i = 0; i < identity->from_count && identity->from[i].source->is_id; i++)
+        if (strcmp(identity->from[i].source->word, "cookie") == 0)
+            return identity->from[i].name;
+    return NULL;
+}
+
+/* Describes the values that any client can invent for this part of `per`; "": none. */
+static const char *made_up(const struct policy *policy, const struct rule *rule,
+                           const struct limit_part *part, char words[static MADE_UP_MAX])
+{
+    bool any_host = rule->host.n == 0 || memchr(rule->host.p, '*', rule->host.n);
+
+    words[0] = 0;
+    if (part->per == PER_CLIENT && ids_are_unverified(policy))
+        return "ids";
+    const char *cookie = part->per == PER_CLIENT ? extensible_cookie(policy) : NULL;
+    if (cookie)
+        snprintf(words, MADE_UP_MAX, "further cookies named %s (identity.cookies: hash)", cookie);
+    if (part->per == PER_HOST && any_host)
+        return "hosts";
+    if (part->per == PER_METHOD && rule->any_method)
+        return "methods";
+    if (part->per == PER_HEADER && policy->identity.headers_from_anyone)
+        snprintf(words, MADE_UP_MAX, "values of %s", part->header);
+    return words;
+}
+
+static const char *made_up_part(const struct policy *policy, const struct rule *rule,
+                                const struct limit *limit, char words[static MADE_UP_MAX])
+{
+    for (unsigned i = 0; i < limit->per_count; i++) {
+        const char *what = made_up(policy, rule, &limit->per[i], words);
+        if (*what)
+            return what;
+    }
+    return "";
+}
+
+/* Returns true if the limit is an enforced rate limit on every request of every client. */
+static bool counts_every_request(const struct limit *limit)
+{
+    return limit->kind != LIMIT_CONCURRENCY && !limit->counted && limit->enforce == SHARE_WHOLE;
+}
+
+static void warn_of_made_up(struct loading *l, const struct node *node, const struct rule *rule)
+{
+    char words[MADE_UP_MAX], first_words[MADE_UP_MAX] = "";
+    const struct limit *first = NULL;
+
+    for (unsigned i = 0; i < rule->limit_count; i++) {
+        const struct limit *limit = rule->limits[i];
+        const char *what = made_up_part(l->policy, rule, limit, words);
+        if (!*what && counts_every_request(limit))
+            return;
+        if (*what && !first) {
+            first = limit;
+            snprintf(first_words, sizeof first_words, "%s", what);
+        }
+    }
+    if (first)
+        warning(l, node_find(node, "limits"),
+                "anyone can invent %s, and limit %s counts each separately: every invented one "
+                "gets a fresh limit and a new key in Redis; add an enforced rate limit with per: "
+                "ip or per: all",
+                first_words, first->name);
+}
+
+void warn_of_identity(struct loading *l)
+{
+    const struct node *rule = node_find(l->root, "rules");
+
+    warn_of_sources(l);
+    warn_of_jwt(l);
+    warn_of_quotas(l);
+    warn_of_ids(l);
+    warn_of_addresses(l);
+    rule = rule ? rule->first : NULL;
+    for (unsigned i = 0; rule && i + 1 < l->policy->rule_count; i++, rule = rule->next)
+        warn_of_made_up(l, rule, &l->policy->rules[i]);
+}

@@ -1,0 +1,80 @@
+/* options.h - table of all options of a policy file.
+ *
+ * This directory has what is independent of single sections: reading and printing by table
+ * (options.c), types of values (types.h), and their output as YAML (printer.h). The rows are in
+ * config/options_*.c. The table is used by the reader, by the output of `weir check`, and by the
+ * test that compares it with conf/weir.yaml and weir.yaml(5). An option's path is its name in the
+ * manual: "redis.timeout", "limits.NAME.period", "rules[].match.path". Within a section, options
+ * are read and printed in table order; limits precede the rules that name them. */
+#ifndef WEIR_CONFIG_OPTIONS_H
+#define WEIR_CONFIG_OPTIONS_H
+
+#include "config/printer.h"
+#include "config/yaml_load.h"
+
+struct option;
+
+struct option_type {
+    const char *name; /* for the manual */
+    /* Reads a node into the field. The node is not broken, and null only if takes_null is set. */
+    void (*read)(struct loading *l, const struct option *option, const struct node *node,
+                 void *field);
+    /* Prints the value after "key:". */
+    void (*print)(const struct printer *printer, const struct option *option, const void *field);
+    bool takes_null; /* `key:` without a value is an empty map or list, or none */
+    size_t size;     /* of the field; 0: a struct, of which the type sets some members */
+};
+
+enum {
+    OPTION_RESTART = 1,  /* a change requires a restart; others need a reload */
+    OPTION_REQUIRED = 4, /* no default */
+    OPTION_DERIVED = 8   /* `fallback` is a description; code sets the default */
+};
+
+struct option {
+    const char *path;
+    const struct option_type *type;
+    size_t offset, size;  /* of the field in the section's struct; size 0: the struct itself */
+    const char *fallback; /* default as YAML; NULL: none */
+    int64_t low, high;
+    unsigned flags;
+    const char *const *names;          /* of enum values, NULL-terminated */
+    bool (*applies)(const void *base); /* NULL: always; else whether to print and require it */
+    const char *help;
+};
+
+/* Rows of some top-level sections; each group is a file config/options_*.c. */
+struct option_group {
+    const struct option *rows;
+    size_t count;
+};
+
+/* All groups in table order; NULL-terminated. Defined by config/option_rows.c. */
+extern const struct option_group *const option_groups[];
+
+/* Iterates over all rows in table order. `break` ends only the current group. */
+#define EACH_OPTION(row)                                                                           \
+    for (const struct option_group *const *group_ = option_groups; *group_; group_++)              \
+        for (const struct option *row = (*group_)->rows; row < (*group_)->rows + (*group_)->count; \
+             row++)
+
+/* Returns the last part of the path: the key in the file. */
+const char *option_key(const struct option *option);
+
+/* The keys of a section, for messages: "level, format, access, file". Empty if there are none, or
+ * too many for one line. */
+struct option_keys {
+    char text[128];
+};
+const char *option_keys(const char *section, struct option_keys *keys);
+
+/* Reads a map into the struct at `base` according to the table's `section`. Reports unknown and
+ * missing keys and sets defaults. If `map` is a null scalar, all options get their defaults. */
+void options_read(struct loading *l, const struct node *map, const char *section, void *base);
+/* Prints the section in table order. */
+void options_print(struct printer *printer, const char *section, const void *base);
+/* Prints "NAME:" and the section below it. */
+void print_entry(const struct printer *names, struct slice name, const char *section,
+                 const void *base);
+
+#endif

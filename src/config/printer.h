@@ -1,0 +1,33 @@
+/* printer.h - writes values as YAML, in the form that weir check prints. */
+#ifndef WEIR_CONFIG_PRINTER_H
+#define WEIR_CONFIG_PRINTER_H
+
+#include <stdio.h>
+
+#include "base/text.h"
+
+/* Output state. `indent` is in spaces; with `item`, the next line starts a list item. */
+struct printer {
+    FILE *out;
+    unsigned indent;
+    bool item;
+};
+
+/* Returns a printer for the next level. */
+struct printer printer_below(const struct printer *printer);
+/* Prints "KEY:" with indentation, and with the dash if it starts a list item. */
+void print_key(struct printer *printer, struct slice key);
+
+/* Prints a YAML scalar, quoted only if necessary. */
+void print_scalar(FILE *out, struct slice text);
+/* Prints an escaped text for use between double quotes. */
+void print_quoted(FILE *out, struct slice text);
+
+/* Prints item `index` of the list that `base` stores. */
+typedef void print_item(FILE *out, const void *base, unsigned index);
+/* Prints "[ A, B ]". */
+void print_list(FILE *out, unsigned count, print_item *item, const void *base);
+/* The same as the value of an option: with a space before it and the end of the line after it. */
+void print_items(const struct printer *printer, unsigned count, print_item *item, const void *base);
+
+#endif

@@ -1,0 +1,26 @@
+/* suggest.h - "did you mean" suggestions for misspelled words. */
+#ifndef WEIR_CONFIG_SUGGEST_H
+#define WEIR_CONFIG_SUGGEST_H
+
+#include "base/slice.h"
+
+/* Best candidate so far. */
+struct suggestion {
+    struct slice word; /* as written */
+    struct slice best; /* n == 0: no close candidate */
+    unsigned distance;
+};
+
+struct suggestion suggestion_for(struct slice word);
+/* Stores `candidate` if it is close to the word and closer than the best so far. It must outlive
+ * the suggestion. */
+void suggestion_consider(struct suggestion *suggestion, struct slice candidate);
+
+/* `; did you mean "burst"?`, or an empty text. */
+struct suggestion_text {
+    char text[96];
+};
+const char *suggestion_words(const struct suggestion *suggestion, struct suggestion_text *out);
+#define DID_YOU_MEAN(suggestion) suggestion_words((suggestion), &(struct suggestion_text){{0}})
+
+#endif

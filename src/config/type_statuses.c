@@ -1,0 +1,78 @@
+/* type_statuses.c - sets of response statuses. */
+#include "config/types.h"
+#include "policy/limit.h"
+
+enum { STATUS_WORDS = STATUS_MAX / 64 + 1 };
+
+static void add_statuses(uint64_t *counted, unsigned first, unsigned last)
+{
+    for (; first <= last; first++)
+        counted[first / 64] |= (uint64_t)1 << first % 64;
+}
+
+/* Reads a status such as 401, or a class such as 5xx. */
+static bool read_status(struct loading *l, const struct node *item, uint64_t *counted)
+{
+    struct slice text = item->text;
+    uint64_t status;
+
+    if (!expect_scalar(l, item, "a status such as 401 or 5xx"))
+        return false;
+    if (text.n == 3 && text.p[0] >= '1' && text.p[0] <= '5' && text.p[1] == 'x' && text.p[2] == 'x')
+        add_statuses(counted, (unsigned)(text.p[0] - '0') * 100,
+                     (unsigned)(text.p[0] - '0') * 100 + 99);
+    else if (slice_to_u64(text, STATUS_MAX, &status) && status >= STATUS_MIN)
+        add_statuses(counted, (unsigned)status, (unsigned)status);
+    else {
+        mistake(l, item, "%s is not a status; expected 100 to 599, or 1xx to 5xx", QUOTE(text));
+        return false;
+    }
+    return true;
+}
+
+static void read_statuses(struct loading *l, const struct option *option, const struct node *node,
+                          void *field)
+{
+    if (option->low && node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("all")))
+        return;
+    if (!expect_items(l, option, node, option->low ? "statuses, or all" : "statuses"))
+        return;
+    uint64_t *counted = arena_zeroed(l->arena, STATUS_WORDS, sizeof *counted);
+    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+        if (!item->broken)
+            (void)read_status(l, item, counted);
+    *(uint64_t **)field = counted;
+}
+
+static bool counts_whole_class(const struct limit *limit, unsigned class)
+{
+    for (unsigned i = 0; i < 100; i++)
+        if (!limit_counts(limit, class * 100 + i))
+            return false;
+    return true;
+}
+
+static void print_statuses(const struct printer *printer, const struct option *option,
+                           const void *field)
+{
+    const struct limit limit = {.counted = *(uint64_t *const *)field};
+    const char *const start = " [ ", *before = start;
+
+    (void)option;
+    if (!limit.counted) {
+        fputs(" all\n", printer->out);
+        return;
+    }
+    for (unsigned class = STATUS_MIN / 100; class <= STATUS_MAX / 100; class ++) {
+        bool whole = counts_whole_class(&limit, class);
+        if (whole)
+            fprintf(printer->out, "%s%uxx", before, class), before = ", ";
+        for (unsigned i = 0; i < 100 && !whole; i++)
+            if (limit_counts(&limit, class * 100 + i))
+                fprintf(printer->out, "%s%u", before, class * 100 + i), before = ", ";
+    }
+    fputs(before == start ? " []\n" : " ]\n", printer->out);
+}
+
+const struct option_type type_statuses = {"list of statuses", read_statuses, print_statuses, false,
+                                          sizeof(uint64_t *)};

@@ -1,0 +1,58 @@
+/* yaml_load.h - what the readers and checks of a policy file share: state, messages, node access.
+ *
+ * This directory owns YAML files as trees of nodes, and messages about them. It contains nothing of
+ * single options. In reading order: yaml_tree.h, report.h, suggest.h, yaml_load.h. */
+#ifndef WEIR_CONFIG_YAML_LOAD_H
+#define WEIR_CONFIG_YAML_LOAD_H
+
+#include "config/suggest.h"
+#include "config/yaml_tree.h"
+
+struct policy;
+
+struct loading {
+    struct policy *policy;
+    struct arena *arena;  /* the policy's */
+    struct arena scratch; /* freed after loading */
+    struct report *report;
+    const struct node *root;
+    const char *lua_dir;
+};
+
+/* Report "POSITION: path.of.key: ...": an error at a node's value, an error at its key (with the
+ * path of its map), or a warning at its value. */
+void mistake(struct loading *l, const struct node *node, const char *format, ...) PRINTF_LIKE(3, 4);
+void mistake_of_key(struct loading *l, const struct node *node, const char *format, ...)
+    PRINTF_LIKE(3, 4);
+void warning(struct loading *l, const struct node *node, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* Return true if the node is a map, list or scalar; otherwise report "expected WHAT". A key without
+ * a value is accepted as an empty map or list. */
+bool expect_map(struct loading *l, const struct node *node, const char *what);
+bool expect_list(struct loading *l, const struct node *node, const char *what);
+bool expect_scalar(struct loading *l, const struct node *node, const char *what);
+
+/* Iterate over a list's items; a scalar or map counts as one item, a null scalar as none. */
+const struct node *list_first(const struct node *node);
+const struct node *list_next(const struct node *node, const struct node *item);
+unsigned list_count(const struct node *node);
+
+/* Copies the node's text into the policy's arena. */
+char *keep_text(struct loading *l, const struct node *node);
+/* Returns true if the text is `low` to `high` bytes long; otherwise reports an error. */
+bool text_fits(struct loading *l, const struct node *node, size_t low, size_t high);
+/* Checks a name, such as that of a limit or upstream: 1 to NAME_MAX_BYTES letters, digits, "-" and
+ * "_". Otherwise reports an error. */
+enum { NAME_MAX_BYTES = 64 };
+bool name_is_good(struct loading *l, const struct node *node);
+
+/* Returns a path relative to the policy file's directory, in the scratch arena. */
+char *neighbour_path(struct loading *l, struct slice path);
+/* As file_read(), for a file named by `node`; reports errors there. */
+bool named_file_read(struct loading *l, const struct node *node, struct arena *arena,
+                     const char *path, size_t max, struct slice *bytes);
+
+/* Returns the node of `section`.`key` in the file, or NULL. */
+const struct node *node_at(const struct loading *l, const char *section, const char *key);
+
+#endif

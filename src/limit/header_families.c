@@ -1,0 +1,272 @@
+#include "limit/header_families.h"
+
+#include "http/head.h"
+
+/* draft-ietf-httpapi-ratelimit-headers-11; may still change. */
+#define IETF_POLICY_FIELD "RateLimit-Policy"
+#define IETF_STATE_FIELD  "RateLimit"
+#define IETF_QUOTA        ";q="
+#define IETF_WINDOW       ";w="
+#define IETF_REMAINING    ";r="
+#define IETF_IN_FLIGHT    ";qu=\"concurrent-requests\""
+#define IETF_NEXT         ";t="
+
+static const int64_t second_us = 1000000;
+
+/* The output, the decision, and where to record the positions of its numbers. */
+struct writer {
+    struct text *out;
+    const struct decision *d;
+    uint64_t wall_us;
+    struct marks *marks; /* NULL: not recorded */
+};
+
+/* --- The table -------------------------------------------------------------------------------- */
+
+/* Appends the fields of a family. The decision is limited (allowed or rejected), prohibited or
+ * unlimited. `shown` is its limit for fields that show only one. */
+typedef void family_writer(struct writer *w, const struct limit_result *shown);
+
+static family_writer x_ratelimit_lines, x_ratelimit_epoch_lines, x_rate_limit_lines, ietf_lines;
+
+/* Name, word in the policy, writer, id of its fields, and the families that it replaces if both are
+ * chosen. Fields are sent in this order. */
+#define FAMILIES(X)                                                                                \
+    X(X_RATELIMIT, "x-ratelimit", x_ratelimit_lines, FIELD_X_RATELIMIT, 0)                         \
+    X(X_RATELIMIT_EPOCH, "x-ratelimit-epoch", x_ratelimit_epoch_lines, FIELD_X_RATELIMIT,          \
+      1u << X_RATELIMIT)                                                                           \
+    X(X_RATE_LIMIT, "x-rate-limit", x_rate_limit_lines, FIELD_X_RATE_LIMIT, 0)                     \
+    X(IETF, "ietf", ietf_lines, FIELD_RATELIMIT, 0)
+
+#define ENUM(name, word, writer, field, replaced) name,
+enum { FAMILIES(ENUM) HEADER_FAMILIES };
+#define WORD(name, word, writer, field, replaced) word,
+const char *const header_family_words[] = {FAMILIES(WORD) NULL};
+#define ROW(name, word, writer, field, replaced) {writer, field, replaced},
+static const struct row {
+    family_writer *write;
+    enum field_id field;
+    unsigned replaces;
+} rows[] = {FAMILIES(ROW)};
+
+/* --- The limit shown -------------------------------------------------------------------------- */
+
+/* Returns true if a has a smaller share of its capacity left than b: a.remaining / a.capacity <
+ * b.remaining / b.capacity. */
+static bool smaller_share(const struct limit_result *a, const struct limit_result *b)
+{
+    return (__int128)a->remaining * b->capacity < (__int128)b->remaining * a->capacity;
+}
+
+/* The end of requests in flight is unknown: concurrency limits have no window and no reset. */
+static bool has_window(const struct limit_result *r)
+{
+    return r->limit->kind != LIMIT_CONCURRENCY;
+}
+
+/* Returns the limit to show: the one that rejected, else the one with the smallest share left.
+ * NULL: no limit may be shown. */
+static const struct limit_result *most_telling(const struct decision *d)
+{
+    const struct limit_result *found = NULL;
+
+    if (d->rejected_by >= 0 && limit_result_is_shown(&d->results[d->rejected_by]))
+        return &d->results[d->rejected_by];
+    for (unsigned i = 0; i < d->result_count; i++)
+        if (limit_result_is_shown(&d->results[i]) &&
+            (!found || smaller_share(&d->results[i], found)))
+            found = &d->results[i];
+    return found;
+}
+
+/* --- Lines ------------------------------------------------------------------------------------ */
+
+#define CONSTANT_LINE(w, name, value)                                                              \
+    do {                                                                                           \
+        text_literal((w)->out, name ": ");                                                         \
+        text_i64((w)->out, (value));                                                               \
+        text_literal((w)->out, "\r\n");                                                            \
+    } while (0)
+
+#define NUMBER_LINE(w, name, number, result)                                                       \
+    do {                                                                                           \
+        text_literal((w)->out, name ": ");                                                         \
+        put_number(w, number, result);                                                             \
+        text_literal((w)->out, "\r\n");                                                            \
+    } while (0)
+
+static void put_number(struct writer *w, enum decision_number number, const struct limit_result *r)
+{
+    decision_put_number(w->out, w->d, number, (unsigned)(r - w->d->results), w->wall_us, w->marks);
+}
+
+/* --- X-RateLimit-* ---------------------------------------------------------------------------- */
+
+static void x_ratelimit(struct writer *w, const struct limit_result *r, enum decision_number reset)
+{
+    bool prohibited = w->d->verdict == VERDICT_PROHIBITED;
+
+    if (w->d->verdict == VERDICT_UNLIMITED)
+        return;
+    CONSTANT_LINE(w, "X-RateLimit-Limit", prohibited ? 0 : r->capacity);
+    if (prohibited)
+        CONSTANT_LINE(w, "X-RateLimit-Remaining", 0);
+    else
+        NUMBER_LINE(w, "X-RateLimit-Remaining", NUMBER_REMAINING, r);
+    if (!prohibited && has_window(r))
+        NUMBER_LINE(w, "X-RateLimit-Reset", reset, r);
+}
+
+static void x_ratelimit_lines(struct writer *w, const struct limit_result *r)
+{
+    x_ratelimit(w, r, NUMBER_RESET);
+}
+
+static void x_ratelimit_epoch_lines(struct writer *w, const struct limit_result *r)
+{
+    x_ratelimit(w, r, NUMBER_RESET_AT);
+}
+
+/* --- X-Rate-Limit-* --------------------------------------------------------------------------- */
+
+static void x_rate_limit_lines(struct writer *w, const struct limit_result *r)
+{
+    enum verdict verdict = w->d->verdict;
+    int64_t quota = verdict == VERDICT_PROHIBITED  ? 0
+                    : verdict == VERDICT_UNLIMITED ? -1
+                                                   : r->capacity;
+
+    text_literal(w->out, "X-Rate-Limit-Policy: ");
+    text_put(w->out, slice_of(r->limit->label ? r->limit->label : r->limit->name));
+    text_literal(w->out, "\r\n");
+    CONSTANT_LINE(w, "X-Rate-Limit-Quota", quota);
+    if (quota < 1)
+        return;
+    NUMBER_LINE(w, "X-Rate-Limit-Used", NUMBER_USED, r);
+    if (has_window(r))
+        NUMBER_LINE(w, "X-Rate-Limit-Reset", NUMBER_RESET, r);
+}
+
+/* --- RateLimit, RateLimit-Policy -------------------------------------------------------------- */
+
+/* RFC 9651 section 3.3.3: printable ASCII, quotes and backslashes escaped. */
+static void sf_string(struct text *out, const char *value)
+{
+    text_char(out, '"');
+    for (; *value; value++) {
+        if (*value == '"' || *value == '\\')
+            text_char(out, '\\');
+        text_char(out, *value >= 0x20 && *value < 0x7f ? *value : '?');
+    }
+    text_char(out, '"');
+}
+
+static void sf_parameter(struct text *out, struct slice key, int64_t value)
+{
+    text_put(out, key);
+    text_i64(out, value < SF_INTEGER_MAX ? value : SF_INTEGER_MAX);
+}
+
+/* Seconds until the whole capacity is available again. */
+static int64_t window_seconds(const struct limit_result *r)
+{
+    __int128 whole = (__int128)r->capacity * r->limit->period_us;
+    __int128 unit = (__int128)(r->quota > 1 ? r->quota : 1) * second_us;
+    __int128 seconds = (whole + unit - 1) / unit;
+    return seconds > SF_INTEGER_MAX ? SF_INTEGER_MAX : seconds > 1 ? (int64_t)seconds : 1;
+}
+
+static void ietf_policy_item(struct writer *w, const struct limit_result *r)
+{
+    struct text *out = w->out;
+
+    sf_string(out, r->limit->name);
+    sf_parameter(out, SLICE(IETF_QUOTA), r->capacity);
+    if (has_window(r))
+        sf_parameter(out, SLICE(IETF_WINDOW), window_seconds(r));
+    else
+        text_literal(out, IETF_IN_FLIGHT);
+}
+
+static void ietf_state_item(struct writer *w, const struct limit_result *r)
+{
+    sf_string(w->out, r->limit->name);
+    text_literal(w->out, IETF_REMAINING);
+    put_number(w, NUMBER_SF_REMAINING, r);
+    if (!has_window(r))
+        return;
+    text_literal(w->out, IETF_NEXT);
+    put_number(w, NUMBER_SF_NEXT, r);
+}
+
+static void ietf_line(struct writer *w, struct slice name,
+                      void (*item)(struct writer *, const struct limit_result *))
+{
+    bool first = true;
+
+    text_put(w->out, name);
+    for (unsigned i = 0; i < w->d->result_count; i++) {
+        if (!limit_result_is_shown(&w->d->results[i]))
+            continue;
+        if (!first)
+            text_literal(w->out, ", ");
+        first = false;
+        item(w, &w->d->results[i]);
+    }
+    text_literal(w->out, "\r\n");
+}
+
+/* Has no form for prohibited and unlimited clients. */
+static void ietf_lines(struct writer *w, const struct limit_result *r)
+{
+    (void)r;
+    if (w->d->verdict != VERDICT_ALLOWED && w->d->verdict != VERDICT_LIMITED)
+        return;
+    ietf_line(w, SLICE(IETF_POLICY_FIELD ": "), ietf_policy_item);
+    ietf_line(w, SLICE(IETF_STATE_FIELD ": "), ietf_state_item);
+}
+
+/* --- All families ----------------------------------------------------------------------------- */
+
+static bool shows_limits(enum verdict verdict)
+{
+    return verdict == VERDICT_ALLOWED || verdict == VERDICT_LIMITED ||
+           verdict == VERDICT_PROHIBITED || verdict == VERDICT_UNLIMITED;
+}
+
+/* Returns the FIELD_BIT of the family if it has fields for this decision. */
+static uint64_t write_family(struct writer *w, const struct row *family,
+                             const struct limit_result *shown)
+{
+    size_t start = w->out->n;
+
+    family->write(w, shown);
+    return w->out->n > start ? FIELD_BIT(family->field) : 0;
+}
+
+uint64_t decision_fields_write_marked(struct text *out, const struct decision *d, unsigned headers,
+                                      uint64_t wall_us, struct marks *marks)
+{
+    struct writer w = {out, d, wall_us, marks};
+    const struct limit_result *shown = shows_limits(d->verdict) ? most_telling(d) : NULL;
+    uint64_t written = 0;
+
+    for (unsigned i = 0; i < HEADER_FAMILIES; i++)
+        if (headers >> i & 1)
+            headers &= ~rows[i].replaces;
+    for (unsigned i = 0; shown && i < HEADER_FAMILIES; i++)
+        if (headers >> i & 1)
+            written |= write_family(&w, &rows[i], shown);
+    if (decision_retry_after(d) < 0)
+        return written;
+    text_literal(out, "Retry-After: ");
+    decision_put_number(out, d, NUMBER_WAIT, 0, wall_us, marks);
+    text_literal(out, "\r\n");
+    return written;
+}
+
+uint64_t decision_fields_write(struct text *out, const struct decision *d, unsigned headers,
+                               uint64_t wall_us)
+{
+    return decision_fields_write_marked(out, d, headers, wall_us, NULL);
+}

@@ -1,0 +1,22 @@
+/* header_families.h - the rate-limit fields of responses, in the families of the option `headers`.
+ *
+ * A family is a row of the table in header_families.c: its word in the policy, a writer, and the
+ * id of its fields in http/field_names.c, so that the same fields of servers are replaced. */
+#ifndef WEIR_LIMIT_HEADER_FAMILIES_H
+#define WEIR_LIMIT_HEADER_FAMILIES_H
+
+#include "limit/numbers.h"
+
+/* The words of the families, NULL-terminated. Family i is bit i of policy->headers. */
+extern const char *const header_family_words[];
+
+/* Appends the fields of the families in `headers` as lines "Name: value CRLF", and Retry-After for
+ * rejections that have one. `wall_us` (Unix time) is for fields with a time of day. Appends nothing
+ * if no limit applied. Returns the FIELD_BITs of the families that it has appended. */
+uint64_t decision_fields_write(struct text *out, const struct decision *decision, unsigned headers,
+                               uint64_t wall_us);
+/* The same, and records the numbers in `marks` (may be NULL). */
+uint64_t decision_fields_write_marked(struct text *out, const struct decision *decision,
+                                      unsigned headers, uint64_t wall_us, struct marks *marks);
+
+#endif

@@ -1,0 +1,105 @@
+/* jwt.h - JSON Web Tokens (RFC 7519): signed tokens in compact serialization (RFC 7515), keys in
+ * JWK sets (RFC 7517), and the checks of RFC 8725.
+ *
+ *   JWK set, secret --jwt_keys.c--> struct jwt_keys --.
+ *   token ----------------------------jwt_verify.c----+--> struct jwt_token --> claims
+ *                                                          token_cache.c: verified tokens
+ *
+ * This directory reads bytes and returns claims. It opens no files and has no HTTP. JSON is parsed
+ * by jansson, signatures are verified by OpenSSL. */
+#ifndef WEIR_POLICY_JWT_H
+#define WEIR_POLICY_JWT_H
+
+#include <stdint.h>
+
+#include "base/slice.h"
+
+enum {
+    JWT_TOKEN_MAX = 16 << 10, /* bytes of a token; longer ones are malformed */
+    JWT_KEYS_MAX = 64,        /* usable keys */
+    JWT_KEY_ID_MAX = 256,     /* bytes of a kid */
+    JWT_SECRET_MIN = 32,      /* bytes of an HS256 key (RFC 7518 section 3.2) */
+    JWT_SECRET_MAX = 1024,
+    JWT_WHY_MAX = 160
+};
+
+/* --- keys --- */
+
+/* Public keys and secrets. Each key has one algorithm: RS256, ES256, EdDSA with Ed25519, or HS256.
+ * The key decides the algorithm, never the token (RFC 8725 section 3.1). Immutable once complete;
+ * then any thread may verify with it. */
+struct jwt_keys;
+
+struct jwt_keys *jwt_keys_new(void); /* exits the process if out of memory */
+void jwt_keys_free(struct jwt_keys *keys);
+
+struct jwt_set_report {
+    unsigned usable, skipped; /* skipped: for encryption, or of another type or algorithm */
+    bool has_private;         /* a key contains its private part */
+    char why[JWT_WHY_MAX];    /* why the set was refused, or why the first key was skipped */
+};
+
+/* Adds the keys of a JWK set. Returns false if the set is malformed, has more than JWT_KEYS_MAX
+ * usable keys, or two keys with one kid and algorithm. */
+MUST_CHECK bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json,
+                                 struct jwt_set_report *report);
+
+/* Adds an HS256 key without kid. Copies `secret`, which has JWT_SECRET_MIN to JWT_SECRET_MAX
+ * bytes. Returns false if there are already JWT_KEYS_MAX keys. */
+MUST_CHECK bool jwt_keys_add_secret(struct jwt_keys *keys, struct slice secret);
+
+/* --- verification --- */
+
+/* name; label in metrics; text */
+#define JWT_FAULTS(X)                                                                              \
+    X(JWT_GOOD, "none", "")                                                                        \
+    X(JWT_REPEATED, "repeated", "the header occurs more than once")                                \
+    X(JWT_MALFORMED, "malformed", "it is no signed JWT")                                           \
+    X(JWT_WRONG_ALGORITHM, "algorithm", "no key has its algorithm")                                \
+    X(JWT_UNKNOWN_KEY, "unknown_key", "no key has its kid, or it has none and several keys fit")   \
+    X(JWT_BAD_SIGNATURE, "signature", "the signature does not match")                              \
+    X(JWT_EXPIRED, "expired", "it has expired")                                                    \
+    X(JWT_NOT_YET_VALID, "not_yet_valid", "it is not valid yet")                                   \
+    X(JWT_NO_EXPIRY, "no_expiry", "it has no exp")                                                 \
+    X(JWT_WRONG_ISSUER, "issuer", "it is from another issuer")                                     \
+    X(JWT_WRONG_AUDIENCE, "audience", "it is for another audience")
+
+enum jwt_fault {
+#define X(name, label, text) name,
+    JWT_FAULTS(X)
+#undef X
+        JWT_FAULT_COUNT
+};
+
+extern const char *const jwt_fault_label[JWT_FAULT_COUNT];
+extern const char *const jwt_fault_text[JWT_FAULT_COUNT];
+
+struct jwt_rules {
+    const struct jwt_keys *keys;
+    const char *issuer, *audience; /* NULL: any */
+    int64_t leeway_s;              /* allowed clock difference, for exp and nbf */
+    bool require_exp;
+};
+
+struct jwt_token {
+    int64_t from_s,
+        until_s; /* valid from from_s until before until_s, Unix time; leeway included */
+    void *claims;
+};
+
+/* Verifies the signature, then exp, nbf, iss and aud (RFC 7519 section 7.2). Tokens with a `crit`
+ * header are malformed. After JWT_GOOD, the caller frees `*token` with jwt_token_free(). Takes 20
+ * to 200 us. */
+MUST_CHECK enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text,
+                                     int64_t now_s, struct jwt_token *token);
+void jwt_token_free(struct jwt_token *token);
+
+/* Returns a claim as text. An integer is written in decimal into `room`; other text belongs to the
+ * token. Returns an empty slice if the claim is missing, empty, contains control bytes, or is
+ * neither a text nor an integer. A number with a fraction or an exponent is an integer if it equals
+ * one below 2^53. */
+enum { JWT_NUMBER_MAX = 24 };
+struct slice jwt_claim(const struct jwt_token *token, const char *name,
+                       char room[static JWT_NUMBER_MAX]);
+
+#endif

@@ -1,0 +1,264 @@
+/* jwt_verify.c - verifies tokens. The payload is parsed only after its signature was verified. */
+#include <openssl/crypto.h>
+#include <openssl/ec.h>
+#include <openssl/err.h>
+#include <openssl/hmac.h>
+#include <stdio.h>
+
+#include "policy/base64url.h"
+#include "policy/jwt_internal.h"
+
+const char *const jwt_fault_label[JWT_FAULT_COUNT] = {
+#define X(name, label, text) [name] = label,
+    JWT_FAULTS(X)
+#undef X
+};
+
+const char *const jwt_fault_text[JWT_FAULT_COUNT] = {
+#define X(name, label, text) [name] = text,
+    JWT_FAULTS(X)
+#undef X
+};
+
+enum { HALF = 32, DER_MAX = 80, DIGEST = 32 };
+
+/* The three parts of the compact serialization (RFC 7515 section 7.1). */
+struct parts {
+    struct slice header, payload, signature, input; /* input: what is signed */
+};
+
+static bool split(struct slice text, struct parts *parts)
+{
+    const char *end = text.p + text.n;
+    const char *one = memchr(text.p, '.', text.n);
+    const char *two = one ? memchr(one + 1, '.', (size_t)(end - one - 1)) : NULL;
+
+    if (!two || memchr(two + 1, '.', (size_t)(end - two - 1)))
+        return false;
+    parts->header = (struct slice){text.p, (size_t)(one - text.p)};
+    parts->payload = (struct slice){one + 1, (size_t)(two - one - 1)};
+    parts->signature = (struct slice){two + 1, (size_t)(end - two - 1)};
+    parts->input = (struct slice){text.p, (size_t)(two - text.p)};
+    return true;
+}
+
+static json_t *decode_object(struct slice part)
+{
+    unsigned char bytes[JWT_TOKEN_MAX];
+    json_error_t error;
+    size_t size;
+
+    if (!base64url_decode(part, bytes, sizeof bytes, &size))
+        return NULL;
+    return jwt_parse_object((const char *)bytes, size, &error);
+}
+
+/* --- Keys --- */
+
+/* Returns the only key that may verify the token. The key's algorithm must be that of the token. A
+ * token without kid needs a single key of its algorithm. */
+static enum jwt_fault choose_key(const struct jwt_keys *keys, const char *algorithm,
+                                 const char *kid, const struct jwt_key **chosen)
+{
+    unsigned of_kid = 0, fitting = 0;
+
+    for (unsigned i = 0; i < keys->count; i++) {
+        const struct jwt_key *key = keys->at[i];
+        bool same_kid = !kid || (key->kid && strcmp(key->kid, kid) == 0);
+        of_kid += same_kid;
+        if (same_kid && strcmp(jwt_algorithm_name[key->algorithm], algorithm) == 0) {
+            fitting++;
+            *chosen = key;
+        }
+    }
+    if (fitting == 1)
+        return JWT_GOOD;
+    return of_kid > 0 && fitting == 0 ? JWT_WRONG_ALGORITHM : JWT_UNKNOWN_KEY;
+}
+
+static enum jwt_fault read_header(const struct jwt_keys *keys, struct slice part,
+                                  const struct jwt_key **key)
+{
+    json_t *header = decode_object(part);
+    const json_t *kid = json_object_get(header, "kid");
+    const char *algorithm = jwt_member(header, "alg");
+    enum jwt_fault fault = JWT_MALFORMED;
+
+    /* weir understands no extension (RFC 7515 section 4.1.11) */
+    if (algorithm && !json_object_get(header, "crit") && (!kid || json_is_string(kid)))
+        fault = choose_key(keys, algorithm, json_string_value(kid), key);
+    json_decref(header);
+    return fault;
+}
+
+/* --- Signatures --- */
+
+static bool verify_hmac(const struct jwt_key *key, struct slice input,
+                        const unsigned char *signature, size_t size)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned digest_size = 0;
+
+    return size == DIGEST &&
+           HMAC(EVP_sha256(), key->secret, (int)key->secret_size, (const unsigned char *)input.p,
+                input.n, digest, &digest_size) &&
+           digest_size == DIGEST && CRYPTO_memcmp(digest, signature, DIGEST) == 0;
+}
+
+static bool verify_digest(const struct jwt_key *key, const EVP_MD *md, struct slice input,
+                          const unsigned char *signature, size_t size)
+{
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    bool good =
+        context && EVP_DigestVerifyInit(context, NULL, md, NULL, key->pkey) == 1 &&
+        EVP_DigestVerify(context, signature, size, (const unsigned char *)input.p, input.n) == 1;
+
+    EVP_MD_CTX_free(context);
+    ERR_clear_error();
+    return good;
+}
+
+/* JWS has R and S in 32 bytes each (RFC 7518 section 3.4); OpenSSL wants DER. */
+static bool verify_ecdsa(const struct jwt_key *key, struct slice input,
+                         const unsigned char *signature, size_t size)
+{
+    unsigned char der[DER_MAX], *end = der;
+    ECDSA_SIG *pair = size == 2 * HALF ? ECDSA_SIG_new() : NULL;
+    BIGNUM *r = pair ? BN_bin2bn(signature, HALF, NULL) : NULL;
+    BIGNUM *s = pair ? BN_bin2bn(signature + HALF, HALF, NULL) : NULL;
+    bool good = false;
+
+    if (r && s && ECDSA_SIG_set0(pair, r, s) == 1) {
+        r = s = NULL; /* now of `pair` */
+        int der_size = i2d_ECDSA_SIG(pair, NULL);
+        good = der_size > 0 && der_size <= DER_MAX && i2d_ECDSA_SIG(pair, &end) == der_size &&
+               verify_digest(key, EVP_sha256(), input, der, (size_t)der_size);
+    }
+    BN_free(r);
+    BN_free(s);
+    ECDSA_SIG_free(pair);
+    return good;
+}
+
+static bool verify_signature(const struct jwt_key *key, const struct parts *parts)
+{
+    unsigned char signature[1024]; /* RSA with 8192 bits */
+    size_t size;
+
+    if (!base64url_decode(parts->signature, signature, sizeof signature, &size))
+        return false;
+    switch (key->algorithm) {
+    case JWT_HS256: return verify_hmac(key, parts->input, signature, size);
+    case JWT_RS256: return verify_digest(key, EVP_sha256(), parts->input, signature, size);
+    case JWT_ES256: return verify_ecdsa(key, parts->input, signature, size);
+    case JWT_EDDSA: return verify_digest(key, NULL, parts->input, signature, size);
+    case JWT_ALGORITHM_COUNT: break;
+    }
+    return false;
+}
+
+/* --- Claims --- */
+
+/* Reads a NumericDate (RFC 7519 section 2) into whole seconds; a fraction is rounded up or down. A
+ * missing date leaves `*seconds`. */
+static bool read_date(const json_t *claims, const char *name, bool up, int64_t *seconds)
+{
+    const double most = 1e15; /* beyond all dates, exact as a double */
+    const json_t *date = json_object_get(claims, name);
+
+    if (!date)
+        return true;
+    if (!json_is_number(date))
+        return false;
+    double value = json_number_value(date);
+    value = value > most ? most : value < -most ? -most : value;
+    *seconds = (int64_t)value; /* rounded towards zero */
+    if (up)
+        *seconds += (double)*seconds < value;
+    else
+        *seconds -= (double)*seconds > value;
+    return true;
+}
+
+static bool audience_holds(const json_t *claims, const char *audience)
+{
+    const json_t *aud = json_object_get(claims, "aud"), *one;
+    size_t i;
+
+    if (json_is_string(aud))
+        return strcmp(json_string_value(aud), audience) == 0;
+    json_array_foreach(aud, i, one) if (json_is_string(one) &&
+                                        strcmp(json_string_value(one), audience) == 0) return true;
+    return false;
+}
+
+static enum jwt_fault check_claims(const struct jwt_rules *rules, int64_t now_s,
+                                   struct jwt_token *token)
+{
+    const json_t *claims = token->claims;
+    const char *issuer = jwt_member(claims, "iss");
+
+    token->from_s = INT64_MIN;
+    token->until_s = INT64_MAX;
+    if (!read_date(claims, "nbf", true, &token->from_s) ||
+        !read_date(claims, "exp", false, &token->until_s))
+        return JWT_MALFORMED;
+    if (rules->require_exp && token->until_s == INT64_MAX)
+        return JWT_NO_EXPIRY;
+    if (token->from_s != INT64_MIN)
+        token->from_s -= rules->leeway_s;
+    if (token->until_s != INT64_MAX)
+        token->until_s += rules->leeway_s;
+    if (now_s >= token->until_s)
+        return JWT_EXPIRED;
+    if (now_s < token->from_s)
+        return JWT_NOT_YET_VALID;
+    if (rules->issuer && (!issuer || strcmp(issuer, rules->issuer) != 0))
+        return JWT_WRONG_ISSUER;
+    if (rules->audience && !audience_holds(claims, rules->audience))
+        return JWT_WRONG_AUDIENCE;
+    return JWT_GOOD;
+}
+
+enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text, int64_t now_s,
+                          struct jwt_token *token)
+{
+    const struct jwt_key *key = NULL;
+    struct parts parts;
+
+    token->claims = NULL;
+    if (text.n > JWT_TOKEN_MAX || !split(text, &parts))
+        return JWT_MALFORMED;
+    enum jwt_fault fault = read_header(rules->keys, parts.header, &key);
+    if (fault != JWT_GOOD)
+        return fault;
+    if (!verify_signature(key, &parts))
+        return JWT_BAD_SIGNATURE;
+    token->claims = decode_object(parts.payload);
+    fault = token->claims ? check_claims(rules, now_s, token) : JWT_MALFORMED;
+    if (fault != JWT_GOOD)
+        jwt_token_free(token);
+    return fault;
+}
+
+void jwt_token_free(struct jwt_token *token)
+{
+    json_decref(token->claims);
+    token->claims = NULL;
+}
+
+struct slice jwt_claim(const struct jwt_token *token, const char *name,
+                       char room[static JWT_NUMBER_MAX])
+{
+    const double exact = 9007199254740992; /* 2^53 */
+    const json_t *claim = json_object_get(token->claims, name);
+    struct slice value = {json_string_value(claim), json_string_length(claim)};
+    double real = json_real_value(claim);
+
+    if (json_is_integer(claim))
+        value = (struct slice){room, (size_t)snprintf(room, JWT_NUMBER_MAX, "%" JSON_INTEGER_FORMAT,
+                                                      json_integer_value(claim))};
+    else if (json_is_real(claim) && real > -exact && real < exact && (double)(int64_t)real == real)
+        value = (struct slice){room, (size_t)snprintf(room, JWT_NUMBER_MAX, "%.0f", real)};
+    return value.n && !slice_has_control_bytes(value) ? value : SLICE_NONE;
+}
