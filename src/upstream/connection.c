@@ -1,4 +1,4 @@
-/* connection.c - connections to servers: connecting, TLS, events, probes, closing. */
+/* connection.c - connections to servers: connecting, TLS, events, closing. */
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include "base/magic.h"
 #include "net/listener.h"
 #include "net/tls.h"
-#include "upstream/http2_upstream.h"
 #include "upstream/upstream_internal.h"
 
 /* ---- end ------------------------------------------------------------------------------------- */
@@ -42,16 +41,11 @@ void connection_close(struct connection *c)
 /* Handles a failed connection. A request goes to another server; a probe is repeated later. */
 void connection_failed(struct connection *c, enum link_failure failure, const char *why)
 {
-    struct http2_connection *http2 = c->http2;
     struct link_owner *owner = c->link.owner;
-    struct server *server = c->link.server;
 
     connection_close(c);
-    server_eject(server, why);
-    if (http2)
-        http2_connect_failed(http2, failure);
-    else if (owner)
-        owner->ops->connect_failed(owner, failure);
+    server_eject(c->link.server, why);
+    c->events->failed(c, owner, failure);
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
@@ -68,25 +62,10 @@ static void opened(struct connection *c)
     stream_want_read(&c->stream, true);
 }
 
-/* Ends the ejection, and pools the connection for the next request. */
-static void probe_succeeded(struct connection *c)
-{
-    server_admit(c->link.server, "accepts connections");
-    opened(c);
-    connection_release(c, true);
-}
-
 static void is_up(struct connection *c)
 {
-    if (c->http2) {
-        opened(c);
-        http2_connection_up(c->http2);
-    } else if (c->state == CONNECTION_PROBING)
-        probe_succeeded(c);
-    else {
-        opened(c);
-        c->link.owner->ops->connected(c->link.owner, &c->link);
-    }
+    opened(c);
+    c->events->up(c);
 }
 
 static void continue_handshake(struct connection *c)
@@ -157,12 +136,9 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
 
     MAGIC_CHECK(c, CONNECTION_MAGIC);
-    if (c->state == CONNECTION_BUSY) {
-        if (c->http2 != NULL)
-            http2_connection_readable(c->http2);
-        else
-            c->link.owner->ops->readable(c->link.owner);
-    } else if (is_connecting(c))
+    if (c->state == CONNECTION_BUSY)
+        c->events->readable(c);
+    else if (is_connecting(c))
         continue_handshake(c);
     else if (c->state == CONNECTION_POOLED && (!c->stream.layer || connection_is_stale(c)))
         connection_close(c); /* closed by the server, or unexpected data */
@@ -176,10 +152,8 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(c, CONNECTION_MAGIC);
     if (is_connecting(c))
         finish_connect(c);
-    else if (c->state == CONNECTION_BUSY && c->http2)
-        http2_connection_writable(c->http2);
     else if (c->state == CONNECTION_BUSY)
-        http1_link_writable(c);
+        c->events->writable(c);
 }
 
 static void response_timed_out(struct deadline *deadline)
@@ -192,10 +166,7 @@ static void idle_timed_out(struct deadline *deadline)
 {
     struct connection *c = CONTAINER_OF(deadline, struct connection, link.deadline);
 
-    if (c->http2)
-        http2_connection_idle(c->http2);
-    else
-        connection_close(c);
+    c->events->idle(c);
 }
 
 /* ---- dialing --------------------------------------------------------------------------------- */
@@ -223,8 +194,8 @@ struct connection *connection_dial(struct server *server, const struct connectio
     }
     MAGIC_SET(c, CONNECTION_MAGIC);
     c->state = use->probe ? CONNECTION_PROBING : CONNECTION_CONNECTING;
+    c->events = use->events;
     c->http2 = use->http2;
-    c->link.ops = &http1_link_ops;
     c->link.worker = w;
     c->link.server = server;
     c->link.owner = use->owner;
@@ -246,36 +217,21 @@ struct connection *connection_dial(struct server *server, const struct connectio
     return c;
 }
 
-/* Connects to an ejected server. */
-static struct connection *dial_probe(struct server *server)
-{
-    if (server->pool->settings->protocol != UPSTREAM_HTTP1)
-        return http2_dial(server, true);
-    return connection_dial(server, &(struct connection_use){.probe = true});
-}
-
-static void probe(struct deadline *deadline)
-{
-    struct server *server = CONTAINER_OF(deadline, struct server, probe);
-    struct connection *c = dial_probe(server);
-
-    if (!c && descriptors_lack(errno)) { /* the failure is local, not the server's */
-        descriptors_note_lack(errno);
-        deadline_arm(&server->pool->pools->worker->queue.probe, &server->probe, clock_us(),
-                     server->ejected_us);
-    } else if (!c)
-        server_eject(server, strerror(errno));
-    else if (c->state == CONNECTION_BUSY)
-        probe_succeeded(c);
-}
-
 void connections_init(struct upstream_worker *w, struct deadlines *deadlines)
 {
     TAILQ_INIT(&w->closed);
     deadline_queue_init(deadlines, &w->queue.connect, connect_timed_out);
     deadline_queue_init(deadlines, &w->queue.response, response_timed_out);
     deadline_queue_init(deadlines, &w->queue.pooled, idle_timed_out);
-    deadline_queue_init(deadlines, &w->queue.probe, probe);
+}
+
+void connections_free_closed(struct upstream_worker *w)
+{
+    for (struct connection *c; (c = TAILQ_FIRST(&w->closed));) {
+        TAILQ_REMOVE(&w->closed, c, entry);
+        MAGIC_WIPE(c);
+        free(c);
+    }
 }
 
 /* ---- HTTP/1.1: the state of the connection --------------------------------------------------- */

@@ -7,6 +7,8 @@
 
 enum { FIRST_READ_HIGH = IOBUF_SMALL - 1024 }; /* at MEMORY_HIGH */
 
+static const struct link_ops ops;
+
 static struct connection *of(struct link *link)
 {
     return CONTAINER_OF(link, struct connection, link);
@@ -68,7 +70,7 @@ static enum link_sent send_body(struct link *link, const struct content_piece *p
     return write_body(of(link), SLICE_NONE, piece);
 }
 
-void http1_link_writable(struct connection *c)
+static void on_writable(struct connection *c)
 {
     struct link_owner *owner = c->link.owner;
     enum sent sent = stream_flush(&c->stream, c->link.worker->io.buffers);
@@ -324,18 +326,82 @@ static void release(struct link *link, bool complete)
     connection_release(c, complete && c->keep_alive && !c->sent_trailers);
 }
 
-const struct link_ops http1_link_ops = {.send_head = send_head,
-                                        .send_body = send_body,
-                                        .want_read = want_read,
-                                        .read_head = read_head,
-                                        .read_body = read_body,
-                                        .consume_body = consume_body,
-                                        .has_input = has_input,
-                                        .takes_rest = takes_rest,
-                                        .begin_tunnel = begin_tunnel,
-                                        .splice = splice,
-                                        .spliced = spliced,
-                                        .loss = loss,
-                                        .fault = fault,
-                                        .memory = memory,
-                                        .release = release};
+static const struct link_ops ops = {.send_head = send_head,
+                                    .send_body = send_body,
+                                    .want_read = want_read,
+                                    .read_head = read_head,
+                                    .read_body = read_body,
+                                    .consume_body = consume_body,
+                                    .has_input = has_input,
+                                    .takes_rest = takes_rest,
+                                    .begin_tunnel = begin_tunnel,
+                                    .splice = splice,
+                                    .spliced = spliced,
+                                    .loss = loss,
+                                    .fault = fault,
+                                    .memory = memory,
+                                    .release = release};
+
+/* ---- the connection -------------------------------------------------------------------------- */
+
+/* A connection without an owner was a probe: it ends the ejection, and waits for a request. */
+static void on_up(struct connection *c)
+{
+    if (c->link.owner) {
+        c->link.owner->ops->connected(c->link.owner, &c->link);
+        return;
+    }
+    server_admit(c->link.server, "accepts connections");
+    connection_release(c, true);
+}
+
+static void on_failed(struct connection *c, struct link_owner *owner, enum link_failure failure)
+{
+    (void)c;
+    if (owner)
+        owner->ops->connect_failed(owner, failure);
+}
+
+static void on_readable(struct connection *c)
+{
+    c->link.owner->ops->readable(c->link.owner);
+}
+
+static const struct connection_events events = {.up = on_up,
+                                                .failed = on_failed,
+                                                .readable = on_readable,
+                                                .writable = on_writable,
+                                                .idle = connection_close};
+
+void http1_adopt(struct connection *c)
+{
+    c->events = &events;
+    c->link.ops = &ops;
+}
+
+static struct connection *dial(struct server *server, struct link_owner *owner)
+{
+    struct connection *c = connection_dial(
+        server,
+        &(struct connection_use){.events = &events, .owner = owner, .probe = owner == NULL});
+
+    if (c)
+        http1_adopt(c);
+    return c;
+}
+
+struct link *http1_take(struct server *server, struct link_owner *owner)
+{
+    struct connection *c = dial(server, owner);
+
+    return c ? &c->link : NULL;
+}
+
+bool http1_probe(struct server *server)
+{
+    struct connection *c = dial(server, NULL);
+
+    if (c && c->state == CONNECTION_BUSY)
+        on_up(c);
+    return c != NULL;
+}

@@ -14,27 +14,8 @@
 
 enum {
     ROUNDS_MAX = 4, /* buffers written per connection and loop iteration */
-    SILENCE_MAX_US = 10 * 1000000,
-    PUSH_AT = IOBUF_READ_MAX / 2 /* output held for which weir writes before the iteration ends */
+    SILENCE_MAX_US = 10 * 1000000
 };
-
-struct http2_upstreams *http2_upstreams_of(struct upstream_worker *w)
-{
-    struct http2_upstreams *u = w->http2;
-
-    if (u || !(u = malloc(sizeof *u)))
-        return u;
-    if (!(u->scratch = http2_scratch_new())) {
-        free(u);
-        return NULL;
-    }
-    TAILQ_INIT(&u->dirty);
-    TAILQ_INIT(&u->ready);
-    TAILQ_INIT(&u->ended);
-    u->dirty_count = u->free_count = 0;
-    u->free_links = NULL;
-    return w->http2 = u;
-}
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
@@ -54,7 +35,7 @@ static void on_fault(void *context, enum http2_cause cause, const char *why)
         h->why = why && cause == HTTP2_PROTOCOL_ERROR ? why : text;
     if (!log_throttle_allows(&w->http2_throttle[cause], clock_us(), &suppressed))
         return;
-    log_warn("server %s: HTTP/2 %s: %s%s%s", link_server_text(&h->connection->link),
+    log_warn("server %s: HTTP/2 %s: %s%s%s", h->server->endpoint->text,
              of_stream ? "stream reset" : "connection closed", text, why ? ": " : "",
              why ? why : "");
 }
@@ -95,8 +76,9 @@ static void begin_session(struct http2_connection *h)
         connection_failed(c, LINK_FAILED_NO_MEMORY, "no memory for HTTP/2");
 }
 
-void http2_connection_up(struct http2_connection *h)
+static void on_up(struct connection *c)
 {
+    struct http2_connection *h = c->http2;
     const struct upstream *settings = h->server->pool->settings;
 
     if (!settings->tls.on || tls_chose_http2(&h->connection->stream)) {
@@ -136,9 +118,11 @@ static void take_off(struct http2_connection *h)
     u->dirty_count--;
 }
 
-void http2_connect_failed(struct http2_connection *h, enum link_failure failure)
+static void on_failed(struct connection *c, struct link_owner *owner, enum link_failure failure)
 {
+    struct http2_connection *h = c->http2;
     struct server *server = h->server;
+    (void)owner;
 
     take_off(h);
     http2_connection_free(h);
@@ -177,37 +161,6 @@ void http2_connection_idle(struct http2_connection *h)
     h->draining = true;
     http2_client_session_end(h->session);
     http2_upstream_touch(h);
-}
-
-/* ---- output ---------------------------------------------------------------------------------- */
-
-void http2_upstream_touch(struct http2_connection *h)
-{
-    struct http2_upstreams *u = h->connection->link.worker->http2;
-
-    if (h->dirty)
-        return;
-    h->dirty = true;
-    TAILQ_INSERT_TAIL(&u->dirty, h, dirty_entry);
-    u->dirty_count++;
-}
-
-/* Returns whether all output was written. */
-static bool push(struct http2_connection *h)
-{
-    struct stream *s = &h->connection->stream;
-    enum sent sent = stream_flush(s, h->connection->link.worker->io.buffers);
-
-    if (sent == SENT_PART)
-        stream_want_write(s, true);
-    h->lost |= sent == SENT_FAILED;
-    return sent == SENT_ALL;
-}
-
-void http2_upstream_push(struct http2_connection *h)
-{
-    if (iobuf_held(h->connection->stream.out) >= PUSH_AT)
-        (void)push(h);
 }
 
 /* ---- silence --------------------------------------------------------------------------------- */
@@ -281,7 +234,7 @@ static void flush(struct http2_connection *h)
         http2_session_send(h->session);
         if (!s->out && !http2_session_has_work(h->session))
             break;
-        sent = push(h);
+        sent = http2_upstream_write(h);
     }
     if (becomes_open(h))
         open_connection(h);
@@ -321,7 +274,7 @@ void http2_connection_close(struct http2_connection *h)
     if (h->session) {
         http2_client_session_end(h->session);
         http2_session_send(h->session);
-        (void)push(h);
+        (void)http2_upstream_write(h);
     }
     take_off(h);
     connection_close(h->connection);
@@ -330,8 +283,9 @@ void http2_connection_close(struct http2_connection *h)
 
 /* ---- input ----------------------------------------------------------------------------------- */
 
-void http2_connection_readable(struct http2_connection *h)
+static void on_readable(struct connection *c)
 {
+    struct http2_connection *h = c->http2;
     struct stream *s = &h->connection->stream;
     struct http2_upstreams *u = h->connection->link.worker->http2;
     ssize_t n = stream_read(s, u->receive, IOBUF_READ_MAX);
@@ -349,11 +303,24 @@ void http2_connection_readable(struct http2_connection *h)
     http2_upstream_touch(h);
 }
 
-void http2_connection_writable(struct http2_connection *h)
+static void on_writable(struct connection *c)
 {
-    if (push(h) || h->lost)
+    struct http2_connection *h = c->http2;
+
+    if (http2_upstream_write(h) || h->lost)
         http2_upstream_touch(h);
 }
+
+static void on_idle(struct connection *c)
+{
+    http2_connection_idle(c->http2);
+}
+
+const struct connection_events http2_connection_events = {.up = on_up,
+                                                          .failed = on_failed,
+                                                          .readable = on_readable,
+                                                          .writable = on_writable,
+                                                          .idle = on_idle};
 
 void http2_upstreams_free(struct upstream_worker *w)
 {

@@ -16,7 +16,9 @@ struct connection *http2_dial(struct server *server, bool probe)
     h->server = server;
     h->probe = probe;
     TAILQ_INIT(&h->links);
-    h->connection = connection_dial(server, &(struct connection_use){.http2 = h, .probe = probe});
+    h->connection = connection_dial(
+        server,
+        &(struct connection_use){.events = &http2_connection_events, .http2 = h, .probe = probe});
     if (!h->connection) {
         int error = errno;
         free(h);
@@ -115,7 +117,7 @@ struct link *http2_take(struct server *server, struct link_owner *owner, bool fr
     struct http2_link *l;
     struct http2_connection *h = with_room(server);
 
-    if (!h && server->http2.is_http1 && !fresh && (pooled = upstream_take_pooled(server, owner)))
+    if (!h && server->http2.is_http1 && !fresh && (pooled = server_take_pooled(server, owner)))
         return pooled;
     if (!(l = http2_link_new(server, owner)))
         return NULL;
@@ -188,6 +190,7 @@ void http2_becomes_http1(struct http2_connection *h)
     if (h->probe)
         server_admit(server, "accepts connections");
     c->http2 = NULL;
+    http1_adopt(c);
     server->http2.count--;
     server->outstanding++;
     http2_connection_free(h);

@@ -32,12 +32,7 @@ struct link *http2_take(struct server *server, struct link_owner *owner, bool fr
 /* Dials a connection, also to probe an ejected server. NULL with errno on failure. */
 struct connection *http2_dial(struct server *server, bool probe);
 
-/* Events of the connection (connection.c). */
-void http2_connection_up(struct http2_connection *h);
-/* It is closed, and the server ejected. */
-void http2_connect_failed(struct http2_connection *h, enum link_failure failure);
-void http2_connection_readable(struct http2_connection *h);
-void http2_connection_writable(struct http2_connection *h);
+/* The connection gets no more links, and is closed with its last one. */
 void http2_connection_idle(struct http2_connection *h);
 
 /* Has the server's connections without links closed by the next flush, also those that are being

@@ -92,17 +92,22 @@ void http2_connection_free(struct http2_connection *h);
 
 /* ---- http2_connection.c ---------------------------------------------------------------------- */
 
-/* Returns what the worker's connections share; created with the first. NULL: no memory. */
-struct http2_upstreams *http2_upstreams_of(struct upstream_worker *worker);
-
+extern const struct connection_events http2_connection_events;
 /* Closes a connection without links, after a last write. */
 void http2_connection_close(struct http2_connection *h);
 /* A deadline of queue.http2_silence has passed. */
 void http2_silence_passed(struct deadline *deadline);
+
+/* ---- http2_output.c -------------------------------------------------------------------------- */
+
+/* Returns what the worker's connections share; created with the first. NULL: no memory. */
+struct http2_upstreams *http2_upstreams_of(struct upstream_worker *worker);
 /* Queues the connection for http2_upstreams_flush(). */
 void http2_upstream_touch(struct http2_connection *h);
 /* Writes output early if much is held, so that the buffer has room for other streams. */
 void http2_upstream_push(struct http2_connection *h);
+/* Writes output. Returns whether all of it was written. */
+bool http2_upstream_write(struct http2_connection *h);
 
 /* ---- http2_link.c ---------------------------------------------------------------------------- */
 

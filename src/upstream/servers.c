@@ -17,12 +17,6 @@ bool servers_any(const struct pool *pool)
     return false;
 }
 
-void server_tried(const struct server *server, struct upstream_tries *tries)
-{
-    if (!server->gone)
-        tries->servers |= (uint64_t)1 << server->slot;
-}
-
 /* Balancing: ejected servers only if all are; then by the number of requests in progress. */
 static bool is_better(const struct server *a, const struct server *b)
 {
@@ -98,15 +92,6 @@ bool upstream_retry_refused_may(const struct link *link, bool budget, struct ups
 
 /* ---- arrival and removal --------------------------------------------------------------------- */
 
-static void server_free(struct server *server)
-{
-    server_forget_ejection(server);
-    deadline_cancel(&server->probe);
-    tls_resumption_clear(&server->resumption);
-    endpoint_drop(server->endpoint);
-    free(server);
-}
-
 /* Adds a server for `endpoint`, which it takes over. */
 static void server_arrives(struct pool *pool, struct endpoint *endpoint)
 {
@@ -156,22 +141,6 @@ static void server_leaves(struct server *server)
     server->gone = true;
     TAILQ_INSERT_TAIL(&pool->leaving, server, link);
     server_free_if_unused(server);
-}
-
-void server_free_if_unused(struct server *server)
-{
-    if (!server->gone || server->outstanding || server->pooled_count || server->http2.count)
-        return;
-    TAILQ_REMOVE(&server->pool->leaving, server, link);
-    TAILQ_INSERT_TAIL(&server->pool->pools->worker->unused_servers, server, link);
-}
-
-void servers_free_unused(struct upstream_worker *w)
-{
-    for (struct server *server; (server = TAILQ_FIRST(&w->unused_servers));) {
-        TAILQ_REMOVE(&w->unused_servers, server, link);
-        server_free(server);
-    }
 }
 
 static bool is_among(const struct endpoint *endpoint, struct endpoint *const *endpoints,
@@ -247,6 +216,13 @@ void upstream_pools_retire(struct upstream_pools *pools)
         for (unsigned s = 0; s < pools->all[i].slots; s++)
             if (pools->all[i].servers[s])
                 hang_up(pools->all[i].servers[s]);
+}
+
+void upstream_worker_free_closed(struct upstream_worker *w)
+{
+    http2_upstreams_free_ended(w);
+    connections_free_closed(w);
+    servers_free_unused(w); /* closed connections point at them */
 }
 
 void upstream_pools_free(struct upstream_pools *pools)

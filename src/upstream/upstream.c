@@ -1,7 +1,6 @@
 #include "upstream/upstream.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -11,7 +10,6 @@
 #include "upstream/upstream_internal.h"
 
 enum {
-    CHECKED_AT_ONCE = 64, /* maximum number of pooled connections checked per poll(2) */
     /* Sockets per epoll_wait. The limit is higher than for clients (proxy/worker.c): requests in
      * progress complete before new ones start. This keeps the requests in flight, and the upstream
      * connections in use, few with any number of clients. */
@@ -23,7 +21,21 @@ const char *link_server_text(const struct link *link)
     return link->server->endpoint->text;
 }
 
-/* ---- the pool -------------------------------------------------------------------------------- */
+/* ---- taking a link --------------------------------------------------------------------------- */
+
+/* Returns a link to the server, or NULL with errno. */
+static struct link *take_from(struct server *server, struct link_owner *owner, bool fresh,
+                              struct upstream_tries *tries)
+{
+    struct link *link = NULL;
+
+    if (server->pool->settings->protocol != UPSTREAM_HTTP1)
+        return http2_take(server, owner, fresh, tries);
+    if (!fresh && (link = server_take_pooled(server, owner)))
+        return link;
+    server_tried(server, tries);
+    return http1_take(server, owner);
+}
 
 /* Closes pooled pipes, and up to OF_A_SERVER of the longest-idle connections of every server.
  * False: there were none. */
@@ -45,115 +57,6 @@ static bool close_some_pooled(struct upstream_worker *w)
             any |= server && http2_retire_idle(server);
         }
     return any;
-}
-
-/* Checks the most recently used pooled connections with one poll(2), and closes those with
- * unexpected data or closed by the server. It checks as many as the last loop iteration needed or,
- * if more, as many as this one has needed so far. */
-static void check_pooled(struct server *server, uint64_t iteration)
-{
-    struct pollfd polls[CHECKED_AT_ONCE];
-    struct connection *connections[CHECKED_AT_ONCE];
-    unsigned most = server->needed > server->taken_count ? server->needed : server->taken_count,
-             n = 0;
-
-    most = most < 1 ? 1 : most > CHECKED_AT_ONCE ? CHECKED_AT_ONCE : most;
-    for (struct connection *c = TAILQ_FIRST(&server->pooled); c && n < most;
-         c = TAILQ_NEXT(c, entry)) {
-        connections[n] = c;
-        polls[n++] = (struct pollfd){.fd = c->stream.fd, .events = POLLIN | POLLRDHUP};
-    }
-    int ready = poll(polls, n, 0);
-    for (unsigned i = 0; i < n; i++)
-        if ((ready < 0 || polls[i].revents) && connection_is_stale(connections[i]))
-            connection_close(connections[i]);
-        else
-            connections[i]->empty_iteration = iteration;
-}
-
-/* Updates the number of connections that the previous loop iteration needed. */
-static void count_needed(struct server *server, uint64_t iteration)
-{
-    if (server->taken_iteration != iteration) {
-        server->taken_iteration = iteration;
-        server->needed = server->taken_count;
-        server->taken_count = 0;
-    }
-}
-
-/* Bytes after the last response would be read as this request's response, and their event may still
- * be pending. So only a connection that was found empty in this loop iteration is taken. */
-struct link *upstream_take_pooled(struct server *server, struct link_owner *owner)
-{
-    uint64_t iteration = server->pool->pools->worker->iteration;
-    struct connection *c;
-
-    count_needed(server, iteration);
-    while ((c = TAILQ_FIRST(&server->pooled)) && c->empty_iteration != iteration)
-        check_pooled(server, iteration);
-    if (!c)
-        return NULL;
-    server->taken_count += c->pooled_iteration != iteration;
-    TAILQ_REMOVE(&server->pooled, c, entry);
-    server->pooled_count--;
-    server->outstanding++;
-    deadline_cancel(&c->link.deadline);
-    c->state = CONNECTION_BUSY;
-    c->link.reused = true;
-    c->link.noted = c->link.failed = false;
-    c->link.owner = owner;
-    counter_add(&c->link.worker->stats.reused, 1);
-    return &c->link;
-}
-
-/* A new connection is made only if none is idle, and the most recently used one is taken first. So
- * the pool holds as many as were busy at once within CONNECTION_IDLE_US. No more can be busy than
- * there are client connections. */
-void connection_release(struct connection *c, bool reusable)
-{
-    struct server *server = c->link.server;
-    struct upstream_worker *w = c->link.worker;
-
-    MAGIC_CHECK(c, CONNECTION_MAGIC);
-    if (!reusable || c->state != CONNECTION_BUSY || stream_holds_input(&c->stream) ||
-        c->stream.in || stream_holds_output(&c->stream) || c->stream.eof ||
-        !server_keeps_idle(server) || (w->pooled_max && server->pooled_count >= w->pooled_max)) {
-        connection_close(c);
-        return;
-    }
-    server->outstanding--;
-    server->pooled_count++;
-    c->state = CONNECTION_POOLED;
-    c->link.owner = NULL;
-    c->scanned = 0;
-    c->pooled_iteration = w->iteration;
-    c->empty_iteration = c->stream.drained && !c->stream.layer ? w->iteration : 0;
-    TAILQ_INSERT_HEAD(&server->pooled, c, entry);
-    stream_want_read(&c->stream, true);
-    deadline_arm(&w->queue.pooled, &c->link.deadline, clock_cached_us(), CONNECTION_IDLE_US);
-}
-
-bool server_keeps_idle(const struct server *server)
-{
-    const struct upstream_pools *pools = server->pool->pools;
-    return !pools->worker->stopping && !server->gone && pools == pools->worker->pools;
-}
-
-/* ---- taking a link --------------------------------------------------------------------------- */
-
-/* Returns a link to the server, or NULL with errno. */
-static struct link *take_from(struct server *server, struct link_owner *owner, bool fresh,
-                              struct upstream_tries *tries)
-{
-    struct link *link = NULL;
-
-    if (server->pool->settings->protocol != UPSTREAM_HTTP1)
-        return http2_take(server, owner, fresh, tries);
-    if (!fresh && (link = upstream_take_pooled(server, owner)))
-        return link;
-    server_tried(server, tries);
-    struct connection *c = connection_dial(server, &(struct connection_use){.owner = owner});
-    return c ? &c->link : NULL;
 }
 
 /* Retries after a lack of descriptors: frees pooled connections and pipes, else uses the process's
@@ -207,6 +110,30 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
     return NULL;
 }
 
+/* ---- probes of ejected servers --------------------------------------------------------------- */
+
+static bool dial_probe(struct server *server)
+{
+    if (server->pool->settings->protocol != UPSTREAM_HTTP1)
+        return http2_dial(server, true) != NULL;
+    return http1_probe(server);
+}
+
+static void probe(struct deadline *deadline)
+{
+    struct server *server = CONTAINER_OF(deadline, struct server, probe);
+
+    if (dial_probe(server))
+        return;
+    if (!descriptors_lack(errno)) {
+        server_eject(server, strerror(errno));
+        return;
+    }
+    descriptors_note_lack(errno); /* the failure is local, not the server's */
+    deadline_arm(&server->pool->pools->worker->queue.probe, &server->probe, clock_us(),
+                 server->ejected_us);
+}
+
 /* ---- a worker's connections ------------------------------------------------------------------ */
 
 static void wake(evutil_socket_t fd, short what, void *arg)
@@ -221,6 +148,7 @@ bool upstream_worker_init(struct upstream_worker *w, struct event_base *base,
     event_assign(&w->wake, base, -1, 0, wake, w);
     TAILQ_INIT(&w->unused_servers);
     connections_init(w, deadlines);
+    deadline_queue_init(deadlines, &w->queue.probe, probe);
     http2_upstreams_init(w, deadlines);
     return poller_init(&w->poller, base, LINKS_PER_BATCH) == 0;
 }
@@ -257,15 +185,4 @@ bool upstream_worker_has_work(const struct upstream_worker *w)
 void upstream_worker_wake(struct upstream_worker *w)
 {
     event_active(&w->wake, EV_TIMEOUT, 1);
-}
-
-void upstream_worker_free_closed(struct upstream_worker *w)
-{
-    http2_upstreams_free_ended(w);
-    for (struct connection *c; (c = TAILQ_FIRST(&w->closed));) {
-        TAILQ_REMOVE(&w->closed, c, entry);
-        MAGIC_WIPE(c);
-        free(c);
-    }
-    servers_free_unused(w); /* closed connections point at them */
 }

@@ -8,7 +8,7 @@
  *   endpoint_set.h      servers and their health, for all workers: endpoint_names.c, health.c
  *   link.h              the interface between an exchange and its use of a server
  *   upstream.h          a worker's links and pools: upstream.c
- *   connection.c        connections: TCP, TLS, probes
+ *   connection.c        connections: TCP, TLS; idle_pool.c keeps idle ones of HTTP/1.1
  *   http1_link.c        links of HTTP/1.1: a connection each, with message_body.h
  *   http2_upstream.h    links of HTTP/2: streams that share connections
  *   servers.c           a worker's view of the endpoint set: choice of a server, retry budget

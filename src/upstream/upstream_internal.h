@@ -1,5 +1,15 @@
-/* upstream_internal.h - shared by upstream.c (links), http1_link.c, servers.c (choice of servers)
- * and ejection.c. Not included elsewhere. */
+/* upstream_internal.h - a worker's servers and connections, for the files of this directory. Each
+ * file calls only those below it, and hears of events through struct connection_events:
+ *
+ *   upstream.c                         takes links, probes ejected servers
+ *   servers.c                          chooses servers; arrival and removal
+ *   http2_pool.c, http2_connection.c   connections of HTTP/2, and the links that wait for them
+ *   http2_link.c, http2_response.c     their links
+ *   http2_output.c                     their output
+ *   http1_link.c                       links of HTTP/1.1, with their connections
+ *   idle_pool.c                        idle connections of HTTP/1.1
+ *   connection.c                       connections: TCP, TLS
+ *   server_end.c, ejection.c           the end of a server; servers that fail */
 #ifndef WEIR_UPSTREAM_UPSTREAM_INTERNAL_H
 #define WEIR_UPSTREAM_UPSTREAM_INTERNAL_H
 
@@ -21,6 +31,7 @@ enum { CONNECTION_MAGIC = 0x434f4e4e, CONNECTION_IDLE_US = 60 * 1000000 /* idle 
 struct connection {
     uint32_t magic;
     enum connection_state state;
+    const struct connection_events *events;
     struct http2_connection *http2; /* NULL: HTTP/1.1 */
     struct link link;               /* its deadline is also for connecting and for the pool */
 
@@ -112,29 +123,53 @@ struct pool {
     TAILQ_HEAD(leaving, server) leaving;
 };
 
-/* ejection.c: ejects a server that did not accept a connection. Its first probe follows after 1
+/* ---- ejection.c ------------------------------------------------------------------------------ */
+
+/* Ejects a server that did not accept a connection. Its first probe follows after 1
  * s, then at doubled intervals up to 32 s. */
 void server_eject(struct server *server, const char *why);
 /* Ends the ejection: the server accepts connections or answers again. `what` is for the log. */
 void server_admit(struct server *server, const char *what);
 /* Removes the server from the count of ejected ones, for instance before it is freed. */
 void server_forget_ejection(struct server *server);
+/* ---- server_end.c ---------------------------------------------------------------------------- */
+
 /* Schedules the server to be freed if it has left its pool and its last link has closed. */
 void server_free_if_unused(struct server *server);
 void servers_free_unused(struct upstream_worker *worker);
+void server_free(struct server *server);
+
+/* ---- servers.c ------------------------------------------------------------------------------- */
 
 /* Returns whether any server is healthy by its health checks. */
 bool servers_any(const struct pool *pool);
 /* Marks the server as tried. */
-void server_tried(const struct server *server, struct upstream_tries *tries);
+static inline void server_tried(const struct server *server, struct upstream_tries *tries)
+{
+    if (!server->gone)
+        tries->servers |= (uint64_t)1 << server->slot;
+}
 /* Returns the server with the fewest outstanding requests. Ejected servers are used only if all
  * are ejected. NULL: all were tried. */
 struct server *servers_choose(struct pool *pool, const struct upstream_tries *tries);
 
 /* ---- connection.c ---------------------------------------------------------------------------- */
 
+/* The protocol of a connection: what it does with the events. Each may close the connection. */
+struct connection_events {
+    /* It is established, with TLS if the upstream uses it. */
+    void (*up)(struct connection *c);
+    /* It was closed, and the server ejected. `owner`: of its link until then, or NULL. */
+    void (*failed)(struct connection *c, struct link_owner *owner, enum link_failure failure);
+    void (*readable)(struct connection *c);
+    void (*writable)(struct connection *c);
+    /* Its time in the pool has passed. */
+    void (*idle)(struct connection *c);
+};
+
 /* What a connection is dialed for. */
 struct connection_use {
+    const struct connection_events *events;
     struct link_owner *owner;       /* of its link; NULL: none */
     struct http2_connection *http2; /* NULL: HTTP/1.1 */
     bool probe;                     /* of an ejected server */
@@ -152,11 +187,12 @@ bool connection_is_stale(struct connection *c);
 /* Returns whether the server has closed a reused connection before it received the request. */
 bool connection_closed_idle(const struct connection *c);
 void connections_init(struct upstream_worker *worker, struct deadlines *deadlines);
+void connections_free_closed(struct upstream_worker *worker);
 
-/* ---- upstream.c ------------------------------------------------------------------------------ */
+/* ---- idle_pool.c ----------------------------------------------------------------------------- */
 
 /* Takes a pooled connection; NULL: none. */
-struct link *upstream_take_pooled(struct server *server, struct link_owner *owner);
+struct link *server_take_pooled(struct server *server, struct link_owner *owner);
 /* Closes a connection of HTTP/1.1, or pools it. `reusable`: both messages ended cleanly and the
  * server will read another request. */
 void connection_release(struct connection *c, bool reusable);
@@ -165,8 +201,11 @@ bool server_keeps_idle(const struct server *server);
 
 /* ---- http1_link.c ---------------------------------------------------------------------------- */
 
-extern const struct link_ops http1_link_ops;
-/* The socket accepts output. May release the link. */
-void http1_link_writable(struct connection *c);
+/* Dials a connection for `owner`. Returns its link, or NULL with errno. */
+struct link *http1_take(struct server *server, struct link_owner *owner);
+/* Dials a connection to probe an ejected server. False, with errno: it could not be dialed. */
+bool http1_probe(struct server *server);
+/* Makes a connection one of HTTP/1.1, also one that was dialed for HTTP/2. */
+void http1_adopt(struct connection *c);
 
 #endif

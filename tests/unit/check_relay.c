@@ -110,7 +110,7 @@ static void begin(enum framing_kind kind, uint64_t length, bool chunked_out, uin
     x.upstream.link = &server.link;
     x.policy = &policy;
     upstream.io = io();
-    server.link.ops = &http1_link_ops;
+    http1_adopt(&server);
     server.link.worker = &upstream;
     server.chunked = chunked_out;
     x.request.kind = chunked_out ? FRAMING_CHUNKED : kind;
