@@ -1,8 +1,8 @@
 /* lint.h - checks of a policy across its sections: contradictions and probable mistakes.
  *
  * This directory owns findings that concern more than one section of a policy. It never changes
- * the policy. check.c calls the others: lint_rules.c, lint_match.c, lint_paths.c, lint_costs.c,
- * lint_identity.c, lint_decisions.c, lint_admin.c. */
+ * the policy. lint.c calls the others: lint_rules.c, lint_match.c, lint_identity.c and
+ * lint_listeners.c. */
 #ifndef WEIR_CONFIG_LINT_H
 #define WEIR_CONFIG_LINT_H
 

@@ -1,7 +1,110 @@
-/* lint_match.c - warns about conditions of rules that never hold, or that anyone can meet. */
+/* lint_match.c - warns about rules that requests bypass or never match due to their spelling, and
+ * about conditions that never hold or that anyone can meet. */
 #include "config/lint.h"
+#include "http/path.h"
+#include "http/readings.h"
 #include "policy/criteria.h"
 #include "policy/identity_source.h"
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+enum { GLOB_RULES_MANY = 1000 };
+
+/* Returns a reading of the pattern, taken as a path, that the pattern does not match; empty: none.
+ * If another rule matches that reading, all requests for this rule are ambiguous. */
+static struct slice other_reading(struct readings *readings, struct slice pattern)
+{
+    struct slice reading;
+    size_t steps = 0;
+
+    readings_begin(readings, pattern);
+    while (readings_next(readings, &reading))
+        if (!path_matches(pattern, reading, &steps))
+            return reading;
+    return SLICE_NONE;
+}
+
+static bool has_non_ascii(struct slice s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] > 0x7f)
+            return true;
+    return false;
+}
+
+static bool names_method(const struct rule *rule, const char *method)
+{
+    for (unsigned i = 0; i < rule->method_count; i++)
+        if (slice_equal(rule->methods[i], slice_of(method)))
+            return true;
+    return false;
+}
+
+static void warn_of_rule(struct loading *l, const struct node *match, const struct rule *rule,
+                         struct readings *readings)
+{
+    const struct node *path = node_find(match, "path"), *methods = node_find(match, "methods");
+    struct slice other = path ? other_reading(readings, rule->pattern) : SLICE_NONE;
+
+    if (other.n && l->policy->paths.ambiguous == AMBIGUOUS_REJECT)
+        warning(l, path,
+                "requests for this path are refused as ambiguous: servers may read it as %s, which "
+                "this rule "
+                "does "
+                "not match; see paths.ambiguous",
+                QUOTE(other));
+    if (path && l->policy->paths.ignore_case && has_non_ascii(rule->path))
+        warning(l, path,
+                "paths.ignore_case applies to ASCII letters only: other letters in this path match "
+                "exactly");
+    if (methods && (names_method(rule, "TRACE") || names_method(rule, "CONNECT")))
+        warning(l, methods,
+                "TRACE is refused with 405 and CONNECT with 501, whatever the rules say");
+    if (methods && names_method(rule, "GET") && !names_method(rule, "HEAD"))
+        warning(l, methods, "HEAD is missing here, and most servers treat it like GET; add it");
+}
+
+/* Returns true for a pattern with a "*" that is not part of the last segment "**" of a subtree: the
+ * index of rules finds those. */
+static bool is_glob(struct slice pattern)
+{
+    bool tree = pattern.n >= 3 && memcmp(pattern.p + pattern.n - 3, "/**", 3) == 0;
+    size_t n = pattern.n - (tree ? 3 : 0);
+
+    return n && memchr(pattern.p, '*', n);
+}
+
+/* Each such rule may have to be compared with the whole path: see MATCH_STEPS_MAX. */
+static void warn_of_globs(struct loading *l, const struct node *rules)
+{
+    unsigned globs = 0;
+
+    for (unsigned i = 0; i + 1 < l->policy->rule_count; i++)
+        globs += is_glob(l->policy->rules[i].pattern);
+    if (globs > GLOB_RULES_MANY)
+        warning(
+            l, rules,
+            "%u rules have a \"*\" inside their path: a request whose path is longer than about "
+            "4 KB may need more than 4 million steps, and is then refused with 400; use fewer, "
+            "or /** at the end",
+            globs);
+}
+
+void warn_of_paths(struct loading *l)
+{
+    const struct node *list = node_find(l->root, "rules");
+    const struct node *item = list ? list->first : NULL;
+    struct readings *readings = arena_zeroed(&l->scratch, 1, sizeof *readings);
+
+    warn_of_globs(l, list);
+    for (unsigned i = 0; item && i + 1 < l->policy->rule_count; i++, item = item->next) {
+        const struct node *match = node_find(item, "match");
+        if (match)
+            warn_of_rule(l, match, &l->policy->rules[i], readings);
+    }
+}
+
+/* ---- conditions ------------------------------------------------------------------------------ */
 
 static bool has_ids(const struct identity_settings *identity)
 {

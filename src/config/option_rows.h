@@ -15,13 +15,13 @@ extern const struct option_group options_server, options_upstreams, options_iden
 #define KIB(n)   (INT64_C(n) << 10)
 #define MIB(n)   (INT64_C(n) << 20)
 
-/* Offset and size of the field of an option; WHOLE: the section's struct. */
-#define MEMBER(type, member) offsetof(struct type, member), sizeof(((struct type *)0)->member)
-#define WHOLE                0, 0
-#define OF(member)           MEMBER(policy, member)
-#define CLIENT_TLS(member)   MEMBER(client_tls, member)
-#define RESTART              OPTION_RESTART
-#define REQUIRED             OPTION_REQUIRED
-#define DERIVED              OPTION_DERIVED
+/* The field of an option; without it, the option reads the struct of its section. */
+#define MEMBER(type, member)                                                                       \
+    .offset = offsetof(struct type, member), .size = sizeof(((struct type *)0)->member)
+#define OF(member)         MEMBER(policy, member)
+#define CLIENT_TLS(member) MEMBER(client_tls, member)
+#define RESTART            OPTION_RESTART
+#define REQUIRED           OPTION_REQUIRED
+#define DERIVED            OPTION_DERIVED
 
 #endif

@@ -34,7 +34,7 @@ enum {
 struct option {
     const char *path;
     const struct option_type *type;
-    size_t offset, size;  /* of the field in the section's struct; size 0: the struct itself */
+    size_t offset, size;  /* MEMBER(): the field in the section's struct; 0: the struct itself */
     const char *fallback; /* default as YAML; NULL: none */
     int64_t low, high;
     unsigned flags;

@@ -27,30 +27,30 @@ extern const struct option_type type_key_prefix;       /* read_redis.c: char * *
 extern const struct option_type type_upstreams;        /* read_upstreams.c: policy */
 extern const struct option_type type_health;           /* read_upstreams.c: upstream_health */
 extern const struct option_type type_health_path;      /* read_upstreams.c: char * */
-extern const struct option_type type_nameservers;      /* read_resolver.c: resolver_settings */
+extern const struct option_type type_nameservers;      /* read_upstreams.c: resolver_settings */
 extern const struct option_type type_servers;          /* read_upstreams.c: upstream */
 extern const struct option_type type_identity_from;    /* read_identity.c: identity_settings */
 extern const struct option_type type_client_ip_header; /* read_identity.c: identity_settings */
 extern const struct option_type type_hash_key;         /* read_identity.c: identity_settings */
-extern const struct option_type type_jwt_keys;         /* read_jwt.c: jwt_settings */
-extern const struct option_type type_jwt_secret;       /* read_jwt.c: jwt_settings */
-extern const struct option_type type_jwt_secret_file;  /* read_jwt.c: jwt_settings */
+extern const struct option_type type_jwt_keys;         /* read_identity.c: jwt_settings */
+extern const struct option_type type_jwt_secret;       /* read_identity.c: jwt_settings */
+extern const struct option_type type_jwt_secret_file;  /* read_identity.c: jwt_settings */
 extern const struct option_type type_address_files;    /* read_addresses.c: address_files */
 extern const struct option_type type_trusted;          /* read_identity.c: identity_settings */
 extern const struct option_type type_limits;           /* read_limits.c: policy */
 extern const struct option_type type_script;           /* read_script.c: limit */
-extern const struct option_type type_per;              /* read_per.c: limit */
-extern const struct option_type type_granted_header;   /* read_granted_header.c: char * */
+extern const struct option_type type_per;              /* read_limit_parts.c: limit */
+extern const struct option_type type_granted_header;   /* read_limit_parts.c: char * */
 extern const struct option_type type_label;            /* read_limits.c: char * */
 extern const struct option_type type_align;            /* read_limits.c: bool */
-extern const struct option_type type_script_number;    /* read_options.c: limit */
-extern const struct option_type type_script_duration;  /* read_options.c: limit */
+extern const struct option_type type_script_number;    /* read_script.c: limit */
+extern const struct option_type type_script_duration;  /* read_script.c: limit */
 extern const struct option_type type_period;           /* read_windows.c: limit */
 extern const struct option_type type_offset;           /* read_windows.c: int64_t, µs */
 extern const struct option_type type_time_zone;        /* read_windows.c: limit */
-extern const struct option_type type_lease;            /* read_lease.c: limit */
-extern const struct option_type type_dedup;            /* read_dedup.c: dedup_settings */
-extern const struct option_type type_own_options;      /* read_options.c: limit */
+extern const struct option_type type_lease;            /* read_limit_parts.c: limit */
+extern const struct option_type type_dedup;            /* read_limit_parts.c: dedup_settings */
+extern const struct option_type type_own_options;      /* read_script.c: limit */
 extern const struct option_type type_plans;            /* read_clients.c: policy */
 extern const struct option_type type_plan_limits;      /* read_clients.c: plan */
 extern const struct option_type type_clients;          /* read_clients.c: policy */
@@ -64,15 +64,14 @@ extern const struct option_type type_rules;            /* read_rules.c: policy *
 extern const struct option_type type_path_pattern;     /* read_match.c: slice */
 extern const struct option_type type_host_pattern;     /* read_match.c: slice */
 extern const struct option_type type_methods;          /* read_match.c: rule */
-extern const struct option_type type_match_named;      /* read_criteria.c: rule */
-extern const struct option_type type_match_values;     /* read_criteria.c: rule */
-extern const struct option_type type_match_clients;    /* read_criteria.c: rule */
+extern const struct option_type type_match_named;      /* read_match.c: rule */
+extern const struct option_type type_match_values;     /* read_match.c: rule */
+extern const struct option_type type_match_clients;    /* read_match.c: rule */
 extern const struct option_type type_rule_limits;      /* read_rules.c: rule */
 extern const struct option_type type_rule_cost;        /* read_rules.c: int64_t */
 extern const struct option_type type_rule_upstream;    /* read_rules.c: rule */
-extern const struct option_type
-    type_answer_headers;                        /* read_rejection_headers.c: rejection_settings */
-extern const struct option_type type_body_file; /* read_rejection_body.c: rejection_settings */
+extern const struct option_type type_answer_headers;   /* read_rejection.c: rejection_settings */
+extern const struct option_type type_body_file;        /* read_rejection.c: rejection_settings */
 
 enum {
     LISTEN_MAX = 64,
@@ -117,7 +116,7 @@ bool limit_has_enforce(const void *limit);
 bool limit_has_time_zone(const void *limit);
 bool limit_has_own_options(const void *limit);
 bool limit_is_in_flight(const void *limit); /* a concurrency limit */
-/* read_options.c. Sets the options of a shipped limiter to their defaults, after the script is
+/* read_script.c. Sets the options of a shipped limiter to their defaults, after the script is
  * read and before the other options are. */
 void script_options_begin(struct loading *l, struct limit *limit);
 /* Reports options that the limit's script does not support. */
@@ -131,8 +130,8 @@ void limit_finish_lease(struct loading *l, const struct node *node, struct limit
 int64_t limit_shortest_window(const struct limit *limit);
 /* Reports contradictions between period, align, offset and time_zone, and sets derived fields. */
 void limit_finish_windows(struct loading *l, const struct node *node, struct limit *limit);
-/* read_variants.c: returns `limit` with the period of `written`, for plans and clients; NULL: it is
- * the limit's own, or an error was reported at `period`. */
+/* read_limit_parts.c: returns `limit` with the period of `written`, for plans and clients; NULL:
+ * it is the limit's own, or an error was reported at `period`. */
 const struct limit *limit_variant(struct loading *l, const struct node *period,
                                   const struct limit *limit, const struct limit *written);
 /* Reports numbers that Lua doubles cannot hold exactly. */
@@ -165,7 +164,7 @@ bool identity_reads_tokens(const void *policy); /* for option->applies */
 void identity_finish(struct loading *l);
 
 bool jwt_has_inline_secret(const void *policy); /* for option->applies */
-void check_jwt(struct loading *l);              /* read_jwt.c: reports a jwt source without keys */
+void check_jwt(struct loading *l); /* read_identity.c: reports a jwt source without keys */
 
 /* --- admin --- */
 

@@ -20,9 +20,9 @@ extern const struct option_type type_text;     /* char *, low to high bytes; NUL
 extern const struct option_type type_secret;   /* as type_text, printed as "***" */
 
 /* In files of their own. */
-extern const struct option_type type_address;    /* type_address.c: struct address */
-extern const struct option_type type_statuses;   /* type_statuses.c: uint64_t *; NULL: all */
-extern const struct option_type type_client_tls; /* type_client_tls.c: struct client_tls */
+extern const struct option_type type_address;    /* type_lists.c: struct address */
+extern const struct option_type type_statuses;   /* type_lists.c: uint64_t *; NULL: all */
+extern const struct option_type type_client_tls; /* type_files.c: struct client_tls */
 enum { CLIENT_TLS_HTTP, CLIENT_TLS_NO_ALPN };    /* `low` of type_client_tls */
 
 /* --- reading --- */
@@ -64,7 +64,7 @@ void print_slice(const struct printer *printer, const struct option *option, con
 /* Prints an address as a YAML scalar. */
 void print_address(FILE *out, const struct address *address);
 
-/* --- files with secrets, certificates (secret_file.c, certificates.c) --- */
+/* --- files with secrets, certificates (type_files.c, type_files.c) --- */
 
 /* Removes a trailing newline, as added by editors and `echo`. */
 struct slice without_newline(struct slice bytes);

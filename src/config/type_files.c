@@ -1,6 +1,91 @@
-/* type_client_tls.c - TLS from weir to a server: upstreams.NAME.tls and redis.tls. */
+/* type_files.c - files that options name: secrets, certificates, TLS from weir to a server. */
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/clock.h"
 #include "config/types.h"
 #include "net/tls.h"
+
+/* ---- secrets --------------------------------------------------------------------------------- */
+
+enum { SECRET_FILE_MAX = 4096 }; /* bytes */
+
+struct slice without_newline(struct slice bytes)
+{
+    if (bytes.n && bytes.p[bytes.n - 1] == '\n')
+        bytes.n--;
+    if (bytes.n && bytes.p[bytes.n - 1] == '\r')
+        bytes.n--;
+    return bytes;
+}
+
+void warn_of_file_mode(struct loading *l, const struct node *node, const char *path)
+{
+    struct stat status;
+
+    if (stat(path, &status) == 0 && (status.st_mode & (S_IROTH | S_IWOTH)))
+        warning(l, node, "%s can be %s by all users of this machine; run chmod o= on it", path,
+                status.st_mode & S_IWOTH ? "written" : "read");
+}
+
+bool secret_file_read(struct loading *l, const struct option *option, const struct node *node,
+                      const char *what, struct slice *secret)
+{
+    const char *path = file_path(l, option, node);
+
+    if (!path || !named_file_read(l, node, &l->scratch, path, SECRET_FILE_MAX, secret))
+        return false;
+    *secret = without_newline(slice_after_bom(*secret));
+    if (secret->n && !slice_has_control_bytes(*secret)) {
+        warn_of_file_mode(l, node, path);
+        return true;
+    }
+    mistake(l, node, "%s contains %s; expected only the %s, on one line", path,
+            secret->n ? "several lines or control bytes" : "nothing", what);
+    return false;
+}
+
+/* ---- certificates that are not valid now or expire soon -------------------------------------- */
+
+enum { DAY_S = 86400 };
+
+/* "2026-01-31 12:00:00 UTC" */
+struct date_text {
+    char text[48];
+};
+
+static const char *date_into(struct date_text *date, int64_t seconds)
+{
+    time_t at = (time_t)seconds;
+    struct tm tm;
+
+    if (!gmtime_r(&at, &tm) ||
+        !strftime(date->text, sizeof date->text, "%Y-%m-%d %H:%M:%S UTC", &tm))
+        memcpy(date->text, "?", 2);
+    return date->text;
+}
+
+void certificate_check(struct loading *l, const struct node *file, const struct tls_dates *dates)
+{
+    int64_t now = (int64_t)(clock_wall_us() / 1000000), left = dates->until_s - now;
+    struct date_text date;
+
+    if (left <= 0)
+        warning(l, file,
+                "%s has expired, on %s: clients that verify it refuse it; renew it, then reload",
+                QUOTE(file->text), date_into(&date, dates->until_s));
+    else if (left < CERTIFICATE_WARN_S)
+        warning(l, file, "%s expires in %lld %s, on %s; renew it, then reload", QUOTE(file->text),
+                (long long)(left < 2 * DAY_S ? left / 3600 : left / DAY_S),
+                left < 2 * DAY_S ? "hours" : "days", date_into(&date, dates->until_s));
+    if (dates->from_s > now)
+        warning(
+            l, file,
+            "%s is not valid before %s; until then, clients that verify it refuse the connection",
+            QUOTE(file->text), date_into(&date, dates->from_s));
+}
+
+/* ---- upstreams.NAME.tls and redis.tls -------------------------------------------------------- */
 
 void client_tls_load(struct loading *l, const struct node *node, struct client_tls *tls)
 {

@@ -1,0 +1,58 @@
+/* lint_listeners.c - warns about admin listeners, and about limits that need more than the decision
+ * listener sees. */
+#include "config/lint.h"
+
+/* ---- admin ----------------------------------------------------------------------------------- */
+
+static bool is_loopback(const struct address *address)
+{
+    struct ip ip;
+
+    if (!ip_of_address(address, &ip)) /* a Unix socket */
+        return true;
+    return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)ip.bytes)
+               ? ip.bytes[12] == 127
+               : IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)ip.bytes);
+}
+
+void warn_of_admin(struct loading *l)
+{
+    const struct node *admin = node_find(l->root, "admin");
+    const struct node *item = !admin ? NULL : admin->kind == NODE_MAP ? admin : list_first(admin);
+
+    for (unsigned i = 0; item && i < l->policy->admin_count; i++, item = list_next(admin, item)) {
+        const struct admin_listener *listener = &l->policy->admin[i];
+        if (!listener->token && !listener->read_only && !is_loopback(&listener->address))
+            warning(l, item,
+                    "anyone who can connect to this address may read the policy and reset and "
+                    "grant limits; "
+                    "add token_file, or read_only: true");
+    }
+}
+
+/* ---- decisions ------------------------------------------------------------------------------- */
+
+/* NULL: the limit works on the decision listener. */
+static const char *missing_for(const struct limit *limit)
+{
+    if (limit->kind == LIMIT_CONCURRENCY)
+        return "it does not see when a request ends, so this limit counts nothing there";
+    if (limit->counted)
+        return "it does not see responses, so this limit charges nothing there";
+    return NULL;
+}
+
+void warn_of_decisions(struct loading *l)
+{
+    const struct node *limits = node_find(l->root, "limits");
+    const struct node *node = limits ? limits->first : NULL;
+
+    if (l->policy->decisions.address.length == 0)
+        return;
+    for (unsigned i = 0; i < l->policy->limit_count && node; i++, node = node->next) {
+        const char *missing = missing_for(&l->policy->limits[i]);
+        if (missing)
+            warning(l, node, "the listener of decisions cannot apply this limit in full: %s",
+                    missing);
+    }
+}
