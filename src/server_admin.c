@@ -68,6 +68,7 @@ bool start_admin(struct weir *weir)
                                      .policy_loaded_wall_us = weir->started_wall_us,
                                      .rules = &weir->rules,
                                      .limits = &weir->limits,
+                                     .servers = &weir->servers,
                                      .quotas = weir->quotas,
                                      .workers = weir->workers,
                                      .worker_count = weir->made};

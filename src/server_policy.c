@@ -70,6 +70,17 @@ void apply_log_settings(const struct policy *policy)
     log_set_format(policy->log.format);
 }
 
+/* "UPSTREAM SERVER": names of upstreams contain no blank. */
+static void assign_server_rows(struct weir *weir, struct upstream *upstream)
+{
+    char name[1024];
+
+    for (unsigned s = 0; s < upstream->server_count; s++) {
+        snprintf(name, sizeof name, "%s %s", upstream->name, upstream->servers[s].text);
+        upstream->servers[s].row = counter_names_row(&weir->servers, name);
+    }
+}
+
 bool assign_rows(struct weir *weir, struct policy *policy)
 {
     for (unsigned i = 0; i < policy->rule_count; i++)
@@ -78,8 +89,11 @@ bool assign_rows(struct weir *weir, struct policy *policy)
         policy->limits[i].row = counter_names_row(&weir->limits, policy->limits[i].name);
     for (unsigned i = 0; i < policy->variant_count; i++)
         policy->variants[i]->row = policy->limits[policy->variants[i]->base].row;
+    for (unsigned i = 0; i < policy->upstream_count; i++)
+        assign_server_rows(weir, &policy->upstreams[i]);
     for (unsigned i = 0; i < weir->made; i++)
-        if (!worker_make_rows(weir->workers[i], weir->rules.count, weir->limits.count))
+        if (!worker_make_rows(weir->workers[i], weir->rules.count, weir->limits.count,
+                              weir->servers.count))
             return false;
     return true;
 }

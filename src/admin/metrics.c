@@ -60,16 +60,6 @@ static const struct counter_table *limits_of(const struct worker *worker)
     return &worker_limiter_stats(worker)->by_limit;
 }
 
-static uint64_t sum_of_row(const struct source *s,
-                           const struct counter_table *(*counter_table_of)(const struct worker *),
-                           unsigned row, unsigned column)
-{
-    uint64_t sum = 0;
-    for (unsigned w = 0; w < s->view->worker_count; w++)
-        sum += counter_table_read(counter_table_of(s->view->workers[w]), row, column);
-    return sum;
-}
-
 static void requests_by_rule(const struct source *s)
 {
     const char *name = "weir_requests_total";
@@ -79,7 +69,7 @@ static void requests_by_rule(const struct source *s)
         for (unsigned v = 0; v < VERDICT_NOT_CHARGED;
              v++) /* VERDICT_NOT_CHARGED applies to limits only */
             decision_sample(s, name, "rule", s->view->rules->name[r], v,
-                            sum_of_row(s, rules_of, r, v));
+                            metric_row_sum(s->view, rules_of, r, v));
 }
 
 static void decisions_by_limit(const struct source *s)
@@ -93,7 +83,7 @@ static void decisions_by_limit(const struct source *s)
     for (unsigned l = 0; l < s->view->limits->count; l++)
         for (unsigned v = 0; v < VERDICT_COUNT; v++)
             decision_sample(s, name, "limit", s->view->limits->name[l], v,
-                            sum_of_row(s, limits_of, l, v));
+                            metric_row_sum(s->view, limits_of, l, v));
 }
 
 static void near_limits(const struct source *s)
@@ -104,7 +94,7 @@ static void near_limits(const struct source *s)
                 "Admitted requests that left less of a limit than its option near.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
         evbuffer_add_printf(s->out, "%s{limit=\"%s\"} %llu\n", name, s->view->limits->name[l],
-                            (unsigned long long)sum_of_row(s, limits_of, l, NEAR_COLUMN));
+                            (unsigned long long)metric_row_sum(s->view, limits_of, l, NEAR_COLUMN));
 }
 
 static void script_failures(const struct source *s)
@@ -121,7 +111,7 @@ static void script_failures(const struct source *s)
                 "time.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
         for (unsigned i = 0; i < COUNT_OF(causes); i++) {
-            uint64_t sum = sum_of_row(s, limits_of, l, causes[i].column);
+            uint64_t sum = metric_row_sum(s->view, limits_of, l, causes[i].column);
             if (sum)
                 evbuffer_add_printf(s->out, "%s{limit=\"%s\",cause=\"%s\"} %llu\n", name,
                                     s->view->limits->name[l], causes[i].cause,
@@ -331,6 +321,7 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     script_failures(&s);
     metrics_write_table(out, view);
     upstream_servers(&s);
+    metrics_write_servers(out, view);
     redis(&s);
     quotas(&s);
     metrics_write_tokens(out, view);

@@ -16,14 +16,27 @@ struct admin_view {
     uint64_t started_us;               /* monotonic */
     uint64_t started_wall_us, policy_loaded_wall_us;
     uint64_t reloads_good, reloads_failed;
-    const struct counter_names *rules, *limits;
+    const struct counter_names *rules, *limits, *servers;
     const struct quotas *quotas;
     struct worker *const *workers;
     unsigned worker_count;
 };
 
+/* Returns the sum of a counter over all workers. */
+uint64_t metric_row_sum(const struct admin_view *view,
+                        const struct counter_table *(*table_of)(const struct worker *worker),
+                        unsigned row, unsigned column);
+/* Appends the samples of a histogram in a row (base/row_histogram.h), unless it is empty. `labels`:
+ * KEY="VALUE",... */
+void metric_row_histogram(struct evbuffer *out, const char *family, const char *labels,
+                          const struct admin_view *view,
+                          const struct counter_table *(*table_of)(const struct worker *worker),
+                          unsigned row);
+
 /* Appends the metrics that WORKER_METRICS, UPSTREAM_METRICS and LIMITER_METRICS declare. */
 void metrics_write_table(struct evbuffer *out, const struct admin_view *view);
+/* Appends what is counted by upstream and server. */
+void metrics_write_servers(struct evbuffer *out, const struct admin_view *view);
 /* Appends durations by rule, of rules that had a request. */
 void metrics_write_rules(struct evbuffer *out, const struct admin_view *view);
 /* Appends the process's resource usage, with the names of Prometheus' own client libraries. */

@@ -5,6 +5,7 @@
 #include "admin/status.h"
 #include "admin/top_api.h"
 #include "base/clock.h"
+#include "base/row_histogram.h"
 
 /* Counts of one histogram, and of the same a snapshot ago. */
 struct buckets {
@@ -17,7 +18,7 @@ struct snapshot_history {
     uint64_t at_us; /* of the snapshot before; 0: none */
     uint64_t *counts;
     size_t room, used, read;
-    struct buckets requests, upstream, redis;
+    struct buckets requests, upstream, upstream_total, redis;
 };
 
 struct source {
@@ -108,36 +109,49 @@ static uint64_t by_limit(const struct source *s, unsigned row, unsigned verdict)
 /* --- Percentiles ------------------------------------------------------------------------------ */
 
 /* Returns the duration in microseconds below which the share of the durations lies. `total` > 0. */
-static double percentile(const struct buckets *buckets, uint64_t total, double share)
+static double percentile(const uint64_t *counts, const uint64_t *bounds_us, unsigned buckets,
+                         uint64_t total, double share)
 {
     double rank = share * (double)total, below = 0;
 
-    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
-        double count = (double)(buckets->now[i] - buckets->before[i]);
-        double low = i ? (double)histogram_bounds_us[i - 1] : 0;
+    for (unsigned i = 0; i < buckets; i++) {
+        double count = (double)counts[i], low = i ? (double)bounds_us[i - 1] : 0;
         if (count > 0 && below + count >= rank)
-            return low + ((double)histogram_bounds_us[i] - low) * (rank - below) / count;
+            return low + ((double)bounds_us[i] - low) * (rank - below) / count;
         below += count;
     }
-    return (double)histogram_bounds_us[HISTOGRAM_BUCKETS - 1];
+    return (double)bounds_us[buckets - 1];
 }
 
-static void latency(struct source *s, const char *key, struct buckets *buckets)
+/* Writes the percentiles of `buckets` counts, and of one more above the last bound. */
+static void percentiles(struct source *s, const char *key, const uint64_t *counts,
+                        const uint64_t *bounds_us, unsigned buckets)
 {
     uint64_t total = 0;
 
-    for (unsigned i = 0; i <= HISTOGRAM_BUCKETS && s->interval_s > 0; i++)
-        total += buckets->now[i] - buckets->before[i];
+    for (unsigned i = 0; i <= buckets; i++)
+        total += counts[i];
     json_begin(&s->json, key, '{');
     if (total) {
-        json_put_number(&s->json, "p50_seconds", percentile(buckets, total, 0.5) / 1e6);
-        json_put_number(&s->json, "p99_seconds", percentile(buckets, total, 0.99) / 1e6);
+        json_put_number(&s->json, "p50_seconds",
+                        percentile(counts, bounds_us, buckets, total, 0.5) / 1e6);
+        json_put_number(&s->json, "p99_seconds",
+                        percentile(counts, bounds_us, buckets, total, 0.99) / 1e6);
     } else {
         json_put_null(&s->json, "p50_seconds");
         json_put_null(&s->json, "p99_seconds");
     }
     json_put_u64(&s->json, "count", total);
     json_end(&s->json, '}');
+}
+
+static void latency(struct source *s, const char *key, struct buckets *buckets)
+{
+    uint64_t counts[HISTOGRAM_BUCKETS + 1] = {0};
+
+    for (unsigned i = 0; i <= HISTOGRAM_BUCKETS && s->interval_s > 0; i++)
+        counts[i] = buckets->now[i] - buckets->before[i];
+    percentiles(s, key, counts, histogram_bounds_us, HISTOGRAM_BUCKETS);
     memcpy(buckets->before, buckets->now, sizeof buckets->before);
 }
 
@@ -155,11 +169,13 @@ static void latencies(struct source *s)
         const struct worker_stats *stats = worker_stats(s->view->workers[w]);
         add_up(&history->requests, &stats->request_duration, w == 0);
         add_up(&history->upstream, &stats->upstream_latency, w == 0);
+        add_up(&history->upstream_total, &stats->upstream_total, w == 0);
         add_up(&history->redis, &worker_limiter_stats(s->view->workers[w])->redis_latency, w == 0);
     }
     json_begin(&s->json, "latency", '{');
     latency(s, "requests", &history->requests);
     latency(s, "upstream", &history->upstream);
+    latency(s, "upstream_total", &history->upstream_total);
     latency(s, "redis", &history->redis);
     json_end(&s->json, '}');
 }
@@ -170,7 +186,7 @@ static void requests(struct source *s)
 {
     uint64_t ended = 0, failed = 0, rejected[VERDICT_COUNT] = {0};
 
-    for (unsigned i = 0; i < COUNT_OF(((struct worker_stats *)0)->responses); i++)
+    for (unsigned i = 0; i < RESPONSE_CLASSES; i++)
         ended += SUM(s, worker_stats, responses[i]);
     for (unsigned c = CAUSE_NONE + 1; c < CAUSE_COUNT; c++)
         failed += SUM(s, worker_stats, errors[c]);
@@ -180,6 +196,10 @@ static void requests(struct source *s)
     json_begin(&s->json, "requests", '{');
     counter(s, "ended", ended);
     counter(s, "failed", failed);
+    json_begin(&s->json, "responses", '{');
+    for (unsigned i = 0; i < RESPONSE_CLASSES; i++)
+        counter(s, response_class_name(i), SUM(s, worker_stats, responses[i]));
+    json_end(&s->json, '}');
     json_put_u64(&s->json, "active", SUM(s, worker_stats, requests_active));
     json_put_u64(&s->json, "held", SUM(s, worker_stats, requests_held));
     json_put_u64(&s->json, "connections", SUM(s, worker_stats, connections_open));
@@ -280,6 +300,77 @@ static void limits(struct source *s)
     json_end(&s->json, ']');
 }
 
+/* ---- servers ---- */
+
+static const struct counter_table *server_counts(const struct worker *worker)
+{
+    return &worker_upstream_stats(worker)->servers.counts;
+}
+
+static const struct counter_table *server_first(const struct worker *worker)
+{
+    return &worker_upstream_stats(worker)->servers.first;
+}
+
+static const struct counter_table *server_last(const struct worker *worker)
+{
+    return &worker_upstream_stats(worker)->servers.last;
+}
+
+static void server_latency(struct source *s, const char *key,
+                           const struct counter_table *(*table_of)(const struct worker *),
+                           unsigned row)
+{
+    uint64_t counts[ROW_HISTOGRAM_BUCKETS + 1];
+
+    for (unsigned i = 0; i <= ROW_HISTOGRAM_BUCKETS; i++) {
+        int64_t more = increase(s->history, metric_row_sum(s->view, table_of, row, i));
+        counts[i] = more > 0 && s->interval_s > 0 ? (uint64_t)more : 0;
+    }
+    percentiles(s, key, counts, row_histogram_bounds_us, ROW_HISTOGRAM_BUCKETS);
+}
+
+static void server(struct source *s, const struct upstream *upstream,
+                   const struct upstream_server *server)
+{
+    static const char *const classes[SERVER_CLASSES] = {"1xx", "2xx", "3xx", "4xx", "5xx"};
+    uint64_t errors = 0;
+
+    for (unsigned i = 0; i < SERVER_ERROR_COUNT; i++)
+        errors += metric_row_sum(s->view, server_counts, server->row, SERVER_ERROR_FIRST + i);
+    json_begin(&s->json, NULL, '{');
+    json_put_text(&s->json, "upstream", upstream->name);
+    json_put_text(&s->json, "server", server->text);
+    json_begin(&s->json, "responses", '{');
+    for (unsigned i = 1; i < SERVER_CLASSES; i++)
+        counter(s, classes[i],
+                metric_row_sum(s->view, server_counts, server->row, SERVER_RESPONSES + i));
+    json_end(&s->json, '}');
+    counter(s, "errors", errors);
+    counter(s, "retries", metric_row_sum(s->view, server_counts, server->row, SERVER_RETRIES));
+    counter(s, "ejections", metric_row_sum(s->view, server_counts, server->row, SERVER_EJECTIONS));
+    json_put_u64(&s->json, "in_flight",
+                 metric_row_sum(s->view, server_counts, server->row, SERVER_IN_FLIGHT));
+    json_begin(&s->json, "latency", '{');
+    server_latency(s, "first", server_first, server->row);
+    server_latency(s, "last", server_last, server->row);
+    json_end(&s->json, '}');
+    json_end(&s->json, '}');
+}
+
+static void servers(struct source *s)
+{
+    const struct policy *policy = s->view->policy;
+    unsigned left = SNAPSHOT_SERVERS_MAX;
+
+    json_begin(&s->json, "servers", '[');
+    for (unsigned u = 0; u < policy->upstream_count; u++) {
+        for (unsigned i = 0; i < policy->upstreams[u].server_count && left; i++, left--)
+            server(s, &policy->upstreams[u], &policy->upstreams[u].servers[i]);
+    }
+    json_end(&s->json, ']');
+}
+
 static void top(struct source *s)
 {
     double seconds = 0;
@@ -313,6 +404,7 @@ void snapshot_write(struct evbuffer *out, const struct admin_view *view, bool st
     rules(&s);
     limits(&s);
     status_write_upstreams(&s.json, view);
+    servers(&s);
     top(&s);
     json_end(&s.json, '}');
     history->used = history->read < history->room ? history->read : history->room;

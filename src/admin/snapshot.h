@@ -6,7 +6,8 @@
 #include "admin/metrics.h"
 
 enum {
-    SNAPSHOT_RULES_MAX = 200, /* in the policy's order; the rest is summed up in "decisions" */
+    SNAPSHOT_RULES_MAX = 200,   /* in the policy's order; the rest is summed up in "decisions" */
+    SNAPSHOT_SERVERS_MAX = 200, /* likewise; the API status has all */
     SNAPSHOT_TOP = 20
 };
 

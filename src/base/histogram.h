@@ -28,7 +28,7 @@ static inline uint64_t counter_read(const counter_t *counter)
 }
 
 /* Upper bounds in microseconds. One more bucket counts values above the last bound. */
-enum { HISTOGRAM_BUCKETS = 20 };
+enum { HISTOGRAM_BUCKETS = 32 };
 extern const uint64_t histogram_bounds_us[HISTOGRAM_BUCKETS];
 
 struct histogram {

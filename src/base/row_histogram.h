@@ -6,7 +6,7 @@
 #include "base/counter_table.h"
 
 /* Columns of a row: a bucket for each bound, one for values above the last, and the sum. */
-enum { ROW_HISTOGRAM_BUCKETS = 10, ROW_HISTOGRAM_SUM = ROW_HISTOGRAM_BUCKETS + 1 };
+enum { ROW_HISTOGRAM_BUCKETS = 14, ROW_HISTOGRAM_SUM = ROW_HISTOGRAM_BUCKETS + 1 };
 
 /* Upper bounds in microseconds. */
 extern const uint64_t row_histogram_bounds_us[ROW_HISTOGRAM_BUCKETS];

@@ -1,171 +1,8 @@
-/* top_screen.c - a snapshot as lines of text. All output is ASCII, so a byte is a column. */
-#include <stdarg.h>
+/* top_screen.c - a snapshot as lines of text. */
 #include <stdlib.h>
 
+#include "cli/screen.h"
 #include "cli/top.h"
-
-#define BOLD  "1"
-#define DIM   "2"
-#define RED   "31"
-#define GREEN "32"
-#define AMBER "33"
-
-struct screen {
-    FILE *out;
-    unsigned lines; /* that may still be written, with the current one */
-    unsigned column, all_columns;
-    bool plain;
-};
-
-/* --- Output ----------------------------------------------------------------------------------- */
-
-static void put(struct screen *s, char c)
-{
-    if (s->column < s->all_columns && s->lines) {
-        fputc(c, s->out);
-        s->column++;
-    }
-}
-
-/* Bytes other than visible ASCII and blanks are written as \xNN. */
-static void put_slice(struct screen *s, struct slice text)
-{
-    static const char digits[] = "0123456789abcdef";
-
-    for (size_t i = 0; i < text.n; i++) {
-        unsigned char c = (unsigned char)text.p[i];
-        if (c >= ' ' && c <= '~') {
-            put(s, (char)c);
-            continue;
-        }
-        put(s, '\\');
-        put(s, 'x');
-        put(s, digits[c >> 4]);
-        put(s, digits[c & 15]);
-    }
-}
-
-static void put_text(struct screen *s, const char *format, ...) PRINTF_LIKE(2, 3);
-static void put_text(struct screen *s, const char *format, ...)
-{
-    char bytes[512];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(bytes, sizeof bytes, format, args);
-    va_end(args);
-    put_slice(s, slice_of(bytes));
-}
-
-static void style(struct screen *s, const char *code)
-{
-    if (!s->plain && s->lines)
-        fprintf(s->out, "\033[%sm", code);
-}
-
-static void styled(struct screen *s, const char *code, const char *text)
-{
-    style(s, code);
-    put_text(s, "%s", text);
-    style(s, "0");
-}
-
-/* Fills with blanks up to a column. */
-static void go_to(struct screen *s, unsigned column)
-{
-    while (s->column < column && s->column < s->all_columns && s->lines)
-        put(s, ' ');
-}
-
-static void end_line(struct screen *s)
-{
-    if (!s->lines)
-        return;
-    if (!s->plain)
-        fputs("\033[K", s->out); /* erases the rest of the line before */
-    fputc('\n', s->out);
-    s->column = 0;
-    s->lines--;
-}
-
-static size_t escaped_size(struct slice text)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < text.n; i++)
-        n += text.p[i] >= ' ' && text.p[i] <= '~' ? 1 : 4;
-    return n;
-}
-
-/* A name in a cell of `width` columns and a blank; a longer one is cut and ends with "~". */
-static void cell(struct screen *s, struct slice name, unsigned width)
-{
-    unsigned begin = s->column, all = s->all_columns;
-    bool cut = escaped_size(name) > width;
-
-    s->all_columns = begin + width < all ? begin + width - cut : all;
-    put_slice(s, name);
-    s->all_columns = all;
-    if (cut)
-        put(s, '~');
-    go_to(s, begin + width + 1);
-}
-
-/* --- Numbers ---------------------------------------------------------------------------------- */
-
-enum { NUMBER_MAX = 32 };
-
-static const char *rate_text(double n, char text[static NUMBER_MAX])
-{
-    if (n < 0)
-        return "-";
-    snprintf(text, NUMBER_MAX,
-             n >= 1e6   ? "%.2fM"
-             : n >= 1e4 ? "%.1fk"
-             : n >= 100 ? "%.0f"
-                        : "%.1f",
-             n >= 1e6   ? n / 1e6
-             : n >= 1e4 ? n / 1e3
-                        : n);
-    char *zero = strstr(text, ".0");
-    if (zero && !zero[2])
-        *zero = 0;
-    return text;
-}
-
-static const char *duration_text(double seconds, char text[static NUMBER_MAX])
-{
-    if (seconds < 0)
-        return "-";
-    snprintf(text, NUMBER_MAX,
-             seconds < 0.001  ? "%.0f us"
-             : seconds < 0.01 ? "%.2f ms"
-             : seconds < 1    ? "%.1f ms"
-                              : "%.2f s",
-             seconds < 0.001 ? seconds * 1e6
-             : seconds < 1   ? seconds * 1e3
-                             : seconds);
-    return text;
-}
-
-static const char *span_text(double seconds, char text[static NUMBER_MAX])
-{
-    unsigned long s = seconds > 0 ? (unsigned long)seconds : 0;
-
-    if (s >= 86400)
-        snprintf(text, NUMBER_MAX, "%lu d %lu h", s / 86400, s % 86400 / 3600);
-    else if (s >= 3600)
-        snprintf(text, NUMBER_MAX, "%lu h %lu min", s / 3600, s % 3600 / 60);
-    else if (s >= 60)
-        snprintf(text, NUMBER_MAX, "%lu min", s / 60);
-    else
-        snprintf(text, NUMBER_MAX, "%lu s", s);
-    return text;
-}
-
-static double number_at(const json_t *node, const char *path)
-{
-    return json_double(json_at(node, path), -1);
-}
 
 /* --- Decisions -------------------------------------------------------------------------------- */
 
@@ -240,6 +77,31 @@ static void write_requests(struct screen *s, const json_t *snapshot)
     end_line(s);
 }
 
+static double rate_at(const json_t *node, const char *path)
+{
+    char whole[64];
+
+    snprintf(whole, sizeof whole, "%s.per_second", path);
+    return number_at(node, whole);
+}
+
+/* Responses to clients, by class: those of servers and weir's own. */
+static void write_responses(struct screen *s, const json_t *snapshot)
+{
+    static const char *const classes[] = {"2xx", "3xx", "4xx", "5xx"};
+    const json_t *responses = json_at(snapshot, "requests.responses");
+    char text[NUMBER_MAX];
+
+    put_text(s, "Responses  ");
+    for (size_t i = 0; i < COUNT_OF(classes); i++) {
+        double rate = rate_at(responses, classes[i]);
+        style(s, i == 3 && rate > 0 ? RED : "0");
+        put_text(s, "%s%s %s/s", i ? ", " : "", classes[i], rate_text(rate, text));
+        style(s, "0");
+    }
+    end_line(s);
+}
+
 static void write_latency(struct screen *s, const json_t *snapshot)
 {
     const json_t *latency = json_object_get(snapshot, "latency");
@@ -250,8 +112,8 @@ static void write_latency(struct screen *s, const json_t *snapshot)
              duration_text(number_at(latency, "requests.p99_seconds"), p99));
     go_to(s, 44);
     put_text(s, "servers p50 %s, p99 %s",
-             duration_text(number_at(latency, "upstream.p50_seconds"), p50),
-             duration_text(number_at(latency, "upstream.p99_seconds"), p99));
+             duration_text(number_at(latency, "upstream_total.p50_seconds"), p50),
+             duration_text(number_at(latency, "upstream_total.p99_seconds"), p99));
     end_line(s);
 }
 
@@ -335,6 +197,54 @@ static void write_servers(struct screen *s, const json_t *snapshot)
     end_line(s);
 }
 
+/* The width of names before numbers of so many columns, so that all fit if possible. */
+static unsigned name_width(const struct screen *s, unsigned numbers)
+{
+    enum { LEAST = 12, MOST = 40 };
+    unsigned room = s->all_columns > numbers + 1 ? s->all_columns - numbers - 1 : 0;
+
+    return room < LEAST ? LEAST : room > MOST ? MOST : room;
+}
+
+/* A server: its requests, failures and times to the first and to the last byte of responses. */
+static void write_server(struct screen *s, const json_t *server, unsigned width)
+{
+    double failed = rate_at(server, "responses.5xx"), errors = rate_at(server, "errors"),
+           all = failed + rate_at(server, "responses.2xx") + rate_at(server, "responses.3xx") +
+                 rate_at(server, "responses.4xx") + errors;
+    char name[256], text[NUMBER_MAX];
+
+    snprintf(name, sizeof name, "%.*s %.*s",
+             SLICE_ARG(json_text(json_object_get(server, "server"))),
+             SLICE_ARG(json_text(json_object_get(server, "upstream"))));
+    cell(s, slice_of(name), width);
+    put_text(s, "%8s", rate_text(all < 0 ? -1 : all, text));
+    style(s, failed > 0 ? RED : "0");
+    put_text(s, "%8s", rate_text(failed, text));
+    style(s, errors > 0 ? RED : "0");
+    put_text(s, "%9s", rate_text(errors, text));
+    style(s, "0");
+    put_text(s, "%7.0f", number_at(server, "in_flight"));
+    put_text(s, "%10s", duration_text(number_at(server, "latency.first.p50_seconds"), text));
+    put_text(s, "%10s", duration_text(number_at(server, "latency.last.p50_seconds"), text));
+    put_text(s, "%10s", duration_text(number_at(server, "latency.last.p99_seconds"), text));
+    end_line(s);
+}
+
+static void write_server_table(struct screen *s, const json_t *servers)
+{
+    unsigned width = name_width(s, 62);
+
+    style(s, BOLD);
+    cell(s, SLICE("SERVERS"), width);
+    put_text(s, "%8s%8s%9s%7s%10s%10s%10s", "REQ/S", "5XX/S", "ERRORS/S", "ACTIVE", "FIRST P50",
+             "LAST P50", "LAST P99");
+    style(s, "0");
+    end_line(s);
+    for (size_t i = 0; i < json_array_size(servers) && s->lines; i++)
+        write_server(s, json_array_get(servers, i), width);
+}
+
 /* Two lists of clients side by side; below each other on a narrow screen. */
 static void write_client(struct screen *s, const json_t *client, unsigned width)
 {
@@ -381,14 +291,15 @@ static void write_clients(struct screen *s, const json_t *snapshot, unsigned mos
     }
 }
 
+/* WOULD/S: requests that a shadow limit would have rejected. */
 static void write_table(struct screen *s, const json_t *list, const char *name)
 {
     char text[NUMBER_MAX];
-    unsigned width = s->all_columns > 76 ? 40 : 24;
+    unsigned width = name_width(s, 43);
 
     style(s, BOLD);
     cell(s, slice_of(name), width);
-    put_text(s, "%10s %10s %12s", "ADMITTED/S", "REJECTED/S", "TOTAL");
+    put_text(s, "%10s %10s %9s %11s", "ADMITTED/S", "REJECTED/S", "WOULD/S", "TOTAL");
     style(s, "0");
     end_line(s);
     for (size_t i = 0; i < json_array_size(list) && s->lines; i++) {
@@ -404,7 +315,7 @@ static void write_table(struct screen *s, const json_t *list, const char *name)
         style(s, rejected > 0 ? AMBER : "0");
         put_text(s, "%10s", rate_text(rejected, text));
         style(s, "0");
-        put_text(s, " %12.0f", total);
+        put_text(s, " %9s %11.0f", rate_text(rate_at(decisions, "shadow"), text), total);
         end_line(s);
     }
 }
@@ -420,9 +331,12 @@ void top_screen_write(FILE *out, const json_t *snapshot, const struct top_size *
     write_process(&s, snapshot);
     end_line(&s);
     write_requests(&s, snapshot);
+    write_responses(&s, snapshot);
     write_latency(&s, snapshot);
     write_redis(&s, snapshot);
     write_servers(&s, snapshot);
+    end_line(&s);
+    write_server_table(&s, json_object_get(snapshot, "servers"));
     end_line(&s);
     write_clients(&s, snapshot, clients);
     end_line(&s);

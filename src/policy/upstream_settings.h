@@ -11,6 +11,7 @@ struct upstream_server {
     char *text;             /* as written */
     char *host;             /* host name or IP address from `text`; NULL: unix socket */
     uint16_t port;
+    unsigned row; /* counter row; set before workers receive the policy */
     struct position position;
 };
 

@@ -197,10 +197,16 @@ static void json_end(struct text *t, const struct exchange *x, struct slice begu
         member_u64(t, "decision_us", x->limits.decision_us);
     if (x->record.response_us)
         member_u64(t, "upstream_us", x->record.response_us);
+    if (x->record.last_us)
+        member_u64(t, "upstream_total_us", x->record.last_us);
     if (x->hold.since_us)
         member_u64(t, "held_us", x->hold.held_us);
     if (x->route.rule)
         member_text(t, "rule", slice_of(x->route.rule->name));
+    if (x->record.server) {
+        member_text(t, "upstream", slice_of(x->route.rule->upstream->name));
+        member_text(t, "server", slice_of(x->record.server->text));
+    }
     if (x->limits.decided)
         member_text(t, "decision", slice_of(verdict_label[d->verdict]));
     if (d->rejected_by >= 0)

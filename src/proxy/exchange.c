@@ -113,7 +113,7 @@ void exchange_wake(struct exchange *x)
 static void drop_link(struct exchange *x)
 {
     if (x->upstream.link)
-        x->upstream.link->ops->release(x->upstream.link, false);
+        link_release(x->upstream.link, false);
     x->upstream.link = NULL;
 }
 
@@ -158,7 +158,7 @@ static enum step fail(struct exchange *x)
     x->record.why = why;
     exchange_log(x, cause, why);
     if (x->upstream.link && cause_table[cause].fault == FAULT_SERVER)
-        exchange_note_failure(x, cause_table[cause].text);
+        exchange_note_error(x, cause);
     drop_link(x);
     if (exchange_is_answering(x) || cause_table[cause].status == 0)
         return step_end(x, DOWNSTREAM_ABORTED);

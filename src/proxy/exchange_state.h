@@ -132,7 +132,10 @@ struct exchange {
         uint16_t status;      /* status sent to the client; 0: none */
         int grpc_status;      /* of the response to a gRPC call, or GRPC_STATUS_NONE */
         uint64_t reply_bytes; /* content length of weir's own response */
-        uint64_t started_us, response_us;
+        uint64_t started_us;
+        /* From sending the request: to the response header, to the end of its content; 0: none. */
+        uint64_t response_us, last_us;
+        const struct upstream_server *server; /* that the request was last sent to; NULL: none */
         struct iobuf *log;  /* access log line: the parts from the request header; NULL: no line */
         uint32_t log_split; /* offset of its second part */
     } record;

@@ -30,6 +30,24 @@ void exchange_log(const struct exchange *x, enum cause cause, const char *why)
               x->upstream.link ? link_server_text(x->upstream.link) : "", more);
 }
 
+void exchange_note_error(const struct exchange *x, enum cause cause)
+{
+    static const struct {
+        enum cause cause;
+        enum server_error error;
+    } errors[] = {{CAUSE_RESPONSE_TIMEOUT, SERVER_ERROR_TIMEOUT},
+                  {CAUSE_UPSTREAM_CLOSED, SERVER_ERROR_CLOSED},
+                  {CAUSE_UPSTREAM_BAD, SERVER_ERROR_BAD_RESPONSE}};
+
+    if (exchange_owes_content(x))
+        return;
+    for (unsigned i = 0; i < COUNT_OF(errors); i++) {
+        if (errors[i].cause == cause)
+            server_stats_error(x->upstream.link, errors[i].error);
+    }
+    exchange_note_failure(x, cause_table[cause].text);
+}
+
 void exchange_note_failure(const struct exchange *x, const char *why)
 {
     struct ip client = {0}; /* all clients without an address count as one */

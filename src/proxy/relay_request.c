@@ -76,6 +76,8 @@ enum step request_begin(struct exchange *x)
 
     x->upstream.broken = false;
     x->upstream.sent_us = clock_cached_us();
+    x->record.server = link_server(x->upstream.link);
+    server_stats_begin(x->upstream.link);
     if (!x->route.rule->learns)
         limiter_keep_charge(&x->decision_request);
     enum relay moved = relay_request_head(x, &why);

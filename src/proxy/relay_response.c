@@ -55,10 +55,11 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     const char *why = NULL;
 
     note_status(x, head->status);
+    x->record.response_us = clock_cached_us() - x->upstream.sent_us;
+    server_stats_response(x->upstream.link, head->status, x->record.response_us);
     enum cause cause = cause_of_status(head->status);
     if (cause != CAUSE_NONE && retry_start(x, cause_table[cause].retry, cause))
         return STEP_NEXT;
-    x->record.response_us = clock_cached_us() - x->upstream.sent_us;
     histogram_add(&w->stats.upstream_latency, x->record.response_us);
     x->record.status = head->status;
     if (x->grpc)
@@ -149,7 +150,7 @@ static enum step link_died(struct exchange *x)
         return step_fail(x, CAUSE_REQUEST_REFUSED, x->upstream.link->ops->fault(x->upstream.link));
     if (retry_start(x, retries[loss], CAUSE_NONE))
         return STEP_NEXT;
-    exchange_note_failure(x, cause_table[cause].text);
+    exchange_note_error(x, cause);
     if (retry_start(x, cause_table[cause].retry, cause) || retry_start(x, RETRY_IDLE_CLOSED, cause))
         return STEP_NEXT;
     return step_fail(x, cause, x->upstream.link->ops->fault(x->upstream.link));
@@ -193,13 +194,20 @@ static bool request_goes_on(const struct exchange *x)
            (x->request.progress != MESSAGE_END || link->pending) && link->ops->takes_rest(link);
 }
 
+static void note_last_byte(struct exchange *x)
+{
+    x->record.last_us = clock_cached_us() - x->upstream.sent_us;
+    histogram_add(&x->worker->stats.upstream_total, x->record.last_us);
+    server_stats_last(x->upstream.link, x->record.last_us);
+}
+
 static enum step response_ended(struct exchange *x)
 {
     bool goes_on = request_goes_on(x);
 
+    note_last_byte(x);
     if (!goes_on) {
-        x->upstream.link->ops->release(x->upstream.link,
-                                       x->request.progress == MESSAGE_END && !x->upstream.broken);
+        link_release(x->upstream.link, x->request.progress == MESSAGE_END && !x->upstream.broken);
         x->upstream.link = NULL;
         if (exchange_is_over(x))
             return step_end(x, exchange_end_of_answer(x));

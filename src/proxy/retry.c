@@ -84,8 +84,10 @@ bool retry_start(struct exchange *x, enum retry_cause why, enum cause without_se
 {
     if (!retry_may(x, why))
         return false;
-    x->upstream.link->ops->release(x->upstream.link, false);
+    server_stats_retry(x->upstream.link);
+    link_release(x->upstream.link, false);
     x->upstream.link = NULL;
+    x->record.response_us = 0;
     x->request.since_us = x->request.blocked_since_us = x->request.blocked_us = 0;
     deadline_cancel(&x->client_deadline);
     if (x->request.progress != MESSAGE_END)

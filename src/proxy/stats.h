@@ -27,6 +27,8 @@ const char *http2_error_name(unsigned cause);
          "Requests that ended without an upstream response or a rejection, by cause.")             \
     TIMES(upstream_latency, "weir_upstream_latency_seconds",                                       \
           "Time from sending a request upstream to its response header.")                          \
+    TIMES(upstream_total, "weir_upstream_total_seconds",                                           \
+          "Time from sending a request upstream to the last byte of its response.")                \
     TIMES(held, "weir_held_seconds", "Time for which leaky_bucket delayed requests.")              \
     TIMES(request_duration, "weir_request_duration_seconds",                                       \
           "Time from reading a request header to writing the end of the response.")                \

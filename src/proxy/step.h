@@ -138,7 +138,9 @@ static inline bool exchange_owes_content(const struct exchange *x)
     return x->request.progress != MESSAGE_END && !x->request.blocked_since_us;
 }
 
-/* Counts a failure of the server in use, unless the client still owes content. */
+/* Count a failure of the server in use, unless the client still owes content: a cause of
+ * FAULT_SERVER, or a response that counts as one. */
+void exchange_note_error(const struct exchange *x, enum cause cause);
 void exchange_note_failure(const struct exchange *x, const char *why);
 
 /* Logs a failure with the request's id, client and server. */

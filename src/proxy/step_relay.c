@@ -28,7 +28,7 @@ static enum step link_late(struct exchange *x)
         return STEP_WAIT;
     }
     if (!exchange_is_answering(x))
-        exchange_note_failure(x, cause_table[cause].text);
+        exchange_note_error(x, cause);
     if (!exchange_owes_content(x) && retry_start(x, cause_table[cause].retry, cause))
         return STEP_NEXT;
     return step_fail(x, cause, NULL);

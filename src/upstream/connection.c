@@ -41,8 +41,12 @@ void connection_close(struct connection *c)
 /* Handles a failed connection. A request goes to another server; a probe is repeated later. */
 void connection_failed(struct connection *c, enum link_failure failure, const char *why)
 {
+    static const enum server_error errors[LINK_FAILURES] = {
+        [LINK_FAILED_TLS] = SERVER_ERROR_TLS, [LINK_FAILED_TIMEOUT] = SERVER_ERROR_CONNECT_TIMEOUT};
     struct link_owner *owner = c->link.owner;
 
+    if (c->state != CONNECTION_PROBING && failure != LINK_FAILED_NO_MEMORY)
+        server_stats_error(&c->link, errors[failure]);
     connection_close(c);
     server_eject(c->link.server, why);
     c->events->failed(c, owner, failure);

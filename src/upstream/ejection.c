@@ -58,6 +58,7 @@ static void take_out(struct server *server, enum ejected ejected, uint64_t after
 static void count(const struct server *server, enum ejection why)
 {
     counter_add(&server->pool->pools->worker->stats.ejections[why], 1);
+    counter_add(&server->counts[SERVER_EJECTIONS], 1);
 }
 
 void server_eject(struct server *server, const char *why)

@@ -153,8 +153,7 @@ struct link_ops {
     /* Returns why the link has failed (static text), or NULL. */
     const char *(*fault)(const struct link *link);
 
-    /* The exchange is over and does not use the link again. `complete`: both messages were
-     * transferred completely. */
+    /* See link_release(). */
     void (*release)(struct link *link, bool complete);
 };
 
@@ -170,8 +169,14 @@ struct link {
     bool ready;               /* send_head() may be called; else connected() follows */
     bool reused;              /* its connection has served a request before */
     bool noted, failed;       /* the request's outcome is counted; as a failure */
+    bool in_flight;           /* its request is counted: server_stats_begin(), */
+    bool error_counted;       /* and its failure */
     bool pending;             /* accepted output was not sent yet; set by the protocol */
     bool response_begun;      /* part of a head was received; set by the protocol */
 };
+
+/* Releases the link: the exchange is over and does not use it again. `complete`: both messages were
+ * transferred completely. */
+void link_release(struct link *link, bool complete);
 
 #endif

@@ -108,6 +108,7 @@ static void server_arrives(struct pool *pool, struct endpoint *endpoint)
     server->endpoint = endpoint;
     server->pool = pool;
     server->slot = slot;
+    server_find_counts(server);
     recent_init(&server->outcomes, pool->settings->eject.window_us);
     TAILQ_INIT(&server->pooled);
     TAILQ_INIT(&server->http2.connections);

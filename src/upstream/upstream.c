@@ -16,6 +16,11 @@ enum {
     LINKS_PER_BATCH = 256
 };
 
+const struct upstream_server *link_server(const struct link *link)
+{
+    return link->server->endpoint->settings;
+}
+
 const char *link_server_text(const struct link *link)
 {
     return link->server->endpoint->text;
@@ -102,6 +107,7 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
             *failure = descriptors_lack(errno) ? LINK_FAILED_NO_DESCRIPTORS : LINK_FAILED_NO_MEMORY;
             return NULL;
         }
+        counter_add(&server->counts[SERVER_ERROR_FIRST + SERVER_ERROR_CONNECT], 1);
         server_eject(server, strerror(errno));
         if (!(pool->settings->retry.on & RETRY_ON_CONNECT))
             break;

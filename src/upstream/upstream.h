@@ -79,6 +79,23 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
                            struct link_owner *owner, bool fresh, struct upstream_tries *tries,
                            enum link_failure *failure);
 
+/* ---- server_counts.c: what is counted of servers; see server_stats.h ---- */
+
+/* A request is sent: it is in flight until link_release(). */
+void server_stats_begin(struct link *link);
+/* The final header of a response has arrived, `us` after the request was sent. */
+void server_stats_response(const struct link *link, uint16_t status, uint64_t us);
+/* The response was read completely, `us` after the request was sent. */
+void server_stats_last(const struct link *link, uint64_t us);
+/* The request has failed at this server. Counted once. */
+void server_stats_error(struct link *link, enum server_error error);
+/* The request goes to another server. */
+void server_stats_retry(const struct link *link);
+
+/* ---- servers of links ---- */
+
+/* Returns the server as the policy has it. */
+const struct upstream_server *link_server(const struct link *link);
 /* Returns the server's address for logs: as written, with the resolved address for a host name. */
 const char *link_server_text(const struct link *link);
 

@@ -107,6 +107,7 @@ struct server {
     struct connection *probing; /* the running probe, or NULL */
     struct tls_resumption resumption;
     struct http2_server http2;
+    counter_t *counts, *first, *last;      /* rows of server_stats */
     TAILQ_HEAD(pooled, connection) pooled; /* most recently used first */
     TAILQ_ENTRY(server) link; /* if gone: pool->leaving or unused_servers of the worker */
 };
@@ -132,6 +133,11 @@ void server_eject(struct server *server, const char *why);
 void server_admit(struct server *server, const char *what);
 /* Removes the server from the count of ejected ones, for instance before it is freed. */
 void server_forget_ejection(struct server *server);
+/* ---- server_counts.c ------------------------------------------------------------------------- */
+
+/* Finds the counters of a new server. */
+void server_find_counts(struct server *server);
+
 /* ---- server_end.c ---------------------------------------------------------------------------- */
 
 /* Schedules the server to be freed if it has left its pool and its last link has closed. */

@@ -5,6 +5,7 @@
 
 #include "base/metric.h"
 #include "http2/session.h"
+#include "upstream/server_stats.h"
 
 /* Reasons for which a worker ejects a server: name, label in metrics */
 #define EJECTIONS(X)                                                                               \
@@ -42,6 +43,7 @@ const char *ejection_name(unsigned reason);
 
 struct upstream_stats {
     UPSTREAM_METRICS(METRIC_ONE, METRIC_EACH, METRIC_TIMES)
+    struct server_stats servers;
 };
 
 #endif

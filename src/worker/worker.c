@@ -216,6 +216,15 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 
 /* ---- creation and destruction ---------------------------------------------------------------- */
 
+static unsigned server_count(const struct policy *policy)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < policy->upstream_count; i++)
+        count += policy->upstreams[i].server_count;
+    return count;
+}
+
 struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *endpoint_set,
                           unsigned number, const int *listen_fds)
 {
@@ -232,7 +241,7 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     w->wake_fd = -1;
     w->date_second = -1;
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
-        !worker_make_rows(w, policy->rule_count, policy->limit_count) ||
+        !worker_make_rows(w, policy->rule_count, policy->limit_count, server_count(policy)) ||
         !(w->base = event_base_new()) || deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
     request_ids_init(w);
@@ -302,11 +311,12 @@ bool worker_uses(const struct worker *w, const struct endpoint_set *endpoint_set
     return atomic_load(&w->current_set) == endpoint_set;
 }
 
-bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits)
+bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits, unsigned servers)
 {
     return counter_table_grow(&w->stats.by_rule, rules) &&
            counter_table_grow(&w->stats.rule_durations, rules) &&
-           counter_table_grow(&w->limiter_stats.by_limit, limits);
+           counter_table_grow(&w->limiter_stats.by_limit, limits) &&
+           server_stats_grow(&w->upstream.stats.servers, servers);
 }
 
 void worker_join(struct worker *w)
@@ -338,6 +348,7 @@ void worker_free(struct worker *w)
     counter_table_clear(&w->stats.by_rule);
     counter_table_clear(&w->stats.rule_durations);
     counter_table_clear(&w->limiter_stats.by_limit);
+    server_stats_clear(&w->upstream.stats.servers);
     endpoint_set_drop(atomic_exchange(&w->reload, NULL));
     MAGIC_WIPE(w);
     free(w);

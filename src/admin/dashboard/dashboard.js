@@ -192,10 +192,26 @@ function tiles(s) {
   text("now-rejected", rate(rejected));
   text("now-share", decided ? `${(100 * rejected / decided).toFixed(1)} % of requests` + (s.requests.failed.per_second ? `; ${rate(s.requests.failed.per_second)} errors/s` : "") : "no requests");
   text("now-latency", s.latency.requests.count ? `${duration(s.latency.requests.p50_seconds)} / ${duration(s.latency.requests.p99_seconds)}` : "–");
-  text("now-upstream", s.latency.upstream.count ? `servers: ${duration(s.latency.upstream.p50_seconds)} / ${duration(s.latency.upstream.p99_seconds)}` : "");
+  text("now-upstream", s.latency.upstream_total.count ? `servers: ${duration(s.latency.upstream_total.p50_seconds)} / ${duration(s.latency.upstream_total.p99_seconds)}` : "");
   text("now-redis", word);
   $("now-redis").className = level;
   text("now-redis-detail", detail);
+}
+
+/* Requests of a server that ended, per second. */
+function serverRequests(x) {
+  if (x.errors.per_second === null) return null;
+  return x.errors.per_second + Object.values(x.responses).reduce((sum, c) => sum + c.per_second, 0);
+}
+function failures(answered, errors) {
+  const n = answered === null ? null : answered + errors;
+  return element("td", { className: n > 0 ? "number bad" : "number", title: `5xx ${rate(answered)}/s, errors ${rate(errors)}/s` }, rate(n));
+}
+
+/* A server fails if it answers at least 5 % of its requests with 5xx, or not at all. */
+function failing(x) {
+  const all = serverRequests(x), failed = x.responses["5xx"].per_second + x.errors.per_second;
+  return all && failed / all >= 0.05 ? `${x.server} (${x.upstream}) fails ${(100 * failed / all).toFixed(0)} % of its requests` : null;
 }
 
 function alerts(s) {
@@ -205,6 +221,8 @@ function alerts(s) {
   if (redisState(s)[0] === "errors" && s.redis.failures.per_second > 0.9 * s.redis.decisions.per_second)
     found.push(`Redis at ${s.redis.address} answers calls with errors or too late. Limits follow on_failure of the policy; the log has the cause.`);
   if (down.length) found.push(`Servers: ${down.slice(0, 4).join(", ")}${down.length > 4 ? ` and ${down.length - 4} more` : ""}.`);
+  const failed = s.servers.map(failing).filter((x) => x);
+  if (failed.length) found.push(`Failing servers: ${failed.slice(0, 4).join(", ")}${failed.length > 4 ? ` and ${failed.length - 4} more` : ""}.`);
   if (s.state === "stopping") found.push("weir is stopping.");
   text("alert", found.join(" "));
   $("alert").hidden = !found.length;
@@ -222,7 +240,7 @@ function tables(s) {
   rows("limited", s.top.limited.slice(0, 10).map((c) => ({ key: c.client, cells: [clientLink(c.client), about(c), number(rate(c.at_least / Math.max(1, s.top.seconds)))] })),
     "Nobody was rejected in the last minute.");
   rows("limits", s.limits.map((l) => ({ key: l.name, cells: [
-    element("td", {}, l.name, element("small", {}, `${whole.format(l.limit)} ${l.period_seconds === null ? "in flight" : "per " + span(l.period_seconds)}, ${l.script}${l.shadow ? ", shadow" : ""}`)),
+    element("td", {}, l.name, element("small", {}, `${whole.format(l.limit)} ${l.period_seconds === null ? "in flight" : "per " + span(l.period_seconds)}, ${l.script}${l.shadow ? ", shadow" : ""}${l.decisions.shadow ? ": would reject " + rate(l.decisions.shadow.per_second) + "/s" : ""}`)),
     number(rate(perSecond(l.decisions, others(l.decisions)))), number(rate(perSecond(l.decisions, REJECTED))), number(whole.format(total(l.decisions, REJECTED)))] })),
     "The policy has no limits.");
   rows("rules", s.rules.filter((r) => r.name !== "(none)" || total(r.decisions, Object.keys(r.decisions))).map((r) => ({ key: r.name, cells: [
@@ -232,6 +250,10 @@ function tables(s) {
   rows("servers", s.upstreams.flatMap((u) => u.servers.map((x) => ({ key: [u.name, x.address, x.name], cells: [
     element("td", {}, x.address || "–", x.name ? element("small", {}, x.name) : null), element("td", {}, u.name),
     element("td", { className: x.state === "up" ? "good" : "bad" }, x.state + (x.ejected_by_workers ? ` (${x.ejected_by_workers} workers)` : ""))] }))), "The policy has no servers.");
+  rows("server-rates", s.servers.map((x) => ({ key: [x.upstream, x.server], cells: [
+    element("td", {}, x.server, element("small", {}, `${x.upstream}, ${whole.format(x.in_flight)} in progress`),
+      element("small", {}, `first byte p50 ${duration(x.latency.first.p50_seconds)}, last ${duration(x.latency.last.p50_seconds)}, p99 ${duration(x.latency.last.p99_seconds)}`)),
+    number(rate(serverRequests(x))), failures(x.responses["5xx"].per_second, x.errors.per_second)] })), "The policy has no servers.");
   rows("workers", s.workers.map((w, i) => ({ key: i, cells: [element("td", {}, String(i)), number(whole.format(w.connections)), number(whole.format(w.requests_active)),
     element("td", { className: !s.redis ? "" : w.redis_ready ? "good" : "bad" }, !s.redis ? "not needed" : w.redis_ready ? "connected" : "down")] })), "");
 }

@@ -1,0 +1,120 @@
+/* metrics_servers.c - what is counted by upstream and server. */
+#include "admin/metrics.h"
+#include "admin/metrics_text.h"
+#include "base/text.h"
+
+enum { LABELS_MAX = 1024 };
+
+struct source {
+    struct evbuffer *out;
+    const struct admin_view *view;
+};
+
+static const struct counter_table *counts_of(const struct worker *worker)
+{
+    return &worker_upstream_stats(worker)->servers.counts;
+}
+
+static const struct counter_table *first_of(const struct worker *worker)
+{
+    return &worker_upstream_stats(worker)->servers.first;
+}
+
+static const struct counter_table *last_of(const struct worker *worker)
+{
+    return &worker_upstream_stats(worker)->servers.last;
+}
+
+/* Writes upstream="U",server="S" and, if `key` is set, ,KEY="VALUE". `name` is "U S". False: too
+ * long. */
+static bool write_labels(char bytes[static LABELS_MAX], const char *name, const char *key,
+                         const char *value)
+{
+    struct text text = text_over(bytes, LABELS_MAX);
+    const char *blank = strchr(name, ' ');
+
+    text_literal(&text, "upstream=\"");
+    text_put(&text, (struct slice){name, (size_t)(blank - name)});
+    text_literal(&text, "\",server=\"");
+    label_value(&text, blank + 1);
+    text_char(&text, '"');
+    if (key)
+        text_printf(&text, ",%s=\"%s\"", key, value);
+    text_char(&text, 0);
+    return !text.failed;
+}
+
+static void sample(const struct source *s, const char *family, unsigned row, unsigned column,
+                   const char *key, const char *value)
+{
+    char labels[LABELS_MAX];
+
+    if (write_labels(labels, s->view->servers->name[row], key, value))
+        evbuffer_add_printf(s->out, "%s{%s} %llu\n", family, labels,
+                            (unsigned long long)metric_row_sum(s->view, counts_of, row, column));
+}
+
+/* A family with a sample per server. */
+static void family(const struct source *s, const char *name, const char *type, const char *help,
+                   unsigned column)
+{
+    metric_head(s->out, name, type, help);
+    for (unsigned row = 0; row < s->view->servers->count; row++)
+        sample(s, name, row, column, NULL, NULL);
+}
+
+static void responses(const struct source *s)
+{
+    static const char name[] = "weir_upstream_responses_total";
+    static const char *const classes[SERVER_CLASSES] = {"1xx", "2xx", "3xx", "4xx", "5xx"};
+
+    metric_head(s->out, name, "counter",
+                "Responses of servers, also those that were retried, by status class.");
+    for (unsigned row = 0; row < s->view->servers->count; row++) {
+        for (unsigned i = 1; i < SERVER_CLASSES; i++)
+            sample(s, name, row, SERVER_RESPONSES + i, "class", classes[i]);
+    }
+}
+
+static void errors(const struct source *s)
+{
+    static const char name[] = "weir_upstream_errors_total";
+
+    metric_head(s->out, name, "counter",
+                "Requests that a server did not answer, also those that were retried, by cause.");
+    for (unsigned row = 0; row < s->view->servers->count; row++) {
+        for (unsigned i = 0; i < SERVER_ERROR_COUNT; i++)
+            sample(s, name, row, SERVER_ERROR_FIRST + i, "cause", server_error_name(i));
+    }
+}
+
+static void durations(const struct source *s)
+{
+    static const char name[] = "weir_upstream_duration_seconds";
+    char labels[LABELS_MAX];
+
+    metric_head(s->out, name, "histogram",
+                "Time from sending a request to a server to the first byte of its response, and to "
+                "the last one.");
+    for (unsigned row = 0; row < s->view->servers->count; row++) {
+        if (write_labels(labels, s->view->servers->name[row], "part", "first"))
+            metric_row_histogram(s->out, name, labels, s->view, first_of, row);
+        if (write_labels(labels, s->view->servers->name[row], "part", "last"))
+            metric_row_histogram(s->out, name, labels, s->view, last_of, row);
+    }
+}
+
+void metrics_write_servers(struct evbuffer *out, const struct admin_view *view)
+{
+    struct source s = {out, view};
+
+    responses(&s);
+    errors(&s);
+    durations(&s);
+    family(&s, "weir_upstream_in_flight", "gauge", "Requests in progress by server.",
+           SERVER_IN_FLIGHT);
+    family(&s, "weir_upstream_server_retries_total", "counter",
+           "Requests that were sent again after a try with this server.", SERVER_RETRIES);
+    family(&s, "weir_upstream_server_ejections_total", "counter",
+           "Times that a worker stopped sending requests to this server.", SERVER_EJECTIONS);
+}
