@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "admin/problems.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
@@ -113,7 +114,7 @@ static void on_change(evutil_socket_t fd, short what, void *arg)
     if (read(fd, &count, sizeof count) < 0)
         return;
     if (!weir->ready && !weir->stopping && atomic_load(&weir->serving) == weir->made) {
-        weir->ready = true;
+        weir->ready = weir->view.ready = true;
         report_listening(weir);
         log_info("ready");
         systemd_ready(weir);
@@ -243,6 +244,7 @@ static void on_stop_signal(evutil_socket_t signal, short what, void *arg)
     }
     weir->stopping = true;
     systemd_stopping(weir);
+    weir->view.stopping = true;
     admin_stopping(weir->admin);
     if (signal != SIGTERM || !drain(weir))
         on_drain_over(-1, 0, weir);
@@ -281,6 +283,24 @@ static bool watch_signals(struct weir *weir)
     return weir->change && event_add(weir->change, NULL) == 0;
 }
 
+static void on_watch(evutil_socket_t fd, short what, void *arg)
+{
+    struct weir *weir = arg;
+    (void)fd, (void)what;
+
+    problems_watch_certificates(&weir->view);
+}
+
+/* What no event reports, every 10 s. */
+static bool watch_certificates(struct weir *weir)
+{
+    static const struct timeval every = {10, 0};
+
+    problems_watch_certificates(&weir->view);
+    weir->watch = event_new(weir->base, -1, EV_PERSIST, on_watch, weir);
+    return weir->watch && event_add(weir->watch, &every) == 0;
+}
+
 /* ---- start and shutdown ---------------------------------------------------------------------- */
 
 static bool start_redis(struct weir *weir, FILE *report)
@@ -316,7 +336,7 @@ static bool start_all(struct weir *weir, FILE *report)
     }
     return memory_start(weir) && assign_rows(weir, weir->first) && open_listeners(weir) &&
            start_redis(weir, report) && make_quotas(weir) && make_workers(weir) &&
-           start_admin(weir) && watchdog_start(weir);
+           start_admin(weir) && watch_certificates(weir) && watchdog_start(weir);
 }
 
 /* Loads the policy and starts. Log lines go to stderr until everything except the threads has
@@ -369,6 +389,8 @@ static void end(struct weir *weir)
     watchdog_stop(weir);
     memory_stop(weir);
     descriptors_stop();
+    if (weir->watch)
+        event_free(weir->watch);
     if (weir->change)
         event_free(weir->change);
     if (weir->change_fd >= 0)

@@ -59,8 +59,6 @@ bool open_admin(struct weir *weir, struct inherited *inherited)
 
 bool start_admin(struct weir *weir)
 {
-    if (!weir->first->admin_count)
-        return true;
     weir->view = (struct admin_view){.policy = weir->policy,
                                      .endpoint_set = weir->endpoint_set,
                                      .started_us = clock_us(),
@@ -72,6 +70,8 @@ bool start_admin(struct weir *weir)
                                      .quotas = weir->quotas,
                                      .workers = weir->workers,
                                      .worker_count = weir->made};
+    if (!weir->first->admin_count)
+        return true;
     weir->admin = admin_new(weir->base, weir->admin_fds, &weir->view);
     return weir->admin != NULL;
 }

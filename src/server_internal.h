@@ -57,8 +57,8 @@ struct weir {
     bool *admin_inherited;    /* likewise: the socket is systemd's */
     unsigned admin_opened;    /* number of open admin listeners */
     int change_fd; /* eventfd: a worker accepts connections, has a new policy, or has ended */
-    struct event *signals[4], *change, *drain; /* drain: ends timeouts.drain */
-    struct event *memory;                      /* checks whether memory can be returned */
+    struct event *signals[4], *change, *drain, *watch; /* drain: ends timeouts.drain */
+    struct event *memory;                              /* checks whether memory can be returned */
     uint64_t memory_peak;      /* maximum use of memory since the last return, in bytes */
     struct watchdog *watchdog; /* NULL: systemd has set none */
     bool ready, stopping, unlinked;

@@ -232,9 +232,11 @@ void reload(struct weir *weir)
     if (endpoint_set) {
         put_in_force(weir, next, endpoint_set);
         weir->view.reloads_good++;
+        weir->view.last_reload_failed = false;
         weir->view.policy_loaded_wall_us = clock_wall_us();
     } else {
         weir->view.reloads_failed++;
+        weir->view.last_reload_failed = true;
         log_error("reload: %s %s; the current policy stays in effect", weir->file,
                   next ? "cannot be used: out of memory" : "has errors or cannot be read");
         policy_drop(next);

@@ -9,8 +9,7 @@
 #include "admin/api.h"
 #include "admin/bound.h"
 #include "admin/dashboard.h"
-#include "base/descriptors.h"
-#include "redis/outage.h"
+#include "admin/problems.h"
 
 struct admin {
     const struct admin_view *view;
@@ -26,90 +25,34 @@ static void healthz(struct admin *admin, struct evhttp_request *request)
         answer_line(request, 200, "ok");
 }
 
-static unsigned count_of(const struct admin *admin, bool (*ready)(const struct worker *))
+static bool is_in_slow_start(const struct admin_view *view)
 {
     unsigned n = 0;
-    for (unsigned i = 0; i < admin->view->worker_count; i++)
-        n += ready(admin->view->workers[i]);
-    return n;
+
+    for (unsigned i = 0; i < view->worker_count; i++)
+        n += worker_redis_breaker(view->workers[i]) == REDIS_BREAKER_HALF_OPEN;
+    return n && policy_needs_redis(view->policy);
 }
 
-/* Returns true if a limit in use rejects requests when Redis is down. */
-static bool denies_without_redis(const struct policy *policy)
-{
-    for (unsigned r = 0; r < policy->rule_count; r++)
-        for (unsigned l = 0; l < policy->rules[r].limit_count; l++)
-            if (policy->rules[r].limits[l]->on_failure == ON_FAILURE_DENY)
-                return true;
-    return false;
-}
-
-/* Returns true if every upstream has a server that is not known to be down. */
-static bool upstreams_are_reachable(const struct admin_view *view)
-{
-    for (unsigned u = 0; u < view->policy->upstream_count; u++) {
-        struct endpoint *endpoints[ENDPOINTS_MAX];
-        unsigned count = endpoint_set_list(view->endpoint_set, u, endpoints);
-        bool any = false;
-        for (unsigned i = 0; i < count; i++) {
-            any |= endpoint_is_reachable(endpoints[i]);
-            endpoint_drop(endpoints[i]);
-        }
-        if (!any)
-            return false;
-    }
-    return true;
-}
-
-/* Returns true if Redis has answered calls with errors within the last 10 s. */
-static bool redis_refuses(const struct admin *admin)
-{
-    return policy_needs_redis(admin->view->policy) && redis_outage_any_refuses(10 * 1000000);
-}
-
-/* Returns why weir should get no traffic now; NULL: it should. */
-static const char *not_ready(const struct admin *admin)
-{
-    bool denies = denies_without_redis(admin->view->policy);
-
-    if (admin->api.stopping)
-        return "stopping";
-    if (denies && count_of(admin, worker_redis_unreachable) == admin->view->worker_count)
-        return "Redis is unavailable and on_failure is deny";
-    if (denies && redis_refuses(admin))
-        return "Redis answers calls with errors and on_failure is deny";
-    if (!upstreams_are_reachable(admin->view))
-        return "no server of an upstream can be reached; /api/v1/status names it";
-    return NULL;
-}
-
-static bool is_in_slow_start(const struct worker *worker)
-{
-    return worker_redis_breaker(worker) == REDIS_BREAKER_HALF_OPEN;
-}
-
+/* Names the first problem; those that keep traffic away stand first. */
 static void readyz(struct admin *admin, struct evhttp_request *request)
 {
-    const char *reason = not_ready(admin);
+    char bytes[PROBLEM_TEXT_MAX + 16];
+    struct text line = text_over(bytes, sizeof bytes - 1);
+    unsigned i = 0;
 
     if (!answer_reads(request))
         return;
-    if (reason)
-        answer_line(request, 503, reason);
-    else if (descriptors_are_scarce())
-        answer_line(request, 200, "ready; no file descriptor is free, so new clients wait");
-    else if (count_of(admin, worker_redis_ready) < admin->view->worker_count &&
-             policy_needs_redis(admin->view->policy))
-        answer_line(request, 200,
-                    count_of(admin, worker_redis_unreachable)
-                        ? "ready; Redis is unavailable, on_failure applies"
-                        : "ready; a part of Redis is unavailable, where on_failure applies");
-    else if (redis_refuses(admin))
-        answer_line(request, 200, "ready; Redis answers calls with errors, on_failure applies");
-    else if (count_of(admin, is_in_slow_start) && policy_needs_redis(admin->view->policy))
-        answer_line(request, 200, "ready; Redis is available again, in slow start");
+    text_literal(&line, "ready; ");
+    while (i < PROBLEM_COUNT && !problem_exists(admin->view, i, &line))
+        i++;
+    if (i == PROBLEM_COUNT && is_in_slow_start(admin->view))
+        text_literal(&line, "Redis is available again, in slow start");
+    bytes[line.n] = 0;
+    if (i < PROBLEM_COUNT && problem_is_unready(i))
+        answer_line(request, 503, bytes + strlen("ready; "));
     else
-        answer_line(request, 200, "ready");
+        answer_line(request, 200, line.n > strlen("ready; ") ? bytes : "ready");
 }
 
 static void metrics(struct admin *admin, struct evhttp_request *request)
@@ -225,7 +168,6 @@ void admin_stopping(struct admin *admin)
 {
     if (!admin)
         return;
-    admin->api.stopping = true;
     events_stopping(admin->api.events);
 }
 

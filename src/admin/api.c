@@ -13,7 +13,7 @@ static void status(struct api *api, struct evhttp_request *request)
         answer_problem(request, 500, "Internal Server Error", "no memory");
         return;
     }
-    status_write(body, api->view, api->stopping);
+    status_write(body, api->view);
     answer(request, 200, "application/json", body);
     evbuffer_free(body);
 }

@@ -11,7 +11,6 @@
 
 struct api {
     const struct admin_view *view;
-    bool stopping;
     struct clients_api *clients;
     struct events *events;
 };

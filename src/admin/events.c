@@ -68,7 +68,7 @@ static struct evbuffer *make_event(struct events *events)
     if (!event)
         return NULL;
     evbuffer_add_printf(event, "event: snapshot\ndata: ");
-    snapshot_write(event, events->view, events->stopping, events->history);
+    snapshot_write(event, events->view, events->history);
     evbuffer_add_printf(event, "\n\n");
     return event;
 }

@@ -243,7 +243,8 @@ static void redis_connections(const struct source *s)
     metric_single(s->out, "weir_redis_ready_workers", "gauge",
                   "Workers whose connection to Redis is ready.", ready);
     redis_breaker(s);
-    redis_memory(s);
+    if (ready) /* else the numbers are old */
+        redis_memory(s);
     if (s->view->policy->redis.sentinel.master)
         metric_single(s->out, "weir_redis_master_changes_total", "counter",
                       "Number of times that the sentinels named another master.",

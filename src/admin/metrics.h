@@ -15,7 +15,9 @@ struct admin_view {
     struct endpoint_set *endpoint_set; /* its upstream servers */
     uint64_t started_us;               /* monotonic */
     uint64_t started_wall_us, policy_loaded_wall_us;
+    bool ready, stopping; /* all workers serve; weir is stopping */
     uint64_t reloads_good, reloads_failed;
+    bool last_reload_failed;
     const struct counter_names *rules, *limits, *servers;
     const struct quotas *quotas;
     struct worker *const *workers;

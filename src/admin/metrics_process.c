@@ -6,11 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "admin/certificates.h"
 #include "admin/metrics.h"
 #include "admin/metrics_text.h"
+#include "admin/problems.h"
 #include "base/descriptors.h"
 #include "net/buffer_memory.h"
-#include "net/tls.h"
 
 /* --- The process ------------------------------------------------------------------------------ */
 
@@ -114,55 +115,34 @@ void metrics_write_process(struct evbuffer *out, const struct admin_view *view)
 
 /* --- The policy ------------------------------------------------------------------------------- */
 
-struct expiry {
-    const char *path;
-    int64_t until_s;
-};
-
-/* A file that several listeners use gets one sample. */
-static void write_expiry(struct evbuffer *out, struct expiry *written, unsigned *count,
-                         unsigned most, struct expiry expiry)
-{
-    for (unsigned i = 0; i < *count; i++)
-        if (strcmp(written[i].path, expiry.path) == 0)
-            return;
-    if (*count == most || expiry.until_s == INT64_MAX)
-        return;
-    if (*count == 0)
-        metric_head(out, "weir_certificate_expiry_timestamp_seconds", "gauge",
-                    "Expiry time of the first certificate of the file, in seconds since 1970.");
-    written[(*count)++] = expiry;
-    evbuffer_add_printf(out, "weir_certificate_expiry_timestamp_seconds{certificate=\"");
-    for (const char *p = expiry.path; *p; p++)
-        if (*p == '\n')
-            evbuffer_add(out, "\\n", 2);
-        else
-            evbuffer_add_printf(out, "%s%c", *p == '"' || *p == '\\' ? "\\" : "", *p);
-    evbuffer_add_printf(out, "\"} %lld\n", (long long)expiry.until_s);
-}
-
 static void write_certificates(struct evbuffer *out, const struct policy *policy)
 {
-    enum { MOST = 256 };
-    struct expiry written[MOST], expiry;
-    struct tls_dates dates;
-    unsigned count = 0;
+    static const char name[] = "weir_certificate_expiry_timestamp_seconds";
+    struct certificate found[CERTIFICATES_LISTED_MAX];
+    unsigned count = certificates_list(policy, found);
+    char bytes[4096 + 64];
 
-    for (unsigned l = 0; l < policy->listen_count; l++)
-        for (unsigned i = 0; tls_server_certificate(policy->listen[l].tls, i, &expiry.path, &dates);
-             i++) {
-            expiry.until_s = dates.until_s;
-            write_expiry(out, written, &count, MOST, expiry);
-        }
-    if (policy->redis.tls.expires_s)
-        write_expiry(
-            out, written, &count, MOST,
-            (struct expiry){policy->redis.tls.certificate_path, policy->redis.tls.expires_s});
-    for (unsigned u = 0; u < policy->upstream_count; u++) {
-        const struct client_tls *tls = &policy->upstreams[u].tls;
-        if (tls->expires_s)
-            write_expiry(out, written, &count, MOST,
-                         (struct expiry){tls->certificate_path, tls->expires_s});
+    if (count)
+        metric_head(out, name, "gauge",
+                    "Expiry time of the first certificate of the file, in seconds since 1970.");
+    for (unsigned i = 0; i < count; i++) {
+        struct text path = text_over(bytes, sizeof bytes);
+        label_value(&path, found[i].path);
+        evbuffer_add_printf(out, "%s{certificate=\"%.*s\"} %lld\n", name,
+                            SLICE_ARG(text_slice(&path)), (long long)found[i].until_s);
+    }
+}
+
+static void write_problems(struct evbuffer *out, const struct admin_view *view)
+{
+    char bytes[PROBLEM_TEXT_MAX];
+
+    metric_head(out, "weir_problem", "gauge",
+                "1 while the problem lasts; /readyz and weir top have it as a sentence.");
+    for (unsigned i = 0; i < PROBLEM_COUNT; i++) {
+        struct text sentence = text_over(bytes, sizeof bytes);
+        metric_labelled(out, "weir_problem", "problem", problem_name(i),
+                        problem_exists(view, i, &sentence));
     }
 }
 
@@ -178,4 +158,5 @@ void metrics_write_policy(struct evbuffer *out, const struct admin_view *view)
                          "Time when the current policy was loaded, in seconds since 1970.",
                          (double)view->policy_loaded_wall_us / 1e6);
     write_certificates(out, view->policy);
+    write_problems(out, view);
 }

@@ -382,7 +382,7 @@ static void top(struct source *s)
     json_end(&s->json, '}');
 }
 
-void snapshot_write(struct evbuffer *out, const struct admin_view *view, bool stopping,
+void snapshot_write(struct evbuffer *out, const struct admin_view *view,
                     struct snapshot_history *history)
 {
     uint64_t now = clock_us();
@@ -396,7 +396,7 @@ void snapshot_write(struct evbuffer *out, const struct admin_view *view, bool st
         json_put_number(&s.json, "interval_seconds", s.interval_s);
     else
         json_put_null(&s.json, "interval_seconds");
-    status_write_process(&s.json, view, stopping);
+    status_write_process(&s.json, view);
     requests(&s);
     latencies(&s);
     redis(&s);

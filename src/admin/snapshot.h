@@ -24,7 +24,7 @@ void snapshot_history_clear(struct snapshot_history *history);
  *
  * Percentiles are those of the histograms in /metrics: interpolated linearly in the bucket that
  * holds them, as histogram_quantile() of Prometheus does, and at most its last bound. */
-void snapshot_write(struct evbuffer *out, const struct admin_view *view, bool stopping,
+void snapshot_write(struct evbuffer *out, const struct admin_view *view,
                     struct snapshot_history *history);
 
 #endif

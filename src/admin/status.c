@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "admin/problems.h"
 #include "base/clock.h"
 #include "config.h"
 #include "redis/cluster.h"
@@ -16,13 +17,32 @@ static uint64_t sum_of(const struct admin_view *view, size_t offset)
     return sum;
 }
 
-void status_write_process(struct json_writer *json, const struct admin_view *view, bool stopping)
+static void write_problems(struct json_writer *json, const struct admin_view *view)
+{
+    char bytes[PROBLEM_TEXT_MAX];
+
+    json_begin(json, "problems", '[');
+    for (unsigned i = 0; i < PROBLEM_COUNT; i++) {
+        struct text sentence = text_over(bytes, sizeof bytes - 1);
+        if (!problem_exists(view, i, &sentence))
+            continue;
+        bytes[sentence.n] = 0;
+        json_begin(json, NULL, '{');
+        json_put_text(json, "name", problem_name(i));
+        json_put_text(json, "text", bytes);
+        json_end(json, '}');
+    }
+    json_end(json, ']');
+}
+
+void status_write_process(struct json_writer *json, const struct admin_view *view)
 {
     json_put_text(json, "version", PACKAGE_VERSION);
     json_put_i64(json, "pid", getpid());
-    json_put_text(json, "state", stopping ? "stopping" : "running");
+    json_put_text(json, "state", view->stopping ? "stopping" : "running");
     json_put_seconds(json, "uptime_seconds", (int64_t)(clock_us() - view->started_us));
     json_put_text(json, "policy_file", view->policy->file);
+    write_problems(json, view);
 }
 
 static void write_topology(struct json_writer *json, const struct redis_settings *redis)
@@ -126,12 +146,12 @@ void status_write_upstreams(struct json_writer *json, const struct admin_view *v
     json_end(json, ']');
 }
 
-void status_write(struct evbuffer *out, const struct admin_view *view, bool stopping)
+void status_write(struct evbuffer *out, const struct admin_view *view)
 {
     struct json_writer json = json_writer_over(out);
 
     json_begin(&json, NULL, '{');
-    status_write_process(&json, view, stopping);
+    status_write_process(&json, view);
     json_put_u64(&json, "workers", view->worker_count);
     json_put_u64(&json, "rules", view->policy->rule_count - 1);
     json_put_u64(&json, "limits", view->policy->limit_count);

@@ -8,10 +8,10 @@
 #include "admin/metrics.h"
 
 /* Writes the answer to /api/v1/status. */
-void status_write(struct evbuffer *out, const struct admin_view *view, bool stopping);
+void status_write(struct evbuffer *out, const struct admin_view *view);
 
-/* Writes the members version, pid, state, uptime_seconds and policy_file. */
-void status_write_process(struct json_writer *json, const struct admin_view *view, bool stopping);
+/* Writes the members version, pid, state, uptime_seconds, policy_file and problems. */
+void status_write_process(struct json_writer *json, const struct admin_view *view);
 /* Writes the members of "redis": address, topology and the workers' connections. Call only if the
  * policy needs Redis. */
 void status_write_redis(struct json_writer *json, const struct admin_view *view);

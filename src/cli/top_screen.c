@@ -47,6 +47,22 @@ static void write_process(struct screen *s, const json_t *snapshot)
     end_line(s);
 }
 
+/* The same sentences as /readyz. */
+static void write_problems(struct screen *s, const json_t *snapshot)
+{
+    json_t *problems = json_object_get(snapshot, "problems"), *problem;
+    size_t i;
+
+    json_array_foreach(problems, i, problem)
+    {
+        put_text(s, "Problem    ");
+        style(s, RED);
+        put_slice(s, json_text(json_object_get(problem, "text")));
+        style(s, "0");
+        end_line(s);
+    }
+}
+
 static void write_requests(struct screen *s, const json_t *snapshot)
 {
     const json_t *decisions = json_object_get(snapshot, "decisions");
@@ -329,6 +345,7 @@ void top_screen_write(FILE *out, const json_t *snapshot, const struct top_size *
     unsigned clients = !size->lines ? 20 : size->lines > 34 ? 12 : size->lines > 24 ? 8 : 4;
 
     write_process(&s, snapshot);
+    write_problems(&s, snapshot);
     end_line(&s);
     write_requests(&s, snapshot);
     write_responses(&s, snapshot);

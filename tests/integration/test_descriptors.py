@@ -29,7 +29,9 @@ def test_servers_and_the_admin_listener_work_without_free_descriptors(rig):
     for _ in range(5):
         began = time.monotonic()
         assert get(weir.admin, "/healthz").status == 200
-        assert b"no file descriptor is free" in get(weir.admin, "/readyz").body
+        ready = get(weir.admin, "/readyz")
+        assert (ready.status, ready.body) == (503, b"no file descriptor is free, so new clients wait\n")
+        assert weir.metric("weir_problem", problem="descriptors") == 1
         assert "weir_descriptor_shortages_total" in get(weir.admin, "/metrics").body.decode()
         if time.monotonic() - began < 1:
             break

@@ -1,6 +1,7 @@
 """Monitoring signals: certificates that expire, failed reloads, Redis memory, and the process
 itself."""
 
+import datetime
 import json
 import os
 import re
@@ -8,6 +9,10 @@ import shutil
 import signal
 import subprocess
 import time
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from rig import eventually, timeout, top
 from topology import Cluster
@@ -76,6 +81,41 @@ def test_a_reload_updates_the_dates_of_certificates(rig):
     assert weir.metric("weir_certificate_expiry_timestamp_seconds", certificate=path) > time.time()
 
 
+def expiring_certificate(directory, seconds):
+    """Writes a certificate that expires in so many seconds, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "one.test")])
+    now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+    certificate = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - datetime.timedelta(days=1),
+                                          now + datetime.timedelta(seconds=seconds)).sign(key, hashes.SHA256())
+    files = {"certificate": os.path.join(directory, "soon.pem"), "key": os.path.join(directory, "soon.key")}
+    with open(files["certificate"], "wb") as file:
+        file.write(certificate.public_bytes(serialization.Encoding.PEM))
+    with open(files["key"], "wb") as file:
+        file.write(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    return files
+
+
+def test_a_certificate_that_expires_while_weir_runs_is_reported_everywhere(rig):
+    files = expiring_certificate(rig.directory, 4)
+    weir = rig.weir(listen=["127.0.0.1:0", {"address": "127.0.0.1:0", "tls": files}], rules=[{"limits": "none"}])
+    weir.expect_errors("soon.pem has expired")
+    weir.wait_for_output("soon.pem has expired: .*reload", seconds=30)
+    assert len(re.findall("soon.pem has expired", weir.output())) == 1, "one line"
+    sentence = "a certificate has expired: " + files["certificate"]
+    ready = get(weir.admin, "/readyz")
+    assert (ready.status, ready.body.decode()) == (200, f"ready; {sentence}\n")
+    assert weir.metric("weir_problem", problem="certificate_expired") == 1
+    status = json.loads(get(weir.admin, "/api/v1/status").body)
+    assert status["problems"] == [{"name": "certificate_expired", "text": sentence}]
+    shown = rig.command("top", "--once", "http://%s:%d" % weir.admin).stdout
+    assert re.search(r"^Problem +a certificate has expired", shown, re.M), shown
+    expiring_certificate(rig.directory, 86400 * 30)
+    weir.reload()
+    assert get(weir.admin, "/readyz").body == b"ready\n"
+    assert weir.metric("weir_problem", problem="certificate_expired") == 0
+
+
 # --- reloads --------------------------------------------------------------------------------------------------------------
 
 def test_reloads_have_counters_and_timestamps(rig):
@@ -95,9 +135,13 @@ def test_reloads_have_counters_and_timestamps(rig):
         weir.signal(signal.SIGHUP)
         weir.wait_for_output("the current policy stays in effect", count=number)
     assert weir.metric("weir_reload_total", result="failure") == 2
+    assert weir.metric("weir_problem", problem="reload_failed") == 1
+    assert get(weir.admin, "/readyz").body == b"ready; the last reload failed, the policy before it is in effect\n"
     assert weir.metric("weir_reload_total", result="success") == 1
     assert weir.metric("weir_policy_loaded_timestamp_seconds") == reloaded, "the timestamp of the policy in effect"
     assert weir.metric("process_start_time_seconds") == started
+    weir.reload(limits=HOUR)
+    assert weir.metric("weir_problem", problem="reload_failed") == 0
 
 
 # --- Redis' memory --------------------------------------------------------------------------------------------------------
@@ -111,6 +155,7 @@ def test_memory_metrics_of_redis(rig):
     redis.command("CONFIG", "SET", "maxmemory", "0")
     redis.kill()
     weir.expect_errors("^redis ")
+    eventually(lambda: weir.metric("weir_redis_memory_used_bytes") is None, what="no number of a Redis that is down")
     redis.start()  # queried at once on the new connection, not after ten seconds
     eventually(lambda: weir.metric("weir_redis_memory_max_bytes") == 0)
 

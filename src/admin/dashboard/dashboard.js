@@ -221,6 +221,8 @@ function alerts(s) {
   if (redisState(s)[0] === "errors" && s.redis.failures.per_second > 0.9 * s.redis.decisions.per_second)
     found.push(`Redis at ${s.redis.address} answers calls with errors or too late. Limits follow on_failure of the policy; the log has the cause.`);
   if (down.length) found.push(`Servers: ${down.slice(0, 4).join(", ")}${down.length > 4 ? ` and ${down.length - 4} more` : ""}.`);
+  const shown = ["stopping", "redis_denies", "redis_unavailable", "redis_errors", "no_server"]; /* the lines above and below say more */
+  s.problems.filter((p) => !shown.includes(p.name)).forEach((p) => found.push(p.text[0].toUpperCase() + p.text.slice(1) + "."));
   const failed = s.servers.map(failing).filter((x) => x);
   if (failed.length) found.push(`Failing servers: ${failed.slice(0, 4).join(", ")}${failed.length > 4 ? ` and ${failed.length - 4} more` : ""}.`);
   if (s.state === "stopping") found.push("weir is stopping.");

@@ -1,0 +1,19 @@
+/* certificates.h - the certificates of a policy, with their expiry times. */
+#ifndef WEIR_ADMIN_CERTIFICATES_H
+#define WEIR_ADMIN_CERTIFICATES_H
+
+#include "policy/policy.h"
+
+enum { CERTIFICATES_LISTED_MAX = 256 };
+
+struct certificate {
+    const char *path; /* valid as long as the policy */
+    int64_t until_s;  /* Unix time */
+};
+
+/* Lists the files of listeners, of redis.tls and of upstreams: each once, and the first
+ * CERTIFICATES_LISTED_MAX. Returns their number. */
+unsigned certificates_list(const struct policy *policy,
+                           struct certificate found[static CERTIFICATES_LISTED_MAX]);
+
+#endif

@@ -1,0 +1,40 @@
+/* problems.h - what is wrong now: one table for /readyz, /metrics, events and `weir top`, so that
+ * they agree. Each problem ends with its cause. */
+#ifndef WEIR_ADMIN_PROBLEMS_H
+#define WEIR_ADMIN_PROBLEMS_H
+
+#include "admin/metrics.h"
+#include "base/text.h"
+
+/* name, label in metrics, whether weir should get no traffic meanwhile */
+#define PROBLEMS(X)                                                                                \
+    X(PROBLEM_STOPPING, "stopping", true)                                                          \
+    X(PROBLEM_STARTING, "starting", true)                                                          \
+    X(PROBLEM_REDIS_DENIES, "redis_denies", true) /* on_failure: deny, and Redis is unavailable */ \
+    X(PROBLEM_NO_SERVER, "no_server", true)                                                        \
+    X(PROBLEM_DESCRIPTORS, "descriptors", true)                                                    \
+    X(PROBLEM_REDIS_UNAVAILABLE, "redis_unavailable", false)                                       \
+    X(PROBLEM_REDIS_ERRORS, "redis_errors", false)                                                 \
+    X(PROBLEM_CERTIFICATE, "certificate_expired", false)                                           \
+    X(PROBLEM_RELOAD, "reload_failed", false)
+
+enum problem {
+#define X(name, label, unready) name,
+    PROBLEMS(X)
+#undef X
+        PROBLEM_COUNT
+};
+
+enum { PROBLEM_TEXT_MAX = 512 };
+
+/* Value of the label `problem`. */
+const char *problem_name(enum problem problem);
+/* Returns whether weir should get no traffic while the problem lasts. */
+bool problem_is_unready(enum problem problem);
+/* Returns whether the problem exists now, and writes it as a sentence. */
+bool problem_exists(const struct admin_view *view, enum problem problem, struct text *sentence);
+
+/* Logs certificates that have expired since the last call, once each. Call now and then. */
+void problems_watch_certificates(const struct admin_view *view);
+
+#endif
