@@ -23,7 +23,8 @@
 
 enum {
     LAST_REQUESTS_US = 1000000, /* for clients that connected at the end of timeouts.drain */
-    ITERATION_US = 2000,        /* time limit of a loop iteration; the rest waits for the next */
+    REDIS_WAIT_MIN_US = 200000,
+    ITERATION_US = 2000, /* time limit of a loop iteration; the rest waits for the next */
 };
 
 static void request_ids_init(struct worker *w)
@@ -98,20 +99,34 @@ static void first_wait_passed(struct deadline *deadline)
     (void)deadline; /* the timer only wakes the loop */
 }
 
-static bool is_ready(const struct worker *w)
+static bool redis_is_ready(const struct worker *w)
 {
-    return (!policy_needs_redis(w->policy) || limiter_redis_ready(w->now->limiter)) &&
-           endpoint_set_is_resolved(w->now->endpoint_set);
+    return !policy_needs_redis(w->policy) || limiter_redis_ready(w->now->limiter);
 }
 
-/* Waits until Redis is connected and upstream names are resolved, for at most 1 s. Meanwhile
- * connections wait in the kernel. */
-static void await_readiness(struct worker *w)
+static bool names_are_resolved(const struct worker *w)
 {
-    deadline_arm(&w->first_queue, &w->first_wait, clock_us(), GENERATION_WAIT_US);
-    while (!is_ready(w) && deadline_is_armed(&w->first_wait))
+    return endpoint_set_is_resolved(w->now->endpoint_set);
+}
+
+static void wait_until(struct worker *w, bool (*done)(const struct worker *w), uint64_t most_us)
+{
+    deadline_arm(&w->first_queue, &w->first_wait, clock_us(), most_us);
+    while (!done(w) && deadline_is_armed(&w->first_wait))
         run_iteration(w);
     deadline_cancel(&w->first_wait);
+}
+
+/* Waits until upstream names are resolved, for at most 1 s, and then until Redis is connected: for
+ * redis.timeout, but at least 200 ms, since the first connection may take longer than a decision.
+ * Meanwhile connections wait in the kernel. */
+static void await_readiness(struct worker *w)
+{
+    uint64_t redis_us = w->policy->redis.timeout_us;
+
+    redis_us = redis_us < REDIS_WAIT_MIN_US ? REDIS_WAIT_MIN_US : redis_us;
+    wait_until(w, names_are_resolved, GENERATION_WAIT_US);
+    wait_until(w, redis_is_ready, redis_us < GENERATION_WAIT_US ? redis_us : GENERATION_WAIT_US);
 }
 
 static void serve(struct worker *w)
@@ -124,10 +139,7 @@ static void serve(struct worker *w)
 /* Waits until limits on requests in flight have released the last requests, for at most 1 s. */
 static void give_back(struct worker *w)
 {
-    deadline_arm(&w->first_queue, &w->first_wait, clock_us(), GENERATION_WAIT_US);
-    while (!generations_quiet(w) && deadline_is_armed(&w->first_wait))
-        run_iteration(w);
-    deadline_cancel(&w->first_wait);
+    wait_until(w, generations_quiet, GENERATION_WAIT_US);
 }
 
 static void *run(void *arg)

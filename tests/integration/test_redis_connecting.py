@@ -2,6 +2,7 @@
 one of its name)."""
 
 import json
+import time
 
 from nameserver import Nameserver
 from rig import Redis, eventually, free_port
@@ -20,6 +21,20 @@ def test_without_limits_redis_is_not_needed(rig):
     assert json.loads(get(weir.admin, "/api/v1/status").body)["redis"] is None
     assert weir.metric("weir_redis_ready_workers") is None and weir.metric("weir_redis_breaker_workers") is None
     assert not [message for _, message in weir.log() if "redis" in message.lower()]
+
+
+def test_the_start_waits_for_redis_as_long_as_a_decision_may(rig):
+    """The slowest start with a timeout of 10 ms is compared with the fastest one with 1 s."""
+    silent = Scripted(rig, lambda peer, number: peer.socket.recv(1))
+    waits = {}
+    for timeout in ("10ms", "1s") * 2:
+        began = time.monotonic()
+        weir = rig.weir(wait="listening", redis={"address": silent.text, "timeout": timeout, "on_failure": "allow"}, limits=LIMITED,
+                        rules=[{"limits": ["day"]}])
+        weir.wait_for_output("ready$")
+        waits.setdefault(timeout, []).append(time.monotonic() - began)
+        weir.expect_errors("^redis ")
+    assert min(waits["10ms"]) < min(waits["1s"]) - 0.4, waits
 
 
 def test_without_limits_weir_does_not_connect_to_redis(rig):
