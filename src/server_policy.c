@@ -6,6 +6,7 @@
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "config/policy_changes.h"
 #include "limit/compose.h"
 #include "redis/embedded.h"
 #include "server_internal.h"
@@ -196,6 +197,7 @@ static void put_in_force(struct weir *weir, struct policy *next, struct endpoint
         log_error("reload: quotas.on_failure applies to ids");
     for (unsigned i = 0; i < weir->made; i++)
         worker_reload(weir->workers[i], endpoint_set);
+    policy_log_changes(weir->policy, next);
     drop_endpoint_set(weir->endpoint_set);
     policy_drop(weir->policy);
     weir->view.endpoint_set = weir->endpoint_set = endpoint_set;

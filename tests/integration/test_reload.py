@@ -25,6 +25,24 @@ def test_a_new_policy_takes_effect_and_counters_continue(rig):
     eventually(lambda: weir.metric("weir_limit_decisions_total", limit="each", decision="limited") >= 1)
 
 
+def test_a_reload_logs_what_it_changes(rig):
+    weir = rig.weir(limits={"each": HOUR, "gone": HOUR}, rules=[{"name": "a", "limits": ["each"]}, {"name": "b", "limits": ["each"]}],
+                    clients={"alice": {"quota": 5}, "ip:10.0.0.0/8": {"quota": 7}})
+    weir.reload(limits={"each": {**HOUR, "limit": 4}, "new": HOUR}, clients={"alice": {"quota": 6}, "ip:10.0.0.0/8": {"quota": 7}, "bob": {"quota": 1}})
+    lines = [message for _, message in weir.log() if message.startswith("reload: ") and "in effect" not in message]
+    assert lines == ["reload: limits: changed each; added new; removed gone", "reload: clients: changed alice; added bob"], lines
+    weir.reload(rules=[{"name": "b", "limits": ["each"]}, {"name": "a", "limits": ["each"]}])
+    weir.wait_for_output("reload: rules: another order$")
+    weir.reload(rules=[{"name": "b", "limits": ["new"]}], timeouts={"drain": "1s"})
+    weir.wait_for_output("reload: rules: changed b; removed a$")
+    weir.wait_for_output("reload: timeouts: changed$")
+    weir.reload(clients={f"client-{i}": {"quota": 1} for i in range(100)})
+    weir.wait_for_output(r"reload: clients: added (client-\d+, ){7}client-\d+ and 92 more; removed alice, bob, ip:10.0.0.0/8$")
+    before = len(weir.log())
+    weir.reload()
+    assert [message for _, message in weir.log()[before:] if "reload" in message] == [f"reload: {weir.policy_file} is in effect"]
+
+
 def test_reloads_lose_no_request_and_no_decision(rig):
     """on_failure is deny, so a decision without Redis would be a 503."""
     weir = rig.weir(workers=2, limits={"each": {**HOUR, "limit": 1_000_000}}, rules=rules("each"))
