@@ -98,6 +98,7 @@ enum access_format {
 struct log_settings {
     int level; /* enum log_level */
     enum access_format access;
+    int64_t sample;         /* access lines of rejections per second and worker; 0: all */
     enum log_format format; /* of event lines */
     char *file;             /* "stderr" or a path */
 };

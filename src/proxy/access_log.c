@@ -211,6 +211,10 @@ static void json_end(struct text *t, const struct exchange *x, struct slice begu
         member_text(t, "decision", slice_of(verdict_label[d->verdict]));
     if (d->rejected_by >= 0)
         member_text(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
+    if (x->worker->sample.left_out && x->limits.decided && !decision_admits(d)) {
+        member_u64(t, "left_out", x->worker->sample.left_out);
+        x->worker->sample.left_out = 0;
+    }
     shadow_member(t, d);
     if (x->record.cause != CAUSE_NONE)
         member_text(t, "error", slice_of(cause_table[x->record.cause].label));
@@ -313,8 +317,29 @@ void access_log_begin_refused(struct exchange *x, const struct request_line *lin
     begin(x, line, NULL);
 }
 
+/* Returns whether log.sample leaves out the line. */
+static bool is_left_out(const struct exchange *x)
+{
+    struct worker *w = x->worker;
+    uint64_t second = clock_cached_us() / 1000000;
+
+    if (!x->policy->log.sample || !x->limits.decided ||
+        decision_admits(&x->decision_request.decision))
+        return false;
+    if (w->sample.second != second)
+        w->sample.written = 0;
+    w->sample.second = second;
+    if (w->sample.written++ < x->policy->log.sample)
+        return false;
+    w->sample.left_out++;
+    counter_add(&w->stats.lines_left_out, 1);
+    return true;
+}
+
 void access_log_end(struct exchange *x, uint64_t duration_us)
 {
+    if (is_left_out(x))
+        return;
     struct text t = text_over(x->worker->send, sizeof x->worker->send);
 
     formats[x->policy->log.access].end(&t, x, iobuf_slice(x->record.log), duration_us);

@@ -62,6 +62,8 @@ const char *http2_error_name(unsigned cause);
          "weir_upstream_retries_total",                                                            \
          "Requests sent to another server, or again on a fresh connection, "                       \
          "by cause.")                                                                              \
+    ONE(lines_left_out, "counter", "weir_access_lines_left_out_total",                             \
+        "Access lines of rejections that log.sample has left out.")                                \
     ONE(bytes_from_clients, "counter", "weir_received_content_bytes_total",                        \
         "Bytes of request content received.")                                                      \
     ONE(bytes_to_clients, "counter", "weir_sent_content_bytes_total",                              \

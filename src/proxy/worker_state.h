@@ -88,6 +88,11 @@ struct worker {
     struct top_clients top_clients;
     struct ip_shares *requests_by_ip; /* requests under way, see client_requests.h */
     struct log_throttle log_throttle[CAUSE_COUNT];
+    struct { /* log.sample */
+        uint64_t second;
+        int64_t written;   /* lines of rejections in this second */
+        uint64_t left_out; /* since the last one */
+    } sample;
     _Atomic bool redis_ready, redis_unreachable;
     _Atomic unsigned redis_breaker; /* enum redis_breaker */
 

@@ -56,6 +56,27 @@ def test_the_json_format(rig):
     assert any("few" in json.dumps(entry) for entry in entries[2:]), "the limit that rejected"
 
 
+def test_a_sample_of_the_rejections_is_logged(rig):
+    """At least one line per second in which there are rejections, and no line of admitted requests is missing."""
+    weir = rig.weir(workers=1, limits=LIMIT, log={"access": "json", "sample": 1}, rules=[{"match": {"path": "/limited"}, "limits": ["few"]},
+                                                                                       {"limits": "none"}])
+    with Connection(weir.address) as connection:
+        for _ in range(200):
+            connection.send(request_bytes("/limited"))
+            connection.response()
+        for _ in range(20):
+            connection.send(request_bytes("/free"))
+            connection.response()
+    weir.counts(220, "weir_request_duration_seconds_count")
+    weir.wait_for_output('"target":"/free"', count=20)
+    lines = [json.loads(line) for line in re.findall(r"^\{.*\}$", weir.output(), re.M) if '"target"' in line]
+    rejected = [line for line in lines if line["status"] == 429]
+    left_out = weir.metric("weir_access_lines_left_out_total")
+    assert len(rejected) + left_out == 198 and 1 <= len(rejected) < 100, (len(rejected), left_out)
+    assert sum(line.get("left_out", 0) for line in rejected) <= left_out
+    assert len([line for line in lines if line["status"] == 200]) == 22
+
+
 def test_the_combined_format(rig):
     _, lines = lines_of(rig, 3, "combined")
     pattern = (r'127\.0\.0\.1 - (\S+) \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] '
