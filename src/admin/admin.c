@@ -149,7 +149,8 @@ struct admin *admin_new(struct event_base *base, int *fds, const struct admin_vi
         return NULL;
     admin->view = admin->api.view = view;
     if (!(admin->api.clients = clients_api_new(base, view->policy)) ||
-        !(admin->api.events = events_new(base, view))) {
+        !(admin->api.events = events_new(base, view)) ||
+        !(admin->api.history = chart_history_new(base, view))) {
         admin_free(admin);
         return NULL;
     }
@@ -185,6 +186,7 @@ void admin_free(struct admin *admin)
         return;
     clients_api_free(admin->api.clients); /* before evhttp frees the pending requests */
     events_free(admin->api.events);
+    chart_history_free(admin->api.history);
     for (unsigned i = 0; i < admin->bound_count; i++)
         admin_bound_free(admin->bound[i]);
     free(admin);

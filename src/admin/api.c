@@ -33,6 +33,11 @@ static void events(struct api *api, struct evhttp_request *request)
     events_answer(api->events, request);
 }
 
+static void history(struct api *api, struct evhttp_request *request)
+{
+    chart_history_answer(api->history, request);
+}
+
 /* Resources that support GET and HEAD. */
 static const struct {
     const char *path;
@@ -40,7 +45,8 @@ static const struct {
 } resources[] = {{"/api/v1/status", status},
                  {"/api/v1/policy", policy},
                  {"/api/v1/top", top},
-                 {"/api/v1/events", events}};
+                 {"/api/v1/events", events},
+                 {"/api/v1/history", history}};
 
 void api_answer(struct api *api, struct evhttp_request *request)
 {
@@ -59,6 +65,6 @@ void api_answer(struct api *api, struct evhttp_request *request)
             return;
         }
     answer_problem(request, 404, "Not Found",
-                   "there are /api/v1/status, /api/v1/policy, /api/v1/top, /api/v1/events and "
-                   "/api/v1/clients/ID");
+                   "there are /api/v1/status, /api/v1/policy, /api/v1/top, /api/v1/events, "
+                   "/api/v1/history and /api/v1/clients/ID");
 }

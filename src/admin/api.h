@@ -5,6 +5,7 @@
 
 #include <event2/http.h>
 
+#include "admin/chart_history.h"
 #include "admin/clients_api.h"
 #include "admin/events.h"
 #include "admin/metrics.h"
@@ -13,6 +14,7 @@ struct api {
     const struct admin_view *view;
     struct clients_api *clients;
     struct events *events;
+    struct chart_history *history;
 };
 
 /* Handles any request under /api/. */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "admin/percentile.h"
 #include "admin/status.h"
 #include "admin/top_api.h"
 #include "base/clock.h"
@@ -108,19 +109,12 @@ static uint64_t by_limit(const struct source *s, unsigned row, unsigned verdict)
 
 /* --- Percentiles ------------------------------------------------------------------------------ */
 
-/* Returns the duration in microseconds below which the share of the durations lies. `total` > 0. */
-static double percentile(const uint64_t *counts, const uint64_t *bounds_us, unsigned buckets,
-                         uint64_t total, double share)
+static void put_percentile(struct source *s, const char *key, double seconds)
 {
-    double rank = share * (double)total, below = 0;
-
-    for (unsigned i = 0; i < buckets; i++) {
-        double count = (double)counts[i], low = i ? (double)bounds_us[i - 1] : 0;
-        if (count > 0 && below + count >= rank)
-            return low + ((double)bounds_us[i] - low) * (rank - below) / count;
-        below += count;
-    }
-    return (double)bounds_us[buckets - 1];
+    if (seconds < 0)
+        json_put_null(&s->json, key);
+    else
+        json_put_number(&s->json, key, seconds);
 }
 
 /* Writes the percentiles of `buckets` counts, and of one more above the last bound. */
@@ -132,15 +126,8 @@ static void percentiles(struct source *s, const char *key, const uint64_t *count
     for (unsigned i = 0; i <= buckets; i++)
         total += counts[i];
     json_begin(&s->json, key, '{');
-    if (total) {
-        json_put_number(&s->json, "p50_seconds",
-                        percentile(counts, bounds_us, buckets, total, 0.5) / 1e6);
-        json_put_number(&s->json, "p99_seconds",
-                        percentile(counts, bounds_us, buckets, total, 0.99) / 1e6);
-    } else {
-        json_put_null(&s->json, "p50_seconds");
-        json_put_null(&s->json, "p99_seconds");
-    }
+    put_percentile(s, "p50_seconds", percentile_seconds(counts, bounds_us, buckets, 0.5));
+    put_percentile(s, "p99_seconds", percentile_seconds(counts, bounds_us, buckets, 0.99));
     json_put_u64(&s->json, "count", total);
     json_end(&s->json, '}');
 }

@@ -20,10 +20,8 @@ void snapshot_history_free(struct snapshot_history *history);
 /* Forgets the snapshot before: the next one has no rates. Call when the policy changes. */
 void snapshot_history_clear(struct snapshot_history *history);
 
-/* Writes one line of JSON without a line end. Rates are null in the first snapshot.
- *
- * Percentiles are those of the histograms in /metrics: interpolated linearly in the bucket that
- * holds them, as histogram_quantile() of Prometheus does, and at most its last bound. */
+/* Writes one line of JSON without a line end. Rates are null in the first snapshot. Percentiles are
+ * those of the histograms in /metrics (percentile.h). */
 void snapshot_write(struct evbuffer *out, const struct admin_view *view,
                     struct snapshot_history *history);
 

@@ -58,6 +58,22 @@ def events(weir, count, **more):
     return found[:count]
 
 
+def test_the_history_begins_before_anybody_looks(rig):
+    weir = rig.weir(limits={"each": HOUR}).wait_for_redis()
+    for _ in range(5):
+        get(weir.address, headers={"X-Client-Id": "a"})
+
+    def seen():
+        status, history = validated_response(weir, "/api/v1/history")
+        assert status == 200
+        busy = [sample for sample in history["samples"] if sample[1]]
+        return busy and (history["samples"], busy)
+    samples, busy = eventually(seen, what="a second with requests")
+    assert sum(rejected for _, _, rejected, *_ in busy) > 0 and all(0 < sample[3] <= sample[4] for sample in busy), busy
+    assert [sample[0] for sample in samples] == sorted(sample[0] for sample in samples)
+    assert all(sample[3] is None for sample in samples if sample[1] == 0), "no requests, no percentile"
+
+
 def test_responses_match_their_description(rig):
     weir = rig.weir(limits={"each": HOUR, "flying": {"script": "concurrency", "limit": 9}},
                     upstreams={"api": {"servers": [rig.upstream().text, "localhost:1"], "health": {"path": "/"}}}).wait_for_redis()

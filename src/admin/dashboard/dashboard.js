@@ -2,7 +2,7 @@
 /* The dashboard: reads /api/v1/events with fetch(), which can send a token (EventSource cannot).
  * Everything that weir reports is inserted as text, never as HTML: clients choose their names. */
 
-const KEPT = 300; /* snapshots in the charts */
+const KEPT = 600; /* samples in the charts: ten minutes */
 const $ = (id) => document.getElementById(id);
 const history = [];
 let latest = null, paused = false, token = sessionStorage.getItem("weir-token"), stream = null, retryTimer = 0;
@@ -106,7 +106,7 @@ function chart(id, series, scaleOf) {
   const box = $(id), width = box.clientWidth, height = box.clientHeight - 24, left = 44, right = 6, top = 8, bottom = 18;
   const svg = document.createElementNS(SVG, "svg");
   const now = latest ? latest.time : 0, age = history.length ? now - history[0].time : 0;
-  const seconds = Math.min(KEPT, 60 * Math.max(1, Math.ceil(age / 60))); /* the window grows up to five minutes */
+  const seconds = Math.min(KEPT, 60 * Math.max(1, Math.ceil(age / 60))); /* the window grows up to ten minutes */
   const values = series.map(([, value]) => history.map(value));
   const scale = scaleOf(values.flat().filter((v) => v !== null));
   const x = (t) => left + (width - left - right) * (1 - (now - t) / seconds);
@@ -120,7 +120,7 @@ function chart(id, series, scaleOf) {
     draw(svg, "line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick) });
     draw(svg, "text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, scale.label(tick));
   }
-  const step = seconds / (width > 400 && seconds % 75 ? 4 : seconds === 300 && width > 400 ? 5 : 2);
+  const step = seconds / (width > 400 && seconds === 300 ? 5 : width > 400 && seconds % 240 === 0 ? 4 : seconds === 600 && width > 400 ? 5 : 2);
   for (let ago = 0; ago <= seconds; ago += step)
     draw(svg, "text", { x: x(now - ago), y: height - 3, "text-anchor": ago === 0 ? "end" : ago === seconds ? "start" : "middle" }, when(ago));
   values.forEach((list, i) => {
@@ -292,6 +292,16 @@ function askForToken(error) {
   $("token").focus();
 }
 
+/* The last ten minutes, as what the charts read of snapshots. */
+async function readHistory(signal) {
+  const response = await request("api/v1/history", { signal });
+  if (!response.ok) return;
+  history.length = 0;
+  for (const [time, all, rejected, p50, p99, redis50, redis99] of (await response.json()).samples)
+    history.push({ time, interval_seconds: 1, decisions: { allowed: { per_second: all - rejected }, limited: { per_second: rejected } },
+      latency: { requests: { p50_seconds: p50, p99_seconds: p99 }, redis: { p50_seconds: redis50, p99_seconds: redis99 } } });
+}
+
 async function listen() {
   clearTimeout(retryTimer);
   stream?.abort();
@@ -304,6 +314,7 @@ async function listen() {
     }
     if (!response.ok) throw new Error((await response.json()).detail);
     $("login").hidden = true;
+    await readHistory(mine.signal);
     connection("live", "good");
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let buffer = ""; ;) {
