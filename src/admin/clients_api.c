@@ -19,7 +19,11 @@
 #include "limit/resets.h"
 #include "redis/redis_client.h"
 
-enum { PENDING_QUERY_MAGIC = 0x41534b47, SCAN_US = 2000000 };
+enum {
+    PENDING_QUERY_MAGIC = 0x41534b47,
+    SCAN_US = 2000000,
+    CLIENT_NAME_MAX = 8192 /* bytes of a name in a path; values of cookies are hashed */
+};
 
 struct pending_query {
     uint32_t magic;
@@ -262,7 +266,7 @@ static bool decode(struct slice encoded, struct text *out)
 static bool read_client(const struct clients_api *api, struct evhttp_request *request,
                         struct slice id, struct identity *identity)
 {
-    char bytes[IDENTITY_TEXT_MAX];
+    char bytes[CLIENT_NAME_MAX];
     struct text name = text_over(bytes, sizeof bytes);
     const char *why = "the client's name is not percent-encoded, or too long";
 

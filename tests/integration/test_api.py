@@ -194,6 +194,20 @@ def test_the_api_shows_the_limits_of_a_client(rig):
     assert look(weir, "%41" * 256)["client"] == "id:" + "A" * 256
 
 
+def test_the_api_takes_names_of_any_length_that_inspect_takes(rig):
+    """The value of a cookie is hashed, so it may be longer than an id."""
+    weir = rig.weir(limits={"few": {"script": "gcra", "limit": 2, "period": "1h"}}, identity={"from": ["cookie:session"]}).wait_for_redis()
+    value = "v" * 3000
+    assert [get(weir.address, headers={"Cookie": "session=" + value}).status for _ in range(3)] == [200, 200, 429]
+    path = "/api/v1/clients/cookie:" + value
+    shown = get(weir.admin, path)
+    assert shown.status == 200 and json.loads(shown.body)["limits"][0]["remaining"] == 0, shown.body
+    assert get(weir.admin, path, method="PUT", body=b'{"quota": 9, "for": "1h"}').status == 200
+    assert get(weir.admin, path, method="PUT", body=b'{"quota": null}').status == 200
+    assert get(weir.admin, path, method="DELETE").status == 200
+    assert json.loads(get(weir.admin, path).body)["limits"][0]["remaining"] == 2
+
+
 def test_the_api_resets_a_client(rig):
     weir = rig.weir(limits={"day": daily(2), "each": daily(9, per=["client", "route"])}, workers=1)
     assert fetch(weir, "a", 4) == [200, 200, 429, 429]
