@@ -79,11 +79,8 @@ static void load_script_again(struct redis_link *link)
 {
     const char *argv[] = {"SCRIPT", "LOAD", link->script.p};
     const size_t sizes[] = {6, 4, link->script.n};
-    if (!link->loading_script &&
-        redisAsyncCommandArgv(link->ac, on_script_loaded, NULL, 3, argv, sizes) == 0) {
-        link->loading_script = true;
-        link->unanswered++;
-    }
+    if (!link->loading_script)
+        link->loading_script = redis_link_command(link, on_script_loaded, NULL, 3, argv, sizes);
 }
 
 static void on_call(redisAsyncContext *ac, void *r, void *arg);
@@ -97,10 +94,7 @@ static void on_asking(redisAsyncContext *ac, void *r, void *arg)
 
 static bool send_asking(struct redis_link *link)
 {
-    if (redisAsyncCommand(link->ac, on_asking, NULL, "ASKING") != REDIS_OK)
-        return false;
-    link->unanswered++;
-    return true;
+    return redis_link_command(link, on_asking, NULL, 1, (const char *[]){"ASKING"}, (size_t[]){6});
 }
 
 /* Passes a command to hiredis and appends the call to the waiting list. hiredis looks for the
@@ -110,14 +104,13 @@ static bool sent_go(struct redis_link *link, struct sent_call *sent, const char 
 {
     link->holds_writes = true;
     bool taken = (!sent->asking || send_asking(link)) &&
-                 redisAsyncFormattedCommand(link->ac, on_call, sent, command, size) == REDIS_OK;
+                 redis_link_formatted(link, on_call, sent, command, size);
     link->holds_writes = false;
     if (!taken)
         return false;
     sent->written_us = clock_us();
     TAILQ_INSERT_TAIL(&link->waiting, sent, entry);
     link->pending++;
-    link->unanswered++;
     redis_link_start_watchdog(link);
     return true;
 }

@@ -260,11 +260,10 @@ static void on_pong(redisAsyncContext *ac, void *r, void *arg)
 
 static void link_ping(struct redis_link *link)
 {
-    if (redisAsyncCommand(link->ac, on_pong, NULL, "PING") != REDIS_OK) {
+    if (!redis_link_command(link, on_pong, NULL, 1, (const char *[]){"PING"}, (size_t[]){4})) {
         redis_link_close(link, REDIS_FAILURE_CLOSED, "PING was refused");
         return;
     }
-    link->unanswered++;
     link->ping_us = clock_us();
     redis_link_start_watchdog(link);
 }

@@ -29,12 +29,11 @@ struct redis_link {
     char address_text[ADDRESS_TEXT_MAX];
 
     enum link_state state;
-    redisAsyncContext *ac;                      /* NULL when DOWN; hiredis owns it */
-    struct tls_pump *tls;                       /* under ac; NULL: no TLS, or DOWN */
-    void (*write_when_possible)(void *adapter); /* addWrite of hiredis' libevent adapter */
-    bool holds_writes;                          /* commands given to hiredis wait for the flush */
-    bool has_held;                              /* there are such commands */
-    bool replied;                               /* a reply was received on this connection */
+    redisAsyncContext *ac; /* NULL when DOWN; hiredis owns it */
+    struct tls_pump *tls;  /* under ac; NULL: no TLS, or DOWN */
+    bool holds_writes;     /* commands given to hiredis wait for the flush */
+    bool has_held;         /* there are such commands */
+    bool replied;          /* a reply was received on this connection */
     bool freeing;
     enum redis_failure cause; /* of the last failure */
     struct redis_reply_reader reader;
@@ -107,6 +106,13 @@ enum { REDIS_LINK_WHY_MAX = 128 };
 MUST_CHECK bool redis_link_open(struct redis_link *link, char why[static REDIS_LINK_WHY_MAX]);
 /* Attaches link->ac to the event loop. Returns false if out of memory. */
 MUST_CHECK bool redis_link_attach(struct redis_link *link);
+/* Pass a command to hiredis, which calls `callback` once, also if the connection ends. Return false
+ * if out of memory: then the callback does not run, and the link may be about to close. The
+ * formatted command is followed by a NUL. */
+MUST_CHECK bool redis_link_command(struct redis_link *link, redisCallbackFn *callback, void *arg,
+                                   int argc, const char **argv, const size_t *sizes);
+MUST_CHECK bool redis_link_formatted(struct redis_link *link, redisCallbackFn *callback, void *arg,
+                                     const char *command, size_t size);
 /* Returns whether the reply that is being received is at most 1 MiB so far. */
 bool redis_link_reply_fits(const struct redis_link *link);
 /* Writes the commands that were held for the flush. */

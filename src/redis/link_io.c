@@ -1,16 +1,19 @@
-/* link_io.c - a link's connection in the event loop: hiredis' libevent adapter, except for the
- * moment at which calls are written.
+/* link_io.c - a link's connection in the event loop.
  *
- * The adapter would write a command as soon as the socket is writable. Calls are held instead until
- * redis_link_flush(), so that all calls of a loop iteration leave in one write. */
-#include <hiredis/adapters/libevent.h>
-
+ * hiredis' own adapter for libevent would abort if out of memory, and would write a command as soon
+ * as the socket is writable. Here, calls are held until redis_link_flush(), so that all calls of a
+ * loop iteration leave in one write. */
 #include <errno.h>
+#include <event2/event_struct.h>
+#include <hiredis/sds.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "redis/link_internal.h"
 #include "redis/socket.h"
 
-enum { REPLY_BYTES_MAX = 1 << 20 };
+enum { REPLY_BYTES_MAX = 1 << 20, OUTPUT_KEPT_MAX = 64 << 10 };
 
 /* Puts TLS under link->ac, by giving it another socket. */
 static bool secure(struct redis_link *link, char why[static REDIS_LINK_WHY_MAX])
@@ -32,15 +35,130 @@ bool redis_link_open(struct redis_link *link, char why[static REDIS_LINK_WHY_MAX
     return link->ac && !link->ac->err && (!link->settings->tls.on || secure(link, why));
 }
 
-/* hiredis has bytes to write. */
-static void hold_or_write(void *adapter)
+/* The events of a connection, which hiredis ends with the connection. */
+struct link_events {
+    redisAsyncContext *ac;
+    struct event readable, writable;
+    bool *ended; /* set when the events end; NULL: nobody waits for that */
+};
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
-    struct redis_link *link = redis_link_of(((redisLibeventEvents *)adapter)->context->data);
+    struct link_events *events = arg;
+    (void)fd, (void)what;
+    redisAsyncHandleRead(events->ac); /* may free `events` */
+}
+
+/* Ensures that a large buffer is not kept. */
+static void shrink_output(redisContext *c)
+{
+    sds empty = sdsavail(c->obuf) > OUTPUT_KEPT_MAX ? sdsempty() : NULL;
+
+    if (!empty)
+        return;
+    sdsfree(c->obuf);
+    c->obuf = empty;
+}
+
+/* Writes what the socket takes. hiredis 0.14 would replace the buffer after that, and crash if out
+ * of memory. So it is called only to handle errors, and to stop waiting. May free `events`. */
+static void write_output(struct link_events *events)
+{
+    redisContext *c = &events->ac->c;
+
+    while (sdslen(c->obuf)) {
+        ssize_t n = write((int)c->fd, c->obuf, sdslen(c->obuf));
+        if (n < 0 && errno == EAGAIN) {
+            event_add(&events->writable, NULL);
+            return;
+        }
+        if (n < 0 && errno != EINTR)
+            break;
+        if (n == (ssize_t)sdslen(c->obuf))
+            sdsclear(c->obuf);
+        else if (n > 0)
+            sdsrange(c->obuf, (int)n, -1);
+    }
+    shrink_output(c);
+    redisAsyncHandleWrite(events->ac);
+}
+
+/* Completes the connection too: redisAsyncHandleRead() does it, and writes nothing. */
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+    struct link_events *events = arg;
+    const redisContext *c = &events->ac->c;
+    bool ended = false;
+    (void)fd, (void)what;
+
+    events->ended = &ended;
+    if (!(c->flags & REDIS_CONNECTED))
+        redisAsyncHandleRead(events->ac);
+    if (ended)
+        return;
+    events->ended = NULL;
+    if (c->flags & REDIS_CONNECTED)
+        write_output(events);
+    else
+        event_add(&events->writable, NULL);
+}
+
+static void want_read(void *arg)
+{
+    event_add(&((struct link_events *)arg)->readable, NULL);
+}
+
+static void stop_reading(void *arg)
+{
+    event_del(&((struct link_events *)arg)->readable);
+}
+
+/* hiredis has bytes to write. */
+static void hold_or_write(void *arg)
+{
+    struct link_events *events = arg;
+    struct redis_link *link = redis_link_of(events->ac->data);
 
     if (link->holds_writes)
         link->has_held = true;
     else
-        link->write_when_possible(adapter);
+        event_add(&events->writable, NULL);
+}
+
+static void stop_writing(void *arg)
+{
+    event_del(&((struct link_events *)arg)->writable);
+}
+
+static void end_events(void *arg)
+{
+    const struct link_events *events = arg;
+
+    if (events->ended)
+        *events->ended = true;
+    stop_reading(arg);
+    stop_writing(arg);
+    free(arg);
+}
+
+/* Connects hiredis to the event loop. Returns false if out of memory. */
+static bool add_events(redisAsyncContext *ac, struct event_base *base)
+{
+    struct link_events *events = calloc(1, sizeof *events);
+
+    if (!events)
+        return false;
+    events->ac = ac;
+    event_assign(&events->readable, base, (int)ac->c.fd, EV_READ, on_readable, events);
+    event_assign(&events->writable, base, (int)ac->c.fd, EV_WRITE, on_writable, events);
+    ac->ev.data = events;
+    ac->ev.addRead = want_read;
+    ac->ev.delRead = stop_reading;
+    ac->ev.addWrite = hold_or_write;
+    ac->ev.delWrite = stop_writing;
+    ac->ev.cleanup = end_events;
+    /* An event that is not there would leave the connection without a sign of life. */
+    return event_add(&events->readable, NULL) == 0 && event_add(&events->writable, NULL) == 0;
 }
 
 bool redis_link_attach(struct redis_link *link)
@@ -53,11 +171,38 @@ bool redis_link_attach(struct redis_link *link)
     redis_reply_reader_keep(&link->reader);
     if (!link->tls)
         redis_socket_options(ac->c.fd, &link->address);
-    if (redisLibeventAttach(ac, link->base) != REDIS_OK)
-        return false;
-    link->write_when_possible = ac->ev.addWrite;
-    ac->ev.addWrite = hold_or_write;
-    return true;
+    return add_events(ac, link->base);
+}
+
+/* If memory runs out, hiredis may take a command without its callback, or the reverse, and reports
+ * neither. The replies that follow would then be taken for those of other commands. So the
+ * connection is shut down before anything is written, and the event loop closes the link. Returns
+ * whether hiredis has the callback, which will run; `last` is the one before it. */
+static bool accepted(struct redis_link *link, const redisCallback *last, int result)
+{
+    redisAsyncContext *ac = link->ac;
+    bool has_callback = result == REDIS_OK && ac->replies.tail != last;
+
+    link->unanswered += has_callback;
+    if (result == REDIS_OK && (!has_callback || ac->c.err))
+        shutdown((int)ac->c.fd, SHUT_RDWR);
+    return has_callback;
+}
+
+bool redis_link_command(struct redis_link *link, redisCallbackFn *callback, void *arg, int argc,
+                        const char **argv, const size_t *sizes)
+{
+    const redisCallback *last = link->ac->replies.tail;
+
+    return accepted(link, last, redisAsyncCommandArgv(link->ac, callback, arg, argc, argv, sizes));
+}
+
+bool redis_link_formatted(struct redis_link *link, redisCallbackFn *callback, void *arg,
+                          const char *command, size_t size)
+{
+    const redisCallback *last = link->ac->replies.tail;
+
+    return accepted(link, last, redisAsyncFormattedCommand(link->ac, callback, arg, command, size));
 }
 
 bool redis_link_reply_fits(const struct redis_link *link)
@@ -70,7 +215,7 @@ void redis_link_write_held(struct redis_link *link)
     if (!link->has_held)
         return;
     link->has_held = false;
-    redisAsyncHandleWrite(link->ac); /* the adapter writes what the socket does not take */
+    write_output(link->ac->ev.data);
     if (link->tls)
         tls_pump_send(link->tls);
 }

@@ -47,11 +47,7 @@ static bool setup_send(struct redis_link *link, enum setup step, int argc, const
         sizes[i] = strlen(argv[i]);
     if (step == SETUP_SCRIPT)
         sizes[2] = link->script.n;
-    if (redisAsyncCommandArgv(link->ac, on_setup, (void *)(intptr_t)step, argc, argv, sizes) !=
-        REDIS_OK)
-        return false;
-    link->unanswered++;
-    return true;
+    return redis_link_command(link, on_setup, (void *)(intptr_t)step, argc, argv, sizes);
 }
 
 static bool setup_login(struct redis_link *link)

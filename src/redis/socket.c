@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/descriptors.h"
+#include "redis/hiredis_memory.h"
 
 static redisAsyncContext *dial(const struct address *address)
 {
@@ -17,6 +18,8 @@ static redisAsyncContext *dial(const struct address *address)
     uint16_t port =
         ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
 
+    if (!hiredis_memory_reserve())
+        return NULL;
     if (address_is_unix(address))
         return redisAsyncConnectUnix(address->local.sun_path);
     if (getnameinfo(&address->any, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST) !=
