@@ -28,6 +28,8 @@ static ssize_t on_send(nghttp2_session *ng, const uint8_t *bytes, size_t n, int 
     size_t room = out_room(s);
     (void)ng, (void)flags;
 
+    if (!session_memory_reserve(&s->memory))
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
     if (room == 0)
         return NGHTTP2_ERR_WOULDBLOCK;
     if (n > room)

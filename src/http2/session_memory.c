@@ -1,12 +1,14 @@
 #include "http2/session_memory.h"
 
+#include <malloc.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 enum {
-    HEAD_SIZE_MAX = 4000,   /* a larger session would leave no room for the frame buffer */
+    HEAD_SIZE_MAX = 4000, /* a larger session would leave no room for the frame buffer */
+    SPARE_SIZE = 1024,
     BUFFER_SIZE_MIN = 16384 /* only frame buffers are as large */
 };
 
@@ -22,7 +24,7 @@ struct slot_block {
 void session_slots_begin(struct session_slots *slots)
 {
     TAILQ_INIT(&slots->with_room);
-    slots->block_count = 0;
+    slots->block_count = slots->spare_count = 0;
 }
 
 static void free_block(struct session_slots *slots, struct slot_block *block)
@@ -43,6 +45,8 @@ void session_slots_end(struct session_slots *slots)
         block = next;
     }
     TAILQ_INIT(&slots->with_room);
+    while (slots->spare_count)
+        free(slots->spare[--slots->spare_count]);
 }
 
 static struct slot_block *new_block(struct session_slots *slots)
@@ -104,13 +108,33 @@ static char *buffer_of(const struct session_memory *memory)
     return memory->slot + memory->head_size;
 }
 
+/* malloc(3), or from the reserve. */
+static void *take_small(struct session_slots *slots, size_t size)
+{
+    void *memory = malloc(size);
+
+    if (memory || size > SPARE_SIZE || !slots->spare_count)
+        return memory;
+    return slots->spare[--slots->spare_count];
+}
+
+bool session_memory_reserve(struct session_memory *memory)
+{
+    struct session_slots *slots = memory->slots;
+
+    while (slots->spare_count < SPARE_COUNT &&
+           (slots->spare[slots->spare_count] = malloc(SPARE_SIZE)))
+        slots->spare_count++;
+    return slots->spare_count == SPARE_COUNT;
+}
+
 static void *take_memory(size_t size, void *user_data)
 {
     struct session_memory *memory = user_data;
 
     if (size < BUFFER_SIZE_MIN || !memory->slot || memory->buffer_used ||
         size > SLOT_SIZE - memory->head_size)
-        return malloc(size);
+        return take_small(memory->slots, size);
     memory->buffer_used = true;
     return buffer_of(memory);
 }
@@ -129,9 +153,12 @@ static void put_memory(void *pointer, void *user_data)
 static void *take_zeroed_memory(size_t count, size_t size, void *user_data)
 {
     struct session_memory *memory = user_data;
+    void *pointer;
 
     if (!memory->slot || memory->head_size || count != 1 || size > HEAD_SIZE_MAX)
-        return calloc(count, size);
+        return (pointer = take_small(memory->slots, count * size))
+                   ? memset(pointer, 0, count * size)
+                   : NULL;
     memory->head_size = (size + 15) & ~(size_t)15;
     return memset(memory->slot, 0, size);
 }
@@ -143,8 +170,14 @@ static void *resize_memory(void *pointer, size_t size, void *user_data)
 
     if (!pointer)
         return take_memory(size, user_data);
-    if (!in_slot(memory, pointer))
-        return realloc(pointer, size);
+    if (!in_slot(memory, pointer)) {
+        size_t old = malloc_usable_size(pointer);
+        if ((larger = realloc(pointer, size)) || !(larger = take_small(memory->slots, size)))
+            return larger;
+        memcpy(larger, pointer, old < size ? old : size);
+        free(pointer);
+        return larger;
+    }
     size_t room = pointer == memory->slot ? memory->head_size : SLOT_SIZE - memory->head_size;
     if (size <= room)
         return pointer;

@@ -14,7 +14,9 @@
 #include <stddef.h>
 #include <sys/queue.h>
 
-enum { SLOT_SIZE = 5 * 4096, SLOTS_PER_BLOCK = 400 };
+#include "base/macros.h"
+
+enum { SLOT_SIZE = 5 * 4096, SLOTS_PER_BLOCK = 400, SPARE_COUNT = 16 };
 
 struct slot_block;
 TAILQ_HEAD(slot_blocks, slot_block);
@@ -23,6 +25,9 @@ TAILQ_HEAD(slot_blocks, slot_block);
 struct session_slots {
     struct slot_blocks with_room; /* blocks with a free slot */
     unsigned block_count;         /* all blocks */
+    /* A reserve, for small allocations while libnghttp2 sends a frame. */
+    void *spare[SPARE_COUNT];
+    unsigned spare_count;
 };
 
 /* The memory of one session. */
@@ -42,6 +47,9 @@ void session_slots_end(struct session_slots *slots);
 /* Takes a slot. `memory->functions` are for nghttp2_session_server_new3(); `memory` must not move
  * until session_memory_end(), which follows nghttp2_session_del(). */
 void session_memory_begin(struct session_memory *memory, struct session_slots *slots);
+/* Fills the reserve. Returns false if out of memory: then no frame may be sent. libnghttp2 1.52
+ * fails an assertion if it runs out of memory after a header section. */
+MUST_CHECK bool session_memory_reserve(struct session_memory *memory);
 void session_memory_end(struct session_memory *memory);
 
 #endif
