@@ -103,9 +103,9 @@ struct worker {
     _Atomic(struct endpoint_set *) reload;            /* held; the worker takes it over */
     _Atomic(const struct endpoint_set *) current_set; /* the endpoint set of `now` */
     uint64_t shed_in_vain_us; /* time of the last clients_shed() that has freed too little */
-    struct deadline shutdown, last_requests, coming_deadline, first_wait, trim;
-    struct deadline_queue shutdown_queue, last_requests_queue, coming_queue, first_queue,
-        trim_queue;
+    struct deadline shutdown, last_requests, reload_again, coming_deadline, first_wait, trim;
+    struct deadline_queue shutdown_queue, last_requests_queue, reload_again_queue, coming_queue,
+        first_queue, trim_queue;
 };
 
 enum { WORKER_MAGIC = 0x574f524b };

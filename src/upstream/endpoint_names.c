@@ -89,13 +89,13 @@ static void take_addresses(struct name *name, const struct resolver_answer *answ
     bool first = name->count == 0;
 
     report_resolved(name);
-    if (count == name->count && memcmp(ips, name->ips, count * sizeof *ips) == 0)
+    if (!name->outdated && count == name->count && memcmp(ips, name->ips, count * sizeof *ips) == 0)
         return;
     name->count = count;
     memcpy(name->ips, ips, count * sizeof *ips);
     if (!first)
         report_addresses(name);
-    endpoint_set_rebuild(name->endpoint_set, name->upstream, NULL);
+    name->outdated = !endpoint_set_rebuild(name->endpoint_set, name->upstream, NULL);
 }
 
 static void adjust(struct endpoint_set *endpoint_set)

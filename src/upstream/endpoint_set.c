@@ -133,7 +133,8 @@ static void take_over(struct endpoint *endpoint, const struct upstream *upstream
     }
 }
 
-/* Builds the wanted row from existing and new endpoints. True: it differs from `row`. */
+/* Builds the wanted row from existing and new endpoints. True: it differs from `row`. It has fewer
+ * endpoints than wanted if memory runs out. */
 static bool make_row(struct row *next, const struct row *row, const struct wanted *wanted,
                      const struct upstream *upstream, const struct endpoint_set *before)
 {
@@ -160,16 +161,18 @@ static void row_clear(struct row *row)
     row->count = 0;
 }
 
-void endpoint_set_rebuild(struct endpoint_set *endpoint_set, const struct upstream *upstream,
+bool endpoint_set_rebuild(struct endpoint_set *endpoint_set, const struct upstream *upstream,
                           const struct endpoint_set *before)
 {
     struct row *row = &endpoint_set->table[upstream->index], next, last = *row;
     struct wanted wanted = {.count = 0};
 
     want_all(endpoint_set, upstream, &wanted);
-    if (!make_row(&next, row, &wanted, upstream, before)) {
+    bool changed = make_row(&next, row, &wanted, upstream, before),
+         complete = next.count == wanted.count;
+    if (!changed || !complete) {
         row_clear(&next);
-        return;
+        return complete;
     }
     if (wanted.left_out)
         log_warn("upstream %s: %u of its %u addresses are not used", upstream->name,
@@ -179,9 +182,10 @@ void endpoint_set_rebuild(struct endpoint_set *endpoint_set, const struct upstre
     pthread_mutex_unlock(&endpoint_set->lock);
     row_clear(&last);
     atomic_fetch_add_explicit(&endpoint_set->version, 1, memory_order_release);
-    health_follow(endpoint_set, upstream);
+    bool good = health_follow(endpoint_set, upstream);
     if (endpoint_set->ready)
         endpoint_set->listener.changed(endpoint_set->listener.context);
+    return good;
 }
 
 /* ---- creation and destruction ---------------------------------------------------------------- */
@@ -229,14 +233,15 @@ struct endpoint_set *endpoint_set_new(struct event_base *base, struct policy *po
     pthread_mutex_init(&endpoint_set->lock, NULL);
     TAILQ_INIT(&endpoint_set->checks);
     endpoint_set->table = calloc(policy->upstream_count, sizeof *endpoint_set->table);
-    if (!endpoint_set->table || poller_init(&endpoint_set->poller, base, 16) != 0 ||
-        !names_begin(endpoint_set, before)) {
+    bool good = endpoint_set->table && poller_init(&endpoint_set->poller, base, 16) == 0 &&
+                names_begin(endpoint_set, before);
+    for (unsigned u = 0; good && u < policy->upstream_count; u++)
+        good = endpoint_set_rebuild(endpoint_set, &policy->upstreams[u], before);
+    if (!good) {
         endpoint_set_close(endpoint_set);
         endpoint_set_drop(endpoint_set);
         return NULL;
     }
-    for (unsigned u = 0; u < policy->upstream_count; u++)
-        endpoint_set_rebuild(endpoint_set, &policy->upstreams[u], before);
     endpoint_set->ready = true;
     return endpoint_set;
 }

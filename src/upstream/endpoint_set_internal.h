@@ -23,6 +23,7 @@ struct name {
     uint64_t retry_us;
     bool answered; /* at least once, with or without an address */
     bool troubled; /* the last lookup failed, and that was logged */
+    bool outdated; /* memory ran out: the endpoints are not those of `ips` */
 };
 
 struct check;
@@ -51,9 +52,11 @@ struct endpoint_set {
 };
 
 /* endpoint_set.c: rebuilds the upstream's endpoints from its servers and current addresses.
- * Copies the health of new endpoints from `before`. */
-void endpoint_set_rebuild(struct endpoint_set *endpoint_set, const struct upstream *upstream,
-                          const struct endpoint_set *before);
+ * Copies the health of new endpoints from `before`. Returns false if out of memory: the endpoints
+ * are then as before, or a health check is missing. */
+MUST_CHECK bool endpoint_set_rebuild(struct endpoint_set *endpoint_set,
+                                     const struct upstream *upstream,
+                                     const struct endpoint_set *before);
 
 /* endpoint_names.c: starts the lookups. False: no memory. */
 bool names_begin(struct endpoint_set *endpoint_set, const struct endpoint_set *before);
@@ -62,8 +65,8 @@ void names_end(struct endpoint_set *endpoint_set);
 const struct name *name_of(const struct endpoint_set *endpoint_set,
                            const struct upstream_server *server);
 
-/* health.c: starts and stops checks to match the upstream's current endpoints. */
-void health_follow(struct endpoint_set *endpoint_set, const struct upstream *upstream);
+/* health.c: starts and stops checks to match the upstream's current endpoints. False: no memory. */
+MUST_CHECK bool health_follow(struct endpoint_set *endpoint_set, const struct upstream *upstream);
 void health_end(struct endpoint_set *endpoint_set);
 
 #endif

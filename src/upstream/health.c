@@ -382,14 +382,14 @@ static bool is_checked(const struct endpoint_set *endpoint_set, const struct end
     return false;
 }
 
-static void check_new(struct endpoint_set *endpoint_set, const struct upstream *upstream,
+static bool check_new(struct endpoint_set *endpoint_set, const struct upstream *upstream,
                       struct endpoint *endpoint, unsigned number)
 {
     struct check *check = calloc(1, sizeof *check);
 
     if (!check) {
         log_error("no memory for health checks of %s", endpoint->text);
-        return;
+        return false;
     }
     atomic_fetch_add_explicit(&endpoint->references, 1, memory_order_relaxed);
     check->endpoint_set = endpoint_set;
@@ -398,15 +398,17 @@ static void check_new(struct endpoint_set *endpoint_set, const struct upstream *
     evtimer_assign(&check->timer, endpoint_set->base, on_check_timer, check);
     TAILQ_INSERT_TAIL(&endpoint_set->checks, check, link);
     event_timer_arm(&check->timer, (uint64_t)number * APART_US);
+    return true;
 }
 
-void health_follow(struct endpoint_set *endpoint_set, const struct upstream *upstream)
+bool health_follow(struct endpoint_set *endpoint_set, const struct upstream *upstream)
 {
     const struct row *row = &endpoint_set->table[upstream->index];
     struct check *check, *next;
+    bool good = true;
 
     if (!health_is_on(&upstream->health))
-        return;
+        return true;
     for (check = TAILQ_FIRST(&endpoint_set->checks); check; check = next) {
         bool stays = check->upstream != upstream;
         next = TAILQ_NEXT(check, link);
@@ -417,7 +419,8 @@ void health_follow(struct endpoint_set *endpoint_set, const struct upstream *ups
     }
     for (unsigned i = 0; i < row->count; i++)
         if (!is_checked(endpoint_set, row->endpoints[i]))
-            check_new(endpoint_set, upstream, row->endpoints[i], i);
+            good &= check_new(endpoint_set, upstream, row->endpoints[i], i);
+    return good;
 }
 
 void health_end(struct endpoint_set *endpoint_set)

@@ -92,8 +92,8 @@ bool upstream_retry_refused_may(const struct link *link, bool budget, struct ups
 
 /* ---- arrival and removal --------------------------------------------------------------------- */
 
-/* Adds a server for `endpoint`, which it takes over. */
-static void server_arrives(struct pool *pool, struct endpoint *endpoint)
+/* Adds a server for `endpoint`, which it takes over. Returns false if out of memory. */
+static bool server_arrives(struct pool *pool, struct endpoint *endpoint)
 {
     struct server *server = calloc(1, sizeof *server);
     unsigned slot = 0;
@@ -101,9 +101,10 @@ static void server_arrives(struct pool *pool, struct endpoint *endpoint)
     while (slot < ENDPOINTS_MAX && pool->servers[slot])
         slot++;
     if (!server || slot == ENDPOINTS_MAX) {
+        bool full = server != NULL;
         free(server);
         endpoint_drop(endpoint);
-        return;
+        return full;
     }
     server->endpoint = endpoint;
     server->pool = pool;
@@ -117,6 +118,7 @@ static void server_arrives(struct pool *pool, struct endpoint *endpoint)
     pool->count++;
     if (slot >= pool->slots)
         pool->slots = slot + 1;
+    return true;
 }
 
 static void hang_up(struct server *server)
@@ -161,10 +163,12 @@ static bool is_in_pool(const struct pool *pool, const struct endpoint *endpoint)
     return false;
 }
 
-static void pool_refresh(struct pool *pool, struct endpoint_set *endpoint_set)
+/* Returns false if out of memory. */
+static bool pool_refresh(struct pool *pool, struct endpoint_set *endpoint_set)
 {
     struct endpoint *endpoints[ENDPOINTS_MAX];
     unsigned count = endpoint_set_list(endpoint_set, pool->settings->index, endpoints);
+    bool good = true;
 
     for (unsigned i = 0; i < ENDPOINTS_MAX; i++)
         if (pool->servers[i] && !is_among(pool->servers[i]->endpoint, endpoints, count))
@@ -173,7 +177,8 @@ static void pool_refresh(struct pool *pool, struct endpoint_set *endpoint_set)
         if (is_in_pool(pool, endpoints[i]))
             endpoint_drop(endpoints[i]);
         else
-            server_arrives(pool, endpoints[i]);
+            good &= server_arrives(pool, endpoints[i]);
+    return good;
 }
 
 void servers_refresh(struct upstream_pools *pools)
@@ -182,9 +187,11 @@ void servers_refresh(struct upstream_pools *pools)
 
     if (version == pools->version)
         return;
-    pools->version = version;
+    bool good = true;
     for (unsigned i = 0; i < pools->policy->upstream_count; i++)
-        pool_refresh(&pools->all[i], pools->endpoint_set);
+        good &= pool_refresh(&pools->all[i], pools->endpoint_set);
+    if (good)
+        pools->version = version;
 }
 
 /* ---- the pools of an endpoint set ------------------------------------------------------------ */

@@ -116,7 +116,8 @@ bool upstream_retry_may(const struct link *link, struct upstream_tries *tries);
  * again, also to the same server; with `budget`, that counts as a retry. */
 bool upstream_retry_refused_may(const struct link *link, bool budget, struct upstream_tries *tries);
 
-/* Applies changes of the endpoint set to the pools. Called once per loop iteration. */
+/* Applies changes of the endpoint set to the pools. Called once per loop iteration. If memory runs
+ * out, the next call tries again. */
 void servers_refresh(struct upstream_pools *pools);
 
 /* Initialises a worker's part. Connections are polled by `base`, end with `deadlines` and use the

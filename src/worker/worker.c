@@ -25,6 +25,7 @@ enum {
     LAST_REQUESTS_US = 1000000, /* for clients that connected at the end of timeouts.drain */
     REDIS_WAIT_MIN_US = 200000,
     ITERATION_US = 2000, /* time limit of a loop iteration; the rest waits for the next */
+    RELOAD_AGAIN_US = 100000, /* after memory ran out */
 };
 
 static void request_ids_init(struct worker *w)
@@ -196,16 +197,31 @@ static void begin_to_stop(struct worker *w)
     deadline_arm(&w->shutdown_queue, &w->shutdown, clock_us(), w->policy->timeouts.shutdown_us);
 }
 
-static void take_endpoint_set(struct worker *w, struct endpoint_set *endpoint_set)
+/* Starts to use the newest policy, if there is a new one. */
+static void take_endpoint_set(struct worker *w)
 {
-    struct generation *next = generation_new(w, endpoint_set);
+    struct endpoint_set *endpoint_set = atomic_exchange(&w->reload, NULL), *none = NULL;
+    struct generation *next = endpoint_set ? generation_new(w, endpoint_set) : NULL;
 
+    if (!endpoint_set)
+        return;
     if (next)
         generation_announce(w, next);
-    else
-        log_error("worker %u: out of memory for the new policy: it keeps the previous one",
-                  w->number);
+    else {
+        log_error(
+            "worker %u: out of memory for the new policy: it uses the previous one, and tries "
+            "again in 0.1 s",
+            w->number);
+        deadline_arm(&w->reload_again_queue, &w->reload_again, clock_us(), RELOAD_AGAIN_US);
+        if (atomic_compare_exchange_strong(&w->reload, &none, endpoint_set))
+            return; /* otherwise there is a newer one */
+    }
     endpoint_set_drop(endpoint_set);
+}
+
+static void reload_again(struct deadline *deadline)
+{
+    take_endpoint_set(CONTAINER_OF(deadline, struct worker, reload_again));
 }
 
 static void on_wake(evutil_socket_t fd, short what, void *arg)
@@ -217,9 +233,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(w, WORKER_MAGIC);
     if (read(fd, &count, sizeof count) < 0)
         return;
-    struct endpoint_set *endpoint_set = atomic_exchange(&w->reload, NULL);
-    if (endpoint_set)
-        take_endpoint_set(w, endpoint_set);
+    take_endpoint_set(w);
     listeners_receive(w);
     w->draining = atomic_load(&w->drain);
     if (atomic_load(&w->stop) && !w->downstream->listeners_closed)
@@ -263,6 +277,7 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     worker_memory_init(w);
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
     deadline_queue_init(&w->deadlines, &w->last_requests_queue, last_requests_passed);
+    deadline_queue_init(&w->deadlines, &w->reload_again_queue, reload_again);
     deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);
     if (!upstream_worker_init(&w->upstream, w->base, &w->deadlines,
                               &(struct body_io){&w->buffers, w->receive, &w->trailers}))
