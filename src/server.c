@@ -319,9 +319,10 @@ static bool start_redis(struct weir *weir, FILE *report)
 
 static bool make_quotas(struct weir *weir)
 {
-    if ((weir->quotas = quotas_new()))
-        quotas_apply(weir->quotas, weir->first);
-    return weir->quotas != NULL;
+    if (!(weir->quotas = quotas_new()) || !quotas_prepare(weir->quotas, weir->first))
+        return false;
+    quotas_apply(weir->quotas, weir->first);
+    return true;
 }
 
 /* Starts everything except the log file and the threads. Prints configuration errors to `report`

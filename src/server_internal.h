@@ -17,6 +17,7 @@
 
 #include "admin/admin.h"
 #include "base/counter_table.h"
+#include "base/memory_stream.h"
 #include "quota/quotas.h"
 #include "upstream/endpoint_set.h"
 #include "worker/worker.h"
@@ -118,12 +119,11 @@ void close_admin(struct weir *weir);
 
 /* ---- server_policy.c ---- */
 
-/* Collects the lines that a function prints, for the log. If out of memory, the stream is
- * stderr. */
+/* Collects the lines that a function prints, for the log. If out of memory, the stream is stderr,
+ * or lines are missing. */
 struct report_lines {
     FILE *stream;
-    char *text;
-    size_t size;
+    struct memory_stream text;
 };
 void report_begin(struct report_lines *report);
 /* Logs each line and frees the report. If `failed`, lines without "warning: " are errors; all other

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "cli/cli.h"
 #include "config/policy_changes.h"
 #include "limit/compose.h"
@@ -15,20 +16,18 @@
 
 void report_begin(struct report_lines *report)
 {
-    *report = (struct report_lines){0};
-    if (!(report->stream = open_memstream(&report->text, &report->size)))
-        report->stream = stderr;
+    report->stream = memory_stream_open(&report->text) ? report->text.file : stderr;
 }
 
 void report_log(struct report_lines *report, bool failed)
 {
     if (report->stream == stderr)
         return;
-    fclose(report->stream);
-    for (char *line, *rest = report->text; (line = strsep(&rest, "\n"));)
+    char *text = memory_stream_close(&report->text);
+    for (char *line, *rest = text; (line = strsep(&rest, "\n"));)
         if (*line)
             log_at(failed && !strstr(line, "warning: ") ? LEVEL_ERROR : LEVEL_WARN, "%s", line);
-    free(report->text);
+    free(text);
 }
 
 void report_end(struct report_lines *report, bool as_events)
@@ -37,9 +36,9 @@ void report_end(struct report_lines *report, bool as_events)
         report_log(report, true);
         return;
     }
-    fclose(report->stream);
-    fputs(report->text, stderr);
-    free(report->text);
+    char *text = memory_stream_close(&report->text);
+    fputs(text ? text : "weir: out of memory\n", stderr);
+    free(text);
 }
 
 /* ---- the policy ------------------------------------------------------------------------------ */
@@ -165,36 +164,43 @@ bool adjust_redis(const struct weir *weir, struct policy *next, FILE *report)
     return true;
 }
 
-/* Returns a policy that is ready for the workers, or NULL on errors. */
-static struct policy *next_policy(struct weir *weir, FILE *report)
-{
-    struct policy *next = read_policy(weir, report);
+/* A reload before the point of no return: all that can fail. */
+struct preparation {
+    struct weir *weir;
+    FILE *report;
+    struct policy *next; /* NULL: cannot be read */
+    struct endpoint_set *endpoint_set;
+    bool good;
+};
 
-    if (!next)
-        return NULL;
-    if (adjust_redis(weir, next, report) &&
-        (!policy_needs_redis(next) ||
-         cli_check_scripts(next, next->driver, weir->lua_dir, report)) &&
-        assign_rows(weir, next) &&
-        (strcmp(next->log.file, weir->policy->log.file) == 0 || open_log(next, report)))
-        return next;
-    policy_drop(next);
-    return NULL;
+static void prepare(void *preparation)
+{
+    struct preparation *p = preparation;
+    struct weir *weir = p->weir;
+    struct policy *next = p->next = read_policy(weir, p->report);
+
+    if (!next || !adjust_redis(weir, next, p->report) ||
+        (policy_needs_redis(next) &&
+         !cli_check_scripts(next, next->driver, weir->lua_dir, p->report)))
+        return;
+    if (!assign_rows(weir, next) || !quotas_prepare(weir->quotas, next) ||
+        !(p->endpoint_set = make_endpoint_set(weir, next)))
+        memory_exhausted();
+    warn_of_restart(weir, next);
+    policy_keep_listeners(next, weir->policy, weir->written);
+    policy_keep_admin(next, weir->policy, weir->written_admin);
+    next->workers = weir->first->workers;
+    p->good = quotas_start(weir->quotas) &&
+              (strcmp(next->log.file, weir->policy->log.file) == 0 || open_log(next, p->report));
 }
 
 /* Activates the policy. Takes ownership of `next` and `endpoint_set`. The workers switch
  * asynchronously. */
 static void put_in_force(struct weir *weir, struct policy *next, struct endpoint_set *endpoint_set)
 {
-    warn_of_restart(weir, next);
-    policy_keep_listeners(next, weir->policy, weir->written);
-    policy_keep_admin(next, weir->policy, weir->written_admin);
-    next->workers = weir->first->workers;
     apply_log_settings(next);
     apply_memory_limit(next);
     quotas_apply(weir->quotas, next);
-    if (!quotas_start(weir->quotas))
-        log_error("reload: quotas.on_failure applies to ids");
     for (unsigned i = 0; i < weir->made; i++)
         worker_reload(weir->workers[i], endpoint_set);
     policy_log_changes(weir->policy, next);
@@ -228,11 +234,11 @@ void reload(struct weir *weir)
     systemd_reloading(weir);
     lend_descriptors();
     report_begin(&report);
-    struct policy *next = next_policy(weir, report.stream);
-    report_log(&report, !next);
-    struct endpoint_set *endpoint_set = next ? make_endpoint_set(weir, next) : NULL;
-    if (endpoint_set) {
-        put_in_force(weir, next, endpoint_set);
+    struct preparation p = {.weir = weir, .report = report.stream};
+    bool has_memory = memory_try(prepare, &p);
+    report_log(&report, !p.good);
+    if (p.good) {
+        put_in_force(weir, p.next, p.endpoint_set);
         weir->view.reloads_good++;
         weir->view.last_reload_failed = false;
         weir->view.policy_loaded_wall_us = clock_wall_us();
@@ -240,8 +246,9 @@ void reload(struct weir *weir)
         weir->view.reloads_failed++;
         weir->view.last_reload_failed = true;
         log_error("reload: %s %s; the current policy stays in effect", weir->file,
-                  next ? "cannot be used: out of memory" : "has errors or cannot be read");
-        policy_drop(next);
+                  has_memory ? "has errors or cannot be read" : "cannot be used: out of memory");
+        drop_endpoint_set(p.endpoint_set);
+        policy_drop(p.next);
         systemd_reload_failed(weir);
     }
     systemd_reload_read(weir);

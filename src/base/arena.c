@@ -9,8 +9,12 @@ struct arena_block {
     _Alignas(max_align_t) char bytes[];
 };
 
-static void *take(struct arena *arena, struct arena_block *block)
+void *arena_zeroed_or_null(struct arena *arena, size_t count, size_t size)
 {
+    struct arena_block *block = calloc(1, sizeof *block + count * size);
+
+    if (!block)
+        return NULL;
     block->next = arena->blocks;
     arena->blocks = block;
     return block->bytes;
@@ -18,7 +22,11 @@ static void *take(struct arena *arena, struct arena_block *block)
 
 void *arena_zeroed(struct arena *arena, size_t count, size_t size)
 {
-    return take(arena, xcalloc(1, sizeof(struct arena_block) + count * size));
+    void *memory = arena_zeroed_or_null(arena, count, size);
+
+    if (!memory)
+        memory_exhausted();
+    return memory;
 }
 
 char *arena_text(struct arena *arena, struct slice text)

@@ -5,7 +5,7 @@
 #include "base/arena.h"
 
 /* Reads a whole file of at most `max` bytes into `arena`, NUL-terminated. Returns false on error,
- * with `*why` set. Blocks. */
+ * with `*why` set, except if out of memory (base/memory.h). Blocks. */
 bool file_read(struct arena *arena, const char *path, size_t max, struct slice *bytes,
                const char **why);
 

@@ -223,15 +223,15 @@ void log_write(enum log_level level, const char *format, ...)
 
 void log_thread_begin(void)
 {
-    struct ring *ring = xcalloc(1, sizeof *ring);
-    for (unsigned i = 0; i < LOG_THREADS_MAX; i++) {
+    struct ring *ring = calloc(1, sizeof *ring);
+    for (unsigned i = 0; ring && i < LOG_THREADS_MAX; i++) {
         struct ring *none = NULL;
         if (atomic_compare_exchange_strong(&rings[i], &none, ring)) {
             own_ring = ring;
             return;
         }
     }
-    free(ring); /* more threads than rings: this one writes directly to the file */
+    free(ring); /* no memory, or more threads than rings: this one writes directly to the file */
 }
 
 void log_thread_end(void)

@@ -1,6 +1,7 @@
 /* log_file.c - the log file, under one lock: opening, writing, and counting of lost lines. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,31 +174,41 @@ static int open_for_appending(const char *path)
 int log_open(const char *path)
 {
     bool is_stderr = strcmp(path, "stderr") == 0;
-    int fd = is_stderr ? STDERR_FILENO : open_for_appending(path);
+    char *copy = is_stderr ? NULL : strdup(path);
 
+    if (!is_stderr && !copy)
+        return -1;
+    int fd = is_stderr ? STDERR_FILENO : open_for_appending(path);
     if (fd < 0 && descriptors_lack(errno) && descriptors_give(DESCRIPTOR_FOR_MAIN, errno))
         fd = open_for_appending(path);
-    if (fd < 0)
+    if (fd < 0) {
+        int error = errno;
+        free(copy);
+        errno = error;
         return -1;
+    }
     pthread_mutex_lock(&file.lock);
     if (file.fd != STDERR_FILENO)
         close(file.fd);
     free(file.path);
     file.fd = fd;
-    file.path = is_stderr ? NULL : xstrdup(path);
+    file.path = copy;
     file.torn = false;
     write_early();
     pthread_mutex_unlock(&file.lock);
     return 0;
 }
 
-/* Copies the path, because a reload may change it. */
-static char *path_copy(void)
+/* Copies the path, because a reload may change it. Returns false if the log is stderr. A path
+ * that could be opened is shorter than PATH_MAX. */
+static bool copy_path(char path[static PATH_MAX])
 {
     pthread_mutex_lock(&file.lock);
-    char *path = file.path ? xstrdup(file.path) : NULL;
+    bool known = file.path && strlen(file.path) < PATH_MAX;
+    if (known)
+        strcpy(path, file.path);
     pthread_mutex_unlock(&file.lock);
-    return path;
+    return known;
 }
 
 /* The old file may have been deleted: stderr gets the message too. */
@@ -213,15 +224,14 @@ static void report_not_reopened(const char *path, const char *why)
 
 void log_file_reopen(void)
 {
-    char *path = path_copy();
+    char path[PATH_MAX];
 
-    if (!path)
+    if (!copy_path(path))
         return;
     if (log_open(path) == 0)
         log_info("log: %s reopened", path);
     else
         report_not_reopened(path, strerror(errno));
-    free(path);
 }
 
 uint64_t log_file_lost(void)

@@ -7,6 +7,7 @@
  *   deadline.h, timer_heap.h      timers of one length per kind; timers of any length
  *   log.h                         log_file.c writes what log.c gathers
  *   memory.h, arena.h, magic.h    allocation; checked pointers
+ *   memory_stream.h               a stream into memory that reports a lack of it
  *   descriptors.h, file.h         lack of descriptors; whole files
  *   histogram.h, counter_table.h, metric.h, row_histogram.h    counters
  *   hash.h, hmac.h, recent.h, top_keys.h, json_read.h          data structures and algorithms */

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "config/lint.h"
 #include "config/sections.h"
 
@@ -75,39 +76,68 @@ static void read_root(struct loading *l)
     policy_check(l);
 }
 
+/* Loading a policy, from a file or from a text. */
+struct load {
+    struct loading l;
+    struct report report;
+    struct slice bytes; /* empty: read them from report.file */
+    FILE *out;
+    bool good;
+};
+
+static bool read_bytes(struct load *load)
+{
+    const char *file = load->report.file, *why;
+
+    if (load->bytes.p || file_read(&load->l.scratch, file, POLICY_FILE_MAX, &load->bytes, &why))
+        return true;
+    fprintf(load->out, "%s: cannot be read: %s%s\n", file, why,
+            strcmp(why, strerror(EFBIG)) == 0 ? "; a policy has at most 16 MiB" : "");
+    return false;
+}
+
+static void load_it(void *context)
+{
+    struct load *load = context;
+    struct loading *l = &load->l;
+
+    l->report = &load->report;
+    if (!read_bytes(load))
+        return;
+    l->policy = policy_new(load->report.file);
+    l->arena = l->policy->arena;
+    l->root = tree_read(&l->scratch, load->bytes, l->report);
+    read_root(l);
+    load->good = load->report.mistakes == 0;
+    report_finish(&load->report, load->out);
+}
+
+static struct policy *finish(struct load *load)
+{
+    bool has_memory = memory_try(load_it, load);
+
+    report_forget(&load->report);
+    arena_free(&load->l.file);
+    arena_free(&load->l.scratch);
+    if (load->good)
+        return load->l.policy;
+    policy_drop(load->l.policy);
+    if (!has_memory)
+        memory_exhausted();
+    return NULL;
+}
+
 struct policy *policy_load_text(const char *file, struct slice bytes, const char *lua_dir,
                                 FILE *out)
 {
-    struct report report = {.file = file};
-    struct policy *policy = policy_new(file);
-    struct loading l = {
-        .policy = policy, .arena = policy->arena, .report = &report, .lua_dir = lua_dir};
-
-    l.root = tree_read(&l.scratch, bytes, &report);
-    read_root(&l);
-    bool good = report.mistakes == 0;
-    report_finish(&report, out);
-    arena_free(&l.scratch);
-    if (good)
-        return policy;
-    policy_drop(policy);
-    return NULL;
+    struct load load = {.l.lua_dir = lua_dir, .report.file = file, .bytes = bytes, .out = out};
+    return finish(&load);
 }
 
 struct policy *policy_load(const char *file, const char *lua_dir, FILE *report)
 {
-    struct arena arena = {NULL};
-    struct policy *policy = NULL;
-    struct slice bytes;
-    const char *why;
-
-    if (file_read(&arena, file, POLICY_FILE_MAX, &bytes, &why))
-        policy = policy_load_text(file, bytes, lua_dir, report);
-    else
-        fprintf(report, "%s: cannot be read: %s%s\n", file, why,
-                strcmp(why, strerror(EFBIG)) == 0 ? "; a policy has at most 16 MiB" : "");
-    arena_free(&arena);
-    return policy;
+    struct load load = {.l.lua_dir = lua_dir, .report.file = file, .out = report};
+    return finish(&load);
 }
 
 bool policy_wants_json_log(const char *file)

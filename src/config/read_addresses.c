@@ -1,7 +1,6 @@
 /* read_addresses.c - section addresses: files of allowed (never limited) and blocked addresses. */
-#include <stdlib.h>
-
 #include "base/file.h"
+#include "base/memory.h"
 #include "config/sections.h"
 
 /* Entries of all files. */
@@ -32,15 +31,15 @@ static struct slice trimmed(struct slice line)
 }
 
 /* Returns false if the list is full. */
-static bool gather(struct gathered *all, const struct listed_range *range)
+static bool gather(struct loading *l, struct gathered *all, const struct listed_range *range)
 {
     if (all->count == LISTED_MAX)
         return false;
     if (all->count == all->room) {
         size_t room = all->room ? all->room * 2 : 1024;
-        struct listed_range *more = realloc(all->ranges, room * sizeof *more);
-        if (!more)
-            return false;
+        struct listed_range *more = arena_zeroed(&l->scratch, room, sizeof *more);
+        if (all->count)
+            memcpy(more, all->ranges, all->count * sizeof *more);
         all->ranges = more;
         all->room = room;
     }
@@ -61,7 +60,7 @@ static bool read_line(struct loading *l, const char *file, unsigned number, stru
         return true;
     if (!ip_range_parse(address, &range.range, &why))
         report_mistake_in(l->report, file, position, "%s: %s", QUOTE(address), why);
-    else if (!gather(all, &range)) {
+    else if (!gather(l, all, &range)) {
         report_mistake_in(l->report, file, position,
                           "all lists together have more than %d addresses and ranges; combine "
                           "adjacent addresses into ranges",
@@ -76,10 +75,9 @@ static void read_file(struct loading *l, const struct node *item, enum listed as
 {
     char *path = neighbour_path(l, item->text);
     const char *why, *file = arena_text(&l->report->arena, slice_of(path));
-    struct arena arena = {NULL}; /* freed earlier than the scratch arena */
     struct slice bytes;
 
-    if (!file_read(&arena, path, ADDRESS_FILE_MAX, &bytes, &why)) {
+    if (!file_read(&l->file, path, ADDRESS_FILE_MAX, &bytes, &why)) {
         struct ip_range range;
         bool address = ip_range_parse(item->text, &range, &(const char *){NULL});
         mistake(l, item, "%s cannot be read: %s%s", QUOTE(item->text), why,
@@ -95,7 +93,7 @@ static void read_file(struct loading *l, const struct node *item, enum listed as
         bytes.p += line.n + (end != NULL);
         bytes.n -= line.n + (end != NULL);
     }
-    arena_free(&arena);
+    arena_free(&l->file);
 }
 
 /* --- option --- */
@@ -149,6 +147,5 @@ void addresses_read(struct loading *l)
     read_files(l, &addresses->block, LISTED_BLOCKED, &all);
     addresses->allow.nodes = addresses->block.nodes = NULL;
     if (all.count && !address_table_make(&addresses->table, all.ranges, all.count))
-        report_mistake(l->report, (struct position){1, 1}, "out of memory for the address lists");
-    free(all.ranges);
+        memory_exhausted();
 }

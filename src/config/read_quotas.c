@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "config.h"
 #include "config/sections.h"
 #include "net/address.h"
@@ -181,10 +182,9 @@ static bool ports_are_good(struct loading *l, const struct node *node, const cha
 static bool find_servers(struct loading *l, const struct node *node, struct servers *s,
                          const char *hosts, const char *ports)
 {
-    char *host_list = strdup(hosts), *port_list = strdup(ports), *host_at = host_list,
-         *port_at = port_list;
-    bool one_port = !strchr(ports, ','),
-         good = host_list && port_list && ports_are_good(l, node, ports);
+    char *host_at = arena_text(&l->scratch, slice_of(hosts)),
+         *port_at = arena_text(&l->scratch, slice_of(ports));
+    bool one_port = !strchr(ports, ','), good = ports_are_good(l, node, ports);
 
     while (good && host_at) {
         const char *host = next_of(&host_at), *port = one_port ? ports : next_of(&port_at);
@@ -195,8 +195,6 @@ static bool find_servers(struct loading *l, const struct node *node, struct serv
     }
     if (good && s->full)
         mistake(l, node, "has too many servers; name fewer hosts");
-    free(host_list);
-    free(port_list);
     return good && !s->full;
 }
 
@@ -308,22 +306,42 @@ static void hide_quoted(char *why)
     }
 }
 
+/* A connection string, as libpq reads it. */
+struct parsed {
+    struct loading *l;
+    const struct node *node;
+    struct quota_settings *quotas;
+    PQconninfoOption *all;
+    char *why; /* all is NULL: the reason */
+};
+
+static void use_parsed(void *parsed)
+{
+    const struct parsed *p = parsed;
+
+    if (p->all)
+        use_connection(p->l, p->node, p->quotas, p->all);
+    else if (p->why)
+        mistake(p->l, p->node,
+                "is not a connection string: %.*s; write postgresql://USER@HOST/DATABASE",
+                (int)strcspn(p->why, "\n"), p->why);
+    else
+        memory_exhausted();
+}
+
 static void read_parameters(struct loading *l, const struct node *node,
                             struct quota_settings *quotas)
 {
-    char *why = NULL;
-    PQconninfoOption *all = PQconninfoParse(quotas->connection, &why);
+    struct parsed parsed = {l, node, quotas, NULL, NULL};
 
-    if (why)
-        hide_quoted(why);
-
-    if (all)
-        use_connection(l, node, quotas, all);
-    else if (why)
-        mistake(l, node, "is not a connection string: %.*s; write postgresql://USER@HOST/DATABASE",
-                (int)strcspn(why, "\n"), why);
-    PQconninfoFree(all);
-    PQfreemem(why);
+    parsed.all = PQconninfoParse(quotas->connection, &parsed.why);
+    if (parsed.why)
+        hide_quoted(parsed.why);
+    bool good = memory_try(use_parsed, &parsed);
+    PQconninfoFree(parsed.all);
+    PQfreemem(parsed.why);
+    if (!good)
+        memory_exhausted();
 }
 
 /* Prints "keyword='value' ...", without the password. */

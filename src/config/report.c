@@ -10,8 +10,9 @@ static struct report_line *next_line(struct report *report)
     if (report->count == REPORT_KEPT_MAX)
         return NULL;
     if (report->count == report->room) {
-        report->room = report->room ? report->room * 2 : 32;
-        report->lines = xrealloc(report->lines, report->room * sizeof *report->lines);
+        unsigned room = report->room ? report->room * 2 : 32;
+        report->lines = xrealloc(report->lines, room * sizeof *report->lines);
+        report->room = room;
     }
     return &report->lines[report->count];
 }
@@ -95,6 +96,7 @@ void report_finish(struct report *report, FILE *out)
 void report_forget(struct report *report)
 {
     free(report->lines);
+    report->lines = NULL;
     arena_free(&report->arena);
 }
 

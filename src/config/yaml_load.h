@@ -14,6 +14,7 @@ struct loading {
     struct policy *policy;
     struct arena *arena;  /* the policy's */
     struct arena scratch; /* freed after loading */
+    struct arena file;    /* a large file; freed after reading it */
     struct report *report;
     const struct node *root;
     const char *lua_dir;

@@ -1,6 +1,5 @@
 #include "config/yaml_tree.h"
 
-#include <stdlib.h>
 #include <yaml.h>
 
 #include "base/memory.h"
@@ -8,9 +7,12 @@
 
 struct reading {
     yaml_parser_t parser;
+    yaml_event_t event; /* the current one */
     struct arena *arena;
     struct report *report;
     struct slice bytes;
+    struct node *root;          /* the result */
+    char room[TREE_SCALAR_MAX]; /* for a text with environment variables */
     unsigned nodes;
     bool stopped; /* a fatal error was reported */
 };
@@ -114,16 +116,19 @@ static void report_syntax(struct reading *r)
         report_mistake(r->report, position, "not valid YAML: %s%s", problem, yaml_remedy(problem));
 }
 
-/* Returns false, with an empty event, after a syntax error was reported or reading stopped. */
+/* Stores the next event, valid until the next call. Returns false, with an empty event, after a
+ * syntax error was reported or reading stopped. */
 static bool next_event(struct reading *r, yaml_event_t *event)
 {
-    if (!r->stopped && yaml_parser_parse(&r->parser, event))
-        return true;
-    if (!r->stopped)
+    yaml_event_delete(&r->event);
+    bool good = !r->stopped && yaml_parser_parse(&r->parser, &r->event);
+    if (r->parser.error == YAML_MEMORY_ERROR)
+        memory_exhausted();
+    if (!good && !r->stopped)
         report_syntax(r);
-    r->stopped = true;
-    memset(event, 0, sizeof *event);
-    return false;
+    r->stopped |= !good;
+    *event = r->event;
+    return good;
 }
 
 static struct node *node_new(struct reading *r, enum node_kind kind, struct position position)
@@ -187,8 +192,7 @@ static const char *environment(struct reading *r, struct position position, stru
 static bool substitute(struct reading *r, struct position position, struct slice text,
                        struct slice *result)
 {
-    char *room = xmalloc(TREE_SCALAR_MAX);
-    struct text out = text_over(room, TREE_SCALAR_MAX);
+    struct text out = text_over(r->room, sizeof r->room);
     bool good = true;
 
     for (size_t i = 0; i < text.n && good;) {
@@ -211,7 +215,6 @@ static bool substitute(struct reading *r, struct position position, struct slice
     good = good && !out.failed;
     if (good)
         *result = (struct slice){arena_text(r->arena, text_slice(&out)), out.n};
-    free(room);
     return good;
 }
 
@@ -300,10 +303,9 @@ static void read_list(struct reading *r, struct node *list, unsigned depth)
     yaml_event_t event;
     while (next_event(r, &event) && event.type != YAML_SEQUENCE_END_EVENT)
         append(list, read_node(r, &event, depth));
-    yaml_event_delete(&event);
 }
 
-/* Reads a key and its value. `event` is the key's; deletes it. */
+/* Reads a key and its value. `event` is the key's. */
 static void read_pair(struct reading *r, struct node *map, yaml_event_t *event, unsigned depth)
 {
     struct position key_place = position_of(event->start_mark);
@@ -320,7 +322,6 @@ static void read_pair(struct reading *r, struct node *map, yaml_event_t *event, 
     } else {
         refuse_extras(r, event, event->data.scalar.anchor, event->data.scalar.tag);
         (void)scalar_value(r, event, &key);
-        yaml_event_delete(event);
     }
     if (!next_event(r, &value_event))
         return;
@@ -359,7 +360,7 @@ static void find_duplicates(struct reading *r, const struct node *map)
 {
     if (map->count < 2)
         return;
-    struct node **sorted = xmalloc(map->count * sizeof *sorted);
+    struct node **sorted = arena_zeroed(r->arena, map->count, sizeof *sorted);
     unsigned n = 0;
     for (struct node *child = map->first; child; child = child->next)
         sorted[n++] = child;
@@ -372,7 +373,6 @@ static void find_duplicates(struct reading *r, const struct node *map)
         sorted[i]->broken = true;
         report_duplicate(r, sorted[i], sorted[first]);
     }
-    free(sorted);
 }
 
 static void find_all_duplicates(struct reading *r, const struct node *node)
@@ -388,7 +388,6 @@ static void read_map(struct reading *r, struct node *map, unsigned depth)
     yaml_event_t event;
     while (next_event(r, &event) && event.type != YAML_MAPPING_END_EVENT)
         read_pair(r, map, &event, depth);
-    yaml_event_delete(&event);
 }
 
 static bool too_deep(struct reading *r, struct position position, unsigned depth)
@@ -400,7 +399,7 @@ static bool too_deep(struct reading *r, struct position position, unsigned depth
     return true;
 }
 
-/* Reads the node that begins with `event`, and deletes the event. */
+/* Reads the node that begins with `event`. */
 static struct node *read_node(struct reading *r, yaml_event_t *event, unsigned depth)
 {
     struct position position = position_of(event->start_mark);
@@ -429,7 +428,6 @@ static struct node *read_node(struct reading *r, yaml_event_t *event, unsigned d
         node = node_new(r, NODE_SCALAR, position);
         node->broken = true;
     }
-    yaml_event_delete(event);
     return node;
 }
 
@@ -447,33 +445,35 @@ static struct node *read_stream(struct reading *r)
         if (event.type == YAML_SCALAR_EVENT || event.type == YAML_SEQUENCE_START_EVENT ||
             event.type == YAML_MAPPING_START_EVENT || event.type == YAML_ALIAS_EVENT)
             root = read_node(r, &event, 0);
-        else
-            yaml_event_delete(&event);
     }
-    yaml_event_delete(&event);
     return root;
+}
+
+static void read_tree(void *reading)
+{
+    struct reading *r = reading;
+
+    if (!yaml_parser_initialize(&r->parser))
+        memory_exhausted();
+    yaml_parser_set_encoding(&r->parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&r->parser, (const unsigned char *)r->bytes.p, r->bytes.n);
+    r->root = read_stream(r);
+    if (!r->root || r->stopped) {
+        r->root = node_new(r, NODE_MAP, (struct position){1, 1});
+        r->root->broken = r->stopped;
+    }
+    find_all_duplicates(r, r->root);
 }
 
 const struct node *tree_read(struct arena *arena, struct slice bytes, struct report *report)
 {
-    bytes = slice_after_bom(bytes);
-    struct reading r = {.arena = arena, .report = report, .bytes = bytes};
-
-    if (!yaml_parser_initialize(&r.parser)) {
-        report_mistake(report, (struct position){1, 1}, "no memory for the YAML parser");
-        r.stopped = true;
-    } else {
-        yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
-        yaml_parser_set_input_string(&r.parser, (const unsigned char *)bytes.p, bytes.n);
-    }
-    struct node *root = read_stream(&r);
-    if (!root || r.stopped) {
-        root = node_new(&r, NODE_MAP, (struct position){1, 1});
-        root->broken = r.stopped;
-    }
-    find_all_duplicates(&r, root);
+    struct reading r = {.arena = arena, .report = report, .bytes = slice_after_bom(bytes)};
+    bool good = memory_try(read_tree, &r);
+    yaml_event_delete(&r.event);
     yaml_parser_delete(&r.parser);
-    return root;
+    if (!good)
+        memory_exhausted();
+    return r.root;
 }
 
 const struct node *node_find(const struct node *map, const char *key)

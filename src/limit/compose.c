@@ -36,6 +36,7 @@
 
 #include <stdlib.h>
 
+#include "base/memory_stream.h"
 #include "limit/compose_text.h"
 #include "policy/shipped_limiter.h"
 #include "policy/zone.h"
@@ -233,7 +234,7 @@ static void write_limiter(FILE *out, const struct limit *limit, const char *lua_
     bool own = limit->kind == LIMIT_CUSTOM;
     if (own)
         fputs("guard(pcall(function() return ", out);
-    lua_write_chunk(out, path, limit->script_text, own);
+    lua_write_chunk(out, path ? path : limit->script, limit->script_text, own);
     if (own)
         fputs("end))\n", out);
     free(path);
@@ -366,21 +367,37 @@ static void write_loading(FILE *out, const struct policy *policy)
     fputs(" end\n", out);
 }
 
+static void report_no_memory(FILE *report)
+{
+    fputs("the script of the limits cannot be composed: out of memory\n", report);
+}
+
+/* Returns the text of the stream; NULL if it is not `good` or if memory ran out. */
+static char *finish(struct memory_stream *stream, bool good, FILE *report)
+{
+    char *script = memory_stream_close(stream);
+
+    if (!script)
+        report_no_memory(report);
+    if (!good) {
+        free(script);
+        script = NULL;
+    }
+    return script;
+}
+
 char *compose_contract(const char *lua_dir, FILE *report)
 {
     char *path = lua_path("contract", lua_dir), *contract = lua_read(path, report), *script = NULL;
-    size_t size;
-    FILE *out = contract ? open_memstream(&script, &size) : NULL;
+    struct memory_stream out;
 
-    if (out) {
-        fputs("local muldiv, numbers\n", out);
-        bool good = lua_write_helper(out, "muldiv", lua_dir, report);
-        fputs(contract, out);
-        if (fclose(out) != 0 || !good) {
-            free(script);
-            script = NULL;
-        }
-    }
+    if (contract && memory_stream_open(&out)) {
+        fputs("local muldiv, numbers\n", out.file);
+        bool good = lua_write_helper(out.file, "muldiv", lua_dir, report);
+        fputs(contract, out.file);
+        script = finish(&out, good, report);
+    } else if (contract)
+        report_no_memory(report);
     free(contract);
     free(path);
     return script;
@@ -409,10 +426,10 @@ static bool write_helpers(FILE *out, const struct policy *policy, const struct f
 static char *compose(const struct policy *policy, bool clock, const char *lua_dir, FILE *report)
 {
     char *path = lua_path("driver", lua_dir), *driver = lua_read(path, report), *script = NULL;
-    size_t size;
-    FILE *out = driver ? open_memstream(&script, &size) : NULL;
+    struct memory_stream stream;
 
-    if (out) {
+    if (driver && memory_stream_open(&stream)) {
+        FILE *out = stream.file;
         struct features features = features_of(policy);
         features.clock = clock;
         bool good = write_helpers(out, policy, &features, lua_dir, report);
@@ -424,11 +441,9 @@ static char *compose(const struct policy *policy, bool clock, const char *lua_di
             write_single_limit(out, policy, lua_dir);
         lua_write_mark(out, path);
         write_needed_lines(out, driver, &features);
-        if (fclose(out) != 0 || !good) {
-            free(script);
-            script = NULL;
-        }
-    }
+        script = finish(&stream, good, report);
+    } else if (driver)
+        report_no_memory(report);
     free(driver);
     free(path);
     return script;

@@ -4,17 +4,20 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/memory.h"
 #include "limit/compose.h"
 
 /* --- Files ------------------------------------------------------------------------------------ */
 
 static char *read_all(FILE *file)
 {
-    char *bytes = NULL;
+    char *bytes = NULL, *larger;
     size_t size = 0, got = 0;
     do {
-        bytes = xrealloc(bytes, size + 4096);
+        if (!(larger = realloc(bytes, size + 4096))) {
+            free(bytes);
+            return NULL;
+        }
+        bytes = larger;
         got = fread(bytes + size, 1, 4095, file);
         size += got;
     } while (got > 0);
@@ -24,20 +27,16 @@ static char *read_all(FILE *file)
 
 char *lua_read(const char *path, FILE *report)
 {
-    FILE *file = fopen(path, "re");
-    char *text;
+    FILE *file = path ? fopen(path, "re") : NULL;
+    char *text = file ? read_all(file) : NULL;
 
-    if (!file) {
-        fprintf(report, "%s: cannot be read: %s\n", path, strerror(errno));
-        return NULL;
-    }
-    text = read_all(file);
-    if (ferror(file)) {
-        fprintf(report, "%s: cannot be read: %s\n", path, strerror(errno));
+    if (!text || ferror(file)) {
+        fprintf(report, "%s: cannot be read: %s\n", path ? path : "a script", strerror(errno));
         free(text);
         text = NULL;
     }
-    fclose(file);
+    if (file)
+        fclose(file);
     return text;
 }
 
@@ -51,10 +50,8 @@ char *lua_path(const char *script, const char *lua_dir)
 {
     char *path = NULL;
     if (compose_is_path(script))
-        return xstrdup(script);
-    if (asprintf(&path, "%s/%s.lua", lua_dir, script) < 0)
-        return xstrdup(script);
-    return path;
+        return strdup(script);
+    return asprintf(&path, "%s/%s.lua", lua_dir, script) < 0 ? NULL : path;
 }
 
 /* --- Lua text --------------------------------------------------------------------------------- */

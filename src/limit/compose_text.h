@@ -15,7 +15,8 @@
 /* Returns the text of a file, to be freed by the caller; NULL: error printed to `report`. */
 char *lua_read(const char *path, FILE *report);
 
-/* Returns the path of a limiter given by name or path, to be freed by the caller. */
+/* Returns the path of a limiter given by name or path, to be freed by the caller. NULL: out of
+ * memory, which lua_read() reports. */
 char *lua_path(const char *script, const char *lua_dir);
 
 /* Writes a Lua string. */

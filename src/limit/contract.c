@@ -31,6 +31,7 @@ struct trial {
     struct embedded *server;
     struct redis_blocking *redis;
     uint64_t until_us;
+    int result;
     uint64_t worked_us, waited_us; /* for the last reply: CPU time of Redis, elapsed time */
 };
 
@@ -66,13 +67,17 @@ static char *option_argument(const struct script_option *own)
                 ? asprintf(&argument, "t%s", own->text)
                 : asprintf(&argument, "%c%lld", own->kind == OPTION_BOOL ? 'b' : 'n',
                            (long long)own->number);
-    return n < 0 ? xstrdup("n0") : argument;
+    if (n < 0)
+        memory_exhausted();
+    return argument;
 }
 
 static char *number_argument(int64_t number)
 {
-    char *argument = NULL;
-    return asprintf(&argument, "%lld", (long long)number) < 0 ? xstrdup("1") : argument;
+    char *argument;
+    if (asprintf(&argument, "%lld", (long long)number) < 0)
+        memory_exhausted();
+    return argument;
 }
 
 /* False: Redis used too much CPU time, or the total time is over. A limiter that has not been
@@ -234,19 +239,29 @@ static int try_all(struct trial *t)
     return 0;
 }
 
+static void check(void *trial)
+{
+    struct trial *t = trial;
+
+    if (start_server(t))
+        t->result = try_all(t);
+}
+
 int contract_check(const struct policy *policy, const char *lua_dir, FILE *report)
 {
-    struct trial t = {
-        .policy = policy, .report = report, .until_us = clock_us() + CONTRACT_ALL_US - TELL_US};
     char *contract = compose_contract(lua_dir, report);
-    int result = -1;
+    struct trial t = {.policy = policy,
+                      .contract = contract,
+                      .report = report,
+                      .until_us = clock_us() + CONTRACT_ALL_US - TELL_US,
+                      .result = -1};
 
-    t.contract = contract;
     if (!contract)
-        result = 1;
-    else if (start_server(&t))
-        result = try_all(&t);
+        return 1;
+    bool has_memory = memory_try(check, &t);
     end_server(&t);
     free(contract);
-    return result;
+    if (!has_memory)
+        memory_exhausted();
+    return t.result;
 }

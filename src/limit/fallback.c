@@ -97,7 +97,7 @@ struct fallback *fallback_new(unsigned entries_max)
     fallback->mask = power_of_two(size) - 1;
     fallback->stripes = aligned_alloc(64, fallback->stripe_count * sizeof *fallback->stripes);
     if (!fallback->stripes)
-        abort();
+        memory_exhausted();
     memset(fallback->stripes, 0, fallback->stripe_count * sizeof *fallback->stripes);
     for (unsigned i = 0; i < fallback->stripe_count; i++)
         stripe_init(&fallback->stripes[i], size, fallback->mask + 1);

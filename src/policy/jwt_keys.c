@@ -196,6 +196,8 @@ static bool may_verify(const json_t *jwk)
     return false;
 }
 
+static const char no_memory[] = "cannot be stored: out of memory";
+
 /* Reads a JWK into `*key`. Returns NULL, or why it cannot be used. */
 static const char *read_key(const json_t *jwk, struct jwt_key *key)
 {
@@ -215,8 +217,7 @@ static const char *read_key(const json_t *jwk, struct jwt_key *key)
     ERR_clear_error();
     if (!key->pkey && !key->secret_size)
         return why;
-    key->kid = kid ? xstrdup(kid) : NULL;
-    return NULL;
+    return kid && !(key->kid = strdup(kid)) ? no_memory : NULL;
 }
 
 static bool is_taken(const struct jwt_keys *keys, const struct jwt_key *key)
@@ -232,9 +233,9 @@ static bool is_taken(const struct jwt_keys *keys, const struct jwt_key *key)
 static bool add(struct jwt_keys *keys, const json_t *jwk, unsigned number,
                 struct jwt_set_report *report)
 {
-    struct jwt_key *key = xcalloc(1, sizeof *key);
-    const char *why = json_is_object(jwk) ? read_key(jwk, key) : "is no object";
-    bool good = true;
+    struct jwt_key *key = calloc(1, sizeof *key);
+    const char *why = !key ? no_memory : json_is_object(jwk) ? read_key(jwk, key) : "is no object";
+    bool good = why != no_memory;
 
     if (!why && is_taken(keys, key))
         good = false, why = "has the kid and the algorithm of another key";

@@ -11,10 +11,18 @@
 struct policy *policy_new(const char *file)
 {
     struct policy *policy = xcalloc(1, sizeof *policy);
-    policy->arena = xcalloc(1, sizeof *policy->arena);
-    policy->file = arena_text(policy->arena, slice_of(file));
+    size_t size = strlen(file) + 1;
+    char *name = NULL;
+
     atomic_init(&policy->references, 1);
-    return policy;
+    if ((policy->arena = calloc(1, sizeof *policy->arena)) &&
+        (name = arena_zeroed_or_null(policy->arena, size, 1))) {
+        policy->file = memcpy(name, file, size);
+        return policy;
+    }
+    free(policy->arena);
+    free(policy);
+    memory_exhausted();
 }
 
 struct policy *policy_hold(struct policy *policy)
@@ -87,9 +95,11 @@ void policy_keep_listeners(struct policy *next, const struct policy *now,
             kept[i].certificate_count = same->certificate_count;
         } else
             copy_certificates(next->arena, &kept[i]);
-        kept[i].tls = tls_server_hold(same ? same->tls : now->listen[i].tls);
+        kept[i].tls = same ? same->tls : now->listen[i].tls;
         kept[i].http2 = same ? same->http2 : now->listen[i].http2;
     }
+    for (unsigned i = 0; i < now->listen_count; i++) /* no memory is needed from here on */
+        tls_server_hold(kept[i].tls);
     for (unsigned i = 0; i < next->listen_count; i++)
         tls_server_drop(next->listen[i].tls);
     next->listen = kept;

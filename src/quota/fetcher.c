@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "quota/lookup.h"
 
 /* --- Messages --------------------------------------------------------------------------------- */
@@ -132,6 +131,11 @@ static void connect_to_database(struct fetcher *fetcher)
 
     fetcher->postgres_policy = policy_hold(fetcher->policy);
     fetcher->postgres = postgres_link_new(fetcher->base, &fetcher->postgres_policy->quotas, &watch);
+    if (fetcher->postgres)
+        return;
+    policy_drop(fetcher->postgres_policy);
+    fetcher->postgres_policy = NULL;
+    log_error("quotas: out of memory; quotas.on_failure applies to ids until the next reload");
 }
 
 /* Clears the cache and drops the results of lookups in flight: the query has changed. */
@@ -185,9 +189,11 @@ void fetcher_apply(struct fetcher *fetcher, struct policy *policy)
 
 struct fetcher *fetcher_new(struct quotas *quotas)
 {
-    struct fetcher *fetcher = xcalloc(1, sizeof *fetcher);
+    struct fetcher *fetcher = calloc(1, sizeof *fetcher);
     uint64_t random = 0;
 
+    if (!fetcher)
+        return NULL;
     fetcher->quotas = quotas;
     fetcher->hash_key = hash_key_random();
     TAILQ_INIT(&fetcher->all);
@@ -199,8 +205,8 @@ struct fetcher *fetcher_new(struct quotas *quotas)
     fetcher->base = event_base_new();
     fetcher->pace = fetcher->base ? evtimer_new(fetcher->base, lookups_on_pace, fetcher) : NULL;
     if (!fetcher->pace || deadlines_init(&fetcher->deadlines, fetcher->base) != 0) {
-        log_error("quotas: no memory");
-        abort();
+        fetcher_free(fetcher);
+        return NULL;
     }
     deadline_queue_init(&fetcher->deadlines, &fetcher->redis_wait, lookup_on_redis_deadline);
     deadline_queue_init(&fetcher->deadlines, &fetcher->look_again, lookup_on_look_again);
@@ -226,9 +232,11 @@ void fetcher_free(struct fetcher *fetcher)
         hang_up_redis(fetcher);
     hang_up_database(fetcher);
     end_all(fetcher);
-    event_free(fetcher->pace);
+    if (fetcher->pace)
+        event_free(fetcher->pace);
     deadlines_clear(&fetcher->deadlines);
-    event_base_free(fetcher->base);
+    if (fetcher->base)
+        event_base_free(fetcher->base);
     policy_drop(fetcher->policy);
     free(fetcher);
 }

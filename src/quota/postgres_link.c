@@ -16,7 +16,6 @@
 #include "base/event_timer.h"
 #include "base/log.h"
 #include "base/magic.h"
-#include "base/memory.h"
 #include "config.h"
 #include "policy/identity.h"
 
@@ -453,8 +452,10 @@ struct postgres_link *postgres_link_new(struct event_base *base,
                                         const struct quota_settings *settings,
                                         const struct postgres_watch *watch)
 {
-    struct postgres_link *link = xcalloc(1, sizeof *link);
+    struct postgres_link *link = calloc(1, sizeof *link);
 
+    if (!link)
+        return NULL;
     MAGIC_SET(link, POSTGRES_MAGIC);
     link->base = base;
     link->settings = settings;
@@ -463,8 +464,10 @@ struct postgres_link *postgres_link_new(struct event_base *base,
     link->io = event_new(base, -1, 0, on_io, link);
     link->timer = evtimer_new(base, on_retry_or_timeout, link);
     link->call = event_new(base, -1, 0, on_call, link);
-    if (!link->io || !link->timer || !link->call)
-        abort();
+    if (!link->io || !link->timer || !link->call) {
+        postgres_link_free(link);
+        return NULL;
+    }
     link_connect(link);
     return link;
 }
@@ -474,9 +477,12 @@ void postgres_link_free(struct postgres_link *link)
     if (!link)
         return;
     hang_up(link);
-    event_free(link->io);
-    event_free(link->timer);
-    event_free(link->call);
+    if (link->io)
+        event_free(link->io);
+    if (link->timer)
+        event_free(link->timer);
+    if (link->call)
+        event_free(link->call);
     MAGIC_WIPE(link);
     free(link);
 }

@@ -38,8 +38,8 @@ struct postgres_watch {
     void *context;
 };
 
-/* Starts to connect; `settings` must outlive the link. Exits the process if out of memory.
- * Returns NULL if weir was built without libpq. Logs one line per change of state. */
+/* Starts to connect; `settings` must outlive the link. Returns NULL if
+ * out of memory, or if weir was built without libpq. Logs one line per change of state. */
 struct postgres_link *postgres_link_new(struct event_base *base,
                                         const struct quota_settings *settings,
                                         const struct postgres_watch *watch);

@@ -6,7 +6,6 @@
 #include <sys/queue.h>
 
 #include "base/hash.h"
-#include "base/memory.h"
 
 enum { STRIPES = 64 };
 
@@ -39,9 +38,12 @@ struct quota_cache {
 
 struct quota_cache *quota_cache_new(unsigned found, unsigned absent)
 {
-    struct quota_cache *table = xcalloc(1, sizeof *table);
+    struct quota_cache *table = calloc(1, sizeof *table);
     size_t chains = 16;
+    bool good = true;
 
+    if (!table)
+        return NULL;
     table->hash_key = hash_key_random();
     table->max[KIND_FOUND] = found / STRIPES + 1;
     table->max[KIND_OTHER] = absent / STRIPES + 1;
@@ -51,11 +53,15 @@ struct quota_cache *quota_cache_new(unsigned found, unsigned absent)
     for (unsigned i = 0; i < STRIPES; i++) {
         struct stripe *stripe = &table->stripes[i];
         pthread_mutex_init(&stripe->lock, NULL);
-        stripe->chains = xcalloc(chains, sizeof *stripe->chains);
+        stripe->chains = calloc(chains, sizeof *stripe->chains);
+        good = good && stripe->chains;
         for (unsigned k = 0; k < KINDS; k++)
             TAILQ_INIT(&stripe->by_use[k]);
     }
-    return table;
+    if (good)
+        return table;
+    quota_cache_free(table);
+    return NULL;
 }
 
 void quota_cache_free(struct quota_cache *table)

@@ -28,7 +28,7 @@ struct quota_entry {
 };
 
 /* `found` and `absent`: maximum number of entries with and without a row, over all stripes.
- * Exits the process if out of memory. */
+ * Returns NULL if out of memory. */
 struct quota_cache *quota_cache_new(unsigned found, unsigned absent);
 void quota_cache_free(struct quota_cache *table);
 

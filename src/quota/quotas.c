@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "quota/quotas_internal.h"
 
 const char *const quota_query_label[QUERY_RESULTS] = {
@@ -74,20 +73,24 @@ static void *run(void *arg)
 {
     struct quotas *q = arg;
     struct event_base *base = fetcher_base(q->fetcher);
-    struct event *inbox = event_new(base, q->fd, EV_READ | EV_PERSIST, on_inbox, q);
 
     pthread_setname_np(pthread_self(), "weir quotas");
     log_thread_begin();
-    if (!inbox || event_add(inbox, NULL) != 0)
-        log_error("quotas: out of memory for the quota fetcher; quotas.on_failure applies to ids");
     while (event_base_loop(base, EVLOOP_ONCE) == 0 && !event_base_got_exit(base)) {
         fetcher_flush(q->fetcher);
         log_thread_flush();
     }
-    if (inbox)
-        event_free(inbox);
     log_thread_end();
     return NULL;
+}
+
+static bool make_fetcher(struct quotas *q)
+{
+    if (!q->fetcher && !(q->fetcher = fetcher_new(q)))
+        return false;
+    if (!q->inbox)
+        q->inbox = event_new(fetcher_base(q->fetcher), q->fd, EV_READ | EV_PERSIST, on_inbox, q);
+    return q->inbox && event_add(q->inbox, NULL) == 0;
 }
 
 bool quotas_start(struct quotas *q)
@@ -96,7 +99,10 @@ bool quotas_start(struct quotas *q)
 
     if (q->running || !q->table)
         return true;
-    q->fetcher = fetcher_new(q);
+    if (!make_fetcher(q)) {
+        log_error("cannot start the quota fetcher: out of memory");
+        return false;
+    }
     sigfillset(&all); /* only the main thread handles signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failure = pthread_create(&q->thread, NULL, run, q);
@@ -119,6 +125,9 @@ void quotas_stop(struct quotas *q)
         pthread_join(q->thread, NULL);
         q->running = false;
     }
+    if (q->inbox)
+        event_free(q->inbox);
+    q->inbox = NULL;
     fetcher_free(q->fetcher);
     q->fetcher = NULL;
 }
@@ -135,13 +144,17 @@ static void hand_over(struct quotas *q, struct policy *policy)
     wake(q);
 }
 
+bool quotas_prepare(struct quotas *q, const struct policy *policy)
+{
+    if (policy->quotas.connection && !q->table)
+        q->table = quota_cache_new(FOUND_MAX, ABSENT_MAX);
+    return q->table || !policy->quotas.connection;
+}
+
 void quotas_apply(struct quotas *q, struct policy *policy)
 {
-    if (!policy->quotas.connection && !q->table)
-        return;
-    if (!q->table)
-        q->table = quota_cache_new(FOUND_MAX, ABSENT_MAX);
-    hand_over(q, policy);
+    if (q->table)
+        hand_over(q, policy);
 }
 
 void quotas_doubt(struct quotas *q)
@@ -194,8 +207,10 @@ struct quota_cache *quotas_cache(const struct quotas *q)
 
 struct quotas *quotas_new(void)
 {
-    struct quotas *q = xcalloc(1, sizeof *q);
+    struct quotas *q = calloc(1, sizeof *q);
 
+    if (!q)
+        return NULL;
     pthread_mutex_init(&q->lock, NULL);
     STAILQ_INIT(&q->requested);
     STAILQ_INIT(&q->forgets);

@@ -42,11 +42,14 @@ struct quota_stats {
 
 /* --- Process: main thread --------------------------------------------------------------------- */
 
-/* Exits the process if out of memory. */
+/* Returns NULL on failure. */
 struct quotas *quotas_new(void);
 
-/* Applies the policy and holds a reference. The cache is kept if connection and query are
- * unchanged. */
+/* Creates the cache if the policy needs it. Returns false if out of memory. */
+MUST_CHECK bool quotas_prepare(struct quotas *quotas, const struct policy *policy);
+
+/* Applies the policy, after quotas_prepare(), and holds a reference. The cache is kept if
+ * connection and query are unchanged. */
 void quotas_apply(struct quotas *quotas, struct policy *policy);
 
 /* Starts the fetcher thread if a policy with quotas was applied. The thread blocks all signals. */

@@ -73,9 +73,10 @@ struct quotas {
     int fd; /* eventfd: not empty */
 
     struct fetcher *fetcher; /* used by the fetcher thread only */
+    struct event *inbox;     /* likewise: `fd` can be read */
 };
 
-/* fetcher.c: runs on the fetcher thread. Exits the process if out of memory. */
+/* fetcher.c: runs on the fetcher thread. Returns NULL if out of memory. */
 struct fetcher *fetcher_new(struct quotas *quotas);
 void fetcher_free(struct fetcher *fetcher); /* frees all quota requests */
 /* Takes over the caller's reference. */
