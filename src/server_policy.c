@@ -24,6 +24,8 @@ void report_log(struct report_lines *report, bool failed)
     if (report->stream == stderr)
         return;
     char *text = memory_stream_close(&report->text);
+    if (!text)
+        log_error("out of memory: messages about the policy are missing");
     for (char *line, *rest = text; (line = strsep(&rest, "\n"));)
         if (*line)
             log_at(failed && !strstr(line, "warning: ") ? LEVEL_ERROR : LEVEL_WARN, "%s", line);

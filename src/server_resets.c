@@ -115,6 +115,9 @@ void listen_for_resets(struct weir *weir)
     if (policy_needs_redis(weir->policy)) {
         weir->grants = grant_reader_new(weir->base, weir->policy);
         weir->resets = subscribe(weir);
+        if (!weir->grants || !weir->resets)
+            log_error("out of memory: grants, or resets by other instances, apply only after the "
+                      "next reload");
         return;
     }
     reset_subscription_end(weir->resets_before);
