@@ -49,6 +49,16 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     redisAsyncHandleRead(events->ac); /* may free `events` */
 }
 
+#if HIREDIS_MAJOR >= 1
+
+/* May free `events`. */
+static void write_output(struct link_events *events)
+{
+    redisAsyncHandleWrite(events->ac);
+}
+
+#else
+
 /* Ensures that a large buffer is not kept. */
 static void shrink_output(redisContext *c)
 {
@@ -82,6 +92,8 @@ static void write_output(struct link_events *events)
     shrink_output(c);
     redisAsyncHandleWrite(events->ac);
 }
+
+#endif
 
 /* Completes the connection too: redisAsyncHandleRead() does it, and writes nothing. */
 static void on_writable(evutil_socket_t fd, short what, void *arg)
