@@ -203,7 +203,7 @@ static void json_end(struct text *t, const struct exchange *x, struct slice begu
         member_u64(t, "held_us", x->hold.held_us);
     if (x->route.rule)
         member_text(t, "rule", slice_of(x->route.rule->name));
-    if (x->record.server) {
+    if (x->route.rule && x->record.server) {
         member_text(t, "upstream", slice_of(x->route.rule->upstream->name));
         member_text(t, "server", slice_of(x->record.server->text));
     }

@@ -24,7 +24,7 @@
 enum {
     LAST_REQUESTS_US = 1000000, /* for clients that connected at the end of timeouts.drain */
     REDIS_WAIT_MIN_US = 200000,
-    ITERATION_US = 2000, /* time limit of a loop iteration; the rest waits for the next */
+    ITERATION_US = 2000,      /* time limit of a loop iteration; the rest waits for the next */
     RELOAD_AGAIN_US = 100000, /* after memory ran out */
 };
 
