@@ -1,5 +1,6 @@
-/* check.c - checks across options: contradictions (errors) and probable mistakes (warnings). */
+/* lint.c - checks across options: contradictions (errors) and probable mistakes (warnings). */
 #include "config/lint.h"
+#include "config/types.h"
 #include "policy/shipped_limiter.h"
 
 /* Warning threshold: 31 days. With a longer period, counters outlive deployments, and only an
@@ -62,6 +63,47 @@ static void warn_of_redis_tls(struct loading *l)
             "authority of Redis' certificate in ca instead");
 }
 
+/* A listener on all addresses includes loopback; other addresses of the machine are not known. */
+static bool is_own_listener(const struct policy *policy, const struct address *server)
+{
+    struct ip ip, own;
+
+    for (unsigned i = 0; i < policy->listen_count; i++) {
+        const struct address *listener = &policy->listen[i].address;
+        if (address_same(listener, server))
+            return true;
+        if (!ip_of_address(server, &ip) || !ip_of_address(listener, &own) ||
+            listener->v4.sin_port != server->v4.sin_port)
+            continue;
+        bool any = ip_is_v4(&own) ? listener->v4.sin_addr.s_addr == htonl(INADDR_ANY)
+                                  : IN6_IS_ADDR_UNSPECIFIED((const struct in6_addr *)own.bytes);
+        bool loopback = ip_is_v4(&ip) ? ip.bytes[12] == 127
+                                      : IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)ip.bytes);
+        if (any && loopback)
+            return true;
+    }
+    return false;
+}
+
+static void warn_of_loop(struct loading *l, const struct node *servers,
+                         const struct upstream *upstream)
+{
+    const struct node *item = servers ? list_first(servers) : NULL;
+
+    for (unsigned i = 0; item && i < upstream->server_count; i++, item = list_next(servers, item)) {
+        if (!server_is_name(&upstream->servers[i]) &&
+            is_own_listener(l->policy, &upstream->servers[i].address))
+            warning(l, item, "is a listener of weir itself, so requests would go round in a loop");
+    }
+}
+
+/* A secret in the policy itself, which every user of the machine can read. */
+static void warn_of_secrets(struct loading *l)
+{
+    if (l->secret)
+        warn_of_file_mode(l, l->secret, l->report->file);
+}
+
 static void warn_of_upstreams(struct loading *l)
 {
     const struct node *upstreams = node_find(l->root, "upstreams");
@@ -73,6 +115,7 @@ static void warn_of_upstreams(struct loading *l)
             warning(l, node_find(node_find(node, "tls"), "verify"),
                     "an attacker between weir and the servers can read and change all traffic; set "
                     "ca to the servers' authority instead");
+        warn_of_loop(l, node_find(node, "servers"), &l->policy->upstreams[i]);
     }
 }
 
@@ -157,4 +200,5 @@ void policy_check(struct loading *l)
     warn_of_paths(l);
     warn_of_costs(l);
     warn_of_log(l);
+    warn_of_secrets(l);
 }

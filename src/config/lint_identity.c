@@ -25,6 +25,20 @@ static bool trusts_everyone(const struct identity_settings *identity)
     return false;
 }
 
+/* Headers whose values should stand in clear neither in Redis nor in logs, or are no ids. */
+static void warn_of_header(struct loading *l, const struct node *item, struct slice name)
+{
+    if (slice_equal_nocase(name, SLICE("Authorization")) ||
+        slice_equal_nocase(name, SLICE("Cookie")))
+        warning(l, item,
+                "the credentials in this header stand in clear in logs, in the API and in Redis; "
+                "set identity.hash to true");
+    else if (slice_equal_nocase(name, SLICE("X-Forwarded-For")))
+        warning(l, item,
+                "every list of addresses is a client of its own; for the client's address, use ip "
+                "with trusted_proxies");
+}
+
 static void warn_of_sources(struct loading *l)
 {
     const struct identity_settings *identity = &l->policy->identity;
@@ -43,6 +57,9 @@ static void warn_of_sources(struct loading *l)
                 "list the proxies that set it, or write headers_from: anyone if servers verify "
                 "the ids",
                 identity->from[i].source->description);
+        if (!after_ip && !identity->hash && identity->from[i].name &&
+            slice_starts_with(item->text, SLICE("header:")))
+            warn_of_header(l, item, slice_of(identity->from[i].name));
         after_ip |= !identity->from[i].source->is_id;
     }
     if (identity->drops_client_ip_header && identity->trusted_count == 0 && !identity->trust_unix)

@@ -5,7 +5,7 @@
 /* ---- rules ----------------------------------------------------------------------------------- */
 
 /* Returns a segment in another router's wildcard syntax; empty: none. Recognizes {id} (OpenAPI),
- * :id (Express), <id> (Flask) and .* (regular expressions). */
+ * :id (Express), <id> (Flask), and .* and (a|b) (regular expressions). */
 static struct slice foreign_segment(struct slice path)
 {
     for (size_t i = 1, end; i < path.n; i = end + 1) {
@@ -15,7 +15,8 @@ static struct slice foreign_segment(struct slice path)
         char first = segment.n > 1 ? segment.p[0] : 0,
              last = segment.n > 1 ? segment.p[segment.n - 1] : 0;
         if ((first == '{' && last == '}') || first == ':' || (first == '<' && last == '>') ||
-            (segment.n > 1 && memmem(segment.p, segment.n, ".*", 2)))
+            (segment.n > 1 && memmem(segment.p, segment.n, ".*", 2)) ||
+            (segment.n > 1 && memchr(segment.p, '|', segment.n)))
             return segment;
     }
     return SLICE_NONE;

@@ -383,6 +383,8 @@ static void read_connection(struct loading *l, const struct option *option, cons
     quotas->connection = keep_text(l, node);
 #ifdef HAVE_LIBPQ
     read_parameters(l, node, quotas);
+    if (quotas->has_password)
+        note_secret(l, node);
 #endif
 }
 

@@ -65,6 +65,7 @@ static bool read_user(struct loading *l, const struct node *node, struct slice u
     }
     url->username = user.n ? decoded(l->arena, user) : NULL;
     url->password = decoded(l->arena, password);
+    note_secret(l, node);
     if (url->password && (user.n == 0 || url->username))
         return true;
     mistake(l, node,

@@ -273,6 +273,22 @@ void print_text(const struct printer *printer, const struct option *option, cons
 
 const struct option_type type_text = {"text", read_text, print_text, true, sizeof(char *)};
 
+void note_secret(struct loading *l, const struct node *node)
+{
+    bool variable = node->text.n && node->text.p[0] == '$'; /* $NAME: warned of already */
+
+    if (!l->secret && !node->substituted && !variable)
+        l->secret = node;
+}
+
+static void read_secret(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
+{
+    read_text(l, option, node, field);
+    if (!node->null && *(char **)field)
+        note_secret(l, node);
+}
+
 static void print_secret(const struct printer *printer, const struct option *option,
                          const void *field)
 {
@@ -280,7 +296,7 @@ static void print_secret(const struct printer *printer, const struct option *opt
     fputs(*(char *const *)field ? " \"***\"\n" : " null\n", printer->out);
 }
 
-const struct option_type type_secret = {"text", read_text, print_secret, true, sizeof(char *)};
+const struct option_type type_secret = {"text", read_secret, print_secret, true, sizeof(char *)};
 
 void print_slice(const struct printer *printer, const struct option *option, const void *field)
 {

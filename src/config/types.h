@@ -69,6 +69,8 @@ void print_address(FILE *out, const struct address *address);
 /* Removes a trailing newline, as added by editors and `echo`. */
 struct slice without_newline(struct slice bytes);
 /* Warns if every user of the machine may read or write the file with a secret that `node` names. */
+/* Notes that a secret stands in the policy itself, unless it is an environment variable. */
+void note_secret(struct loading *l, const struct node *node);
 void warn_of_file_mode(struct loading *l, const struct node *node, const char *path);
 
 /* Reads a file that holds a secret alone, on one line, into the scratch arena. `what` is its name

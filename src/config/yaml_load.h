@@ -17,6 +17,7 @@ struct loading {
     struct arena file;    /* a large file; freed after reading it */
     struct report *report;
     const struct node *root;
+    const struct node *secret; /* the first secret that stands in the policy itself, or NULL */
     const char *lua_dir;
 };
 

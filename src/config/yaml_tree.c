@@ -52,8 +52,7 @@ static bool has_tab_indent(struct slice line)
     return blanks < line.n && line.p[blanks] == '\t';
 }
 
-/* Returns true after reporting that an unquoted key or value has an invisible character, or begins
- * with a lookalike. */
+/* Returns true after reporting an unquoted text with an invisible character or a lookalike. */
 static bool report_lookalike(struct reading *r, const yaml_event_t *event, struct slice text)
 {
     const struct lookalike *found =
@@ -281,6 +280,7 @@ static struct node *read_scalar(struct reading *r, const yaml_event_t *event)
     node->null = is_null(event);
     node->quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     node->broken = !scalar_value(r, event, &node->text);
+    node->substituted = memmem(scalar_text(event).p, scalar_text(event).n, "${", 2) != NULL;
     check_variable(r, node->position, scalar_text(event));
     return node;
 }

@@ -18,9 +18,10 @@ enum node_kind { NODE_SCALAR, NODE_MAP, NODE_LIST };
 
 struct node {
     enum node_kind kind;
-    bool broken; /* an error was already reported: readers skip it */
-    bool null;   /* empty scalar, null or ~ */
-    bool quoted; /* quoted or block scalar: always text */
+    bool broken;      /* an error was already reported: readers skip it */
+    bool null;        /* empty scalar, null or ~ */
+    bool quoted;      /* quoted or block scalar: always text */
+    bool substituted; /* contains values of environment variables */
     struct position position, key_place;
     struct slice key;  /* in a map; NUL-terminated, contains no NUL */
     struct slice text; /* of a scalar; same guarantees */

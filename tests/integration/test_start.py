@@ -13,6 +13,19 @@ from wire import count, flood, get
 LIMIT = {"each": dict(script="gcra", limit=3, period="1h")}
 
 
+def test_a_secret_in_a_policy_that_all_users_can_read_is_reported(rig):
+    policy = {**rig.policy(rules=[{"limits": []}]), "redis": {"address": "127.0.0.1:1", "password": "hunter2"}}
+    file = rig.write("secret.yaml", json.dumps(policy, indent=1))
+    os.chmod(file, 0o644)
+    warned = rig.command("check", "-c", file).stderr
+    assert re.search(r"secret.yaml:\d+:\d+: warning: redis.password: \S+secret.yaml can be read by all users .*chmod o=", warned), warned
+    assert "hunter2" not in warned
+    os.chmod(file, 0o640)
+    assert "all users" not in rig.command("check", "-c", file).stderr
+    os.chmod(rig.write("secret.yaml", json.dumps({**policy, "redis": {"address": "127.0.0.1:1", "password": "${SECRET}"}})), 0o644)
+    assert "all users" not in rig.command("check", "-c", file, env={**os.environ, "SECRET": "hunter2"}).stderr
+
+
 def test_version_and_help(rig):
     version = rig.command("--version")
     assert version.returncode == 0 and re.match(r"weir \d+\.\d+\.\d+", version.stdout), version

@@ -55,6 +55,28 @@ static const struct {
      API LIMITS USED "identity: { from: [ 'header:X', ip ], trusted_proxies: [ 10.0.0.1 ] }\n"},
     {API LIMITS USED "identity: { from: [ 'header:X', ip ] }\n", "accepted from anyone",
      API LIMITS USED "identity: { from: [ 'header:X', ip ], headers_from: anyone }\n"},
+    {API LIMITS USED
+     "identity: { from: [ 'header:authorization', ip ], trusted_proxies: [ 10.0.0.1 ] }\n",
+     "stand in clear",
+     API LIMITS USED
+     "identity: { from: [ 'header:authorization', ip ], trusted_proxies: [ 10.0.0.1 "
+     "], hash: true }\n"},
+    {API LIMITS USED "identity: { from: [ 'header:Cookie', ip ], trusted_proxies: [ 10.0.0.1 ] }\n",
+     "stand in clear",
+     API LIMITS USED
+     "identity: { from: [ 'cookie:session', ip ], trusted_proxies: [ 10.0.0.1 ] }\n"},
+    {API LIMITS USED
+     "identity: { from: [ 'header:X-Forwarded-For', ip ], trusted_proxies: [ 10.0.0.1 ] }\n",
+     "every list of addresses",
+     API LIMITS USED "identity: { from: [ ip ], trusted_proxies: [ 10.0.0.1 ] }\n"},
+    {"listen: 0.0.0.0:3000\n" API LIMITS USED, "is a listener of weir itself",
+     "listen: 0.0.0.0:3001\n" API LIMITS USED},
+    {"listen: 127.0.0.1:3000\n" API LIMITS USED, "is a listener of weir itself",
+     "listen: 127.0.0.2:3000\n" API LIMITS USED},
+    {API LIMITS
+     "rules: [ { match: { path: '/(v1|v2)/**' }, limits: [ a, ip ] }, { limits: none } ]\n",
+     "is not a wildcard",
+     API LIMITS "rules: [ { match: { path: '/v1/**' }, limits: [ a, ip ] }, { limits: none } ]\n"},
     {API LIMITS USED "identity: { client_ip_header: X-Real-IP }\n", "is never read",
      API LIMITS USED "identity: { client_ip_header: X-Real-IP, trusted_proxies: [ 10.0.0.1 ] }\n"},
     {API LIMITS USED "identity: { trusted_proxies: [ '::/0' ] }\n", "trust everyone",
