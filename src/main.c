@@ -6,29 +6,96 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/library_memory.h"
+#include "base/macros.h"
 #include "cli/cli.h"
 #include "config.h"
 #include "server.h"
 
 enum { EXIT_GOOD = 0, EXIT_USAGE = 2 };
 
-static const char usage[] =
-    "usage: weir [-c FILE]                run in the foreground (default " WEIR_CONF_FILE ")\n"
-    "       weir check [-c FILE]          validate a policy and print what is in effect\n"
-    "       weir inspect [-c FILE] CLIENT where a client stands on every limit, without charging "
-    "it\n"
-    "       weir reset [-c FILE] CLIENT   give a client a fresh start\n"
-    "       weir grant [-c FILE] CLIENT QUOTA DURATION\n"
-    "                                     override a client's quota for a time; QUOTA: a number, "
-    "unlimited, "
-    "none\n"
-    "       weir replay [-c FILE] LOG...  report who would have been limited, from access logs\n"
-    "       weir top [-c FILE] [--once] [--token-file FILE] [URL]\n"
-    "                                     live view of a running weir\n"
-    "       weir script NAME|FILE         print a limiter as a plain Redis script\n"
-    "       weir --version | --help\n"
-    "-c FILE may be written --config FILE.\n"
-    "See weir(8) and weir.yaml(5).\n";
+static const struct command {
+    const char *name, *arguments;
+    const char *what; /* one line */
+    const char *more; /* for --help of the command; NULL: it prints its own */
+} commands[] = {
+    {"check", "[-c FILE]", "validate a policy and print what is in effect",
+     "Prints errors and warnings with line, column and remedy; then the policy with all defaults.\n"
+     "Exit status: 0 valid, also with warnings; 1 errors.\n"},
+    {"inspect", "[-c FILE] CLIENT", "where a client stands on every limit, without charging it",
+     "CLIENT is a name as in the log: an id, ip:ADDRESS, jwt:VALUE, cookie:VALUE, query:VALUE.\n"},
+    {"reset", "[-c FILE] CLIENT", "give a client a fresh start",
+     "Removes the client's counts in Redis, and tells all weirs on it. CLIENT as for inspect.\n"},
+    {"grant", "[-c FILE] CLIENT QUOTA DURATION", "override a client's quota for a time",
+     "QUOTA is a number per period, or unlimited. DURATION is 10m, 4h or 30d, for example.\n"
+     "weir grant CLIENT none takes the grant back. CLIENT as for inspect.\n"},
+    {"replay", "[-c FILE] LOG...", "report who would have been limited, from access logs", NULL},
+    {"top", "[-c FILE] [--once] [--token-file FILE] [URL]", "live view of a running weir",
+     "--once             print one screen, as wide as COLUMNS says (default 100), and exit\n"
+     "--token-file FILE  token of the admin listener, if it is not in the policy\n"
+     "URL                admin listener; default: the first one of the policy FILE\n"},
+    {"script", "NAME|FILE", "print a limiter as a plain Redis script",
+     "NAME is a limiter of weir, such as gcra; FILE is one of your own, in Lua.\n"},
+};
+
+static int print_usage(void)
+{
+    puts("usage: weir [-c FILE]              run in the foreground (default " WEIR_CONF_FILE ")");
+    for (size_t i = 0; i < COUNT_OF(commands); i++) {
+        const struct command *c = &commands[i];
+        int width = printf("       weir %s %s", c->name, c->arguments);
+        printf(width < 35 ? "%*s%s\n" : "\n%*s%s\n", width < 35 ? 35 - width : 35, "", c->what);
+    }
+    fputs("       weir COMMAND --help\n"
+          "       weir --version | --help\n"
+          "-c FILE may be written --config FILE.\n"
+          "See weir(8) and weir.yaml(5).\n",
+          stdout);
+    return EXIT_GOOD;
+}
+
+static const struct command *command_named(const char *name)
+{
+    for (size_t i = 0; name && i < COUNT_OF(commands); i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static int print_help(const struct command *command)
+{
+    printf("usage: weir %s %s\n%c%s.\n\n%s", command->name, command->arguments,
+           command->what[0] & ~0x20, command->what + 1, command->more);
+    if (command->arguments[0] == '[')
+        puts("-c FILE, --config FILE: the policy (default " WEIR_CONF_FILE ").");
+    return EXIT_GOOD;
+}
+
+/* Prints the version, and what it was built with. */
+static int print_version(void)
+{
+    puts("weir " PACKAGE_VERSION);
+#ifdef HAVE_LIBPQ
+    puts("quotas from PostgreSQL: yes");
+#else
+    puts("quotas from PostgreSQL: no (built without libpq)");
+#endif
+#ifdef HAVE_SYSTEMD
+    puts("systemd: yes");
+#else
+    puts("systemd: no (built without libsystemd)");
+#endif
+    return EXIT_GOOD;
+}
+
+/* Returns whether `--help` or `-h` is among the arguments after a command. */
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 2; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
 
 static int bad_usage(const char *why, const char *what)
 {
@@ -72,8 +139,12 @@ int main(int argc, char **argv)
                                             {0}};
     const char *file = WEIR_CONF_FILE, *lua_dir = getenv("WEIR_LUA_DIR");
 
+    library_memory_watch();
     signal(SIGPIPE, SIG_IGN); /* writing to a closed connection fails with EPIPE instead */
     lua_dir = lua_dir && *lua_dir ? lua_dir : WEIR_LUA_DIR;
+    const struct command *first = command_named(argc > 1 ? argv[1] : NULL);
+    if (first && first->more && asks_for_help(argc, argv))
+        return print_help(first);
     if (argc > 1 && strcmp(argv[1], "replay") == 0)
         return cli_replay(argc - 1, argv + 1, file, lua_dir);
     opterr = 0;
@@ -82,8 +153,8 @@ int main(int argc, char **argv)
     for (int c; (c = getopt_long(argc, argv, "c:Vh", options, NULL)) != -1;)
         switch (c) {
         case 'c': file = optarg; break;
-        case 'V': puts("weir " PACKAGE_VERSION); return EXIT_GOOD;
-        case 'h': fputs(usage, stdout); return EXIT_GOOD;
+        case 'V': return print_version();
+        case 'h': return print_usage();
         default: return bad_usage("unknown option, or one that lacks its value", argv[optind - 1]);
         }
     const char *command = optind < argc ? argv[optind++] : NULL;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/library_memory.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
@@ -237,7 +238,9 @@ void reload(struct weir *weir)
     lend_descriptors();
     report_begin(&report);
     struct preparation p = {.weir = weir, .report = report.stream};
+    (void)library_memory_failed();
     bool has_memory = memory_try(prepare, &p);
+    has_memory = !library_memory_failed() && has_memory;
     report_log(&report, !p.good);
     if (p.good) {
         put_in_force(weir, p.next, p.endpoint_set);

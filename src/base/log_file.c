@@ -204,9 +204,10 @@ int log_open(const char *path)
 static bool copy_path(char path[static PATH_MAX])
 {
     pthread_mutex_lock(&file.lock);
-    bool known = file.path && strlen(file.path) < PATH_MAX;
+    size_t size = file.path ? strlen(file.path) + 1 : 0;
+    bool known = size > 0 && size <= PATH_MAX;
     if (known)
-        strcpy(path, file.path);
+        memcpy(path, file.path, size);
     pthread_mutex_unlock(&file.lock);
     return known;
 }

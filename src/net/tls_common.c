@@ -40,13 +40,16 @@ static int no_passphrase(char *buffer, int size, int writing, void *arg)
 void tls_describe_error(char why[static TLS_WHY_MAX], const char *wanted)
 {
     unsigned long error = ERR_peek_error();
-    const char *reason = ERR_reason_error_string(error);
+    const char *reason =
+        ERR_SYSTEM_ERROR(error) ? strerror(ERR_GET_REASON(error)) : ERR_reason_error_string(error);
 
     if (ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE)
         snprintf(why, TLS_WHY_MAX, "contains no PEM %s", wanted);
     else if (ERR_GET_LIB(error) == ERR_LIB_X509 &&
              ERR_GET_REASON(error) == X509_R_KEY_VALUES_MISMATCH)
         snprintf(why, TLS_WHY_MAX, "is not the key of the certificate");
+    else if (ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE)
+        snprintf(why, TLS_WHY_MAX, "cannot be used: no memory");
     else
         snprintf(why, TLS_WHY_MAX, "is not a usable %s: %s", wanted,
                  reason ? reason : "unknown fault");

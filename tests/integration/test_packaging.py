@@ -25,7 +25,7 @@ def test_the_version_is_the_same_everywhere(rig):
     assert re.match(rf"weir \({re.escape(version)}\)", read("debian/changelog"))
     assert re.search(rf"^## {re.escape(version)}\b", read("CHANGELOG.md"), re.M)
     assert f"weir_{version}_" in read("README.md")
-    assert rig.command("--version").stdout == f"weir {version}\n"
+    assert rig.command("--version").stdout.startswith(f"weir {version}\n")
 
 
 def test_the_completion_contains_every_command(rig):

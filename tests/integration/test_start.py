@@ -33,6 +33,10 @@ def test_version_and_help(rig):
     assert usage.returncode == 0
     for word in "check", "script", "-c", "--version":
         assert word in usage.stdout
+    for command in re.findall(r"^ +weir ([a-z]+)", usage.stdout, re.M):
+        helped = rig.command(command, "--help")
+        assert helped.returncode == 0 and helped.stdout.startswith(f"usage: weir {command} "), helped
+        assert max(map(len, helped.stdout.splitlines())) <= 110, helped.stdout
 
 
 def test_usage_errors_exit_with_2(rig):

@@ -1,0 +1,49 @@
+#include "base/library_memory.h"
+
+#include <jansson.h>
+#include <openssl/crypto.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static atomic_bool failed;
+
+static void *note(void *memory, size_t size)
+{
+    if (!memory && size)
+        atomic_store_explicit(&failed, true, memory_order_relaxed);
+    return memory;
+}
+
+static void *openssl_malloc(size_t size, const char *file, int line)
+{
+    (void)file, (void)line;
+    return note(malloc(size), size);
+}
+
+static void *openssl_realloc(void *memory, size_t size, const char *file, int line)
+{
+    (void)file, (void)line;
+    return note(realloc(memory, size), size);
+}
+
+static void openssl_free(void *memory, const char *file, int line)
+{
+    (void)file, (void)line;
+    free(memory);
+}
+
+static void *jansson_malloc(size_t size)
+{
+    return note(malloc(size), size);
+}
+
+void library_memory_watch(void)
+{
+    (void)CRYPTO_set_mem_functions(openssl_malloc, openssl_realloc, openssl_free);
+    json_set_alloc_funcs(jansson_malloc, free);
+}
+
+bool library_memory_failed(void)
+{
+    return atomic_exchange_explicit(&failed, false, memory_order_relaxed);
+}
