@@ -270,7 +270,7 @@ function show(s) {
 
 function receive(s) {
   latest = s;
-  history.push(s);
+  if (s.interval_seconds || !history.length) history.push(s); /* the first snapshot has no rates */
   while (history.length > KEPT) history.shift();
   if (!paused) show(s);
 }
