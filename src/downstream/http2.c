@@ -386,7 +386,7 @@ void http2_begin(struct client *c, struct slice bytes)
     TAILQ_INIT(&connection->ready);
     c->protocol = &protocol;
     c->http2 = connection;
-    c->origin.http2 = true;
+    c->origin.version = HTTP_VERSION_2;
     counter_add(&w->stats.http2_connections, 1);
     if (bytes.n) {
         memcpy(h->receive, bytes.p, bytes.n);

@@ -78,9 +78,10 @@ void linger_drain(struct client *c)
 /* Returns the most bytes to drop. */
 static uint64_t dropped_max(const struct client *c)
 {
-    return c->origin.http2 ? HTTP2_CONNECTION_WINDOWS * c->worker->policy->http2.initial_window +
-                                 LINGER_HEADS_MAX
-                           : UINT64_MAX;
+    return c->origin.version == HTTP_VERSION_2
+               ? HTTP2_CONNECTION_WINDOWS * c->worker->policy->http2.initial_window +
+                     LINGER_HEADS_MAX
+               : UINT64_MAX;
 }
 
 /* Counts `n` dropped bytes. False: it has lingered too long, or the input is too slow or too

@@ -3,6 +3,7 @@
 #define WEIR_HTTP_FIELD_LINE_H
 
 #include "base/text.h"
+#include "http/version.h"
 
 /* Writes a complete field line: WRITE_FIELD(out, "Via", value). */
 #define WRITE_FIELD(out, name, value)                                                              \
@@ -18,14 +19,9 @@ static inline void field_line_write(struct text *out, const char *start, size_t 
 }
 
 /* RFC 9110 section 7.6.3: appended after the received Via fields, with the version received. */
-static inline void via_write(struct text *out, bool http2, uint8_t minor)
+static inline void via_write(struct text *out, enum http_version version, uint8_t minor)
 {
-    if (http2)
-        text_literal(out, "Via: 2 weir\r\n");
-    else if (minor)
-        text_literal(out, "Via: 1.1 weir\r\n");
-    else
-        text_literal(out, "Via: 1.0 weir\r\n");
+    text_put(out, http_version_via(version, minor));
 }
 
 #endif

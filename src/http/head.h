@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "base/slice.h"
+#include "http/version.h"
 
 /* Maximum number of fields in a request and in a response. Some responses have a hundred Set-Cookie
  * fields. */
@@ -186,7 +187,7 @@ struct request_head {
 struct response_head {
     uint16_t status;
     uint8_t minor;
-    bool http2; /* received over HTTP/2, for Via; set by the caller of the parser */
+    enum http_version version; /* for Via; set by the caller of the parser */
     /* the server accepts another request on this connection, if the framing permits */
     bool keep_alive;
     struct slice reason;

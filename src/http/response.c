@@ -31,7 +31,7 @@ void response_forward(struct response *response, struct text *lines,
         response->dropped |= FIELD_BIT(FIELD_CONTENT_LENGTH);
     if (!fields_have(&head->fields, FIELD_DATE)) /* RFC 9110 section 6.6.1 */
         WRITE_FIELD(lines, "Date", date);
-    via_write(lines, head->http2, head->minor);
+    via_write(lines, head->version, head->minor);
 }
 
 void response_add_request_id(struct text *lines, const struct response_head *head, struct slice id)

@@ -11,7 +11,7 @@ static const char *status_line_parse(const char *p, const char *end, struct resp
         refuse(refusal, 502, "malformed status line");
         return NULL;
     }
-    head->http2 = false;
+    head->version = HTTP_VERSION_1;
     if ((p = version_parse(p, end, &head->minor, refusal)) == NULL)
         return NULL;
     if (end - p < 6 || p[0] != ' ' || p[1] < '1' || p[1] > '5' || !char_is(p[2], CHAR_DIGIT) ||

@@ -99,7 +99,7 @@ static void forwarding_write(struct text *out, const struct request_head *head,
         struct forwarded_element element = {facts->peer_ip, head->host, facts->scheme};
         forwarded_write(out, facts->peer_trusted ? &head->fields : NULL, &element);
     }
-    via_write(out, facts->http2, head->minor);
+    via_write(out, facts->version, head->minor);
     if (facts->request_id.n)
         WRITE_FIELD(out, "X-Request-Id", facts->request_id);
     if (facts->client.n)

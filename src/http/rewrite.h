@@ -13,10 +13,10 @@ struct forward_facts {
     /* Keep X-Forwarded-Proto, X-Forwarded-Host, Forwarded and FIELD_PROXY_CLAIM fields from this
      * peer. Otherwise they are replaced or dropped. */
     bool peer_trusted;
-    bool forwarded;      /* also send Forwarded (RFC 7239) */
-    bool http2;          /* received over HTTP/2, for Via */
-    bool trailers;       /* the client accepts trailers: send "TE: trailers" */
-    struct slice scheme; /* "http" or "https" */
+    bool forwarded;            /* also send Forwarded (RFC 7239) */
+    enum http_version version; /* for Via */
+    bool trailers;             /* the client accepts trailers: send "TE: trailers" */
+    struct slice scheme;       /* "http" or "https" */
     /* replaces the path of the target; empty: the path is forwarded as received */
     struct slice path;
     /* Host for a request without one (HTTP/1.0), e.g. the upstream's address; may be empty */

@@ -97,11 +97,12 @@ void trailers_write(struct text *out, const struct fields *trailers)
 
 /* ---- TE -------------------------------------------------------------------------------------- */
 
-bool te_accepts_trailers(const struct request_head *head, bool http2)
+bool te_accepts_trailers(const struct request_head *head, enum http_version version)
 {
     const struct fields *fields = &head->fields;
 
-    if (!http2 && (head->minor == 0 || !connection_names(fields, SLICE("te"))))
+    if (http_version_has_connection_fields(version) &&
+        (head->minor == 0 || !connection_names(fields, SLICE("te"))))
         return false;
     for (unsigned i = 0; i < fields->count; i++) {
         struct slice rest = fields->at[i].value, coding;

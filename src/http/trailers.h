@@ -29,10 +29,11 @@ void trailers_write(struct text *out, const struct fields *trailers);
 
 /* Returns whether the client accepts trailers: "TE: trailers", in HTTP/1.1 only if Connection names
  * TE (RFC 9110 section 10.1.4): otherwise it may be meant for another connection. */
-bool te_accepts_trailers(const struct request_head *head, bool http2);
-static inline bool request_accepts_trailers(const struct request_head *head, bool http2)
+bool te_accepts_trailers(const struct request_head *head, enum http_version version);
+static inline bool request_accepts_trailers(const struct request_head *head,
+                                            enum http_version version)
 {
-    return fields_have(&head->fields, FIELD_TE) && te_accepts_trailers(head, http2);
+    return fields_have(&head->fields, FIELD_TE) && te_accepts_trailers(head, version);
 }
 
 #endif

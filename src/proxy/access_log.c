@@ -77,9 +77,7 @@ static void quoted_or_dash(struct text *t, struct slice s)
 
 static struct slice protocol_of(const struct exchange *x, const struct request_head *head)
 {
-    return x->downstream->origin->http2 ? SLICE("HTTP/2.0")
-           : head->minor                ? SLICE("HTTP/1.1")
-                                        : SLICE("HTTP/1.0");
+    return http_version_name(x->downstream->origin->version, head->minor);
 }
 
 static void peer_text(const struct exchange *x, struct text *t)

@@ -47,11 +47,11 @@ struct worker;
 
 /* The client connection that requests came on, shared by all of its requests. */
 struct client_origin {
-    struct peer peer;  /* address of the socket, or from the PROXY protocol header */
-    bool peer_unknown; /* the PROXY header has no source address and is not LOCAL */
-    bool secure;       /* TLS */
-    bool http2;        /* requests come over HTTP/2 */
-    bool decides;      /* decision listener: its requests are decided and not forwarded */
+    struct peer peer;          /* address of the socket, or from the PROXY protocol header */
+    bool peer_unknown;         /* the PROXY header has no source address and is not LOCAL */
+    bool secure;               /* TLS */
+    enum http_version version; /* of the requests */
+    bool decides;              /* decision listener: its requests are decided and not forwarded */
 };
 
 enum downstream_sent {

@@ -11,7 +11,7 @@ bool grpc_is_call(const struct exchange *x, const struct request_head *head)
     const struct field *field = fields_find(&head->fields, FIELD_CONTENT_TYPE);
     struct slice type = field ? field->value : SLICE_NONE;
 
-    return x->downstream->origin->http2 && !x->downstream->origin->decides &&
+    return x->downstream->origin->version != HTTP_VERSION_1 && !x->downstream->origin->decides &&
            head->method == METHOD_POST && type.n >= prefix.n &&
            slice_equal_nocase((struct slice){type.p, prefix.n}, prefix) &&
            (type.n == prefix.n || type.p[prefix.n] == '+' || type.p[prefix.n] == ';');

@@ -97,7 +97,7 @@ static void copy_head(struct response_head *to, const struct response_head *from
 static void complete_head(struct response_head *head)
 {
     head->reason = slice_of(reason_phrase(head->status));
-    head->http2 = true;
+    head->version = HTTP_VERSION_2;
 }
 
 /* Parses the first of the stored heads. */

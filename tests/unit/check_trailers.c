@@ -134,7 +134,7 @@ static bool accepts(const char *fields, bool http2)
     struct refusal refusal;
     snprintf(text, sizeof text, "GET / HTTP/1.1\r\nHost: a\r\n%s\r\n", fields);
     ck_assert(request_head_parse((struct slice){text, strlen(text)}, &head, &refusal));
-    return request_accepts_trailers(&head, http2);
+    return request_accepts_trailers(&head, http2 ? HTTP_VERSION_2 : HTTP_VERSION_1);
 }
 
 START_TEST(te_must_be_listed_in_connection)
