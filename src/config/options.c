@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "policy/shipped_limiter.h"
+
 const char *option_key(const struct option *option)
 {
     const char *dot = strrchr(option->path, '.');
@@ -51,6 +53,16 @@ static size_t key_before_colon(const char *section, struct slice key)
     return colon && option_of(section, before) ? before.n : 0;
 }
 
+/* Returns whether `key` is an option that the limit's limiter reads in its map `options`. */
+static bool is_script_option(const struct node *limit, struct slice key)
+{
+    const struct node *script = node_find(limit, "script");
+    const struct shipped_limiter *limiter = script ? shipped_limiter(script->text) : NULL;
+    const struct limiter_option *option = limiter ? limiter_option(limiter, key) : NULL;
+
+    return option && option->nested;
+}
+
 static void unknown_key(struct loading *l, const char *section, const struct node *node)
 {
     struct suggestion meant = suggestion_for(node->key);
@@ -64,7 +76,10 @@ static void unknown_key(struct loading *l, const char *section, const struct nod
     EACH_OPTION (option)
         if (option_is_in(option, section))
             suggestion_consider(&meant, slice_of(option_key(option)));
-    if (before_colon)
+    if (strcmp(section, "limits.NAME") == 0 && is_script_option(node->parent, node->key))
+        mistake_of_key(l, node, "%s is an option of the limiter; write options: { %.*s: %.*s }",
+                       QUOTE(node->key), SLICE_ARG(node->key), SLICE_ARG(node->text));
+    else if (before_colon)
         mistake_of_key(l, node, "unknown key %s; write a space after \"%.*s:\"", QUOTE(node->key),
                        (int)before_colon, node->key.p);
     else if (meant.best.n)
