@@ -31,7 +31,7 @@ static ssize_t on_send(nghttp2_session *ng, const uint8_t *bytes, size_t n, int 
     if (!session_memory_reserve(&s->memory))
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     if (room == 0)
-        return *s->out ? NGHTTP2_ERR_WOULDBLOCK : NGHTTP2_ERR_CALLBACK_FAILURE;
+        return NGHTTP2_ERR_WOULDBLOCK;
     if (n > room)
         n = room;
     iobuf_append(*s->out, (struct slice){(const char *)bytes, n});
@@ -95,8 +95,6 @@ static ssize_t on_wanted(nghttp2_session *ng, int32_t id, uint8_t *unused, size_
         return NGHTTP2_ERR_DEFERRED;
     }
     room = out_room(s);
-    if (!*s->out)
-        return NGHTTP2_ERR_CALLBACK_FAILURE;
     if (room < HTTP2_FRAME_HEADER + (n < FRAME_MIN ? n : FRAME_MIN)) {
         stream->deferred = true;
         wait_for_room(stream);

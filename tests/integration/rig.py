@@ -287,6 +287,7 @@ class Weir(Process):
     def __init__(self, rig, name, policy, wait=True, environment=None, sockets=()):
         self.policy_file = os.path.join(rig.directory, f"{name}.yaml")
         with open(self.policy_file, "w", encoding="utf-8") as out:
+            os.chmod(self.policy_file, 0o600)  # passwords in it
             out.write(policy if isinstance(policy, str) else json.dumps(policy, indent=1))
         self.policy, self.reloads = policy, 0
         self.expected_errors, self.expected_exit = [], 0

@@ -861,29 +861,6 @@ START_TEST(goaway_is_sent_twice)
 }
 END_TEST
 
-/* Nothing would wake a session that waits for a buffer. */
-START_TEST(a_session_without_a_buffer_for_its_output_ends)
-{
-    enum { USED = 1 << 20 };
-
-    deliver();
-    iobuf_pool_clear(&pool);
-    memory_set_limit(1);
-    memory_take(&pool.memory, USED);
-    memory_report(&pool.memory);
-    if (_i == 0)
-        peer_headers(&peer, END_STREAM, 1, PEER_GET);
-    else
-        peer_frame(&peer, NGHTTP2_PING, 0, 0, "question", 8);
-    deliver();
-    ck_assert_int_eq(last_fault, HTTP2_NO_MEMORY);
-    ck_assert(http2_session_is_over(session));
-    memory_give(&pool.memory, USED);
-    memory_report(&pool.memory);
-    memory_set_limit(UINT64_C(1) << 30);
-}
-END_TEST
-
 START_TEST(an_incomplete_head_is_kept)
 {
     uint8_t block[1000];
@@ -950,7 +927,6 @@ int main(void)
     tcase_add_test(all, an_early_response_ends_the_request);
     tcase_add_test(all, interim_responses_precede_the_final_one);
     tcase_add_test(all, goaway_is_sent_twice);
-    tcase_add_loop_test(all, a_session_without_a_buffer_for_its_output_ends, 0, 2);
     tcase_add_test(all, an_incomplete_head_is_kept);
     suite_add_tcase(suite, all);
     return run_suite(suite);
