@@ -18,7 +18,7 @@ struct json_path {
     struct slice names[JSON_PATH_NAMES_MAX];
 };
 
-/* Parses `usage.total_tokens`, or with quoted names `'a."b.c"'`. A quoted name contains no quote.
+/* Parses `usage.total_tokens`, or with quoted names `'a."b d"'`. A quoted name contains no quote.
  * The names are slices of `text`, which must outlive the path. Returns NULL, or what is wrong. */
 const char *json_path_parse(struct slice text, struct json_path *path);
 

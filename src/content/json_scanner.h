@@ -70,8 +70,8 @@ struct json_scanner {
     bool in_name, wanted;    /* the string is a name; the value belongs to a path */
 };
 
-/* `room` (may be empty) receives the text of values: SCANNED_TEXT and SCANNED_INTEGER. `paths` and `room`
- * must outlive the scanner. */
+/* `room` (may be empty) receives the text of values: SCANNED_TEXT and SCANNED_INTEGER. `paths` and
+ * `room` must outlive the scanner. */
 void json_scanner_begin(struct json_scanner *scanner, const struct json_paths *paths,
                         void (*value)(struct json_scanner *scanner, unsigned path,
                                       const struct scanned_value *value),
