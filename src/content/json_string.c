@@ -203,7 +203,7 @@ const char *json_read_string(struct json_scanner *s, const char *p, const char *
         for (const char *c = p; s->folded && c < run; c++)
             match_name(s, (unsigned char)*c);
     } else if (s->wanted) {
-        text_bytes(&s->text, p, (size_t)(run - p));
+        text_put(&s->text, (struct slice){p, (size_t)(run - p)});
     }
     if (run == end)
         return end;
