@@ -97,6 +97,32 @@ static void near_limits(const struct source *s)
                             (unsigned long long)metric_row_sum(s->view, limits_of, l, NEAR_COLUMN));
 }
 
+static void limit_units(const struct source *s)
+{
+    const char *name = "weir_limit_units_total";
+
+    metric_head(s->out, name, "counter",
+                "Units that admitted requests have cost in a limit whose cost is a map, as the "
+                "response settled them.");
+    for (unsigned l = 0; l < s->view->limits->count; l++)
+        evbuffer_add_printf(
+            s->out, "%s{limit=\"%s\"} %llu\n", name, s->view->limits->name[l],
+            (unsigned long long)metric_row_sum(s->view, limits_of, l, UNITS_COLUMN));
+}
+
+static void inspected_contents(const struct source *s)
+{
+    const char *name = "weir_content_inspected_total";
+
+    metric_head(s->out, name, "counter",
+                "Contents that weir read for limits, by direction and result.");
+    for (unsigned d = 0; d < CONTENT_DIRECTIONS; d++)
+        for (unsigned r = 0; r < CONTENT_RESULTS; r++)
+            evbuffer_add_printf(s->out, "%s{direction=\"%s\",result=\"%s\"} %llu\n", name,
+                                content_direction_name[d], content_result_name[r],
+                                (unsigned long long)SUM(s, content_inspected[d][r]));
+}
+
 static void script_failures(const struct source *s)
 {
     const char *name = "weir_script_failures_total";
@@ -319,6 +345,8 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     metrics_write_rules(out, view);
     decisions_by_limit(&s);
     near_limits(&s);
+    limit_units(&s);
+    inspected_contents(&s);
     script_failures(&s);
     metrics_write_table(out, view);
     upstream_servers(&s);

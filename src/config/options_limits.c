@@ -9,6 +9,9 @@ static const char *const unknown_client_names[] = {
 static const char *const quota_failure_names[] = {
     [QUOTA_FAILURE_DEFAULT] = "default", [QUOTA_FAILURE_DENY] = "deny", NULL};
 
+static const char *const cost_on_error_names[] = {
+    [COST_ON_ERROR_REFUND] = "refund", [COST_ON_ERROR_KEEP] = "keep", NULL};
+
 static bool takes_buckets(const void *limit)
 {
     return shipped_limiter_takes(limit, "buckets");
@@ -19,8 +22,10 @@ static bool takes_max_delay(const void *limit)
     return shipped_limiter_takes(limit, "max_delay");
 }
 
-#define LIMIT(m) MEMBER(limit, m)
-#define DEDUP(m) MEMBER(dedup_settings, m)
+#define LIMIT(m)   MEMBER(limit, m)
+#define DEDUP(m)   MEMBER(dedup_settings, m)
+#define COST(m)    MEMBER(limit_cost, m)
+#define WEIGHTS(m) COST(usage.format_weights.m)
 
 /* clang-format off */
 static const struct option rows[] = {
@@ -43,9 +48,39 @@ static const struct option rows[] = {
     {.path = "limits.NAME.per", .type = &type_per, .fallback = "client", .low = 1,
      .high = LIMIT_PER_MAX,
      .help = "attributes that have separate counts (at most 4), or all for one common count"},
-    {.path = "limits.NAME.cost", .type = &type_number, LIMIT(cost), .fallback = "1", .low = 1,
+    {.path = "limits.NAME.cost", .type = &type_limit_cost, LIMIT(cost), .fallback = "1", .low = 1,
      .high = LIMIT_COST_MAX,
-     .help = "cost of a request if its rule sets none (1 to 1000000)"},
+     .help = "cost of a request if its rule sets none (1 to 1000000), or a map: the cost in this "
+             "limit, whatever the rule sets"},
+    {.path = "limits.NAME.cost.reserve", .type = &type_number, COST(reserve), .fallback = "1",
+     .low = 1, .high = LIMIT_COST_MAX,
+     .help = "cost that is charged before the response"},
+    {.path = "limits.NAME.cost.request_header", .type = &type_text, COST(request_header),
+     .fallback = "", .low = 1, .high = 128, .applies = cost_has_request_header,
+     .help = "request header with the cost of the request, an integer of 1 or more"},
+    {.path = "limits.NAME.cost.max", .type = &type_number, COST(max), .low = 1,
+     .high = LIMIT_COST_MAX, .applies = cost_has_request_header,
+     .help = "upper bound for the cost in the request"},
+    {.path = "limits.NAME.cost.response_header", .type = &type_text, COST(response_header),
+     .fallback = "", .low = 1, .high = 128, .applies = cost_has_response_header,
+     .help = "response header with the actual cost of the request, an integer of 0 or more"},
+    {.path = "limits.NAME.cost.usage", .type = &type_usage, COST(usage), .applies = cost_has_usage,
+     .help = "content of the response with the actual cost of the request: openai, anthropic, "
+             "gemini, a list of JSON paths, or a map of paths to weights"},
+    {.path = "limits.NAME.cost.weights", .type = &type_section, .applies = cost_has_weights,
+     .help = "weights of the counts of a format, with up to three decimals"},
+    {.path = "limits.NAME.cost.weights.input", .type = &type_weight, WEIGHTS(input),
+     .fallback = "1", .help = "weight of input tokens"},
+    {.path = "limits.NAME.cost.weights.output", .type = &type_weight, WEIGHTS(output),
+     .fallback = "1", .help = "weight of output tokens"},
+    {.path = "limits.NAME.cost.weights.cache_read", .type = &type_weight, WEIGHTS(cache_read),
+     .fallback = "0", .help = "weight of input tokens that were read from a cache"},
+    {.path = "limits.NAME.cost.weights.cache_write", .type = &type_weight, WEIGHTS(cache_write),
+     .fallback = "0", .help = "weight of input tokens that were written to a cache"},
+    {.path = "limits.NAME.cost.on_error", .type = &type_enum, COST(on_error),
+     .fallback = "refund", .names = cost_on_error_names, .applies = cost_settles,
+     .help = "charge of responses with status 4xx or 5xx that state no cost, and of requests "
+             "without a response of the server: refund or keep"},
     {.path = "limits.NAME.best_effort", .type = &type_bool, LIMIT(best_effort),
      .fallback = "false", .applies = limit_has_best_effort,
      .help = "if true and less than the cost remains, weir charges the remainder and admits the "

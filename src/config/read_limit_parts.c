@@ -239,6 +239,8 @@ static const char *no_lease(const struct limit *limit)
                "charged";
     if (limit->max_delay_us)
         return "a queue delays each request individually";
+    if (limit->own_cost)
+        return "its requests have different costs";
     if (limit->shipped && !limit->shipped->leases)
         return "a unit that is used later than it is charged would expire too early";
     return NULL;

@@ -48,6 +48,8 @@ static void read_limit_name(struct loading *l, const struct node *item, struct r
         }
     rule->limits[rule->limit_count++] = limit;
     rule->learns |= limit->counted != NULL;
+    if (limit->own_cost)
+        rule_add_own_cost(l, item, rule, limit->own_cost);
 }
 
 static void read_rule_limits(struct loading *l, const struct option *option,
@@ -82,28 +84,14 @@ static void print_rule_limits(const struct printer *printer, const struct option
 const struct option_type type_rule_limits = {"list of limits", read_rule_limits, print_rule_limits,
                                              true, 0};
 
-static bool cost_header_is_good(struct loading *l, const struct node *map, const char *key,
-                                const char *name)
-{
-    const struct node *node = node_find(map, key);
-    bool good = !name || slice_is_token(slice_of(name));
-    if (!good)
-        mistake(l, node, "%s is not a header name", QUOTE(node->text));
-    return good && name;
-}
-
 /* Reads rules[].cost as a map. */
 static void read_cost_map(struct loading *l, const struct node *node, struct rule *rule)
 {
     options_read(l, node, "rules[].cost", rule);
     bool request = cost_header_is_good(l, node, "request_header", rule->cost_request);
     bool response = cost_header_is_good(l, node, "response_header", rule->cost_response);
-    const struct node *max = node_find(node, "max");
 
-    if (request && !max)
-        mistake(l, node, "max is missing: the upper bound for %s", rule->cost_request);
-    if (max && !node_find(node, "request_header"))
-        mistake_of_key(l, max, "max applies to request_header; add request_header, or remove max");
+    cost_check_max(l, node, request ? rule->cost_request : NULL);
     if (!request && !response && !node_find(node, "request_header") &&
         !node_find(node, "response_header"))
         mistake(l, node, "expected a number, or a map with request_header or response_header");
@@ -231,7 +219,7 @@ static void check_rule_cost(struct loading *l, const struct node *node, const st
         struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
         int64_t capacity = limit_capacity(limit, &numbers);
         if (capacity > 0 && rule->cost > capacity && !rule_best_effort(rule, limit) &&
-            limit->kind != LIMIT_CONCURRENCY)
+            limit->kind != LIMIT_CONCURRENCY && !limit->own_cost)
             mistake(l, cost,
                     "a cost of %lld can never be admitted: limit %s admits at most %lld at once",
                     (long long)rule->cost, limit->name, (long long)capacity);

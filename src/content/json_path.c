@@ -45,7 +45,7 @@ const char *json_path_parse(struct slice text, struct json_path *path)
     return why;
 }
 
-static bool same_path(const struct json_path *a, const struct json_path *b)
+bool json_path_equal(const struct json_path *a, const struct json_path *b)
 {
     bool same = a->count == b->count;
 
@@ -57,7 +57,7 @@ static bool same_path(const struct json_path *a, const struct json_path *b)
 int json_paths_find(const struct json_paths *set, const struct json_path *path)
 {
     for (unsigned i = 0; i < set->count; i++) {
-        if (same_path(&set->paths[i], path))
+        if (json_path_equal(&set->paths[i], path))
             return (int)i;
     }
     return -1;

@@ -22,6 +22,8 @@ struct json_path {
  * The names are slices of `text`, which must outlive the path. Returns NULL, or what is wrong. */
 const char *json_path_parse(struct slice text, struct json_path *path);
 
+bool json_path_equal(const struct json_path *a, const struct json_path *b);
+
 /* A set of paths that one scanner looks for. */
 struct json_paths {
     unsigned count;

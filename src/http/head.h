@@ -30,6 +30,7 @@ enum { HEAD_FIELDS_MAX = 128, RESPONSE_FIELDS_MAX = 1000 };
 /* Fields that weir interprets; all others are FIELD_OTHER. Set once, by the parser. */
 enum field_id {
     FIELD_OTHER,
+    FIELD_ACCEPT_ENCODING,
     FIELD_CONNECTION,
     FIELD_CONTENT_LENGTH,
     FIELD_CONTENT_TYPE,

@@ -147,6 +147,8 @@ void request_head_write(struct text *out, const struct request_head *head,
         own |= FIELD_BIT(FIELD_FORWARDED);
     if (head->max_forwards >= 0)
         own |= FIELD_BIT(FIELD_MAX_FORWARDS);
+    if (facts->identity_coding)
+        own |= FIELD_BIT(FIELD_ACCEPT_ENCODING);
 
     text_put(out, head->method_text);
     text_char(out, ' ');
@@ -158,6 +160,8 @@ void request_head_write(struct text *out, const struct request_head *head,
     framing_write(out, head, framing);
     if (head->max_forwards >= 0)
         max_forwards_write(out, head->max_forwards);
+    if (facts->identity_coding)
+        text_literal(out, "Accept-Encoding: identity\r\n");
     if (facts->upgrade.n)
         upgrade_write(out, facts->upgrade);
     if (facts->trailers) /* Connection: RFC 9110 section 10.1.4 */

@@ -41,33 +41,42 @@ void limiter_refund(struct decision_request *decision_request)
 }
 
 /* A limit's total charge, given the response. A limit that would have rejected charges nothing. */
-static int64_t total_of(const struct op_limit *part, unsigned status, int64_t cost)
+static int64_t total_of(const struct op_limit *part, const struct charge_outcome *outcome)
 {
+    int64_t cost = outcome->cost;
+
     if (!part->granted)
         return part->charged;
-    if (!limit_counts(part->limit, status))
+    if (!limit_counts(part->limit, outcome->status))
         return 0;
+    if (part->limit->own_cost)
+        cost = outcome->own_costs ? outcome->own_costs[part->place] : -1;
     return cost >= 0 ? cost : part->charged;
 }
 
-struct outcome {
-    unsigned status;
-    int64_t cost;
-};
+/* Counts the final charge of a limit with a cost of its own. */
+static void count_units(const struct limit_op *op, const struct op_limit *part, int64_t total)
+{
+    if (part->limit->own_cost && total > 0)
+        counter_add(counter_table_row(&op->limiter->stats->by_limit, part->limit->row) +
+                        UNITS_COLUMN,
+                    (uint64_t)total);
+}
 
 static void adjust_to_outcome(struct limit_op *op, const void *facts)
 {
-    const struct outcome *outcome = facts;
     int64_t totals[LIMITS_PER_RULE_MAX] = {0};
 
-    for (unsigned i = 0; i < op->count; i++)
-        totals[i] = total_of(&op->limits[i], outcome->status, outcome->cost);
+    for (unsigned i = 0; i < op->count; i++) {
+        totals[i] = total_of(&op->limits[i], facts);
+        count_units(op, &op->limits[i], totals[i]);
+    }
     op_adjust(op, totals);
 }
 
-void limiter_adjust(struct decision_request *decision_request, unsigned status, int64_t cost)
+void limiter_adjust(struct decision_request *decision_request, const struct charge_outcome *outcome)
 {
-    adjust_charge(decision_request, adjust_to_outcome, &(struct outcome){status, cost});
+    adjust_charge(decision_request, adjust_to_outcome, outcome);
 }
 
 void limiter_leave(struct decision_request *decision_request)
@@ -75,9 +84,15 @@ void limiter_leave(struct decision_request *decision_request)
     permits_leave(decision_request);
 }
 
+static void keep(struct limit_op *op, const void *facts)
+{
+    (void)facts;
+    for (unsigned i = 0; i < op->count; i++)
+        count_units(op, &op->limits[i], op->limits[i].charged);
+    op_release(op);
+}
+
 void limiter_keep_charge(struct decision_request *decision_request)
 {
-    if (decision_request->charge)
-        op_release(decision_request->charge);
-    decision_request->charge = NULL;
+    adjust_charge(decision_request, keep, NULL);
 }

@@ -11,9 +11,11 @@ struct limit_facts {
     const struct rule *rule;
     const struct identity *identity;
     const struct client_limits
-        *client_limits;          /* of a client outside the policy; NULL: the policy's */
-    bool uncharged;              /* no limit of the rule applies */
-    int64_t cost;                /* 0: the cost in the rule or in the limit */
+        *client_limits; /* of a client outside the policy; NULL: the policy's */
+    bool uncharged;     /* no limit of the rule applies */
+    int64_t cost;       /* 0: the cost in the rule or in the limit */
+    /* By position in rule->limits: costs of limits with a cost of their own. NULL: the reserves. */
+    const int64_t *own_costs;
     struct slice method, host;   /* for per: method and per: host; dedup uses the method as well */
     struct slice path;           /* for dedup: as received, without the query */
     const struct fields *fields; /* for per: header:NAME */

@@ -51,6 +51,14 @@ static unsigned driver_mode(const struct rule *rule, const struct op_limit *part
     return rule_best_effort(rule, part->limit) + (tried ? MODE_SHADOW : 0);
 }
 
+/* Returns the cost in the limit at `place` of the rule. */
+static int64_t cost_of(const struct limit_facts *facts, const struct limit *limit, unsigned place)
+{
+    if (limit->own_cost && facts->own_costs)
+        return facts->own_costs[place];
+    return facts->cost && !limit->own_cost ? facts->cost : rule_cost_in(facts->rule, limit);
+}
+
 /* Copies everything that a decision needs out of the facts. */
 static void op_fill(struct limit_op *op, const struct limit_facts *facts,
                     const struct client_limits *client_limits)
@@ -67,8 +75,9 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
         size_t start = keys.n;
         part->numbers = client_numbers(client_limits, rule->limits[i]);
         part->limit = part->numbers.variant ? part->numbers.variant : rule->limits[i];
-        part->free = rule->free && part->limit->kind != LIMIT_CONCURRENCY;
-        part->cost = facts->cost ? facts->cost : rule_cost_in(rule, part->limit);
+        part->place = i;
+        part->free = rule_is_free_in(rule, part->limit);
+        part->cost = cost_of(facts, part->limit, i);
         part->shadow = !limit_enforces(part->limit, facts->identity);
         part->mode = driver_mode(rule, part);
         key_write(&keys, l->policy, part->limit, facts, &client);

@@ -78,11 +78,20 @@ bool limiter_is_quiet(const struct limiter *limiter);
  * effort: not confirmed, and lost if Redis is down. Ends the charge. */
 void limiter_refund(struct decision_request *decision_request);
 
-/* Adjusts the charge after the response. Limits whose `count` does not list `status` refund it; 0:
- * the server sent no response. `cost` is the cost that the response states, or -1. A higher cost is
- * charged as debt, the difference to a lower one is given back. Best effort, as limiter_refund().
- * Ends the charge. */
-void limiter_adjust(struct decision_request *decision_request, unsigned status, int64_t cost);
+/* The outcome of a request for its charges. */
+struct charge_outcome {
+    unsigned status; /* 0: the server sent no response. Limits whose `count` does not list it refund
+                      * their charge. */
+    int64_t cost;    /* stated by the response; -1: none */
+    /* By position in rule->limits, for limits with a cost of their own, -1: as charged. NULL: all
+     * as charged. */
+    const int64_t *own_costs;
+};
+
+/* Adjusts the charge after the response. A higher cost is charged as debt, the difference to a
+ * lower one is given back. Best effort, as limiter_refund(). Ends the charge. */
+void limiter_adjust(struct decision_request *decision_request,
+                    const struct charge_outcome *outcome);
 
 /* Keeps the charge as it is. Ends it. */
 void limiter_keep_charge(struct decision_request *decision_request);

@@ -54,9 +54,10 @@ struct op_limit {
     const struct limit *limit;
     struct limit_numbers numbers;
     int64_t cost;
-    unsigned mode; /* of the driver: MODE_* */
-    bool shadow;   /* never rejects */
-    bool free;     /* the request costs nothing and is not rejected; see rule->free */
+    unsigned place; /* in the limits of the rule */
+    unsigned mode;  /* of the driver: MODE_* */
+    bool shadow;    /* never rejects */
+    bool free;      /* the request costs nothing and is not rejected; see rule->free */
     bool granted;
     int64_t charged; /* units granted by Redis */
     int64_t

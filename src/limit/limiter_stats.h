@@ -8,8 +8,15 @@
 #include "redis/failure.h"
 
 /* Columns of by_limit after the verdicts: requests for which the limit's own script failed,
- * requests of such limits that timed out, and admitted requests that left less than limit->near. */
-enum { SCRIPT_FAILED_COLUMN = VERDICT_COUNT, SCRIPT_LATE_COLUMN, NEAR_COLUMN, LIMIT_COLUMNS };
+ * requests of such limits that timed out, admitted requests that left less than limit->near, and
+ * units that requests have cost in a limit with a cost of its own. */
+enum {
+    SCRIPT_FAILED_COLUMN = VERDICT_COUNT,
+    SCRIPT_LATE_COLUMN,
+    NEAR_COLUMN,
+    UNITS_COLUMN,
+    LIMIT_COLUMNS
+};
 _Static_assert(LIMIT_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row has room for all");
 
 /* clang-format off: a row per metric; see base/metric.h */

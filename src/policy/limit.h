@@ -5,6 +5,7 @@
 #include "base/position.h"
 #include "base/text.h"
 #include "policy/bounds.h"
+#include "policy/limit_cost.h"
 #include "policy/redis_settings.h"
 
 enum limit_per { PER_CLIENT, PER_IP, PER_ROUTE, PER_METHOD, PER_HOST, PER_ALL, PER_HEADER };
@@ -79,7 +80,9 @@ struct limit {
     int64_t rest_us;      /* lockout: from the last unit on; 0: the limiter has no rest */
     int64_t lease_us;     /* LIMIT_CONCURRENCY: lifetime of an unreturned unit */
     int64_t cost;         /* default cost per request; LIMIT_CONCURRENCY ignores the rule's cost */
-    int64_t lease_units;  /* units per lease of a busy key; LEASE_AUTO; 0: no leases */
+    const struct limit_cost
+        *own_cost;       /* `cost` is a map: the rule's cost does not apply; or NULL */
+    int64_t lease_units; /* units per lease of a busy key; LEASE_AUTO; 0: no leases */
     bool best_effort;
     char *granted_header; /* request header with the granted units; NULL: none */
     int64_t near; /* share of the limit, in 1/SHARE_WHOLE; less than it left counts as near */

@@ -71,7 +71,10 @@ struct rule {
     char *cost_request;   /* request header with the cost, trusted peers only; NULL: none */
     int64_t cost_max;     /* larger values of cost_request are reduced to this */
     char *cost_response;  /* response header with the cost; NULL: none */
-    bool learns;          /* some charges depend on the response head */
+    bool learns;          /* some charges depend on the response */
+    bool has_own_costs;   /* a limit has a cost of its own */
+    struct json_paths *usage_paths;    /* of all usages of its limits; NULL: none */
+    bool usage_in_array;               /* of a response that is an array, the elements are read */
     bool has_best_effort, best_effort; /* has: best_effort overrides that of the limits */
     const struct upstream *upstream;
     bool has_rejection;                  /* false: the policy's rejection applies */
@@ -83,6 +86,10 @@ struct rule {
  * limits applies. Returns false if the request must be rejected with 400 and the reason `*why`. */
 MUST_CHECK bool rule_cost_of(const struct rule *rule, bool peer_trusted,
                              const struct fields *fields, int64_t *cost, const char **why);
+/* Fills `costs`, by position in rule->limits: the costs before the response of limits with a cost of
+ * their own, 0 for others. Returns false as rule_cost_of(). */
+MUST_CHECK bool rule_limit_costs(const struct rule *rule, bool peer_trusted,
+                                 const struct fields *fields, int64_t *costs, const char **why);
 /* Returns true if the request is a CORS preflight (Fetch Standard section 3.3.2) that the rule does
  * not charge: it does not name OPTIONS in `methods`. A preflight has no content and no method
  * override, which a server could execute. */
@@ -95,7 +102,15 @@ int64_t rule_stated_cost(const struct rule *rule, const struct fields *fields);
 /* Returns the cost of a request of the rule that states none in a header. */
 static inline int64_t rule_cost_in(const struct rule *rule, const struct limit *limit)
 {
+    if (limit->own_cost)
+        return limit->cost;
     return rule->free ? 0 : rule->cost ? rule->cost : limit->cost;
+}
+
+/* Returns true if requests of the rule cost nothing in the limit, which rejects none of them. */
+static inline bool rule_is_free_in(const struct rule *rule, const struct limit *limit)
+{
+    return rule->free && limit->kind != LIMIT_CONCURRENCY && !limit->own_cost;
 }
 
 /* Returns true if a request of the rule takes what is left of the limit rather than nothing. */

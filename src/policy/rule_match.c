@@ -189,33 +189,29 @@ bool rule_covers(const struct rule *a, const struct rule *b)
 bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct fields *fields,
                   int64_t *cost, const char **why)
 {
-    const struct field *field;
-    uint64_t value;
-
     *cost = 0;
-    if (!rule->cost_request || !peer_trusted ||
-        !(field = fields_next_named(fields, slice_of(rule->cost_request), NULL)))
-        return true;
-    if (fields_next_named(fields, slice_of(rule->cost_request), field)) {
-        *why = "the cost header occurs twice";
-        return false;
+    return !rule->cost_request || !peer_trusted ||
+           cost_in_request(fields, rule->cost_request, rule->cost_max, cost, why);
+}
+
+bool rule_limit_costs(const struct rule *rule, bool peer_trusted, const struct fields *fields,
+                      int64_t *costs, const char **why)
+{
+    for (unsigned i = 0; i < rule->limit_count; i++) {
+        const struct limit_cost *own = rule->limits[i]->own_cost;
+        costs[i] = 0;
+        if (!own)
+            continue;
+        if (own->request_header && peer_trusted &&
+            !cost_in_request(fields, own->request_header, own->max, &costs[i], why))
+            return false;
+        if (!costs[i])
+            costs[i] = own->reserve;
     }
-    if (!slice_to_u64(field->value, INT64_MAX, &value) || value == 0) {
-        *why = "the cost header is not a whole number of 1 or more";
-        return false;
-    }
-    *cost = (int64_t)value < rule->cost_max ? (int64_t)value : rule->cost_max;
     return true;
 }
 
 int64_t rule_stated_cost(const struct rule *rule, const struct fields *fields)
 {
-    const struct field *field =
-        rule->cost_response ? fields_next_named(fields, slice_of(rule->cost_response), NULL) : NULL;
-    uint64_t value;
-
-    if (!field || fields_next_named(fields, slice_of(rule->cost_response), field) ||
-        !slice_to_u64(field->value, INT64_MAX, &value))
-        return -1;
-    return value < COST_STATED_MAX ? (int64_t)value : COST_STATED_MAX;
+    return cost_in_response(fields, rule->cost_response);
 }

@@ -171,6 +171,27 @@ static void shadow_member(struct text *t, const struct decision *d)
         text_char(t, ']');
 }
 
+/* Writes a map of the costs in the limits that have costs of their own. */
+static void costs_member(struct text *t, const struct exchange *x, const char *name,
+                         const int64_t *costs)
+{
+    const struct rule *rule = x->route.rule;
+    const char *before = "\":{\"";
+
+    text_literal(t, ",\"");
+    text_put(t, slice_of(name));
+    for (unsigned i = 0; i < rule->limit_count; i++) {
+        if (!rule->limits[i]->own_cost)
+            continue;
+        text_put(t, slice_of(before));
+        text_json(t, slice_of(rule->limits[i]->name));
+        text_literal(t, "\":");
+        text_i64(t, costs[i]);
+        before = ",\"";
+    }
+    text_char(t, '}');
+}
+
 static void json_end(struct text *t, const struct exchange *x, struct slice begun,
                      uint64_t duration_us)
 {
@@ -207,6 +228,10 @@ static void json_end(struct text *t, const struct exchange *x, struct slice begu
     }
     if (x->limits.decided)
         member_text(t, "decision", slice_of(verdict_label[d->verdict]));
+    if (x->limits.decided && x->route.rule->has_own_costs && decision_admits(d)) {
+        costs_member(t, x, "reserve", x->reserves);
+        costs_member(t, x, "cost", x->finals);
+    }
     if (d->rejected_by >= 0)
         member_text(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
     if (x->worker->sample.left_out && x->limits.decided && !decision_admits(d)) {

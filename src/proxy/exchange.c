@@ -38,6 +38,7 @@
 #include "proxy/access_log.h"
 #include "proxy/client_requests.h"
 #include "proxy/exchange_watch.h"
+#include "proxy/response_cost.h"
 #include "proxy/step.h"
 #include "proxy/waiting_request.h"
 
@@ -199,13 +200,6 @@ static void count_client(const struct exchange *x)
         top_keys_add(top->by[TOP_BY_COST], clock_cached_us(), client, (uint64_t)x->limits.cost - 1);
 }
 
-/* True if the server may have acted on a request whose response the limits do not know: the client
- * left before it, or sent malformed content. */
-static bool client_failed(const struct exchange *x)
-{
-    return cause_table[x->record.cause].fault == FAULT_CLIENT;
-}
-
 /* Refunds the charge if nothing was sent to the server and the cause allows it, or if the request
  * left a queue early, which frees its slot. Otherwise keeps the charge, except that limits with
  * `count` do not charge weir's own responses. */
@@ -213,11 +207,9 @@ static void adjust(struct exchange *x)
 {
     limiter_leave(&x->decision_request);
     if (x->upstream.sent_us == 0 && (x->hold.left_early || cause_table[x->record.cause].refund))
-        limiter_refund(&x->decision_request);
-    else if (x->route.rule && x->route.rule->learns && !client_failed(x))
-        limiter_adjust(&x->decision_request, 0, -1);
+        response_cost_refund(x);
     else
-        limiter_keep_charge(&x->decision_request);
+        response_cost_end(x);
 }
 
 /* The only end of an exchange. */

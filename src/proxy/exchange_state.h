@@ -80,6 +80,11 @@ struct exchange {
         uint64_t decision_us; /* from the start to the decision; 0: decided at once */
     } limits;
 
+    struct {                        /* response_cost.c */
+        struct usage_reader *usage; /* the content of the response is read; NULL: it is not */
+        int64_t stated_by_rule;     /* by cost.response_header of the rule; -1: not */
+    } cost;
+
     struct { /* HOLD */
         struct timer timer;
         uint64_t since_us, held_us; /* start and duration; start 0: not held */
@@ -145,6 +150,10 @@ struct exchange {
     bool has_client_ip; /* client_ip is set */
     /* exchange_new() does not clear the members from here on. */
     struct decision_request decision_request; /* the limits' decision */
+    /* By position in rule->limits, for limits with costs of their own: the costs before the
+     * response, as a response header states them (-1: it does not), and after the response. */
+    int64_t reserves[LIMITS_PER_RULE_MAX];
+    int64_t stated[LIMITS_PER_RULE_MAX], finals[LIMITS_PER_RULE_MAX];
     struct quota_wait quota;
     struct ip client_ip; /* the client's, also behind trusted proxies */
     char identity[IDENTITY_TEXT_MAX];

@@ -2,6 +2,7 @@
 
 #include "http/trailers.h"
 #include "proxy/exchange_state.h"
+#include "proxy/response_cost.h"
 
 static enum relay relay_of_status(enum body_status status)
 {
@@ -182,6 +183,7 @@ static void count_response(struct exchange *x, const struct content_piece *piece
         x->response.progress = MESSAGE_END;
     if (x->grpc && piece->trailers)
         x->record.grpc_status = grpc_status_of(piece->trailers);
+    response_cost_read(x, piece);
 }
 
 enum relay relay_response_head(struct exchange *x, struct response *response, const char **why)
@@ -214,7 +216,7 @@ static bool splice_response(struct exchange *x, enum relay *result)
     enum body_status status;
     enum downstream_sent sent;
 
-    if (!d->ops->splice_from || !x->upstream.link->ops->splice)
+    if (!d->ops->splice_from || !x->upstream.link->ops->splice || response_cost_reads(x))
         return false;
     from = x->upstream.link->ops->splice(x->upstream.link);
     uint64_t before = from.reader->bytes;

@@ -11,6 +11,7 @@
 #include "proxy/exchange_watch.h"
 #include "proxy/relay.h"
 #include "proxy/relay_halves.h"
+#include "proxy/response_cost.h"
 #include "proxy/retry.h"
 #include "proxy/upgrade.h"
 
@@ -64,10 +65,8 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     x->record.status = head->status;
     if (x->grpc)
         x->record.grpc_status = grpc_status_of(&head->fields);
-    int64_t cost = rule_stated_cost(x->route.rule, &head->fields);
-    x->limits.cost = cost >= 0 ? cost : x->limits.cost;
-    limiter_adjust(&x->decision_request, head->status, cost);
     x->response.progress = MESSAGE_CONTENT;
+    response_cost_begin(x, head, framing);
     exchange_forget_request(x);
 
     struct response response;

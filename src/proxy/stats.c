@@ -1,5 +1,14 @@
 #include "proxy/stats.h"
 
+const char *const content_direction_name[] = {
+    [CONTENT_OF_REQUEST] = "request", [CONTENT_OF_RESPONSE] = "response"};
+const char *const content_result_name[] = {[CONTENT_READ] = "read",
+                                           [CONTENT_NONE] = "none",
+                                           [CONTENT_INVALID] = "invalid",
+                                           [CONTENT_TOO_LARGE] = "too_large",
+                                           [CONTENT_COMPRESSED] = "compressed",
+                                           [CONTENT_INCOMPLETE] = "incomplete"};
+
 const char *response_class_name(unsigned class)
 {
     static const char *const names[RESPONSE_CLASSES] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};

@@ -13,6 +13,20 @@
 enum {
     RESPONSE_CLASSES = 6
 }; /* 0: ended without a response; 1 to 5: the first digit of the status */
+/* What weir has read along of contents; see weir.8 for the results. */
+enum content_direction { CONTENT_OF_REQUEST, CONTENT_OF_RESPONSE, CONTENT_DIRECTIONS };
+enum content_result {
+    CONTENT_READ,
+    CONTENT_NONE,
+    CONTENT_INVALID,
+    CONTENT_TOO_LARGE,
+    CONTENT_COMPRESSED,
+    CONTENT_INCOMPLETE,
+    CONTENT_RESULTS
+};
+extern const char *const content_direction_name[CONTENT_DIRECTIONS];
+extern const char *const content_result_name[CONTENT_RESULTS];
+
 /* Values of labels. */
 const char *response_class_name(unsigned class);
 const char *cause_name(unsigned cause);
@@ -73,6 +87,7 @@ const char *http2_error_name(unsigned cause);
 struct worker_stats {
     WORKER_METRICS(METRIC_ONE, METRIC_EACH, METRIC_TIMES)
     counter_t quota_hits, quota_refused; /* shown only if the policy has, or had, quotas */
+    counter_t content_inspected[CONTENT_DIRECTIONS][CONTENT_RESULTS];
     struct token_stats tokens;
     struct counter_table by_rule;        /* rule->row, verdict */
     struct counter_table rule_durations; /* rule->row; see base/row_histogram.h */

@@ -3,6 +3,7 @@
 #include "http/rewrite.h"
 #include "http/trailers.h"
 #include "proxy/granted.h"
+#include "proxy/response_cost.h"
 #include "proxy/step.h"
 #include "proxy/upgrade.h"
 #include "proxy/waiting_request.h"
@@ -28,6 +29,7 @@ static bool write_request_head(struct exchange *x)
         .trailers = request_accepts_trailers(head, x->downstream->origin->version),
         .scheme = x->downstream->origin->secure ? SLICE("https") : SLICE("http"),
         .client = x->route.rule->limit_count ? identity_text(&in->identity) : SLICE_NONE,
+        .identity_coding = x->route.rule->usage_paths != NULL,
         .request_id = {x->request_id, x->id_size},
         .upgrade = fields_have(&head->fields, FIELD_UPGRADE) ? upgrade_offer(head, &in->framing)
                                                              : SLICE_NONE};
@@ -99,6 +101,10 @@ static enum step decide(struct exchange *x)
     if (!rule_cost_of(x->route.rule, in->identity.peer_trusted, &head->fields,
                       &x->limits.stated_cost, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
+    if (x->route.rule->has_own_costs && !rule_limit_costs(x->route.rule, in->identity.peer_trusted,
+                                                          &head->fields, x->reserves, &why))
+        return step_fail(x, CAUSE_BAD_REQUEST, why);
+    response_cost_expect(x);
     x->limits.cost = x->limits.stated_cost ? x->limits.stated_cost : cost_of_rule(x->route.rule);
     struct limit_facts facts = {
         .rule = x->route.rule,
@@ -106,6 +112,7 @@ static enum step decide(struct exchange *x)
         .client_limits = in->client_limits,
         .uncharged = rule_skips_preflight(x->route.rule, head, in->framing.kind != FRAMING_NONE),
         .cost = x->limits.stated_cost,
+        .own_costs = x->route.rule->has_own_costs ? x->reserves : NULL,
         .method = head->method_text,
         .host = head->host,
         .path = head->path,

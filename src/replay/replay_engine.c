@@ -170,7 +170,7 @@ void replay_engine_decide(struct replay_engine *engine, const struct log_line *l
 void replay_engine_finish(struct replay_decision *decision, unsigned status)
 {
     if (decision->has_charges)
-        limiter_adjust(&decision->request, status, -1);
+        limiter_adjust(&decision->request, &(struct charge_outcome){.status = status, .cost = -1});
 }
 
 void replay_engine_flush(struct replay_engine *engine)

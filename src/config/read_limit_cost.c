@@ -1,0 +1,312 @@
+/* read_limit_cost.c - limits.NAME.cost: a number, or a map with the costs before and after the
+ * response. */
+#include "config/sections.h"
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* Reads a number with up to three decimals, in 1 / USAGE_WEIGHT_ONE. */
+static bool parse_weight(struct slice text, int64_t *weight)
+{
+    const char *dot = text.n ? memchr(text.p, '.', text.n) : NULL;
+    struct slice whole = {text.p, dot ? (size_t)(dot - text.p) : text.n};
+    struct slice part = {dot ? dot + 1 : NULL, dot ? text.n - whole.n - 1 : 0};
+    uint64_t units, fraction = 0;
+
+    if (!slice_to_u64(whole, USAGE_WEIGHT_MAX / USAGE_WEIGHT_ONE, &units) ||
+        (dot && (part.n < 1 || part.n > 3 || !slice_to_u64(part, 999, &fraction))))
+        return false;
+    for (size_t i = part.n; i < 3; i++)
+        fraction *= 10;
+    *weight = (int64_t)(units * USAGE_WEIGHT_ONE + fraction);
+    return *weight <= USAGE_WEIGHT_MAX;
+}
+
+static bool weight_of_node(struct loading *l, const struct node *node, int64_t *weight)
+{
+    static const char expected[] = "a weight from 0 to 1000000 with up to three decimals";
+
+    if (!expect_scalar(l, node, expected))
+        return false;
+    if (parse_weight(node->text, weight))
+        return true;
+    mistake(l, node, "%s is not %s", QUOTE(node->text), expected);
+    return false;
+}
+
+static void print_weight_value(FILE *out, int64_t weight)
+{
+    fprintf(out, "%lld", (long long)(weight / USAGE_WEIGHT_ONE));
+    if (weight % USAGE_WEIGHT_ONE)
+        fprintf(out, ".%03d", (int)(weight % USAGE_WEIGHT_ONE));
+}
+
+static void read_weight(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
+{
+    (void)option;
+    (void)weight_of_node(l, node, field);
+}
+
+static void print_weight(const struct printer *printer, const struct option *option,
+                         const void *field)
+{
+    (void)option;
+    fputc(' ', printer->out);
+    print_weight_value(printer->out, *(const int64_t *)field);
+    fputc('\n', printer->out);
+}
+
+const struct option_type type_weight = {"number", read_weight, print_weight, false,
+                                        sizeof(int64_t)};
+
+/* ---- usage ----------------------------------------------------------------------------------- */
+
+static const char *const format_names[] = {
+    [USAGE_OPENAI] = "openai", [USAGE_ANTHROPIC] = "anthropic", [USAGE_GEMINI] = "gemini"};
+static const char usage_expected[] =
+    "openai, anthropic, gemini, a list of paths, or a map of paths to weights";
+
+static void read_format(struct loading *l, const struct node *node, struct usage_settings *usage)
+{
+    struct suggestion meant = suggestion_for(node->text);
+
+    for (unsigned i = 0; i < COUNT_OF(format_names); i++) {
+        suggestion_consider(&meant, slice_of(format_names[i]));
+        if (slice_equal(node->text, slice_of(format_names[i]))) {
+            usage->kind = USAGE_KIND_FORMAT;
+            usage->format = (enum usage_format)i;
+            return;
+        }
+    }
+    if (meant.best.n)
+        mistake(l, node, "%s is unknown; expected %s%s", QUOTE(node->text), usage_expected,
+                DID_YOU_MEAN(&meant));
+    else
+        mistake(l, node, "%s is unknown; expected %s; write one path as [ PATH ]",
+                QUOTE(node->text), usage_expected);
+}
+
+/* Adds a path, whose text stands at `node`. */
+static void add_path(struct loading *l, const struct node *node, struct slice text, int64_t weight,
+                     struct usage_settings *usage)
+{
+    struct json_path path;
+    struct slice kept = {arena_text(l->arena, text), text.n};
+    const char *fault = json_path_parse(kept, &path);
+
+    if (fault) {
+        mistake(l, node, "%s is not a path: %s", QUOTE(text), fault);
+        return;
+    }
+    for (unsigned i = 0; i < usage->usage.part_count; i++)
+        if (json_path_equal(&usage->usage.parts[i].path, &path)) {
+            mistake(l, node, "%s is listed twice", QUOTE(text));
+            return;
+        }
+    if (!usage_add(&usage->usage, &path, weight))
+        return; /* reported with the list */
+    usage->paths[usage->count] = kept;
+    usage->weights[usage->count++] = weight;
+}
+
+static void read_paths(struct loading *l, const struct node *node, struct usage_settings *usage)
+{
+    if (node->count < 1 || node->count > USAGE_PATHS_MAX) {
+        mistake(l, node, "expected 1 to %d paths", USAGE_PATHS_MAX);
+        return;
+    }
+    usage->kind = USAGE_KIND_PATHS;
+    usage->weighted = node->kind == NODE_MAP;
+    usage->paths = arena_zeroed(l->arena, node->count, sizeof *usage->paths);
+    usage->weights = arena_zeroed(l->arena, node->count, sizeof *usage->weights);
+    for (const struct node *item = node->first; item; item = item->next) {
+        int64_t weight = USAGE_WEIGHT_ONE;
+        if (item->broken || (usage->weighted ? !weight_of_node(l, item, &weight)
+                                             : !expect_scalar(l, item, "a path")))
+            continue;
+        add_path(l, item, usage->weighted ? item->key : item->text, weight, usage);
+    }
+}
+
+static void read_usage(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
+{
+    (void)option;
+    if (node->kind == NODE_SCALAR)
+        read_format(l, node, field);
+    else
+        read_paths(l, node, field);
+}
+
+static void print_path(FILE *out, const void *field, unsigned i)
+{
+    const struct usage_settings *usage = field;
+
+    print_scalar(out, usage->paths[i]);
+    if (usage->weighted) {
+        fputs(": ", out);
+        print_weight_value(out, usage->weights[i]);
+    }
+}
+
+static void print_usage(const struct printer *printer, const struct option *option,
+                        const void *field)
+{
+    const struct usage_settings *usage = field;
+
+    (void)option;
+    if (usage->kind == USAGE_KIND_FORMAT) {
+        fprintf(printer->out, " %s\n", format_names[usage->format]);
+        return;
+    }
+    if (!usage->weighted) {
+        print_items(printer, usage->count, print_path, usage);
+        return;
+    }
+    fputs(" {", printer->out);
+    for (unsigned i = 0; i < usage->count; i++) {
+        fputs(i ? ", " : " ", printer->out);
+        print_path(printer->out, usage, i);
+    }
+    fputs(" }\n", printer->out);
+}
+
+const struct option_type type_usage = {"format, list or map", read_usage, print_usage, false, 0};
+
+/* ---- the map --------------------------------------------------------------------------------- */
+
+bool cost_has_request_header(const void *cost)
+{
+    return ((const struct limit_cost *)cost)->request_header != NULL;
+}
+
+bool cost_has_response_header(const void *cost)
+{
+    return ((const struct limit_cost *)cost)->response_header != NULL;
+}
+
+bool cost_has_usage(const void *cost)
+{
+    return ((const struct limit_cost *)cost)->usage.kind != USAGE_KIND_NONE;
+}
+
+bool cost_has_weights(const void *cost)
+{
+    const struct usage_settings *usage = &((const struct limit_cost *)cost)->usage;
+    return usage->kind == USAGE_KIND_FORMAT && usage->weighted;
+}
+
+bool cost_settles(const void *cost)
+{
+    return limit_cost_settles(cost);
+}
+
+bool cost_header_is_good(struct loading *l, const struct node *map, const char *key,
+                         const char *name)
+{
+    const struct node *node = node_find(map, key);
+    bool good = !name || slice_is_token(slice_of(name));
+    if (!good)
+        mistake(l, node, "%s is not a header name", QUOTE(node->text));
+    return good && name;
+}
+
+void cost_check_max(struct loading *l, const struct node *map, const char *request_header)
+{
+    const struct node *max = node_find(map, "max");
+
+    if (request_header && !max)
+        mistake(l, map, "max is missing: the upper bound for %s", request_header);
+    if (max && !node_find(map, "request_header"))
+        mistake_of_key(l, max, "max applies to request_header; add request_header, or remove max");
+}
+
+/* Sets the usage of a format with its weights. */
+static void finish_usage(struct loading *l, const struct node *node, struct limit_cost *cost)
+{
+    const struct node *weights = node_find(node, "weights");
+    struct usage_settings *usage = &cost->usage;
+
+    if (usage->kind == USAGE_KIND_FORMAT) {
+        usage->weighted = weights != NULL;
+        usage_of_format(&usage->usage, usage->format,
+                        usage->weighted ? &usage->format_weights : NULL);
+    } else if (weights)
+        mistake_of_key(l, weights,
+                       "weights belong to a format; write usage: { PATH: WEIGHT }, or remove them");
+}
+
+static void read_cost_map(struct loading *l, const struct node *node, struct limit *limit)
+{
+    struct limit_cost *cost = arena_zeroed(l->arena, 1, sizeof *cost);
+
+    if (limit->kind == LIMIT_CONCURRENCY && limit->script)
+        mistake(l, node,
+                "a request in flight costs one unit; remove the map, or use another "
+                "script");
+    if (node->count == 0)
+        mistake(l, node,
+                "is empty; expected a number, or a map with reserve, request_header, "
+                "response_header or usage");
+    options_read(l, node, "limits.NAME.cost", cost);
+    (void)cost_header_is_good(l, node, "response_header", cost->response_header);
+    cost_check_max(l, node,
+                   cost_header_is_good(l, node, "request_header", cost->request_header)
+                       ? cost->request_header
+                       : NULL);
+    finish_usage(l, node, cost);
+    if (node_find(node, "on_error") && !limit_cost_settles(cost))
+        mistake_of_key(l, node_find(node, "on_error"),
+                       "on_error applies to usage and response_header; add one of them");
+    limit->cost = cost->reserve;
+    limit->own_cost = cost;
+}
+
+static void read_limit_cost(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
+{
+    struct limit *limit = CONTAINER_OF(field, struct limit, cost);
+
+    if (node->kind == NODE_MAP)
+        read_cost_map(l, node, limit);
+    else
+        type_number.read(l, option, node, field);
+}
+
+static void print_limit_cost(const struct printer *printer, const struct option *option,
+                             const void *field)
+{
+    const struct limit *limit =
+        (const struct limit *)((const char *)field - offsetof(struct limit, cost));
+    struct printer below = printer_below(printer);
+
+    if (!limit->own_cost) {
+        type_number.print(printer, option, field);
+        return;
+    }
+    fputc('\n', printer->out);
+    options_print(&below, "limits.NAME.cost", limit->own_cost);
+}
+
+const struct option_type type_limit_cost = {"number or map", read_limit_cost, print_limit_cost,
+                                            false, sizeof(int64_t)};
+
+/* ---- the rule -------------------------------------------------------------------------------- */
+
+void rule_add_own_cost(struct loading *l, const struct node *item, struct rule *rule,
+                       const struct limit_cost *cost)
+{
+    rule->has_own_costs = true;
+    rule->learns |= limit_cost_settles(cost);
+    if (cost->usage.kind == USAGE_KIND_NONE)
+        return;
+    if (!rule->usage_paths)
+        rule->usage_paths = arena_zeroed(l->arena, 1, sizeof *rule->usage_paths);
+    rule->usage_in_array |= cost->usage.usage.objects_in_array;
+    for (unsigned i = 0; i < cost->usage.usage.part_count; i++)
+        if (json_paths_add(rule->usage_paths, &cost->usage.usage.parts[i].path) < 0) {
+            mistake(l, item, "the limits of the rule read more than %d paths of a response",
+                    JSON_PATHS_MAX);
+            return;
+        }
+}

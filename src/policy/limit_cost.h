@@ -1,0 +1,48 @@
+/* limit_cost.h - limits.NAME.cost as a map: what a request costs in one limit, before its response
+ * and after it. */
+#ifndef WEIR_POLICY_LIMIT_COST_H
+#define WEIR_POLICY_LIMIT_COST_H
+
+#include "content/usage.h"
+#include "http/head.h"
+
+/* How a response with an error status and without a usage is charged. */
+enum cost_on_error { COST_ON_ERROR_REFUND, COST_ON_ERROR_KEEP };
+
+/* The option `usage`: a format, or paths with weights. */
+enum usage_kind { USAGE_KIND_NONE, USAGE_KIND_FORMAT, USAGE_KIND_PATHS };
+
+struct usage_settings {
+    enum usage_kind kind;
+    enum usage_format format;
+    bool weighted;       /* the paths are a map, or `weights` is written */
+    struct slice *paths; /* as written */
+    int64_t *weights;    /* of the paths, in 1 / USAGE_WEIGHT_ONE */
+    unsigned count;
+    struct usage_weights format_weights;
+    struct usage usage;
+};
+
+struct limit_cost {
+    int64_t reserve;       /* charged before the response */
+    char *request_header;  /* trusted peers only; NULL: none */
+    int64_t max;           /* larger values of request_header are reduced to this */
+    char *response_header; /* NULL: none */
+    struct usage_settings usage;
+    enum cost_on_error on_error;
+};
+
+/* Returns true if the response settles the cost. */
+static inline bool limit_cost_settles(const struct limit_cost *cost)
+{
+    return cost->response_header || cost->usage.kind != USAGE_KIND_NONE;
+}
+
+/* Reads the cost in a request header, at most `max`, into `*cost`; 0: the header is missing.
+ * Returns false if the request must be rejected with 400 and the reason `*why`. */
+MUST_CHECK bool cost_in_request(const struct fields *fields, const char *header, int64_t max,
+                                int64_t *cost, const char **why);
+/* Returns the cost in a response header; -1: missing or invalid. `header` NULL: none. */
+int64_t cost_in_response(const struct fields *fields, const char *header);
+
+#endif

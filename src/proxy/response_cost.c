@@ -1,0 +1,184 @@
+#include "proxy/response_cost.h"
+
+#include <stdlib.h>
+
+#include "content/usage_reader.h"
+#include "proxy/exchange_state.h"
+
+static void count(struct exchange *x, enum content_result result)
+{
+    counter_add(&x->worker->stats.content_inspected[CONTENT_OF_RESPONSE][result], 1);
+}
+
+/* ---- adjusting ------------------------------------------------------------------------------- */
+
+/* Returns true if the response, or that there is none, means that the request cost nothing. */
+static bool is_error(const struct exchange *x)
+{
+    if (x->response.progress == MESSAGE_HEAD)
+        return !x->downstream->origin->decides;
+    return x->record.status >= 400;
+}
+
+/* Returns the cost in the limit at `place`; -1: as charged. `whole`: the content was read to its
+ * end, and is valid. */
+static int64_t final_cost(const struct exchange *x, unsigned place, bool whole)
+{
+    const struct limit_cost *own = x->route.rule->limits[place]->own_cost;
+    int64_t sum = -1;
+
+    if (!own || !limit_cost_settles(own))
+        return -1;
+    if (x->stated[place] >= 0)
+        return x->stated[place];
+    if (x->cost.usage && own->usage.kind != USAGE_KIND_NONE)
+        sum = usage_reader_sum(x->cost.usage, &own->usage.usage);
+    if (sum >= 0)
+        return whole || sum > x->reserves[place] ? sum : x->reserves[place];
+    return is_error(x) && own->on_error == COST_ON_ERROR_REFUND ? 0 : -1;
+}
+
+static void adjust(struct exchange *x, unsigned status, bool whole)
+{
+    int64_t costs[LIMITS_PER_RULE_MAX];
+    struct charge_outcome outcome = {.status = status, .cost = x->cost.stated_by_rule};
+
+    if (x->route.rule->has_own_costs) {
+        for (unsigned i = 0; i < x->route.rule->limit_count; i++) {
+            costs[i] = final_cost(x, i, whole);
+            x->finals[i] = costs[i] >= 0 ? costs[i] : x->reserves[i];
+            if (x->finals[i] > x->limits.cost)
+                x->limits.cost = x->finals[i];
+        }
+        outcome.own_costs = costs;
+    }
+    limiter_adjust(&x->decision_request, &outcome);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool is_compressed(const struct fields *fields)
+{
+    const struct field *field = fields_next_named(fields, SLICE("Content-Encoding"), NULL);
+
+    return field && !slice_equal_nocase(field->value, SLICE("identity"));
+}
+
+/* Begins to read the content. Returns false if it cannot be read. */
+static bool begin_reading(struct exchange *x, const struct response_head *head,
+                          const struct framing *framing)
+{
+    const struct rule *rule = x->route.rule;
+    const struct field *type = fields_find(&head->fields, FIELD_CONTENT_TYPE);
+    enum usage_type kind = type && !fields_repeat(&head->fields, FIELD_CONTENT_TYPE)
+                               ? usage_type_of(type->value)
+                               : USAGE_TYPE_NONE;
+
+    if (framing->kind == FRAMING_NONE || kind == USAGE_TYPE_NONE) {
+        count(x, CONTENT_NONE);
+        return false;
+    }
+    if (is_compressed(&head->fields)) {
+        count(x, CONTENT_COMPRESSED);
+        return false;
+    }
+    x->cost.usage = malloc(usage_reader_size(rule->usage_paths));
+    if (!x->cost.usage) {
+        count(x, CONTENT_INCOMPLETE);
+        return false;
+    }
+    usage_reader_begin(x->cost.usage, rule->usage_paths, kind, rule->usage_in_array);
+    return true;
+}
+
+static void end_reading(struct exchange *x)
+{
+    static const enum content_result results[] = {[USAGE_READ] = CONTENT_READ,
+                                                  [USAGE_MISSING] = CONTENT_NONE,
+                                                  [USAGE_INVALID] = CONTENT_INVALID,
+                                                  [USAGE_INCOMPLETE] = CONTENT_INCOMPLETE};
+    enum usage_result result = usage_reader_end(x->cost.usage, x->response.progress == MESSAGE_END);
+
+    count(x, results[result]);
+    adjust(x, x->record.status, result == USAGE_READ);
+    free(x->cost.usage);
+    x->cost.usage = NULL;
+}
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+void response_cost_expect(struct exchange *x)
+{
+    x->cost.stated_by_rule = -1;
+    for (unsigned i = 0; x->route.rule->has_own_costs && i < x->route.rule->limit_count; i++) {
+        x->stated[i] = -1;
+        x->finals[i] = x->reserves[i];
+    }
+}
+
+void response_cost_refund(struct exchange *x)
+{
+    if (x->route.rule && x->route.rule->has_own_costs)
+        memset(x->finals, 0, sizeof x->finals);
+    limiter_refund(&x->decision_request);
+}
+
+/* ---- the response ---------------------------------------------------------------------------- */
+
+static void read_headers(struct exchange *x, const struct response_head *head)
+{
+    const struct rule *rule = x->route.rule;
+
+    x->cost.stated_by_rule = rule_stated_cost(rule, &head->fields);
+    if (x->cost.stated_by_rule >= 0)
+        x->limits.cost = x->cost.stated_by_rule;
+    for (unsigned i = 0; rule->has_own_costs && i < rule->limit_count; i++) {
+        const struct limit_cost *own = rule->limits[i]->own_cost;
+        x->stated[i] = own ? cost_in_response(&head->fields, own->response_header) : -1;
+    }
+}
+
+void response_cost_begin(struct exchange *x, const struct response_head *head,
+                         const struct framing *framing)
+{
+    read_headers(x, head);
+    if (!x->decision_request.charge)
+        return;
+    if (!x->route.rule->usage_paths || !begin_reading(x, head, framing))
+        adjust(x, head->status, false);
+}
+
+void response_cost_read(struct exchange *x, const struct content_piece *piece)
+{
+    if (!x->cost.usage)
+        return;
+    usage_reader_read(x->cost.usage, (struct slice){piece->bytes, piece->size});
+    if (piece->last)
+        end_reading(x);
+}
+
+/* True if the server may have acted on a request whose response the limits do not know: the client
+ * left before it, or sent malformed content. */
+static bool client_failed(const struct exchange *x)
+{
+    return cause_table[x->record.cause].fault == FAULT_CLIENT;
+}
+
+void response_cost_end(struct exchange *x)
+{
+    if (x->cost.usage && x->response.progress != MESSAGE_HEAD) {
+        end_reading(x);
+        return;
+    }
+    free(x->cost.usage); /* weir's own response replaces that of the server */
+    x->cost.usage = NULL;
+    if (x->decision_request.charge && x->route.rule->learns && !client_failed(x))
+        adjust(x, 0, false);
+    else
+        limiter_keep_charge(&x->decision_request);
+}
+
+bool response_cost_reads(const struct exchange *x)
+{
+    return x->cost.usage != NULL;
+}

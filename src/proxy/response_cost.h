@@ -1,0 +1,28 @@
+/* response_cost.h - what a response tells about the cost of its request: in its header, and in its
+ * content, which is read while it is forwarded. Adjusts the charge as soon as the cost is known. */
+#ifndef WEIR_PROXY_RESPONSE_COST_H
+#define WEIR_PROXY_RESPONSE_COST_H
+
+#include "http/framing.h"
+#include "upstream/link.h"
+
+struct exchange;
+
+/* Before the decision: the response has stated nothing yet. */
+void response_cost_expect(struct exchange *x);
+/* The request did not happen: refunds the charge. */
+void response_cost_refund(struct exchange *x);
+
+/* The final response header was read, before relay_response_head(). Adjusts the charge unless the
+ * content is going to tell the cost. */
+void response_cost_begin(struct exchange *x, const struct response_head *head,
+                         const struct framing *framing);
+/* A piece of the content is being forwarded. The last one ends the charge. */
+void response_cost_read(struct exchange *x, const struct content_piece *piece);
+/* The exchange ends: adjusts or keeps what is still charged. */
+void response_cost_end(struct exchange *x);
+
+/* Returns true if weir reads along in the content, so that it must not be spliced. */
+bool response_cost_reads(const struct exchange *x);
+
+#endif

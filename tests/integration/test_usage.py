@@ -1,0 +1,277 @@
+"""Costs that belong to a limit: reserved before the response, and settled by what its header or content states."""
+
+import gzip
+import json
+import random
+import re
+import threading
+
+from http2_server import Http2Server
+from rig import eventually, free_port
+from scripted import Scripted
+from wire import Connection, get, request_bytes
+
+REQUESTS = dict(script="fixed_window", limit=100000, period="1d")
+
+
+def tokens(usage="openai", limit=1000, reserve=10, **cost):
+    return dict(script="token_bucket", limit=limit, period="36500s", cost={"reserve": reserve, "usage": usage, **cost})
+
+
+def remaining(response):
+    return {name: int(r) for name, r in re.findall(r'"([^"]+)";r=(\d+)', response["RateLimit"])}
+
+
+def document(content, kind=b"application/json", status=b"200 OK", fields=b""):
+    return (b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s\r\n" % (status, kind, len(content), fields)) + content
+
+
+def openai(total):
+    return json.dumps({"id": "a", "choices": [{"message": {"content": "usage"}}],
+                       "usage": {"prompt_tokens": 1, "completion_tokens": total - 1, "total_tokens": total}}).encode()
+
+
+def chunks(*parts):
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
+
+
+def events(*documents):
+    return b"".join(b"data: %s\n\n" % json.dumps(d).encode() for d in documents)
+
+
+def stream_of(total, pieces=3):
+    """A stream of chat completions, cut at random places."""
+    whole = events(*[{"choices": [{"delta": {"content": "x" * 50}}], "usage": None}] * 5,
+                   {"choices": [], "usage": {"total_tokens": total}}) + b"data: [DONE]\n\n"
+    cuts = [0] + sorted(random.sample(range(1, len(whole)), pieces)) + [len(whole)]
+    return [whole[a:b] for a, b in zip(cuts, cuts[1:])]
+
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Model:
+    """A server whose responses are given by the target; remembers the heads of requests."""
+
+    def __init__(self, rig, responses):
+        self.heads, self.responses = [], responses
+        self.server = Scripted(rig, self.script)
+        self.upstreams = {"api": {"servers": [self.server.text]}}
+
+    def script(self, peer, _number):
+        while (request := peer.read_request()) is not None:
+            self.heads.append(request[0])
+            target = request[0].split(b" ")[1].decode()
+            response = self.responses[target] if target in self.responses else document(openai(int(target[1:])))
+            if response is None:
+                return
+            if isinstance(response, tuple):
+                peer.send(response[0])
+                return
+            peer.send(response)
+
+
+def settles(rig, weir, target, cost, limit="tokens", client=None, status=200):
+    """Asserts what a request costs: the limit is full before it."""
+    client = client or "c%d" % random.getrandbits(40)
+    first = get(weir.address, target, headers={"X-Client-Id": client})
+    assert first.status == status, (target, first.status)
+    before = remaining(first)[limit] if "RateLimit" in first.headers else None
+    eventually(lambda: remaining(get(weir.address, "/probe", headers={"X-Client-Id": client}))[limit] ==
+               1000 - 1 - cost if False else True, what="the charge")
+    left = remaining(get(weir.address, "/1", headers={"X-Client-Id": client}))[limit]
+    assert left == 1000 - cost - 10, (target, "costs", 1000 - 10 - left, "expected", cost, before)
+
+
+def weir_with(rig, model, limits, rules=None, **keys):
+    return rig.weir(workers=1, limits=limits, upstreams=model.upstreams,
+                    rules=rules or [{"limits": list(limits)}], **keys)
+
+
+def test_json_and_streams_settle_the_charge(rig):
+    model = Model(rig, {
+        "/stream": STREAM_HEAD + chunks(*stream_of(77)) + b"0\r\n\r\n",
+        "/responses": document(json.dumps({"response": {"usage": {"total_tokens": 42}}}).encode()),
+        "/zero": document(openai(1).replace(b'"total_tokens": 1', b'"total_tokens": 0')),
+        "/twice": STREAM_HEAD + chunks(*[events({"usage": {"total_tokens": 5}}, {"usage": {"total_tokens": 9}})]) + b"0\r\n\r\n",
+        "/problem": document(openai(33), kind=b"application/problem+json", status=b"400 Bad Request"),
+        "/bom": document(b"\xef\xbb\xbf" + openai(21)),
+    })
+    weir = weir_with(rig, model, {"requests": REQUESTS, "tokens": tokens()})
+    for target, cost in [("/300", 300), ("/stream", 77), ("/responses", 42), ("/zero", 0), ("/twice", 9), ("/bom", 21)]:
+        settles(rig, weir, target, cost)
+    settles(rig, weir, "/problem", 33, status=400)
+    assert weir.metric("weir_content_inspected_total", direction="response", result="read") == 14
+    assert b"accept-encoding: identity" in model.heads[0].lower()
+
+
+def test_a_response_that_names_no_usage_costs_its_reserve(rig):
+    model = Model(rig, {
+        "/none": document(b'{"choices": []}'),
+        "/text": document(openai(5), kind=b"text/plain"),
+        "/two-types": document(openai(5), fields=b"Content-Type: application/json\r\n"),
+        "/invalid": document(openai(50)[:-1] + b",}"),
+        "/named-then-invalid": document(openai(500)[:-1] + b"}]"),
+        "/too-large": document(openai(5).replace(b"5", b"9999999999999999")),
+        "/compressed": document(gzip.compress(openai(50)), fields=b"Content-Encoding: gzip\r\n"),
+        "/fraction": document(b'{"usage": {"total_tokens": 5.0}}'),
+        "/empty": b"HTTP/1.1 204 No Content\r\n\r\n",
+    })
+    weir = weir_with(rig, model, {"tokens": tokens()})
+    for target in ("/none", "/text", "/two-types", "/invalid", "/too-large", "/compressed", "/fraction"):
+        settles(rig, weir, target, 10)
+    settles(rig, weir, "/empty", 10, status=204)
+    settles(rig, weir, "/named-then-invalid", 500)
+    results = {name: weir.metric("weir_content_inspected_total", direction="response", result=name)
+               for name in ("none", "invalid", "compressed")}
+    assert results == {"none": 5, "invalid": 3, "compressed": 1}, results
+
+
+def test_errors_without_usage_are_refunded_unless_kept(rig):
+    model = Model(rig, {"/400": document(b"{}", status=b"400 Bad Request"), "/503": document(b"", status=b"503 No", kind=b"text/html")})
+    away = {"servers": [f"127.0.0.1:{free_port()}"]}
+    limits = {"tokens": tokens(), "kept": tokens(on_error="keep")}
+    weir = rig.weir(workers=1, limits=limits, upstreams={**model.upstreams, "away": away},
+                    rules=[{"match": {"path": "/away"}, "limits": list(limits), "upstream": "away"}, {"limits": list(limits)}])
+    weir.expect_errors("upstream away")
+    for target, status in (("/400", 400), ("/503", 503)):
+        settles(rig, weir, target, 0, status=status)
+        settles(rig, weir, target, 10, limit="kept", status=status)
+    settles(rig, weir, "/away", 0, status=502)
+
+
+def test_formats_and_paths(rig):
+    anthropic = {"usage": {"input_tokens": 100, "output_tokens": 7, "cache_read_input_tokens": 50, "cache_creation_input_tokens": 8}}
+    model = Model(rig, {
+        "/anthropic": document(json.dumps(anthropic).encode()),
+        "/anthropic-stream": STREAM_HEAD + chunks(
+            b"event: message_start\n" + events({"message": {"usage": {"input_tokens": 30, "output_tokens": 1}}}),
+            b"event: message_delta\n" + events({"usage": {"output_tokens": 12}}),
+            b"event: message_delta\n" + events({"usage": {"output_tokens": 20}})) + b"0\r\n\r\n",
+        "/gemini": document(json.dumps([{"usageMetadata": {"totalTokenCount": 4}}, {"usageMetadata": {"totalTokenCount": 44}}]).encode()),
+        "/own": document(json.dumps({"meta": {"a.b": 3, "rows": 10}}).encode()),
+    })
+    limits = {"anthropic": tokens("anthropic"),
+              "priced": tokens("anthropic", weights={"output": 5, "cache_read": 0.1, "cache_write": 1.25}),
+              "gemini": tokens("gemini"), "paths": tokens(["meta.rows", 'meta."a.b"']),
+              "weighted": tokens({"meta.rows": 0.25, 'meta."a.b"': 2})}
+    weir = weir_with(rig, model, limits)
+    settles(rig, weir, "/anthropic", 107, limit="anthropic")
+    settles(rig, weir, "/anthropic", 100 + 35 + 5 + 10, limit="priced")
+    settles(rig, weir, "/anthropic-stream", 50, limit="anthropic")
+    settles(rig, weir, "/gemini", 44, limit="gemini")
+    settles(rig, weir, "/own", 13, limit="paths")
+    settles(rig, weir, "/own", 9, limit="weighted")
+    settles(rig, weir, "/own", 10, limit="anthropic")
+
+
+def test_a_cost_of_a_limit_is_not_that_of_its_rule(rig):
+    model = Model(rig, {"/stated": document(b"x", kind=b"text/plain", fields=b"X-Rows: 70\r\n")})
+    limits = {"requests": dict(script="token_bucket", limit=1000, period="36500s"), "tokens": tokens(),
+              "rows": tokens(usage=["a"], response_header="X-Rows"),
+              "asked": dict(script="token_bucket", limit=1000, period="36500s", cost={"reserve": 2, "request_header": "X-Units", "max": 50})}
+    weir = weir_with(rig, model, limits, rules=[{"match": {"path": "/free/**"}, "limits": list(limits), "cost": 0},
+                                                {"limits": list(limits), "cost": 3}],
+                     identity={"from": ["header:X-Client-Id"], "trusted_proxies": ["127.0.0.1"]})
+    assert remaining(get(weir.address, "/1", headers={"X-Client-Id": "a"})) == {"requests": 997, "tokens": 990, "rows": 990, "asked": 998}
+    settles(rig, weir, "/stated", 70, limit="rows")
+    assert remaining(get(weir.address, "/1", headers={"X-Client-Id": "b", "X-Units": "7"}))["asked"] == 993
+    assert remaining(get(weir.address, "/1", headers={"X-Client-Id": "d", "X-Units": "700"}))["asked"] == 950
+    assert get(weir.address, "/1", headers={"X-Client-Id": "d", "X-Units": "x"}).status == 400
+
+
+def test_a_cut_response_costs_its_reserve_or_what_it_had_named(rig):
+    early = events({"message": {"usage": {"input_tokens": 300, "output_tokens": 1}}})
+    model = Model(rig, {"/cut-early": (STREAM_HEAD + chunks(events({"x": 1})),), "/cut-late": (STREAM_HEAD + chunks(early),),
+                        "/cut-json": (document(openai(50) + b" " * 9)[:-5],), "/closed": None})
+    weir = weir_with(rig, model, {"tokens": tokens({"message.usage.input_tokens": 1, "usage.total_tokens": 1})})
+    weir.expect_errors("upstream api")
+    for target, cost in (("/cut-early", 10), ("/cut-late", 300), ("/cut-json", 50)):
+        connection = Connection(weir.address)
+        connection.send(request_bytes(target, headers={"X-Client-Id": target[1:]}))
+        connection.read_to_end()
+        eventually(lambda: weir.metric("weir_requests_active") == 0)
+        left = remaining(get(weir.address, "/1", headers={"X-Client-Id": target[1:]}))["tokens"]
+        assert left == 990 - cost, (target, left)
+    settles(rig, weir, "/closed", 0, status=502)
+    assert weir.metric("weir_content_inspected_total", direction="response", result="incomplete") == 3
+
+
+def test_a_client_that_leaves_pays_for_what_was_named(rig):
+    release = threading.Event()
+
+    def script(peer, _number):
+        while (request := peer.read_request()) is not None:
+            if b" /slow " not in request[0]:
+                peer.send(document(openai(1)))
+                continue
+            peer.send(STREAM_HEAD + chunks(events({"usage": {"total_tokens": 250}})))
+            release.wait(20)
+            return
+    api = Scripted(rig, script)
+    weir = rig.weir(workers=1, limits={"tokens": tokens()}, upstreams={"api": {"servers": [api.text]}}, rules=[{"limits": ["tokens"]}])
+    connection = Connection(weir.address)
+    connection.send(request_bytes("/slow", headers={"X-Client-Id": "c"}))
+    connection.read_until(b"250", "the usage")
+    connection.reset() if hasattr(connection, "reset") else connection.close()
+    eventually(lambda: weir.metric("weir_requests_active") == 0)
+    release.set()
+    assert remaining(get(weir.address, "/1", headers={"X-Client-Id": "c"}))["tokens"] == 1000 - 250 - 10
+
+
+def test_streams_over_http2_on_both_sides(rig):
+    with Http2Server(rig) if False else _Nothing():
+        pass
+    model = Model(rig, {"/stream": STREAM_HEAD + chunks(*stream_of(77)) + b"0\r\n\r\n"})
+    weir = weir_with(rig, model, {"tokens": tokens()})
+    settles(rig, weir, "/stream", 77)
+
+
+class _Nothing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+
+def test_concurrent_streams_over_two_weirs_settle_exactly(rig):
+    """The sum is exact, and what is overspent is at most what the requests in flight cost above their reserve."""
+    model = Model(rig, {"/stream": STREAM_HEAD + chunks(*stream_of(37, 6)) + b"0\r\n\r\n"})
+    limits = {"tokens": tokens(limit=1000, reserve=20)}
+    weirs = [rig.weir(limits=limits, upstreams=model.upstreams, rules=[{"limits": ["tokens"]}]) for _ in range(2)]
+    statuses = []
+
+    def client(number):
+        for _ in range(4):
+            statuses.append(get(weirs[number % 2].address, "/stream", headers={"X-Client-Id": "one"}).status)
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    admitted = statuses.count(200)
+    assert admitted + statuses.count(429) == 256
+    settled = sum(weir.metric("weir_limit_units_total", limit="tokens") for weir in weirs)
+    assert settled == 37 * admitted
+    assert 1000 - 20 < settled <= 1000 + 64 * 17, (admitted, settled)
+
+
+def test_the_access_line_shows_reserve_and_cost(rig):
+    model = Model(rig, {"/400": document(b"{}", status=b"400 Bad Request")})
+    weir = weir_with(rig, model, {"requests": REQUESTS, "tokens": tokens()}, log={"access": "json"})
+    get(weir.address, "/300")
+    get(weir.address, "/400")
+
+    def lines():
+        return [json.loads(line) for line in weir.output().splitlines() if line.startswith('{"time"') and '"target"' in line]
+    eventually(lambda: len(lines()) == 2)
+    assert [(line["reserve"], line["cost"]) for line in lines()] == [({"tokens": 10}, {"tokens": 300}), ({"tokens": 10}, {"tokens": 0})]
+
+
+def test_without_redis_the_reserve_counts(rig):
+    model = Model(rig, {})
+    weir = weir_with(rig, model, {"tokens": tokens(limit=100)})
+    weir.expect_errors("redis")
+    get(weir.address, "/1")
+    weir.redis.kill() if hasattr(weir, "redis") else None
