@@ -142,11 +142,28 @@ static void warn_of_numbers(struct loading *l, const int64_t *highest,
     }
 }
 
+/* A server with health checks of gRPC sends gRPC messages, which weir does not read. */
+static void warn_of_unread_usage(struct loading *l)
+{
+    const struct node *list = node_find(l->root, "rules");
+    const struct node *item = list ? list->first : NULL;
+
+    for (unsigned i = 0; item && i + 1 < l->policy->rule_count; i++, item = item->next) {
+        const struct rule *rule = &l->policy->rules[i];
+        if (rule->usage_paths && rule->upstream->health.grpc)
+            warning(l, item,
+                    "upstream %s speaks gRPC, whose responses have no usage that weir can read: "
+                    "requests cost the reserve of the limit",
+                    rule->upstream->name);
+    }
+}
+
 void warn_of_costs(struct loading *l)
 {
     const struct policy *policy = l->policy;
     const int64_t *highest = highest_costs(l);
 
+    warn_of_unread_usage(l);
     for (unsigned i = 0; i < policy->plan_count; i++)
         warn_of_numbers(l, highest, policy->plans[i].numbers, "plans", policy->plans[i].name,
                         policy->plans[i].position);

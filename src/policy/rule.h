@@ -86,7 +86,7 @@ struct rule {
  * limits applies. Returns false if the request must be rejected with 400 and the reason `*why`. */
 MUST_CHECK bool rule_cost_of(const struct rule *rule, bool peer_trusted,
                              const struct fields *fields, int64_t *cost, const char **why);
-/* Fills `costs`, by position in rule->limits: the costs before the response of limits with a cost of
+/* Fills `costs`, by position in rule->limits: the costs before the response of limits with costs of
  * their own, 0 for others. Returns false as rule_cost_of(). */
 MUST_CHECK bool rule_limit_costs(const struct rule *rule, bool peer_trusted,
                                  const struct fields *fields, int64_t *costs, const char **why);

@@ -66,6 +66,8 @@ static void prepare_limit(struct limit *limit, struct replay_result *result)
 {
     limit->on_failure = ON_FAILURE_DENY;
     limit->lease_units = 0;
+    if (limit->own_cost)
+        note(result, "costs in headers and contents are not in logs: requests cost the reserve");
     if (limit->dedup.header)
         note(result, "logs do not have the header of dedup: repeats are charged");
     for (unsigned i = 0; i < limit->per_count; i++)

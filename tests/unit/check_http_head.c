@@ -129,6 +129,7 @@ START_TEST(field_names_are_recognized_in_any_case)
         const char *name;
         enum field_id id;
     } known[] = {
+        {"Accept-Encoding", FIELD_ACCEPT_ENCODING},
         {"Connection", FIELD_CONNECTION},
         {"Content-Length", FIELD_CONTENT_LENGTH},
         {"Content-Type", FIELD_CONTENT_TYPE},

@@ -78,11 +78,11 @@ static const struct node *find(const struct node *node, const char *path)
     return NULL;
 }
 
-/* Options of single scripts and rules are in examples, which use other values. */
+/* Options of single scripts, costs and rules are in examples, which use other values. */
 static bool is_a_default(const struct option *option)
 {
     return option->fallback && option->fallback[0] && !(option->flags & OPTION_DERIVED) &&
-           !option->applies && !strstr(option->path, "[]");
+           !option->applies && !strstr(option->path, "[]") && !strstr(option->path, ".cost.");
 }
 
 /* An option in a comment of the sample has its default value. */
