@@ -183,7 +183,8 @@ static void count_response(struct exchange *x, const struct content_piece *piece
         x->response.progress = MESSAGE_END;
     if (x->grpc && piece->trailers)
         x->record.grpc_status = grpc_status_of(piece->trailers);
-    response_cost_read(x, piece);
+    if (response_cost_reads(x))
+        response_cost_read(x, piece);
 }
 
 enum relay relay_response_head(struct exchange *x, struct response *response, const char **why)

@@ -66,7 +66,8 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     if (x->grpc)
         x->record.grpc_status = grpc_status_of(&head->fields);
     x->response.progress = MESSAGE_CONTENT;
-    response_cost_begin(x, head, framing);
+    if (x->route.rule->learns)
+        response_cost_begin(x, head, framing);
     exchange_forget_request(x);
 
     struct response response;

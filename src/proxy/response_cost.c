@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "content/usage_reader.h"
-#include "proxy/exchange_state.h"
 
 static void count(struct exchange *x, enum content_result result)
 {
@@ -152,8 +151,6 @@ void response_cost_begin(struct exchange *x, const struct response_head *head,
 
 void response_cost_read(struct exchange *x, const struct content_piece *piece)
 {
-    if (!x->cost.usage)
-        return;
     usage_reader_read(x->cost.usage, (struct slice){piece->bytes, piece->size});
     if (piece->last)
         end_reading(x);
@@ -178,9 +175,4 @@ void response_cost_end(struct exchange *x)
         adjust(x, 0, false);
     else
         limiter_keep_charge(&x->decision_request);
-}
-
-bool response_cost_reads(const struct exchange *x)
-{
-    return x->cost.usage != NULL;
 }

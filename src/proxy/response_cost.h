@@ -4,25 +4,26 @@
 #define WEIR_PROXY_RESPONSE_COST_H
 
 #include "http/framing.h"
-#include "upstream/link.h"
+#include "proxy/exchange_state.h"
 
-struct exchange;
+/* Returns true if weir reads along in the content, so that it must not be spliced. */
+static inline bool response_cost_reads(const struct exchange *x)
+{
+    return x->cost.usage != NULL;
+}
 
 /* Before the decision: the response has stated nothing yet. */
 void response_cost_expect(struct exchange *x);
 /* The request did not happen: refunds the charge. */
 void response_cost_refund(struct exchange *x);
 
-/* The final response header was read, before relay_response_head(). Adjusts the charge unless the
+/* The final response header of a rule that learns was read, before relay_response_head(). Adjusts the charge unless the
  * content is going to tell the cost. */
 void response_cost_begin(struct exchange *x, const struct response_head *head,
                          const struct framing *framing);
-/* A piece of the content is being forwarded. The last one ends the charge. */
+/* A piece of content that weir reads along is being forwarded. The last one ends the charge. */
 void response_cost_read(struct exchange *x, const struct content_piece *piece);
 /* The exchange ends: adjusts or keeps what is still charged. */
 void response_cost_end(struct exchange *x);
-
-/* Returns true if weir reads along in the content, so that it must not be spliced. */
-bool response_cost_reads(const struct exchange *x);
 
 #endif

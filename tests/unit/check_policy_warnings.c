@@ -93,7 +93,7 @@ static const struct {
      ", known_clients_only: true }\nclients: { 'ip:10.0.0.0/8': { quota: 5 } }\n"},
     {API LIMITS "rules: [ { limits: a } ]\nidentity: { from: 'query:key', headers_from: anyone }\n",
      "can invent", API LIMITS USED "identity: { from: 'query:key', headers_from: anyone }\n"},
-    {"upstreams: { api: { servers: [ 127.0.0.1:3000 ], health: { grpc: '' } } }\n"
+    {"upstreams: { api: { servers: [ 127.0.0.1:3000 ], protocol: http2, health: { grpc: '' } } }\n"
      "limits: { a: { script: gcra, limit: 9, period: 1s, cost: { usage: openai } } }\n"
      "rules: [ { limits: a } ]\n",
      "speaks gRPC",
