@@ -173,11 +173,87 @@ static void print_usage(const struct printer *printer, const struct option *opti
 
 const struct option_type type_usage = {"format, list or map", read_usage, print_usage, false, 0};
 
+/* ---- reserve and request_json ---------------------------------------------------------------- */
+
+static void read_reserve(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
+{
+    struct limit_cost *cost = field;
+
+    cost->reserve = 1;
+    cost->automatic = node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("auto"));
+    if (!cost->automatic)
+        type_number.read(l, option, node, &cost->reserve);
+}
+
+static void print_reserve(const struct printer *printer, const struct option *option,
+                          const void *field)
+{
+    const struct limit_cost *cost = field;
+
+    if (cost->automatic)
+        fputs(" auto\n", printer->out);
+    else
+        type_number.print(printer, option, &cost->reserve);
+}
+
+const struct option_type type_reserve = {"number or auto", read_reserve, print_reserve, false, 0};
+
+static void read_request_json(struct loading *l, const struct option *option,
+                              const struct node *node, void *field)
+{
+    struct limit_cost *cost = field;
+
+    if (!expect_items(l, option, node, "paths"))
+        return;
+    cost->request_json_texts =
+        arena_zeroed(l->arena, list_count(node), sizeof *cost->request_json_texts);
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+        struct json_path path;
+        if (item->broken || !expect_scalar(l, item, "a path"))
+            continue;
+        struct slice kept = {keep_text(l, item), item->text.n};
+        const char *fault = json_path_parse(kept, &path);
+        if (fault)
+            mistake(l, item, "%s is not a path: %s", QUOTE(item->text), fault);
+        else if (json_paths_find(&cost->request_json, &path) >= 0)
+            mistake(l, item, "%s is listed twice", QUOTE(item->text));
+        else
+            cost->request_json_texts[json_paths_add(&cost->request_json, &path)] = kept;
+    }
+}
+
+static void print_request_path(FILE *out, const void *field, unsigned i)
+{
+    print_scalar(out, ((const struct limit_cost *)field)->request_json_texts[i]);
+}
+
+static void print_request_json(const struct printer *printer, const struct option *option,
+                               const void *field)
+{
+    (void)option;
+    print_items(printer, ((const struct limit_cost *)field)->request_json.count, print_request_path,
+                field);
+}
+
+const struct option_type type_request_json = {"path or list", read_request_json, print_request_json,
+                                              false, 0};
+
 /* ---- the map --------------------------------------------------------------------------------- */
 
 bool cost_has_request_header(const void *cost)
 {
     return ((const struct limit_cost *)cost)->request_header != NULL;
+}
+
+bool cost_has_max(const void *cost)
+{
+    return ((const struct limit_cost *)cost)->max > 0;
+}
+
+bool cost_has_request_json(const void *cost)
+{
+    return ((const struct limit_cost *)cost)->request_json.count > 0;
 }
 
 bool cost_has_response_header(const void *cost)
@@ -211,13 +287,13 @@ bool cost_header_is_good(struct loading *l, const struct node *map, const char *
     return good && name;
 }
 
-void cost_check_max(struct loading *l, const struct node *map, const char *request_header)
+void cost_check_max(struct loading *l, const struct node *map, const char *what)
 {
     const struct node *max = node_find(map, "max");
 
-    if (request_header && !max)
-        mistake(l, map, "max is missing: the upper bound for %s", request_header);
-    if (max && !node_find(map, "request_header"))
+    if (what && !max)
+        mistake(l, map, "max is missing: the upper bound for %s", what);
+    if (max && !what && !node_find(map, "request_header"))
         mistake_of_key(l, max, "max applies to request_header; add request_header, or remove max");
 }
 
@@ -250,10 +326,14 @@ static void read_cost_map(struct loading *l, const struct node *node, struct lim
                 "response_header or usage");
     options_read(l, node, "limits.NAME.cost", cost);
     (void)cost_header_is_good(l, node, "response_header", cost->response_header);
+    bool header = cost_header_is_good(l, node, "request_header", cost->request_header);
     cost_check_max(l, node,
-                   cost_header_is_good(l, node, "request_header", cost->request_header)
-                       ? cost->request_header
-                       : NULL);
+                   header                     ? cost->request_header
+                   : cost->request_json.count ? "request_json"
+                   : cost->automatic          ? "reserve: auto"
+                                              : NULL);
+    if (cost->max && cost->reserve > cost->max)
+        mistake(l, node_find(node, "reserve"), "%lld is more than max", (long long)cost->reserve);
     finish_usage(l, node, cost);
     if (node_find(node, "on_error") && !limit_cost_settles(cost))
         mistake_of_key(l, node_find(node, "on_error"),
@@ -293,20 +373,28 @@ const struct option_type type_limit_cost = {"number or map", read_limit_cost, pr
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
+/* Adds a path to a set of the rule, which is created if it is missing. */
+static void add_rule_path(struct loading *l, const struct node *item, struct json_paths **set,
+                          const struct json_path *path, const char *message)
+{
+    if (!*set)
+        *set = arena_zeroed(l->arena, 1, sizeof **set);
+    if (json_paths_add(*set, path) < 0)
+        mistake(l, item, "the limits of the rule read more than %d paths of %s", JSON_PATHS_MAX,
+                message);
+}
+
 void rule_add_own_cost(struct loading *l, const struct node *item, struct rule *rule,
                        const struct limit_cost *cost)
 {
+    const struct usage *usage = &cost->usage.usage;
+
     rule->has_own_costs = true;
     rule->learns |= limit_cost_settles(cost);
-    if (cost->usage.kind == USAGE_KIND_NONE)
-        return;
-    if (!rule->usage_paths)
-        rule->usage_paths = arena_zeroed(l->arena, 1, sizeof *rule->usage_paths);
-    rule->usage_in_array |= cost->usage.usage.objects_in_array;
-    for (unsigned i = 0; i < cost->usage.usage.part_count; i++)
-        if (json_paths_add(rule->usage_paths, &cost->usage.usage.parts[i].path) < 0) {
-            mistake(l, item, "the limits of the rule read more than %d paths of a response",
-                    JSON_PATHS_MAX);
-            return;
-        }
+    rule->reads_request |= cost->automatic || cost->request_json.count;
+    rule->usage_in_array |= usage->objects_in_array;
+    for (unsigned i = 0; i < usage->part_count; i++)
+        add_rule_path(l, item, &rule->usage_paths, &usage->parts[i].path, "a response");
+    for (unsigned i = 0; i < cost->request_json.count; i++)
+        add_rule_path(l, item, &rule->request_paths, &cost->request_json.paths[i], "a request");
 }

@@ -69,6 +69,8 @@ extern const struct option_type type_match_values;     /* read_match.c: rule */
 extern const struct option_type type_match_clients;    /* read_match.c: rule */
 extern const struct option_type type_rule_limits;      /* read_rules.c: rule */
 extern const struct option_type type_limit_cost;       /* read_limit_cost.c: int64_t */
+extern const struct option_type type_reserve;          /* read_limit_cost.c: limit_cost */
+extern const struct option_type type_request_json;     /* read_limit_cost.c: limit_cost */
 extern const struct option_type type_usage;            /* read_limit_cost.c: usage_settings */
 extern const struct option_type type_weight;           /* read_limit_cost.c: int64_t */
 extern const struct option_type type_rule_cost;        /* read_rules.c: int64_t */
@@ -121,6 +123,8 @@ bool limit_has_own_options(const void *limit);
 bool limit_is_in_flight(const void *limit); /* a concurrency limit */
 /* read_limit_cost.c; for a struct limit_cost. */
 bool cost_has_request_header(const void *cost);
+bool cost_has_request_json(const void *cost);
+bool cost_has_max(const void *cost);
 bool cost_has_response_header(const void *cost);
 bool cost_has_usage(const void *cost);
 bool cost_has_weights(const void *cost);
@@ -128,8 +132,8 @@ bool cost_settles(const void *cost);
 /* Returns true if `name` is a header name; NULL: the key is missing. Reports other names. */
 bool cost_header_is_good(struct loading *l, const struct node *map, const char *key,
                          const char *name);
-/* Reports a missing `max`, and one without a request header. */
-void cost_check_max(struct loading *l, const struct node *map, const char *request_header);
+/* Reports that `max` is missing for `what`, or stands without need (NULL). */
+void cost_check_max(struct loading *l, const struct node *map, const char *what);
 /* Adds what the cost of a limit needs to its rule. `item` names the limit there. */
 void rule_add_own_cost(struct loading *l, const struct node *item, struct rule *rule,
                        const struct limit_cost *cost);

@@ -51,11 +51,17 @@ static unsigned driver_mode(const struct rule *rule, const struct op_limit *part
     return rule_best_effort(rule, part->limit) + (tried ? MODE_SHADOW : 0);
 }
 
-/* Returns the cost in the limit at `place` of the rule. */
-static int64_t cost_of(const struct limit_facts *facts, const struct limit *limit, unsigned place)
+/* Returns the cost in the limit at `place` of the rule. An automatic reserve is at most what this
+ * client can use. */
+static int64_t cost_of(const struct limit_facts *facts, const struct op_limit *part)
 {
-    if (limit->own_cost && facts->own_costs)
-        return facts->own_costs[place];
+    const struct limit *limit = part->limit;
+
+    if (limit->own_cost && facts->own_costs) {
+        int64_t cost = facts->own_costs[part->place];
+        int64_t most = limit_capacity(limit, &part->numbers);
+        return limit->own_cost->automatic && cost > most && most > 0 ? most : cost;
+    }
     return facts->cost && !limit->own_cost ? facts->cost : rule_cost_in(facts->rule, limit);
 }
 
@@ -77,7 +83,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
         part->limit = part->numbers.variant ? part->numbers.variant : rule->limits[i];
         part->place = i;
         part->free = rule_is_free_in(rule, part->limit);
-        part->cost = cost_of(facts, part->limit, i);
+        part->cost = cost_of(facts, part);
         part->shadow = !limit_enforces(part->limit, facts->identity);
         part->mode = driver_mode(rule, part);
         key_write(&keys, l->policy, part->limit, facts, &client);

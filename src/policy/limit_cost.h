@@ -24,10 +24,13 @@ struct usage_settings {
 };
 
 struct limit_cost {
-    int64_t reserve;       /* charged before the response */
-    char *request_header;  /* trusted peers only; NULL: none */
-    int64_t max;           /* larger values of request_header are reduced to this */
-    char *response_header; /* NULL: none */
+    bool automatic;                 /* the length of the request's content determines the reserve */
+    struct json_paths request_json; /* in the request's content: the first one is the reserve */
+    struct slice *request_json_texts; /* as written */
+    int64_t reserve;                  /* charged before the response */
+    char *request_header;             /* trusted peers only; NULL: none */
+    int64_t max;                      /* larger values of request_header are reduced to this */
+    char *response_header;            /* NULL: none */
     struct usage_settings usage;
     enum cost_on_error on_error;
 };

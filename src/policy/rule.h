@@ -73,6 +73,8 @@ struct rule {
     char *cost_response;  /* response header with the cost; NULL: none */
     bool learns;          /* some charges depend on the response */
     bool has_own_costs;   /* a limit has a cost of its own */
+    bool reads_request;   /* some costs depend on the content of the request */
+    struct json_paths *request_paths;  /* of the values in it; NULL: none */
     struct json_paths *usage_paths;    /* of all usages of its limits; NULL: none */
     bool usage_in_array;               /* of a response that is an array, the elements are read */
     bool has_best_effort, best_effort; /* has: best_effort overrides that of the limits */
@@ -86,8 +88,8 @@ struct rule {
  * limits applies. Returns false if the request must be rejected with 400 and the reason `*why`. */
 MUST_CHECK bool rule_cost_of(const struct rule *rule, bool peer_trusted,
                              const struct fields *fields, int64_t *cost, const char **why);
-/* Fills `costs`, by position in rule->limits: the costs before the response of limits with costs of
- * their own, 0 for others. Returns false as rule_cost_of(). */
+/* Fills `costs`, by position in rule->limits: the costs in request headers of limits with costs of
+ * their own; 0: none. Returns false as rule_cost_of(). */
 MUST_CHECK bool rule_limit_costs(const struct rule *rule, bool peer_trusted,
                                  const struct fields *fields, int64_t *costs, const char **why);
 /* Returns true if the request is a CORS preflight (Fetch Standard section 3.3.2) that the rule does

@@ -205,8 +205,6 @@ bool rule_limit_costs(const struct rule *rule, bool peer_trusted, const struct f
         if (own->request_header && peer_trusted &&
             !cost_in_request(fields, own->request_header, own->max, &costs[i], why))
             return false;
-        if (!costs[i])
-            costs[i] = own->reserve;
     }
     return true;
 }

@@ -228,7 +228,7 @@ static void json_end(struct text *t, const struct exchange *x, struct slice begu
     }
     if (x->limits.decided)
         member_text(t, "decision", slice_of(verdict_label[d->verdict]));
-    if (x->limits.decided && x->route.rule->has_own_costs && decision_admits(d)) {
+    if (x->limits.decided && x->route.rule && x->route.rule->has_own_costs && decision_admits(d)) {
         costs_member(t, x, "reserve", x->reserves);
         costs_member(t, x, "cost", x->finals);
     }

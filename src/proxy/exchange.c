@@ -3,6 +3,7 @@
  *   exchange_begin() notes the header and wakes the exchange
  *     ROUTE    client identity, path, rule, size limits ------------------------.
  *     QUOTA    client quota from a database -------------------------------------+
+ *     CONTENT  costs in the content of the request, if a limit needs them ---------+
  *     LIMIT    at once, or when Redis replies -----------------------------------+--> REPLY
  *     HOLD     wait in a queue --------------------------------------------------+    weir's response:
  *     CONNECT  a pooled connection, a new one, or the next server ---------.----+    204 400 403 405
@@ -23,6 +24,7 @@
  *
  * Every phase that waits has a deadline:
  *   QUOTA          quotas.timeout
+ *   CONTENT        timeouts.request_body
  *   LIMIT          redis.timeout (enforced by the limiter)
  *   HOLD           max_delay
  *   CONNECT        connect_timeout
@@ -43,9 +45,9 @@
 #include "proxy/waiting_request.h"
 
 static enum step (*const step_of[])(struct exchange *x) = {
-    [PHASE_ROUTE] = step_route,   [PHASE_QUOTA] = step_quota,     [PHASE_LIMIT] = step_limit,
-    [PHASE_HOLD] = step_hold,     [PHASE_CONNECT] = step_connect, [PHASE_RELAY] = step_relay,
-    [PHASE_TUNNEL] = step_tunnel, [PHASE_REPLY] = step_reply,
+    [PHASE_ROUTE] = step_route, [PHASE_QUOTA] = step_quota,   [PHASE_CONTENT] = step_content,
+    [PHASE_LIMIT] = step_limit, [PHASE_HOLD] = step_hold,     [PHASE_CONNECT] = step_connect,
+    [PHASE_RELAY] = step_relay, [PHASE_TUNNEL] = step_tunnel, [PHASE_REPLY] = step_reply,
 };
 
 static enum step fail(struct exchange *x);
@@ -238,6 +240,7 @@ static void finish(struct exchange *x)
     if (x->record.log)
         access_log_end(x, duration);
     exchange_forget_request(x);
+    iobuf_put(&w->buffers, &x->request.ahead);
     iobuf_put(&w->buffers, &x->record.log);
     x->generation->exchanges--;
     MAGIC_WIPE(x);

@@ -13,6 +13,7 @@
 enum phase {
     PHASE_ROUTE,
     PHASE_QUOTA,
+    PHASE_CONTENT,
     PHASE_LIMIT,
     PHASE_HOLD,
     PHASE_CONNECT,
@@ -116,9 +117,10 @@ struct exchange {
         bool extended;                    /* the client's deadline, as upstream.extended */
         uint64_t max;                     /* maximum content length in bytes; 0: no limit */
         uint64_t bytes;                   /* content bytes read so far */
-        struct iobuf *head; /* as forwarded, kept for a retry until the response starts */
-        struct iobuf *kept; /* all content, as long as `head` is kept (relay.h); NULL: none */
-        uint64_t since_us;  /* when the client could start to send content; 0: not yet */
+        struct iobuf *head;  /* as forwarded, kept for a retry until the response starts */
+        struct iobuf *kept;  /* all content, as long as `head` is kept (relay.h); NULL: none */
+        struct iobuf *ahead; /* CONTENT: the piece after `kept`, which no server has; NULL: none */
+        uint64_t since_us;   /* when the client could start to send content; 0: not yet */
         /* Time the server did not read content; not counted against the client. */
         uint64_t blocked_since_us, blocked_us;
         size_t upgrade_size;

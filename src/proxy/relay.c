@@ -83,11 +83,11 @@ static bool splice_request(struct exchange *x, enum relay *result)
     return true;
 }
 
-/* Sends the head and the content that was read for an earlier try. */
+/* Sends the head and the content that was read in CONTENT or for an earlier try. */
 static enum relay send_again(struct exchange *x, const struct link_request *request)
 {
     struct content_piece piece = {.size = iobuf_held(x->request.kept),
-                                  .last = x->request.progress == MESSAGE_END};
+                                  .last = x->request.progress == MESSAGE_END && !x->request.ahead};
 
     if (piece.size)
         piece.bytes = x->request.kept->bytes + x->request.kept->start;
@@ -126,12 +126,27 @@ enum relay relay_request_head(struct exchange *x, const char **why)
     return relay_of_link(sent, piece.last);
 }
 
+/* Sends the piece that was read ahead, in CONTENT. */
+static enum relay send_ahead(struct exchange *x)
+{
+    struct slice bytes = iobuf_slice(x->request.ahead);
+    struct content_piece piece = {.bytes = x->request.ahead->bytes + x->request.ahead->start,
+                                  .size = bytes.n,
+                                  .last = x->request.progress == MESSAGE_END};
+    enum link_sent sent = x->upstream.link->ops->send_body(x->upstream.link, &piece);
+
+    iobuf_put(&x->worker->buffers, &x->request.ahead);
+    return relay_of_link(sent, piece.last);
+}
+
 enum relay relay_request(struct exchange *x, const char **why)
 {
     struct downstream *d = x->downstream;
     struct content_piece piece;
     enum relay result;
 
+    if (x->request.ahead)
+        return send_ahead(x);
     if (splice_request(x, &result))
         return result;
     enum body_status status = d->ops->read_body(d, true, &piece, why);
@@ -145,6 +160,27 @@ enum relay relay_request(struct exchange *x, const char **why)
     if (!d->ops->consume_body(d, &piece))
         return RELAY_NO_MEMORY;
     return relay_of_link(sent, piece.last);
+}
+
+enum relay relay_keep_request(struct exchange *x, const char **why)
+{
+    struct downstream *d = x->downstream;
+    struct content_piece piece;
+    enum body_status status = d->ops->read_body(d, true, &piece, why);
+
+    if (status != BODY_READ)
+        return relay_of_status(status);
+    if (!count_request(x, &piece))
+        return RELAY_TOO_LARGE;
+    sort_trailers(x, &piece);
+    x->request.trailers |= piece.trailers != NULL;
+    struct iobuf **to = iobuf_held(x->request.kept) + piece.size <= KEPT_CONTENT_MAX
+                            ? &x->request.kept
+                            : &x->request.ahead;
+    if (!iobuf_store(&x->worker->buffers, to, (struct slice){piece.bytes, piece.size}) ||
+        !d->ops->consume_body(d, &piece))
+        return RELAY_NO_MEMORY;
+    return x->request.progress == MESSAGE_END || x->request.ahead ? RELAY_ENDED : RELAY_SOURCE;
 }
 
 enum relay relay_drop_request(struct exchange *x, const char **why)

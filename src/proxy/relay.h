@@ -37,6 +37,11 @@ enum relay relay_request_head(struct exchange *x, const char **why);
 /* Sends one piece of the request's content to the server. The link must have no pending output. */
 enum relay relay_request(struct exchange *x, const char **why);
 
+/* Reads one piece of the request's content and keeps it: in CONTENT. RELAY_ENDED: all was read, or
+ * more than KEPT_CONTENT_MAX bytes. Never returns RELAY_SINK or RELAY_GONE. Trailers are dropped (RFC
+ * 9110 section 6.5.1). */
+enum relay relay_keep_request(struct exchange *x, const char **why);
+
 /* Reads one piece of the request's content and discards it. Never returns RELAY_SINK or
  * RELAY_GONE. */
 enum relay relay_drop_request(struct exchange *x, const char **why);

@@ -9,14 +9,24 @@ static void want_body(struct exchange *x, bool want)
     x->downstream->ops->want_body(x->downstream, want);
 }
 
-/* The average rate of the content is below body_min_rate. The time in which the server did not
- * read does not count. */
-static bool content_is_too_slow(const struct exchange *x, uint64_t now)
+bool request_is_too_slow(const struct exchange *x, uint64_t now_us)
 {
     uint64_t rate = x->policy->timeouts.body_min_rate,
-             elapsed = now - x->request.since_us - x->request.blocked_us;
+             elapsed = now_us - x->request.since_us - x->request.blocked_us;
     return rate && x->request.since_us && elapsed > x->policy->timeouts.request_body_us &&
            x->request.bytes < rate * (elapsed / 1000000);
+}
+
+/* On a busy machine the deadline may expire before timely input is read. It is extended once: with
+ * HTTP/2 the unread input may belong to other streams. */
+enum step request_late(struct exchange *x)
+{
+    if (x->request.extended || !x->downstream->ops->has_input(x->downstream))
+        return step_fail(x, CAUSE_CONTENT_TIMEOUT, NULL);
+    x->request.extended = true;
+    deadline_arm(&x->worker->queue.content, &x->client_deadline, clock_us(),
+                 x->policy->timeouts.request_body_us);
+    return STEP_WAIT;
 }
 
 enum step request_broken(struct exchange *x)
@@ -48,7 +58,7 @@ static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
         x->request.since_us = now;
     switch (moved) {
     case RELAY_SOURCE:
-        if (content_is_too_slow(x, now))
+        if (request_is_too_slow(x, now))
             return step_fail(x, CAUSE_CONTENT_TIMEOUT, "slower than timeouts.body_min_rate");
         want_body(x, true);
         break;
@@ -81,6 +91,8 @@ enum step request_begin(struct exchange *x)
     if (!x->route.rule->learns)
         limiter_keep_charge(&x->decision_request);
     enum relay moved = relay_request_head(x, &why);
+    if (moved == RELAY_SOURCE && x->request.ahead)
+        moved = relay_request(x, &why);
     return moved_on(x, moved, why);
 }
 
@@ -118,7 +130,7 @@ enum step request_writable(struct exchange *x)
         x->request.blocked_us += clock_cached_us() - x->request.blocked_since_us;
         x->request.blocked_since_us = 0;
     }
-    if (sent && x->request.progress != MESSAGE_END)
+    if (sent && (x->request.progress != MESSAGE_END || x->request.ahead))
         return move_piece(x);
     if (exchange_is_answered(x) && exchange_is_over(x))
         return step_end(x, exchange_end_of_answer(x));

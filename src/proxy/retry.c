@@ -26,7 +26,8 @@ static bool is_whole(const struct exchange *x, const struct retry_rule *rule)
 {
     bool unread = x->request.bytes == 0 && x->request.progress != MESSAGE_END;
     bool kept = iobuf_held(x->request.kept) == x->request.bytes && !x->request.trailers;
-    bool whole = x->request.kind == FRAMING_NONE || (rule->unprocessed && kept) ||
+    bool complete = kept && x->request.progress == MESSAGE_END;
+    bool whole = x->request.kind == FRAMING_NONE || (rule->unprocessed && kept) || complete ||
                  (unread && x->request.kind == FRAMING_LENGTH);
 
     return x->request.head && whole && !exchange_is_answering(x) && x->response.interim == 0;

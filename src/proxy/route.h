@@ -3,6 +3,7 @@
 #ifndef WEIR_PROXY_ROUTE_H
 #define WEIR_PROXY_ROUTE_H
 
+#include "proxy/request_cost.h"
 #include "proxy/step.h"
 
 /* Returns the parts of the request that determine its identity. `*peer` is room for the address. */
@@ -26,6 +27,12 @@ static inline void route_set_identity(struct exchange *x, const struct identity 
 {
     memcpy(x->identity, identity->text, identity->size);
     x->identity_size = identity->size;
+}
+
+/* Client and rule are final: the next phase is CONTENT or LIMIT. */
+static inline enum step route_is_final(struct exchange *x)
+{
+    return step_enter(x, request_cost_needs_content(x) ? PHASE_CONTENT : PHASE_LIMIT);
 }
 
 /* The identity is malformed: `why` is the detail. */

@@ -118,8 +118,9 @@ static inline enum downstream_end exchange_end_of_answer(const struct exchange *
 /* The response of an answered exchange is sent, and no more of the request goes to the server. */
 static inline bool exchange_is_over(const struct exchange *x)
 {
-    bool goes_on = x->upstream.link && !x->upstream.broken &&
-                   (x->request.progress != MESSAGE_END || x->upstream.link->pending);
+    bool goes_on =
+        x->upstream.link && !x->upstream.broken &&
+        (x->request.progress != MESSAGE_END || x->request.ahead || x->upstream.link->pending);
 
     return !goes_on && !x->downstream->pending;
 }
@@ -153,6 +154,7 @@ void exchange_wake(struct exchange *x);
 
 enum step step_route(struct exchange *x);
 enum step step_quota(struct exchange *x);
+enum step step_content(struct exchange *x);
 enum step step_limit(struct exchange *x);
 enum step step_hold(struct exchange *x);
 enum step step_connect(struct exchange *x);

@@ -3,6 +3,7 @@
 #include "http/rewrite.h"
 #include "http/trailers.h"
 #include "proxy/granted.h"
+#include "proxy/request_cost.h"
 #include "proxy/response_cost.h"
 #include "proxy/step.h"
 #include "proxy/upgrade.h"
@@ -77,6 +78,18 @@ static void count_client(const struct exchange *x, bool admitted)
                  (struct slice){x->identity, x->identity_size}, 1);
 }
 
+/* Notes what the limits with costs of their own have charged. */
+static void note_reserves(struct exchange *x)
+{
+    const struct decision *d = &x->decision_request.decision;
+    const struct rule *rule = x->route.rule;
+
+    for (unsigned i = 0; i < d->result_count; i++)
+        for (unsigned j = 0; d->results[i].limit && j < rule->limit_count; j++)
+            if (rule->limits[j]->own_cost && d->results[i].limit->base == rule->limits[j]->index)
+                x->reserves[j] = x->finals[j] = d->results[i].granted;
+}
+
 /* The decision is known: exchange.decision_request. */
 static enum step apply(struct exchange *x)
 {
@@ -87,6 +100,8 @@ static enum step apply(struct exchange *x)
     counter_add(counter_table_row(&x->worker->stats.by_rule, x->route.rule->row) + d->verdict, 1);
     if (!decision_admits(d))
         return step_reply_with(x, rejection_status(x));
+    if (x->route.rule->has_own_costs)
+        note_reserves(x);
     granted_set(x);
     return step_enter(x, d->delay_us > 0 && !x->overdue ? PHASE_HOLD : PHASE_CONNECT);
 }
@@ -101,8 +116,7 @@ static enum step decide(struct exchange *x)
     if (!rule_cost_of(x->route.rule, in->identity.peer_trusted, &head->fields,
                       &x->limits.stated_cost, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
-    if (x->route.rule->has_own_costs && !rule_limit_costs(x->route.rule, in->identity.peer_trusted,
-                                                          &head->fields, x->reserves, &why))
+    if (x->route.rule->has_own_costs && !request_cost_read(x, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
     response_cost_expect(x);
     x->limits.cost = x->limits.stated_cost ? x->limits.stated_cost : cost_of_rule(x->route.rule);

@@ -71,7 +71,7 @@ static enum step go_on(struct exchange *x)
         if (x->policy->rules_have_clients && (why = route_select_rule(x, in->head, &in->identity)))
             return step_fail(x, CAUSE_BAD_REQUEST, why);
     }
-    return step_enter(x, PHASE_LIMIT);
+    return route_is_final(x);
 }
 
 /* Replaces an id without a row by the identity of the next source. */

@@ -4,19 +4,7 @@
 #include "proxy/relay_halves.h"
 #include "proxy/retry.h"
 
-/* On a busy machine the deadline may expire before timely input is read. It is extended once: with
- * HTTP/2 the unread input may belong to other streams. */
-static enum step content_late(struct exchange *x)
-{
-    if (x->request.extended || !x->downstream->ops->has_input(x->downstream))
-        return step_fail(x, CAUSE_CONTENT_TIMEOUT, NULL);
-    x->request.extended = true;
-    deadline_arm(&x->worker->queue.content, &x->client_deadline, clock_us(),
-                 x->policy->timeouts.request_body_us);
-    return STEP_WAIT;
-}
-
-/* Extended once as well. A partial header that was already read does not count as input. */
+/* Extended once, as the client's deadline is. A partial header that was already read does not count as input. */
 static enum step link_late(struct exchange *x)
 {
     enum cause cause = CAUSE_RESPONSE_TIMEOUT;
@@ -42,7 +30,7 @@ enum step step_relay(struct exchange *x)
     if (exchange_has(x, EVENT_ENTERED))
         return request_begin(x);
     if (exchange_has(x, EVENT_CONTENT_LATE))
-        step = content_late(x);
+        step = request_late(x);
     if (step == STEP_WAIT && x->upstream.link && exchange_has(x, EVENT_LINK_LATE))
         step = link_late(x);
     if (step == STEP_WAIT && x->upstream.link && exchange_has(x, EVENT_LINK_BROKEN))

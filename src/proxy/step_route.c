@@ -89,5 +89,5 @@ enum step step_route(struct exchange *x)
     if (body_max && in->framing.kind == FRAMING_LENGTH && in->framing.length > body_max)
         return step_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
     in->client_limits = NULL;
-    return step_enter(x, needs_quota(x, &input, &in->identity) ? PHASE_QUOTA : PHASE_LIMIT);
+    return needs_quota(x, &input, &in->identity) ? step_enter(x, PHASE_QUOTA) : route_is_final(x);
 }

@@ -8,6 +8,8 @@ struct waiting_request {
     struct head_copy *head;
     struct framing framing;
     struct identity identity;
+    struct client_limits found; /* from the database */
+    bool has_found;
     size_t path_size; /* of exchange.path */
     char path[];
 };
@@ -25,6 +27,8 @@ bool waiting_request_keep(struct exchange *x)
     }
     waiting->framing = in->framing;
     waiting->identity = in->identity;
+    if ((waiting->has_found = in->client_limits != NULL))
+        waiting->found = in->found;
     waiting->path_size = x->route.path.n;
     if (x->route.path.n)
         memcpy(waiting->path, x->route.path.p, x->route.path.n);
@@ -43,7 +47,8 @@ void waiting_request_restore(struct exchange *x)
     head_copy_restore(waiting->head, in->head);
     in->framing = waiting->framing;
     in->identity = waiting->identity;
-    in->client_limits = NULL;
+    in->found = waiting->found;
+    in->client_limits = waiting->has_found ? &in->found : NULL;
     x->route.path = (struct slice){waiting->path, waiting->path_size};
 }
 

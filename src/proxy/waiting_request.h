@@ -1,4 +1,4 @@
-/* waiting_request.h - the copy of a request that waits before its decision: QUOTA. */
+/* waiting_request.h - the copy of a request that waits before its decision: QUOTA and CONTENT. */
 #ifndef WEIR_PROXY_WAITING_REQUEST_H
 #define WEIR_PROXY_WAITING_REQUEST_H
 

@@ -1,0 +1,73 @@
+/* step_content.c - CONTENT: reads the content of a request before its decision, if costs of its
+ * limits are in it. The content stays in memory, within a bound, until a server takes it. */
+#include "base/clock.h"
+#include "proxy/relay.h"
+#include "proxy/relay_halves.h"
+#include "proxy/waiting_request.h"
+
+/* A client that waits for 100 (Continue) would never send its content (RFC 9110 section 10.1.1). */
+static bool answer_expectation(struct exchange *x)
+{
+    static const struct fields none = {.count = 0};
+    struct response response = {.status = 100, .reason = SLICE("Continue"), .fields = &none};
+    enum downstream_sent sent = x->downstream->ops->send_interim(x->downstream, &response);
+
+    x->request.continued = true;
+    return sent != DOWNSTREAM_GONE && sent != DOWNSTREAM_TOO_LARGE;
+}
+
+static enum step begin(struct exchange *x)
+{
+    if (!waiting_request_keep(x))
+        return step_fail(x, CAUSE_NO_MEMORY, NULL);
+    if (x->request.expects_continue && !answer_expectation(x))
+        return step_fail(x, CAUSE_CLIENT_GONE, NULL);
+    x->request.since_us = clock_cached_us();
+    deadline_arm(&x->worker->queue.content, &x->client_deadline, x->request.since_us,
+                 x->policy->timeouts.request_body_us);
+    x->downstream->ops->want_body(x->downstream, true);
+    return STEP_WAIT;
+}
+
+static enum step go_on(struct exchange *x)
+{
+    deadline_cancel(&x->client_deadline);
+    x->downstream->ops->want_body(x->downstream, false);
+    x->request.since_us = 0;
+    x->request.extended = false;
+    waiting_request_restore(x);
+    x->worker->incoming.head->expects_continue &= !x->request.continued;
+    return step_enter(x, PHASE_LIMIT);
+}
+
+static enum step read_piece(struct exchange *x)
+{
+    const char *why = NULL;
+    uint64_t now = clock_cached_us();
+
+    switch (relay_keep_request(x, &why)) {
+    case RELAY_SOURCE: break;
+    case RELAY_ENDED: return go_on(x);
+    case RELAY_BAD: return step_fail(x, CAUSE_BAD_CONTENT, why);
+    case RELAY_TOO_LARGE: return step_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
+    case RELAY_NO_MEMORY: return step_fail(x, CAUSE_NO_MEMORY, NULL);
+    case RELAY_SINK:
+    case RELAY_GONE:
+    case RELAY_CLOSED: return step_fail(x, CAUSE_CLIENT_GONE, NULL);
+    }
+    if (request_is_too_slow(x, now))
+        return step_fail(x, CAUSE_CONTENT_TIMEOUT, "slower than timeouts.body_min_rate");
+    deadline_arm(&x->worker->queue.content, &x->client_deadline, now,
+                 x->policy->timeouts.request_body_us);
+    x->downstream->ops->want_body(x->downstream, true);
+    return STEP_WAIT;
+}
+
+enum step step_content(struct exchange *x)
+{
+    if (exchange_has(x, EVENT_ENTERED))
+        return begin(x);
+    if (exchange_has(x, EVENT_CLIENT_READABLE | EVENT_CLIENT_CUT_SHORT))
+        return read_piece(x);
+    return exchange_has(x, EVENT_CONTENT_LATE) ? request_late(x) : STEP_WAIT;
+}

@@ -1,0 +1,158 @@
+"""Costs in the content of requests: read before the decision, forwarded as it came."""
+
+import gzip
+import hashlib
+import json
+import random
+import re
+
+from http2_wire import Http2
+from rig import eventually
+from scripted import Scripted
+from wire import Connection, chunked, get, request_bytes
+
+ASKED = {"reserve": 10, "request_json": ["max_completion_tokens", "options.max_tokens"], "max": 200}
+
+
+def limit_with(cost, limit=1000):
+    return {"tokens": dict(script="token_bucket", limit=limit, period="36500s", cost=cost)}
+
+
+def echo(rig):
+    """A server that answers with the digest of the content."""
+    def script(peer, _number):
+        while (request := peer.read_request()) is not None:
+            digest = hashlib.sha256(request[1]).hexdigest().encode()
+            expects = b"expect:" in request[0].lower()
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 64\r\nX-Expects: %d\r\n\r\n%s" % (expects, digest))
+    return {"api": {"servers": [Scripted(rig, script).text]}}
+
+
+def weir_for(rig, cost, limit=1000, **keys):
+    return rig.weir(workers=1, limits=limit_with(cost, limit), upstreams=echo(rig), rules=[{"limits": ["tokens"]}], **keys)
+
+
+def charged(weir, body, limit=1000, **headers):
+    """What a request with this content is charged. The digest of its response must be that of the content."""
+    with Connection(weir.address) as connection:
+        response = connection.request("/", "POST", headers={"X-Client-Id": "c%d" % random.getrandbits(40), **headers}, body=body)
+    assert response.status == 200, (response, response.body)
+    assert response.body == hashlib.sha256(body).hexdigest().encode(), body[:80]
+    return limit - int(re.search(r';r=(\d+)', response["RateLimit"])[1])
+
+
+def test_the_first_path_that_is_there_is_reserved(rig):
+    weir = weir_for(rig, ASKED)
+    for content, cost in [
+            ({"max_completion_tokens": 50, "options": {"max_tokens": 60}}, 50),
+            ({"options": {"max_tokens": 60}}, 60), ({"max_completion_tokens": None, "options": {"max_tokens": 7}}, 7),
+            ({"max_completion_tokens": 100000}, 200), ({"max_completion_tokens": 10 ** 30}, 200),
+            ({"max_completion_tokens": 0}, 1), ({"messages": "x" * 60000, "max_completion_tokens": 9}, 9),
+            ({}, 10), ({"max_completion_tokens": "50"}, 10), ({"max_completion_tokens": 5.0}, 10), ({"max_completion_tokens": -5}, 10),
+            ([{"max_completion_tokens": 50}], 10)]:
+        assert charged(weir, json.dumps(content).encode()) == cost, str(content)[:90]
+    assert charged(weir, b'{"max_completion\\u005ftokens": 50}') == 50, "an escaped name is the same name"
+
+
+def test_content_that_is_not_certain_counts_as_absent(rig):
+    weir = weir_for(rig, ASKED)
+    whole = b'{"max_completion_tokens": 50}'
+    for content, headers in [
+            (whole[:-1], {}), (whole + b"}", {}), (b"max_completion_tokens=50", {}), (b"\xff" + whole, {}),
+            (b'{"max_completion_tokens": 50, "max_completion_tokens": 1}', {}),
+            (b'{"max_completion_tokens": 50, "Max_Completion_Tokens": 1}', {}),
+            (b'{"options": {"max_tokens": 50}, "options": {}}', {}),
+            (gzip.compress(whole), {"Content-Encoding": "gzip"}), (b" " * 70000 + whole, {})]:
+        assert charged(weir, content, **headers) == 10, content[:60]
+    results = {name: weir.metric("weir_content_inspected_total", direction="request", result=name) for name in ("invalid", "compressed", "too_large")}
+    assert results == {"invalid": 4, "compressed": 1, "too_large": 1}, results
+
+
+def test_an_automatic_reserve_is_a_quarter_of_the_bytes(rig):
+    weir = weir_for(rig, {"reserve": "auto", "max": 500, "request_json": "max_tokens"})
+    assert charged(weir, b"x" * 400) == 100
+    assert charged(weir, b"x") == 1
+    assert charged(weir, b"x" * 90000) == 500
+    content = b'{"max_tokens": 30, "x": "%s"}' % (b"y" * 375)
+    assert charged(weir, content) == len(content) // 4 + 30
+    low = weir_for(rig, {"reserve": "auto", "max": 500}, limit=40)
+    assert charged(low, b"x" * 400, limit=40) == 40, "at most what the client can use"
+    assert low.metric("weir_content_inspected_total", direction="request") == 0, "the length alone is needed"
+
+
+def test_content_of_any_size_is_forwarded_as_it_came(rig):
+    weir = weir_for(rig, {"reserve": "auto", "request_json": "max_tokens", "max": 900}, limit=1000000)
+    connection = Connection(weir.address)
+    for size in (0, 1, 1000, 65535, 65536, 65537, 100000, 131072, 131073, 300000):
+        body = random.Random(size).randbytes(size)
+        digest = hashlib.sha256(body).hexdigest().encode()
+        assert connection.request("/", "POST", body=body).body == digest, size
+        for step in (100, 16384, 70000):
+            connection.send(request_bytes("/", "POST", headers={"Transfer-Encoding": "chunked"}) + chunked(body, step))
+            assert connection.response("POST").body == digest, (size, step)
+    connection.close()
+    assert weir.metric("weir_requests_active") == 0
+
+
+def test_an_expectation_is_answered(rig):
+    weir = weir_for(rig, ASKED)
+    body = b'{"max_completion_tokens": 50}'
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/", "POST", headers={"Expect": "100-continue", "Content-Length": str(len(body))}))
+        assert connection.read_until(b"\r\n\r\n", "100").startswith(b"HTTP/1.1 100 ")
+        connection.send(body)
+        response = connection.response("POST")
+    assert response.body == hashlib.sha256(body).hexdigest().encode()
+    assert response["X-Expects"] == "0", "weir has answered, so the server need not"
+
+
+def test_a_rejected_request_leaves_its_connection_usable(rig):
+    weir = weir_for(rig, ASKED, limit=60)
+    with Connection(weir.address) as connection:
+        for status in (200, 429, 429):
+            assert connection.request("/", "POST", body=b'{"max_completion_tokens": 50}').status == status
+        assert connection.request("/", "POST", body=b'{"max_completion_tokens": 5}').status == 200
+
+
+def test_slow_and_broken_content_ends_the_request(rig):
+    weir = weir_for(rig, ASKED, timeouts={"request_body": "300ms"})
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/", "POST", headers={"Content-Length": "100"}) + b'{"a"')
+        assert connection.response("POST").status == 408
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/", "POST", headers={"Transfer-Encoding": "chunked"}) + b"zz\r\n")
+        assert connection.response("POST").status == 400
+    connection = Connection(weir.address)
+    connection.send(request_bytes("/", "POST", headers={"Content-Length": "100"}) + b'{"a"')
+    eventually(lambda: weir.metric("weir_requests_active") == 1)
+    connection.close()
+    eventually(lambda: weir.metric("weir_requests_active") == 0)
+    large = weir_for(rig, ASKED, size_limits={"request_body": "1k"})
+    with Connection(large.address) as connection:
+        connection.send(request_bytes("/", "POST", headers={"Transfer-Encoding": "chunked"}) + chunked(b"x" * 2000, 500))
+        assert connection.response("POST").status == 413
+
+
+def test_whole_content_is_sent_again_where_a_request_without_content_is(rig):
+    """A server that closes without a response: the next one gets the request, if repeating it is safe."""
+    def closing(peer, _number):
+        peer.read_request()
+    servers = [Scripted(rig, closing).text, echo(rig)["api"]["servers"][0]]
+    weir = rig.weir(workers=1, limits=limit_with(ASKED), rules=[{"limits": ["tokens"]}],
+                    upstreams={"api": {"servers": servers, "retry": {"on": ["reset"], "tries": 2}}})
+    weir.expect_errors("upstream api", "server")
+    body = b'{"max_completion_tokens": 5}'
+    for _ in range(4):
+        assert get(weir.address, "/", method="PUT", body=body).body == hashlib.sha256(body).hexdigest().encode()
+
+
+def test_content_over_http2(rig):
+    weir = weir_for(rig, ASKED)
+    with Http2(weir.address) as client:
+        for size, cost in ((10, 50), (70000, 10)):
+            body = json.dumps({"max_completion_tokens": 50, "x": "y" * size}).encode()
+            stream = client.start("/", "POST", [("x-client-id", f"size-{size}")], end=False)
+            client.send_within_windows(stream, body)
+            response = client.response(stream)
+            assert response.body == hashlib.sha256(body).hexdigest().encode(), size
+            assert re.search(r";r=(\d+)", response["ratelimit"])[1] == str(1000 - cost)
