@@ -7,14 +7,17 @@
 
 static void write_per(struct json_writer *json, const struct limit *limit)
 {
-    static const char *const names[] = {"client", "ip",  "route",  "method",
-                                        "host",   "all", "header:"};
+    static const char *const names[] = {"client", "ip",  "route",   "method",
+                                        "host",   "all", "header:", "json:"};
 
     json_begin(json, "per", '[');
     for (unsigned i = 0; i < limit->per_count; i++) {
         char name[512];
-        const char *header = limit->per[i].header;
-        snprintf(name, sizeof name, "%s%s", names[limit->per[i].per], header ? header : "");
+        const char *header = limit->per[i].header, *path = limit->per[i].path;
+        snprintf(name, sizeof name, "%s%s", names[limit->per[i].per],
+                 header ? header
+                 : path ? path
+                        : "");
         json_put_text(json, NULL, name);
     }
     json_end(json, ']');

@@ -32,7 +32,8 @@ static void write_wait(struct text *out, int64_t us)
 /* Writes the parts of `per`. If a key is given, writes the values of all parts but the first. */
 static void write_per(struct text *out, const struct limit_status *row)
 {
-    static const char *const names[] = {"client", "ip", "route", "method", "host", "all", "header"};
+    static const char *const names[] = {"client", "ip",  "route",  "method",
+                                        "host",   "all", "header", "json"};
     const struct limit *limit = row->limit;
 
     text_put(out, slice_of(names[limit->per[0].per]));
@@ -50,7 +51,9 @@ static void write_per(struct text *out, const struct limit_status *row)
     }
     for (unsigned i = 1; i < limit->per_count; i++)
         text_printf(out, ", each %s",
-                    limit->per[i].header ? limit->per[i].header : names[limit->per[i].per]);
+                    limit->per[i].header ? limit->per[i].header
+                    : limit->per[i].path ? limit->per[i].path
+                                         : names[limit->per[i].per]);
 }
 
 /* The cells are zeroed before, so the text is NUL-terminated. */

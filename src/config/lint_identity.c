@@ -217,6 +217,8 @@ static const char *made_up(const struct policy *policy, const struct rule *rule,
         return "methods";
     if (part->per == PER_HEADER && policy->identity.headers_from_anyone)
         snprintf(words, MADE_UP_MAX, "values of %s", part->header);
+    if (part->per == PER_JSON)
+        snprintf(words, MADE_UP_MAX, "values of json:%s", part->path);
     return words;
 }
 

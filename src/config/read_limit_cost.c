@@ -384,8 +384,8 @@ static void add_rule_path(struct loading *l, const struct node *item, struct jso
                 message);
 }
 
-void rule_add_own_cost(struct loading *l, const struct node *item, struct rule *rule,
-                       const struct limit_cost *cost)
+static void add_own_cost(struct loading *l, const struct node *item, struct rule *rule,
+                         const struct limit_cost *cost)
 {
     const struct usage *usage = &cost->usage.usage;
 
@@ -397,4 +397,17 @@ void rule_add_own_cost(struct loading *l, const struct node *item, struct rule *
         add_rule_path(l, item, &rule->usage_paths, &usage->parts[i].path, "a response");
     for (unsigned i = 0; i < cost->request_json.count; i++)
         add_rule_path(l, item, &rule->request_paths, &cost->request_json.paths[i], "a request");
+}
+
+void rule_add_contents(struct loading *l, const struct node *item, struct rule *rule,
+                       const struct limit *limit)
+{
+    if (limit->own_cost)
+        add_own_cost(l, item, rule, limit->own_cost);
+    for (unsigned i = 0; i < limit->per_count; i++) {
+        if (limit->per[i].per != PER_JSON)
+            continue;
+        rule->reads_request = true;
+        add_rule_path(l, item, &rule->request_paths, limit->per[i].json, "a request");
+    }
 }

@@ -14,18 +14,32 @@ static const char *const per_names[] = {
     [PER_METHOD] = "method", [PER_HOST] = "host", [PER_ALL] = "all",
 };
 
+static bool read_json_part(struct loading *l, const struct node *item, struct limit_part *part)
+{
+    struct slice text = {item->text.p + 5, item->text.n - 5};
+    struct json_path *path = arena_zeroed(l->arena, 1, sizeof *path);
+
+    *part = (struct limit_part){.per = PER_JSON, .path = arena_text(l->arena, text), .json = path};
+    const char *fault = json_path_parse(slice_of(part->path), path);
+    if (fault)
+        mistake(l, item, "%s is not a path: %s", QUOTE(text), fault);
+    return !fault;
+}
+
 static bool read_part(struct loading *l, const struct node *item, struct limit_part *part)
 {
-    static const char expected[] = "client, ip, route, method, host, all or header:NAME";
+    static const char expected[] = "client, ip, route, method, host, all, header:NAME or json:PATH";
     struct suggestion meant = suggestion_for(item->text);
 
     if (!expect_scalar(l, item, expected))
         return false;
     struct slice name = {item->text.p + 7, item->text.n - 7};
     if (slice_starts_with(item->text, SLICE("header:")) && slice_is_token(name) && name.n <= 128) {
-        *part = (struct limit_part){PER_HEADER, arena_text(l->arena, name)};
+        *part = (struct limit_part){.per = PER_HEADER, .header = arena_text(l->arena, name)};
         return true;
     }
+    if (slice_starts_with(item->text, SLICE("json:")))
+        return read_json_part(l, item, part);
     for (unsigned i = 0; i < COUNT_OF(per_names); i++) {
         suggestion_consider(&meant, slice_of(per_names[i]));
         if (slice_equal(item->text, slice_of(per_names[i]))) {
@@ -41,7 +55,8 @@ static bool read_part(struct loading *l, const struct node *item, struct limit_p
 static bool same_part(const struct limit_part *a, const struct limit_part *b)
 {
     return a->per == b->per &&
-           (a->per != PER_HEADER || slice_equal_nocase(slice_of(a->header), slice_of(b->header)));
+           (a->per != PER_HEADER || slice_equal_nocase(slice_of(a->header), slice_of(b->header))) &&
+           (a->per != PER_JSON || json_path_equal(a->json, b->json));
 }
 
 static bool part_fits(struct loading *l, const struct node *item, const struct limit *limit,
@@ -74,7 +89,8 @@ static void read_per(struct loading *l, const struct option *option, const struc
 {
     struct limit *limit = field;
 
-    if (!expect_items(l, option, node, "of client, ip, route, method, host, all and header:NAME"))
+    if (!expect_items(l, option, node,
+                      "of client, ip, route, method, host, all, header:NAME and json:PATH"))
         return;
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         struct limit_part part = {0};
@@ -89,7 +105,11 @@ static void print_part(FILE *out, const void *limit, unsigned index)
 
     if (part->per == PER_HEADER)
         fprintf(out, "\"header:%s\"", part->header);
-    else
+    else if (part->per == PER_JSON) {
+        fputs("\"json:", out);
+        print_quoted(out, slice_of(part->path));
+        fputc('"', out);
+    } else
         fputs(per_names[part->per], out);
 }
 

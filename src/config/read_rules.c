@@ -48,8 +48,7 @@ static void read_limit_name(struct loading *l, const struct node *item, struct r
         }
     rule->limits[rule->limit_count++] = limit;
     rule->learns |= limit->counted != NULL;
-    if (limit->own_cost)
-        rule_add_own_cost(l, item, rule, limit->own_cost);
+    rule_add_contents(l, item, rule, limit);
 }
 
 static void read_rule_limits(struct loading *l, const struct option *option,

@@ -134,9 +134,9 @@ bool cost_header_is_good(struct loading *l, const struct node *map, const char *
                          const char *name);
 /* Reports that `max` is missing for `what`, or stands without need (NULL). */
 void cost_check_max(struct loading *l, const struct node *map, const char *what);
-/* Adds what the cost of a limit needs to its rule. `item` names the limit there. */
-void rule_add_own_cost(struct loading *l, const struct node *item, struct rule *rule,
-                       const struct limit_cost *cost);
+/* Adds what the cost and the keys of a limit need to its rule. `item` names the limit there. */
+void rule_add_contents(struct loading *l, const struct node *item, struct rule *rule,
+                       const struct limit *limit);
 /* read_script.c. Sets the options of a shipped limiter to their defaults, after the script is
  * read and before the other options are. */
 void script_options_begin(struct loading *l, struct limit *limit);

@@ -193,6 +193,15 @@ static const char *skip_plain(const char *p, const char *end)
     return p;
 }
 
+/* Appends as many bytes as have room, wherever the text is cut into runs. */
+static void keep_run(struct text *text, struct slice run)
+{
+    size_t room = text->failed ? 0 : text->cap - text->n;
+
+    text_bytes(text, run.p, run.n < room ? run.n : room);
+    text->failed |= run.n > room;
+}
+
 /* Reads a run of plain bytes, and the byte after it. */
 const char *json_read_string(struct json_scanner *s, const char *p, const char *end)
 {
@@ -203,7 +212,7 @@ const char *json_read_string(struct json_scanner *s, const char *p, const char *
         for (const char *c = p; s->folded && c < run; c++)
             match_name(s, (unsigned char)*c);
     } else if (s->wanted) {
-        text_put(&s->text, (struct slice){p, (size_t)(run - p)});
+        keep_run(&s->text, (struct slice){p, (size_t)(run - p)});
     }
     if (run == end)
         return end;

@@ -3,6 +3,7 @@
 #ifndef WEIR_LIMIT_DECISION_REQUEST_H
 #define WEIR_LIMIT_DECISION_REQUEST_H
 
+#include "content/json_values.h"
 #include "limit/decision.h"
 #include "policy/identity.h"
 
@@ -19,6 +20,7 @@ struct limit_facts {
     struct slice method, host;   /* for per: method and per: host; dedup uses the method as well */
     struct slice path;           /* for dedup: as received, without the query */
     const struct fields *fields; /* for per: header:NAME */
+    const struct json_values *json; /* for per: json:PATH; NULL: none */
     /* 0: the clock of Redis. Otherwise the time of the request in Unix µs: a replay. The script
      * must have been composed for it (compose_driver_with_clock). Such requests must come in the
      * order of their times. They use no leases and no remembered denials. */

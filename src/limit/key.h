@@ -6,6 +6,7 @@
  *   per: all               weir:{all}:l:everyone
  *   per: method, host      {method:GET}, {host:example.com}      host in lower case, without port or last dot
  *   per: "header:NAME"     {header:NAME:value}                   an absent field counts as an empty value
+ *   per: "json:PATH"       {json:PATH:value}                     see json_values_text()
  *
  * The first part is the hash tag of Redis Cluster. In a part "{", "}", "%" and control bytes are
  * written as %XX, so that different values never share a key.

@@ -8,11 +8,22 @@
 #include "policy/limit_cost.h"
 #include "policy/redis_settings.h"
 
-enum limit_per { PER_CLIENT, PER_IP, PER_ROUTE, PER_METHOD, PER_HOST, PER_ALL, PER_HEADER };
+enum limit_per {
+    PER_CLIENT,
+    PER_IP,
+    PER_ROUTE,
+    PER_METHOD,
+    PER_HOST,
+    PER_ALL,
+    PER_HEADER,
+    PER_JSON
+};
 
 struct limit_part {
     enum limit_per per;
     char *header; /* PER_HEADER: the field's name */
+    char *path;   /* PER_JSON: the path in the request's content, as written */
+    const struct json_path *json;
 };
 
 enum limit_kind {

@@ -38,8 +38,8 @@ enum relay relay_request_head(struct exchange *x, const char **why);
 enum relay relay_request(struct exchange *x, const char **why);
 
 /* Reads one piece of the request's content and keeps it: in CONTENT. RELAY_ENDED: all was read, or
- * more than KEPT_CONTENT_MAX bytes. Never returns RELAY_SINK or RELAY_GONE. Trailers are dropped (RFC
- * 9110 section 6.5.1). */
+ * more than KEPT_CONTENT_MAX bytes. Never returns RELAY_SINK or RELAY_GONE. Trailers are dropped
+ * (RFC 9110 section 6.5.1). */
 enum relay relay_keep_request(struct exchange *x, const char **why);
 
 /* Reads one piece of the request's content and discards it. Never returns RELAY_SINK or

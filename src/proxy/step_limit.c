@@ -116,7 +116,9 @@ static enum step decide(struct exchange *x)
     if (!rule_cost_of(x->route.rule, in->identity.peer_trusted, &head->fields,
                       &x->limits.stated_cost, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
-    if (x->route.rule->has_own_costs && !request_cost_read(x, &why))
+    struct json_values values;
+    request_values_read(x, &values);
+    if (x->route.rule->has_own_costs && !request_cost_read(x, &values, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
     response_cost_expect(x);
     x->limits.cost = x->limits.stated_cost ? x->limits.stated_cost : cost_of_rule(x->route.rule);
@@ -130,7 +132,8 @@ static enum step decide(struct exchange *x)
         .method = head->method_text,
         .host = head->host,
         .path = head->path,
-        .fields = &head->fields};
+        .fields = &head->fields,
+        .json = &values};
     bool now = limiter_decide(x->generation->limiter, &facts, &x->decision_request) == DECIDED_NOW;
     bool may_forward = !now || decision_admits(&x->decision_request.decision);
     if (may_forward && !x->downstream->origin->decides && !write_request_head(x))

@@ -4,7 +4,8 @@
 #include "proxy/relay_halves.h"
 #include "proxy/retry.h"
 
-/* Extended once, as the client's deadline is. A partial header that was already read does not count as input. */
+/* Extended once, as the client's deadline is. A partial header that was already read does not count
+ * as input. */
 static enum step link_late(struct exchange *x)
 {
     enum cause cause = CAUSE_RESPONSE_TIMEOUT;

@@ -385,6 +385,72 @@ def test_behind_haproxy_without_forwarding(rig):
     assert "lua.weir" in recipes()[1]["Behind HAProxy, without forwarding"]
 
 
+def json_server(rig, respond):
+    """A server that responds with (status, document) for the document of a request."""
+    def script(peer, _number):
+        while (request := peer.read_request()) is not None:
+            status, document = respond(json.loads(request[1]))
+            content = json.dumps(document).encode()
+            peer.send(b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (status, len(content), content))
+    return Scripted(rig, script)
+
+
+def post(weir, path, document, **headers):
+    return get(weir.address, path, method="POST", body=json.dumps(document).encode(),
+               headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def left(response):
+    return {name: int(r) for name, r in re.findall(r'"([^"]+)";r=(\d+)', response["RateLimit"])}
+
+
+def usage(prompt, completion):
+    return 200, {"usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}}
+
+
+def test_tokens_per_minute_for_each_key_and_model(rig):
+    weir = weir_with_recipe(rig, "Tokens per minute for each key and model", upstream=json_server(rig, lambda _: usage(100, 8900)))
+    seen = [left(post(weir, "/v1/chat/completions", {"model": model, "max_tokens": 9000}, Authorization=f"Bearer {key}"))["tokens"]
+            for key, model in (("one", "a"), ("one", "a"), ("one", "b"), ("two", "a"))]
+    assert 90900 < seen[0] < 91000 and 81900 < seen[1] < 82200 and seen[2] == seen[0] == seen[3], seen
+
+
+def test_a_monthly_budget_for_each_user_and_team(rig):
+    weir = weir_with_recipe(rig, "A monthly budget for each user and team", upstream=json_server(rig, lambda _: usage(1000000, 2000000)))
+    statuses = [post(weir, "/", {}, X_User=user, X_Team="t").status for user in "aaa" "b"]
+    assert statuses == [200, 200, 200, 200]
+    assert left(post(weir, "/", {}, X_User="b", X_Team="t")) == {"user-budget": 5000000 - 2250000 - 1000, "team-budget": 100000000 - 4 * 2250000 - 1000}
+    assert post(weir, "/", {}, X_User="a", X_Team="t").status == 429, "6.75 of 5 are spent"
+
+
+def test_graphql_by_operation(rig):
+    weir = weir_with_recipe(rig, "GraphQL by operation", upstream=json_server(rig, lambda _: (200, {})))
+    seen = [left(post(weir, "/graphql", {"operationName": name, "query": "..."})) for name in ("Orders", "Orders", "Users", None)]
+    assert [s["operation"] for s in seen] == [59, 58, 59, 59] and seen[3]["operations"] == 296, seen
+
+
+def test_json_rpc_by_method(rig):
+    weir = weir_with_recipe(rig, "JSON-RPC by method", upstream=json_server(rig, lambda _: (200, {})),
+                            replace=[("period: 1s", "period: 1h")])
+    calls = [{"jsonrpc": "2.0", "method": "a"}, {"jsonrpc": "2.0", "method": "b"}, {"jsonrpc": "2.0", "method": "a"}, [{"method": "a"}], [{"method": "b"}]]
+    assert [left(post(weir, "/", call))["method"] for call in calls] == [99, 99, 98, 99, 98]
+
+
+def test_mcp_tools(rig):
+    weir = weir_with_recipe(rig, "MCP tools", upstream=json_server(rig, lambda _: (200, {})))
+
+    def call(method, **params):
+        return left(post(weir, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))["tool"]
+    assert [call("tools/call", name="search"), call("tools/call", name="search"), call("tools/call", name="fetch"), call("tools/list")] == [29, 28, 29, 29]
+
+
+def test_login_attempts_per_account(rig):
+    weir = weir_with_recipe(rig, "Login attempts per account",
+                            upstream=json_server(rig, lambda login: (200 if login["password"] == "right" else 401, {})))
+    assert [post(weir, "/login", {"username": "eve", "password": "wrong"}).status for _ in range(12)] == [401] * 10 + [429] * 2
+    assert post(weir, "/login", {"username": "bob", "password": "right"}).status == 200
+
+
 def test_grpc_service(rig):
     server = GrpcServer(rig)
     weir = weir_with_recipe(rig, "gRPC service", upstream=server)

@@ -68,6 +68,23 @@ def test_content_that_is_not_certain_counts_as_absent(rig):
     assert results == {"invalid": 4, "compressed": 1, "too_large": 1}, results
 
 
+def test_values_in_the_content_have_counts_of_their_own(rig):
+    limits = {"by-model": dict(script="fixed_window", limit=100, period="366d", per=["client", "json:model"])}
+    weir = rig.weir(workers=1, limits=limits, upstreams=echo(rig), rules=[{"limits": ["by-model"]}])
+
+    def left(content, body=True):
+        response = get(weir.address, "/", method="POST", headers={"X-Client-Id": "c"}, **({"body": content} if body else {}))
+        return int(re.search(r";r=(\d+)", response["RateLimit"])[1])
+    first = [b'{"model": "a"}', b'{"model": "5"}', b'{"model": 5}', b'{"model": "=5"}', b'{"model": true}', b'{"model": "true"}', b'{"model": "}{%"}']
+    assert [left(content) for content in first] == [99] * len(first)
+    assert left(b' {"x": [{"model": "b"}], "m\\u006fdel":"\\u0061"}') == 98, "the same name and value"
+    empty = [b'{}', b'{"model": null}', b'{"model": ["a"]}', b'{"model": 5.0}', b'{"model": "a", "Model": "b"}', b'{"model": "a"', b'["model"]', b'{"model": ""}']
+    assert [left(content) for content in empty] == list(range(99, 99 - len(empty), -1)), "all of these count as the empty value"
+    assert left(b"", body=False) == 99 - len(empty)
+    long = [b'{"model": "%s"}' % (b"x" * size) for size in (300, 400)]
+    assert [left(content) for content in long] == [99, 98], "longer values are cut"
+
+
 def test_an_automatic_reserve_is_a_quarter_of_the_bytes(rig):
     weir = weir_for(rig, {"reserve": "auto", "max": 500, "request_json": "max_tokens"})
     assert charged(weir, b"x" * 400) == 100

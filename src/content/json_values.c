@@ -1,0 +1,80 @@
+#include "content/json_values.h"
+
+#include "base/macros.h"
+
+struct reading {
+    struct json_scanner scanner;
+    struct json_values *values;
+};
+
+static void write_value(struct text *out, const struct scanned_value *value)
+{
+    bool marked = value->kind != SCANNED_TEXT || (value->text.n && value->text.p[0] == '=');
+
+    if (marked)
+        text_char(out, '=');
+    if (value->kind == SCANNED_TRUE || value->kind == SCANNED_FALSE)
+        text_put(out, value->kind == SCANNED_TRUE ? SLICE("true") : SLICE("false"));
+    else
+        text_put(out, value->text);
+}
+
+static void take_value(struct json_scanner *scanner, unsigned path,
+                       const struct scanned_value *value)
+{
+    struct json_values *v = CONTAINER_OF(scanner, struct reading, scanner)->values;
+
+    if (value->kind == SCANNED_INTEGER)
+        v->integers[path] = value->integer < 0 ? JSON_INTEGER_MAX : value->integer;
+    if (value->kind != SCANNED_NULL && value->kind != SCANNED_OTHER)
+        write_value(&v->texts[path], value);
+}
+
+void json_values_clear(struct json_values *values)
+{
+    values->paths = NULL;
+    values->ambiguous = 0;
+}
+
+bool json_values_read(struct json_values *values, const struct json_paths *paths,
+                      struct slice document)
+{
+    char bytes[JSON_VALUE_MAX - 1]; /* and the mark */
+    struct reading reading = {.values = values};
+
+    json_values_clear(values);
+    for (unsigned i = 0; i < paths->count; i++) {
+        values->integers[i] = -1;
+        values->texts[i] = text_over(values->room[i], JSON_VALUE_MAX);
+    }
+    json_scanner_begin(&reading.scanner, paths, take_value, text_over(bytes, sizeof bytes));
+    (void)json_scanner_read(&reading.scanner, document);
+    if (json_scanner_end(&reading.scanner) == JSON_INVALID || !reading.scanner.is_object)
+        return false;
+    values->paths = paths;
+    values->ambiguous = reading.scanner.ambiguous;
+    return true;
+}
+
+struct slice json_values_text(const struct json_values *values, const struct json_path *path)
+{
+    int at = values->paths ? json_paths_find(values->paths, path) : -1;
+
+    if (at < 0 || values->ambiguous >> at & 1)
+        return (struct slice){"", 0};
+    return text_slice(&values->texts[at]);
+}
+
+int64_t json_values_first(const struct json_values *values, const struct json_paths *wanted)
+{
+    int64_t first = -1;
+
+    for (unsigned i = 0; values->paths && i < wanted->count; i++) {
+        int at = json_paths_find(values->paths, &wanted->paths[i]);
+        if (at < 0 || values->ambiguous >> at & 1)
+            return -1;
+        if (first < 0)
+            first = values->integers[at];
+    }
+    return first;
+}
