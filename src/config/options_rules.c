@@ -10,6 +10,11 @@ static const char *const ambiguous_names[] = {
 static const char *const trailing_slash_names[] = {
     [TRAILING_SLASH_IGNORE] = "ignore", [TRAILING_SLASH_EXACT] = "exact", NULL};
 
+static const char *const dialect_names[] = {[DIALECT_PROBLEM] = "problem",
+                                            [DIALECT_OPENAI] = "openai",
+                                            [DIALECT_ANTHROPIC] = "anthropic",
+                                            NULL};
+
 static bool has_header(const void *rule)
 {
     return rule_has_criterion(rule, "header");
@@ -39,6 +44,10 @@ static const struct option rows[] = {
     {.path = "rejection.status", .type = &type_count, OF(rejection.status), .fallback = "429",
      .low = 400, .high = 599,
      .help = "status code (400 to 599)"},
+    {.path = "rejection.dialect", .type = &type_dialect, OF(rejection), .fallback = "problem",
+     .flags = DERIVED, .names = dialect_names,
+     .help = "how the body is written: problem (RFC 9457), or as the API of openai or anthropic "
+             "writes it"},
     {.path = "rejection.body_file", .type = &type_body_file, OF(rejection), .fallback = "",
      .low = 1, .high = 4096,
      .help = "file with the body, instead of the problem document (RFC 9457)"},
@@ -124,6 +133,9 @@ static const struct option rows[] = {
     {.path = "rules[].rejection.status", .type = &type_count, RULE(rejection.status),
      .fallback = "rejection.status", .low = 400, .high = 599, .flags = DERIVED,
      .help = "replaces the status code"},
+    {.path = "rules[].rejection.dialect", .type = &type_dialect, RULE(rejection),
+     .fallback = "rejection.dialect", .flags = DERIVED, .names = dialect_names,
+     .help = "replaces the dialect of the body"},
     {.path = "rules[].rejection.body_file", .type = &type_body_file, RULE(rejection),
      .fallback = "rejection.body_file", .low = 1, .high = 4096, .flags = DERIVED,
      .help = "replaces the body"},

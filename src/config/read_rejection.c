@@ -178,3 +178,25 @@ static void print_body_file(const struct printer *printer, const struct option *
 }
 
 const struct option_type type_body_file = {"path", read_body_file, print_body_file, true, 0};
+
+/* ---- dialect --------------------------------------------------------------------------------- */
+
+static void read_dialect(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
+{
+    struct rejection_settings *rejection = field;
+
+    type_enum.read(l, option, node, &rejection->dialect);
+    rejection->has_dialect = true;
+    const struct node *body = node_find(node->parent, "body_file");
+    if (rejection->dialect != DIALECT_PROBLEM && body && !body->null)
+        mistake(l, node, "body_file replaces the body of a dialect; remove one of the two");
+}
+
+static void print_dialect(const struct printer *printer, const struct option *option,
+                          const void *field)
+{
+    type_enum.print(printer, option, &((const struct rejection_settings *)field)->dialect);
+}
+
+const struct option_type type_dialect = {"word", read_dialect, print_dialect, false, 0};

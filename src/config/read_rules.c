@@ -235,6 +235,11 @@ static void finish_rejection(struct loading *l, const struct node *node, struct 
     rule->rejection = l->policy->rejection;
     if (own.status)
         rule->rejection.status = own.status;
+    if (own.has_dialect) {
+        rule->rejection.dialect = own.dialect;
+        rule->rejection.body = NULL;
+        rule->rejection.body_file = NULL;
+    }
     if (own.content_type)
         rule->rejection.content_type = own.content_type;
     if (own.has_headers) {

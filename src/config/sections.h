@@ -76,6 +76,7 @@ extern const struct option_type type_weight;           /* read_limit_cost.c: int
 extern const struct option_type type_rule_cost;        /* read_rules.c: int64_t */
 extern const struct option_type type_rule_upstream;    /* read_rules.c: rule */
 extern const struct option_type type_answer_headers;   /* read_rejection.c: rejection_settings */
+extern const struct option_type type_dialect;          /* read_rejection.c: rejection_settings */
 extern const struct option_type type_body_file;        /* read_rejection.c: rejection_settings */
 
 enum {

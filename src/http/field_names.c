@@ -1,7 +1,7 @@
 /* field_names.c - recognition of known field names and methods. */
 #include "http/parse.h"
 
-enum { NAME_LONGEST = 22, NAMES_PER_LENGTH = 8 };
+enum { NAME_LONGEST = 30, NAMES_PER_LENGTH = 8 };
 
 struct known_name {
     const char *lower;
@@ -80,6 +80,12 @@ static const struct known_name names[NAME_LONGEST + 1][NAMES_PER_LENGTH] = {
     [20] = {{"x-http-host-override", FIELD_PROXY_CLAIM}},
     [21] = {{"x-ratelimit-remaining", FIELD_X_RATELIMIT}},
     [22] = {{"x-http-method-override", FIELD_METHOD_OVERRIDE}},
+    [24] = {{"x-ratelimit-limit-tokens", FIELD_X_RATELIMIT_OF},
+            {"x-ratelimit-reset-tokens", FIELD_X_RATELIMIT_OF}},
+    [26] = {{"x-ratelimit-limit-requests", FIELD_X_RATELIMIT_OF},
+            {"x-ratelimit-reset-requests", FIELD_X_RATELIMIT_OF}},
+    [28] = {{"x-ratelimit-remaining-tokens", FIELD_X_RATELIMIT_OF}},
+    [30] = {{"x-ratelimit-remaining-requests", FIELD_X_RATELIMIT_OF}},
 };
 
 static inline bool eight_equal(const char *token, const char *lower)

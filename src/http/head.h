@@ -65,8 +65,9 @@ enum field_id {
     FIELD_X_FORWARDED_FOR,
     FIELD_X_FORWARDED_HOST,
     FIELD_X_FORWARDED_PROTO,
-    FIELD_X_RATELIMIT,  /* X-RateLimit-*, a family */
-    FIELD_X_RATE_LIMIT, /* X-Rate-Limit-*, a family */
+    FIELD_X_RATELIMIT,    /* X-RateLimit-*, a family */
+    FIELD_X_RATELIMIT_OF, /* X-RateLimit-Limit-Requests and so on, a family */
+    FIELD_X_RATE_LIMIT,   /* X-Rate-Limit-*, a family */
     FIELD_X_REQUEST_ID,
     FIELD_X_WEIR_CLIENT,
     FIELD_ID_COUNT

@@ -27,7 +27,8 @@ struct writer {
  * unlimited. `shown` is its limit for fields that show only one. */
 typedef void family_writer(struct writer *w, const struct limit_result *shown);
 
-static family_writer x_ratelimit_lines, x_ratelimit_epoch_lines, x_rate_limit_lines, ietf_lines;
+static family_writer x_ratelimit_lines, x_ratelimit_epoch_lines, x_rate_limit_lines, ietf_lines,
+    openai_lines;
 
 /* Name, word in the policy, writer, id of its fields, and the families that it replaces if both are
  * chosen. Fields are sent in this order. */
@@ -36,7 +37,8 @@ static family_writer x_ratelimit_lines, x_ratelimit_epoch_lines, x_rate_limit_li
     X(X_RATELIMIT_EPOCH, "x-ratelimit-epoch", x_ratelimit_epoch_lines, FIELD_X_RATELIMIT,          \
       1u << X_RATELIMIT)                                                                           \
     X(X_RATE_LIMIT, "x-rate-limit", x_rate_limit_lines, FIELD_X_RATE_LIMIT, 0)                     \
-    X(IETF, "ietf", ietf_lines, FIELD_RATELIMIT, 0)
+    X(IETF, "ietf", ietf_lines, FIELD_RATELIMIT, 0)                                                \
+    X(OPENAI, "openai", openai_lines, FIELD_X_RATELIMIT_OF, 0)
 
 #define ENUM(name, word, writer, field, replaced) name,
 enum { FAMILIES(ENUM) HEADER_FAMILIES };
@@ -224,6 +226,90 @@ static void ietf_lines(struct writer *w, const struct limit_result *r)
         return;
     ietf_line(w, SLICE(IETF_POLICY_FIELD ": "), ietf_policy_item);
     ietf_line(w, SLICE(IETF_STATE_FIELD ": "), ietf_state_item);
+}
+
+/* --- openai ----------------------------------------------------------------------------------- */
+
+/* Writes a duration as "1h0m5s", below a second as "20ms"; rounded up. */
+static void short_duration(struct text *out, int64_t us)
+{
+    int64_t s = (us + second_us - 1) / second_us;
+
+    if (us > 0 && us <= second_us - 1000) {
+        text_i64(out, (us + 999) / 1000);
+        text_literal(out, "ms");
+        return;
+    }
+    if (s >= 3600) {
+        text_i64(out, s / 3600);
+        text_char(out, 'h');
+    }
+    if (s >= 60) {
+        text_i64(out, s / 60 % 60);
+        text_char(out, 'm');
+    }
+    text_i64(out, s % 60);
+    text_char(out, 's');
+}
+
+/* Writes one field: its name, what it counts, and `value`. */
+static void openai_line(struct writer *w, struct slice name, struct slice of, int64_t value)
+{
+    text_put(w->out, name);
+    text_put(w->out, of);
+    text_literal(w->out, ": ");
+    text_i64(w->out, value);
+    text_literal(w->out, "\r\n");
+}
+
+/* The limit of requests, or of tokens, with the smallest share left; the one that rejects first. */
+static const struct limit_result *most_telling_of(const struct decision *d, bool usage)
+{
+    const struct limit_result *found = NULL;
+
+    for (unsigned i = 0; i < d->result_count; i++) {
+        const struct limit_result *r = &d->results[i];
+        if (!limit_result_is_shown(r) || limit_is_of_usage(r->limit) != usage)
+            continue;
+        if ((int)i == d->rejected_by)
+            return r;
+        if (!found || smaller_share(r, found))
+            found = r;
+    }
+    return found;
+}
+
+static void openai_lines_of(struct writer *w, bool usage, struct slice of)
+{
+    const struct limit_result *r = most_telling_of(w->d, usage);
+    bool prohibited = w->d->verdict == VERDICT_PROHIBITED;
+
+    if (!r)
+        return;
+    openai_line(w, SLICE("x-ratelimit-limit-"), of, prohibited ? 0 : r->capacity);
+    openai_line(w, SLICE("x-ratelimit-remaining-"), of, prohibited ? 0 : r->remaining);
+    if (prohibited || !has_window(r))
+        return;
+    text_literal(w->out, "x-ratelimit-reset-");
+    text_put(w->out, of);
+    text_literal(w->out, ": ");
+    short_duration(w->out, r->reset_us);
+    text_literal(w->out, "\r\n");
+}
+
+/* https://platform.openai.com/docs/guides/rate-limits, section "Rate limits in headers". */
+static void openai_lines(struct writer *w, const struct limit_result *shown)
+{
+    (void)shown;
+    if (w->d->verdict == VERDICT_UNLIMITED)
+        return;
+    openai_lines_of(w, false, SLICE("requests"));
+    openai_lines_of(w, true, SLICE("tokens"));
+}
+
+bool header_families_have_texts(unsigned headers)
+{
+    return headers >> OPENAI & 1;
 }
 
 /* --- All families ----------------------------------------------------------------------------- */

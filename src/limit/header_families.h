@@ -10,6 +10,10 @@
 /* The words of the families, NULL-terminated. Family i is bit i of policy->headers. */
 extern const char *const header_family_words[];
 
+/* Returns true if a family has values that are neither constant nor numbers, which marks cannot
+ * record. */
+bool header_families_have_texts(unsigned headers);
+
 /* Appends the fields of the families in `headers` as lines "Name: value CRLF", and Retry-After for
  * rejections that have one. `wall_us` (Unix time) is for fields with a time of day. Appends nothing
  * if no limit applied. Returns the FIELD_BITs of the families that it has appended. */

@@ -109,6 +109,12 @@ struct limit {
     struct position position;
 };
 
+/* Returns true if the limit's cost is settled by a usage: it counts tokens, or money. */
+static inline bool limit_is_of_usage(const struct limit *limit)
+{
+    return limit->own_cost && limit->own_cost->usage.kind != USAGE_KIND_NONE;
+}
+
 enum { STATUS_MIN = 100, STATUS_MAX = 599 };
 
 /* Returns true if the set contains `status`. NULL contains all. */

@@ -21,10 +21,15 @@ struct rejection_header {
     struct slice name, value;
 };
 
+/* How the body of a rejection is written: as a problem document (RFC 9457), or as an API does. */
+enum rejection_dialect { DIALECT_PROBLEM, DIALECT_OPENAI, DIALECT_ANTHROPIC };
+
 struct rejection_settings {
     unsigned status;
-    char *body_file; /* as written; NULL: none */
-    char *body;      /* content of body_file; NULL: problem+json */
+    enum rejection_dialect dialect;
+    bool has_dialect; /* the option is set */
+    char *body_file;  /* as written; NULL: none */
+    char *body;       /* content of body_file; NULL: problem+json */
     size_t body_size;
     struct body_piece *pieces; /* `body` split at its placeholders; the last piece has BODY_END */
     unsigned piece_count;

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "http/response.h"
 #include "http/rewrite.h"
+#include "limit/dialect.h"
 #include "limit/header_families.h"
 #include "limit/problem.h"
 #include "proxy/granted.h"
@@ -146,11 +147,17 @@ static int document(const struct exchange *x, const char *why, struct text *scra
 {
     *type = SLICE("application/problem+json");
     if (is_rejection(x)) {
-        *type = slice_of(x->route.rule->rejection.content_type);
-        if (x->route.rule->rejection.body)
+        const struct rejection_settings *own = &x->route.rule->rejection;
+        *type = slice_of(own->content_type);
+        if (own->body)
             return own_body(x, scratch, pieces);
-        decision_problem_write_marked(scratch, &x->decision_request.decision, x->record.status,
-                                      marks);
+        if (own->dialect == DIALECT_PROBLEM)
+            decision_problem_write_marked(scratch, &x->decision_request.decision, x->record.status,
+                                          marks);
+        else {
+            *type = SLICE("application/json");
+            dialect_body_write(scratch, &x->decision_request.decision, own->dialect);
+        }
     } else
         error_document(scratch, x, why);
     pieces[0] = iovec_of(text_slice(scratch));
@@ -188,6 +195,8 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
         content_fields(out, type, content);
     if (x->record.cause == CAUSE_NONE && x->record.status != 204)
         text_put(out, x->route.rule->rejection.header_lines);
+    if (is_rejection(x) && x->route.rule->rejection.dialect != DIALECT_PROBLEM)
+        dialect_fields_write(out, &x->decision_request.decision);
     if (tells_methods(x)) /* RFC 9110 sections 9.3.7, 15.5.6; weir forwards other methods too */
         text_literal(out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
     if (x->record.cause == CAUSE_CLIENT_REQUESTS)
@@ -216,7 +225,9 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
 static bool may_be_patched(const struct exchange *x)
 {
     return is_rejection(x) && x->route.rule && !x->grpc && !x->route.rule->rejection.body &&
-           x->request.method != METHOD_HEAD && x->downstream->ops->send_image;
+           x->route.rule->rejection.dialect == DIALECT_PROBLEM &&
+           !header_families_have_texts(x->policy->headers) && x->request.method != METHOD_HEAD &&
+           x->downstream->ops->send_image;
 }
 
 static enum downstream_sent send_reply(struct exchange *x, struct slice lines,

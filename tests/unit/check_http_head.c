@@ -201,6 +201,8 @@ START_TEST(field_names_are_recognized_in_any_case)
         {"X-RateLimit-Limit", FIELD_X_RATELIMIT},
         {"X-RateLimit-Remaining", FIELD_X_RATELIMIT},
         {"X-RateLimit-Reset", FIELD_X_RATELIMIT},
+        {"X-RateLimit-Limit-Tokens", FIELD_X_RATELIMIT_OF},
+        {"X-RateLimit-Remaining-Requests", FIELD_X_RATELIMIT_OF},
         {"X-Request-Id", FIELD_X_REQUEST_ID},
         {"X-Weir-Client", FIELD_X_WEIR_CLIENT},
     };
