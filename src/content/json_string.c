@@ -198,8 +198,10 @@ static void keep_run(struct text *text, struct slice run)
 {
     size_t room = text->failed ? 0 : text->cap - text->n;
 
-    text_bytes(text, run.p, run.n < room ? run.n : room);
-    text->failed |= run.n > room;
+    if (run.n > room)
+        text->failed = true;
+    if (run.n && room) /* there may be no buffer */
+        text_bytes(text, run.p, run.n < room ? run.n : room);
 }
 
 /* Reads a run of plain bytes, and the byte after it. */
