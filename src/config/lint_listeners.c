@@ -44,13 +44,31 @@ static const char *missing_for(const struct limit *limit)
     return NULL;
 }
 
+/* The first rule with match.json. */
+static const struct node *rule_with_json(const struct loading *l)
+{
+    const struct node *rules = node_find(l->root, "rules");
+
+    for (const struct node *item = rules ? rules->first : NULL; item; item = item->next) {
+        const struct node *match = node_find(item, "match");
+        if (match && node_find(match, "json"))
+            return item;
+    }
+    return NULL;
+}
+
 void warn_of_decisions(struct loading *l)
 {
+    const struct node *with_json = rule_with_json(l);
     const struct node *limits = node_find(l->root, "limits");
     const struct node *node = limits ? limits->first : NULL;
 
     if (l->policy->decisions.address.length == 0)
         return;
+    if (with_json)
+        warning(l, with_json,
+                "the listener of decisions sees no content: rules with match.json match nothing "
+                "there");
     for (unsigned i = 0; i < l->policy->limit_count && node; i++, node = node->next) {
         const char *missing = missing_for(&l->policy->limits[i]);
         if (missing)

@@ -25,6 +25,11 @@ static bool has_query(const void *rule)
     return rule_has_criterion(rule, "query");
 }
 
+static bool has_json(const void *rule)
+{
+    return rule_has_criterion(rule, "json");
+}
+
 static bool has_client(const void *rule)
 {
     return rule_has_criterion(rule, "client");
@@ -97,6 +102,9 @@ static const struct option rows[] = {
     {.path = "rules[].match.query", .type = &type_match_named, .fallback = "any", .low = 1,
      .high = CRITERION_NAMES_MAX, .flags = DERIVED, .applies = has_query,
      .help = "query parameters, at most 8, with values as for header"},
+    {.path = "rules[].match.json", .type = &type_match_named, .fallback = "any", .low = 1,
+     .high = CRITERION_NAMES_MAX, .flags = DERIVED, .applies = has_json,
+     .help = "JSON paths in the request's content, at most 8, with values as for header"},
     {.path = "rules[].match.client", .type = &type_match_clients, .fallback = "any", .low = 1,
      .high = CRITERION_CLIENTS_MAX, .flags = DERIVED, .applies = has_client,
      .help = "clients (at most 256), as in clients"},

@@ -237,6 +237,42 @@ static bool value_is_good(struct loading *l, const struct node *item,
     return !fault;
 }
 
+static bool is_json_word(struct slice text)
+{
+    uint64_t integer;
+
+    return slice_equal(text, SLICE("true")) || slice_equal(text, SLICE("false")) ||
+           (slice_to_u64(text, JSON_INTEGER_MAX, &integer) && (text.n == 1 || text.p[0] != '0'));
+}
+
+/* Returns the pattern in the form of json_values_text(). */
+static struct slice json_pattern(struct loading *l, const struct node *item)
+{
+    bool marked = item->quoted
+                      ? item->text.n && item->text.p[0] == '='
+                      : is_json_word(item->text) || (item->text.n && item->text.p[0] == '=');
+    char *room = arena_zeroed(l->arena, item->text.n + 2, 1);
+    struct text out = text_over(room, item->text.n + 1);
+
+    if (marked)
+        text_char(&out, '=');
+    text_put(&out, item->text);
+    return text_slice(&out);
+}
+
+static void print_json_pattern(FILE *out, struct slice pattern)
+{
+    struct slice rest = {pattern.p + 1, pattern.n ? pattern.n - 1 : 0};
+    bool marked = pattern.n && pattern.p[0] == '=';
+
+    if (marked && rest.n && rest.p[0] != '=')
+        fprintf(out, "%.*s", SLICE_ARG(rest));
+    else if (is_json_word(pattern))
+        fprintf(out, "\"%.*s\"", SLICE_ARG(pattern));
+    else
+        print_scalar(out, marked ? rest : pattern);
+}
+
 /* Reads a scalar or a list of them into criterion->patterns. */
 static void read_patterns(struct loading *l, const struct node *node, unsigned max,
                           struct criterion *criterion)
@@ -251,12 +287,18 @@ static void read_patterns(struct loading *l, const struct node *node, unsigned m
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
         if (value_is_good(l, item, criterion->kind))
             criterion->patterns[criterion->count++] =
-                (struct slice){keep_text(l, item), item->text.n};
+                criterion->kind->is_json ? json_pattern(l, item)
+                                         : (struct slice){keep_text(l, item), item->text.n};
 }
 
 static void print_pattern(FILE *out, const void *criterion, unsigned index)
 {
-    print_scalar(out, ((const struct criterion *)criterion)->patterns[index]);
+    const struct criterion *printed = criterion;
+
+    if (printed->kind->is_json)
+        print_json_pattern(out, printed->patterns[index]);
+    else
+        print_scalar(out, printed->patterns[index]);
 }
 
 static void print_patterns(const struct printer *printer, const struct criterion *criterion)
@@ -328,6 +370,20 @@ static bool is_named_before(const struct rule *rule, const struct criterion *mad
     return false;
 }
 
+/* Adds the path of the criterion to those that are read before a rule is chosen. */
+static void add_match_path(struct loading *l, const struct node *node, struct criterion *made)
+{
+    struct json_path *path = arena_zeroed(l->arena, 1, sizeof *path);
+    struct policy *policy = l->policy;
+
+    (void)json_path_parse(made->name, path);
+    made->path = path;
+    if (!policy->match_paths)
+        policy->match_paths = arena_zeroed(l->arena, 1, sizeof *policy->match_paths);
+    if (json_paths_add(policy->match_paths, path) < 0)
+        mistake_of_key(l, node, "the rules match more than %d paths of JSON", JSON_PATHS_MAX);
+}
+
 static void read_one(struct loading *l, const struct node *node, const struct criterion_kind *kind,
                      struct rule *rule)
 {
@@ -340,6 +396,8 @@ static void read_one(struct loading *l, const struct node *node, const struct cr
     else if (is_named_before(rule, made))
         mistake_of_key(l, node, "%s is listed twice", QUOTE(node->key));
     else if (!node->broken) {
+        if (kind->is_json)
+            add_match_path(l, node, made);
         read_patterns(l, node, CRITERION_VALUES_MAX, made);
         add_criterion(l, rule, made);
     }

@@ -26,8 +26,10 @@ static void take_value(struct json_scanner *scanner, unsigned path,
 
     if (value->kind == SCANNED_INTEGER)
         v->integers[path] = value->integer < 0 ? JSON_INTEGER_MAX : value->integer;
-    if (value->kind != SCANNED_NULL && value->kind != SCANNED_OTHER)
-        write_value(&v->texts[path], value);
+    if (value->kind == SCANNED_NULL || value->kind == SCANNED_OTHER)
+        return;
+    v->texts[path] = text_over(v->room[path], JSON_VALUE_MAX);
+    write_value(&v->texts[path], value);
 }
 
 void json_values_clear(struct json_values *values)
@@ -45,7 +47,7 @@ bool json_values_read(struct json_values *values, const struct json_paths *paths
     json_values_clear(values);
     for (unsigned i = 0; i < paths->count; i++) {
         values->integers[i] = -1;
-        values->texts[i] = text_over(values->room[i], JSON_VALUE_MAX);
+        values->texts[i] = text_over(NULL, 0);
     }
     json_scanner_begin(&reading.scanner, paths, take_value, text_over(bytes, sizeof bytes));
     (void)json_scanner_read(&reading.scanner, document);
@@ -61,8 +63,15 @@ struct slice json_values_text(const struct json_values *values, const struct jso
     int at = values->paths ? json_paths_find(values->paths, path) : -1;
 
     if (at < 0 || values->ambiguous >> at & 1)
-        return (struct slice){"", 0};
+        return SLICE_NONE;
     return text_slice(&values->texts[at]);
+}
+
+bool json_values_ambiguous(const struct json_values *values, const struct json_path *path)
+{
+    int at = values->paths ? json_paths_find(values->paths, path) : -1;
+
+    return at >= 0 && values->ambiguous >> at & 1;
 }
 
 int64_t json_values_first(const struct json_values *values, const struct json_paths *wanted)

@@ -162,6 +162,47 @@ static enum truth query_truth(const struct criterion *criterion,
     return truth_of(&values);
 }
 
+/* --- json --- */
+
+static const char *json_fault(struct slice name)
+{
+    struct json_path path;
+
+    return json_path_parse(name, &path) ? "is not a path: names joined by dots, such as a.b or "
+                                          "a.\"b c\""
+                                        : NULL;
+}
+
+/* Integers and booleans begin with "=": a pattern with "*" is for texts, "*" alone for any value. */
+static bool json_matches(const struct criterion *criterion, struct slice value, size_t *steps)
+{
+    bool is_text = value.n == 0 || value.p[0] != '=' || (value.n > 1 && value.p[1] == '=');
+
+    for (unsigned i = 0; i < criterion->count; i++) {
+        struct slice pattern = criterion->patterns[i];
+        if (slice_equal(pattern, SLICE("*")) ||
+            (is_text ? glob_matches(pattern, value, steps) : slice_equal(pattern, value)))
+            return true;
+    }
+    return false;
+}
+
+static enum truth json_truth(const struct criterion *criterion,
+                             const struct criteria_request *request)
+{
+    struct content_facts *content = request->content;
+
+    if (!content || content->state == CONTENT_ABSENT)
+        return TRUTH_NO;
+    if (content->state != CONTENT_VALUES ||
+        json_values_ambiguous(content->values, criterion->path)) {
+        content->decides = true;
+        return TRUTH_MAYBE;
+    }
+    struct slice value = json_values_text(content->values, criterion->path);
+    return value.p && json_matches(criterion, value, request->steps) ? TRUTH_YES : TRUTH_NO;
+}
+
 /* --- client --- */
 
 static bool is_client(const struct client_pattern *pattern, const struct identity *identity)
@@ -241,6 +282,14 @@ static const struct criterion_kind kinds[] = {
      .name_fault = parameter_fault,
      .value_fault = text_fault,
      .truth = query_truth},
+    {.key = "json",
+     .map = "a map of paths and values, such as { model: \"gpt-4*\" }",
+     .value = "a value such as gold or gold-*",
+     .is_chosen = true,
+     .is_json = true,
+     .name_fault = json_fault,
+     .value_fault = text_fault,
+     .truth = json_truth},
     {.key = "client",
      .value = "a client such as partner or \"ip:10.0.0.0/8\"",
      .is_client = true,

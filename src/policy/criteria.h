@@ -7,11 +7,12 @@
 #ifndef WEIR_POLICY_CRITERIA_H
 #define WEIR_POLICY_CRITERIA_H
 
+#include "content/json_values.h"
 #include "http/head.h"
 #include "net/address.h"
 
 enum {
-    CRITERIA_PER_RULE_MAX = 64,  /* 8 kinds, each with 8 names */
+    CRITERIA_PER_RULE_MAX = 64,  /* at most 8 kinds, each with 8 names */
     CRITERION_NAMES_MAX = 8,     /* per rule and kind: header fields, query parameters */
     CRITERION_VALUES_MAX = 32,   /* per name */
     CRITERION_VALUE_MAX = 256,   /* bytes */
@@ -30,9 +31,10 @@ struct criterion_kind;
 
 struct criterion {
     const struct criterion_kind *kind;
-    unsigned index;         /* in policy->criteria */
-    struct slice name;      /* of the field or parameter */
-    struct slice *patterns; /* as written; any of them may match. "*" stands for any bytes */
+    unsigned index;               /* in policy->criteria */
+    struct slice name;            /* of the field or parameter; a path in JSON, as written */
+    const struct json_path *path; /* the same, parsed; NULL: not of JSON */
+    struct slice *patterns;       /* as written; any of them may match. "*" stands for any bytes */
     struct client_pattern *clients; /* of kinds of clients: the same in parsed form */
     unsigned count;                 /* of patterns */
 };
@@ -41,14 +43,29 @@ enum truth { TRUTH_UNKNOWN, TRUTH_NO, TRUTH_MAYBE, TRUTH_YES };
 
 struct identity;
 
+/* What is known of the content of a request. */
+enum content_state {
+    CONTENT_ABSENT, /* there is none, or weir does not see it */
+    CONTENT_UNREAD,
+    CONTENT_UNSURE, /* no valid JSON object, compressed or too large */
+    CONTENT_VALUES  /* `values` has the values of policy->match_paths */
+};
+
+struct content_facts {
+    enum content_state state;
+    bool decides; /* set if a criterion has needed a content that is not known */
+    const struct json_values *values;
+};
+
 /* The parts of a request that criteria read. */
 struct criteria_request {
     const struct request_head *head;
     const struct identity *identity;
-    bool https;       /* the client's connection uses TLS */
-    bool query_doubt; /* a server may read part of the path as the query */
-    char *room;       /* two times CRITERIA_ROOM bytes */
-    size_t *steps;    /* of patterns, see path_matches() */
+    bool https;                    /* the client's connection uses TLS */
+    struct content_facts *content; /* NULL: CONTENT_ABSENT */
+    bool query_doubt;              /* a server may read part of the path as the query */
+    char *room;                    /* two times CRITERIA_ROOM bytes */
+    size_t *steps;                 /* of patterns, see path_matches() */
 };
 
 enum { CRITERIA_ROOM = 64 << 10 }; /* at least the largest head */
@@ -61,6 +78,7 @@ struct criterion_kind {
     bool names_ignore_case; /* names that differ in case alone are one */
     bool is_client;         /* values are clients; see struct client_pattern */
     bool is_chosen;         /* any client can send a request that meets the condition */
+    bool is_json;           /* names are paths in JSON, see struct json_values */
     bool is_logged;         /* access logs contain what decides it */
     const char *(*name_fault)(struct slice name); /* why a name is invalid; NULL: it is valid */
     const char *(*value_fault)(struct slice value);

@@ -174,8 +174,9 @@ struct policy {
     struct rule_index *rule_index;     /* NULL: few rules, which are searched in order */
     const struct criterion **criteria; /* of all rules, each once */
     unsigned criterion_count;
-    bool rules_have_clients; /* a rule matches on the client */
-    unsigned headers;        /* bits of header_family_words (limit/header_families.h) */
+    bool rules_have_clients;        /* a rule matches on the client */
+    struct json_paths *match_paths; /* of match.json of all rules; NULL: none */
+    unsigned headers;               /* bits of header_family_words (limit/header_families.h) */
     struct rejection_settings rejection;
     enum half_close half_close;
     struct timeouts timeouts;

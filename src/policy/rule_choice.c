@@ -224,6 +224,7 @@ const char *policy_route(const struct policy *policy, const struct route_request
     const char *why;
 
     rule_request_begin(&request, policy, head, given->identity, given->https, &room->match);
+    request.criteria.content = given->content;
     request.path = rule_path(&policy->paths, head->path);
     request.host = head->host;
     route->path = SLICE_NONE;

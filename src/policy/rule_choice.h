@@ -22,7 +22,8 @@ struct route {
 struct route_request {
     const struct request_head *head;
     const struct identity *identity;
-    bool https; /* the client's connection uses TLS */
+    bool https;                    /* the client's connection uses TLS */
+    struct content_facts *content; /* NULL: there is none, or weir does not see it */
 };
 
 /* Selects the rule of a request. Returns NULL on success; `route->path` then points into `room`.
@@ -35,6 +36,7 @@ struct route_request {
  *     normal form, or there are too many readings
  *   - there is no Host, and the Host of the upstream selects another rule
  *   - matching takes more than MATCH_STEPS_MAX steps
+ *   - the rule depends on content that is not known: content->decides is set
  *   - the rule depends on which of several fields or query parameters of one name a server uses, or
  *     on how it decodes the query (policy/query.h)
  * Plain paths take the fast path: a single match without these checks of the path. */

@@ -39,6 +39,7 @@ void rule_request_begin(struct rule_request *request, const struct policy *polic
     request->criteria.head = head;
     request->criteria.identity = identity;
     request->criteria.https = https;
+    request->criteria.content = NULL;
     request->criteria.query_doubt = false;
     request->criteria.room = room->values;
     request->criteria.steps = &room->steps;

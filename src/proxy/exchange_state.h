@@ -115,6 +115,7 @@ struct exchange {
         bool expects_continue, continued; /* continued: the server has sent 100 (Continue) */
         bool trailers;                    /* trailers were read; they are not kept */
         bool extended;                    /* the client's deadline, as upstream.extended */
+        bool inspected;                   /* CONTENT has read the content into `kept` */
         uint64_t max;                     /* maximum content length in bytes; 0: no limit */
         uint64_t bytes;                   /* content bytes read so far */
         struct iobuf *head;  /* as forwarded, kept for a retry until the response starts */

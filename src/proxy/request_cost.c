@@ -2,37 +2,12 @@
 
 enum { BYTES_PER_TOKEN = 4 }; /* of the estimate `reserve: auto` */
 
-/* ---- values in the content ------------------------------------------------------------------- */
-
-static bool is_compressed(const struct fields *fields)
-{
-    const struct field *field = fields_next_named(fields, SLICE("Content-Encoding"), NULL);
-
-    return field && !slice_equal_nocase(field->value, SLICE("identity"));
-}
-
-static enum content_result read_values(const struct exchange *x, struct json_values *values)
-{
-    if (x->request.ahead || x->request.progress != MESSAGE_END)
-        return CONTENT_TOO_LARGE;
-    if (is_compressed(&x->worker->incoming.head->fields))
-        return CONTENT_COMPRESSED;
-    if (!x->request.kept ||
-        !json_values_read(values, x->route.rule->request_paths, iobuf_slice(x->request.kept)))
-        return CONTENT_INVALID;
-    return CONTENT_READ;
-}
-
 void request_values_read(struct exchange *x, struct json_values *values)
 {
     json_values_clear(values);
-    if (!request_cost_needs_content(x) || !x->route.rule->request_paths)
-        return;
-    enum content_result result = read_values(x, values);
-    counter_add(&x->worker->stats.content_inspected[CONTENT_OF_REQUEST][result], 1);
+    if (x->route.rule->request_paths && request_content_state(x) == CONTENT_VALUES)
+        (void)request_content_read(x, x->route.rule->request_paths, values);
 }
-
-/* ---- costs ----------------------------------------------------------------------------------- */
 
 /* Returns the length of the content, as far as it is known before the decision. */
 static uint64_t content_length(const struct exchange *x)

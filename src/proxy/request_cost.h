@@ -3,18 +3,16 @@
 #ifndef WEIR_PROXY_REQUEST_COST_H
 #define WEIR_PROXY_REQUEST_COST_H
 
-#include "content/json_values.h"
-#include "proxy/exchange_state.h"
+#include "proxy/request_content.h"
 
-/* Returns true if the content must be read before the decision: PHASE_CONTENT. */
+/* Returns true if costs or keys of the rule's limits are in the content, which was not read. */
 static inline bool request_cost_needs_content(const struct exchange *x)
 {
-    return x->route.rule->reads_request && x->request.kind != FRAMING_NONE &&
-           !x->downstream->origin->decides &&
+    return x->route.rule->reads_request && request_content_state(x) == CONTENT_UNREAD &&
            (x->route.rule->request_paths || x->request.kind != FRAMING_LENGTH);
 }
 
-/* Reads the values of rule->request_paths in the content, which is whole in memory. */
+/* Reads the values of rule->request_paths in the content, if that was read. */
 void request_values_read(struct exchange *x, struct json_values *values);
 
 /* Sets exchange.reserves of the limits with costs of their own. Returns false if the request must

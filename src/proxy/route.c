@@ -7,17 +7,52 @@ enum step route_bad_identity(struct exchange *x, const struct identity *identity
     return step_fail(x, token ? CAUSE_INVALID_TOKEN : CAUSE_BAD_IDENTITY, why);
 }
 
-const char *route_select_rule(struct exchange *x, const struct request_head *head,
-                              const struct identity *identity)
+/* Fills in what is known of the content. `values` is room. */
+static struct content_facts content_facts_of(struct exchange *x, struct json_values *values,
+                                             enum content_result *result)
 {
-    struct route_request request = {head, identity, x->downstream->origin->secure};
+    struct content_facts facts = {.state = CONTENT_ABSENT, .values = values};
+
+    if (!x->policy->match_paths)
+        return facts;
+    facts.state = request_content_state(x);
+    if (facts.state == CONTENT_VALUES &&
+        (*result = request_content_read(x, x->policy->match_paths, values)) != CONTENT_READ)
+        facts.state = CONTENT_UNSURE;
+    return facts;
+}
+
+static enum step refuse_content(struct exchange *x, enum content_result result)
+{
+    if (result == CONTENT_TOO_LARGE)
+        return step_fail(x, CAUSE_CONTENT_TOO_LARGE, "a rule matches on it; the most is 64 KiB");
+    return step_fail(x, CAUSE_BAD_REQUEST,
+                     result == CONTENT_COMPRESSED ? "a rule matches on the content, which is "
+                                                    "compressed"
+                     : result == CONTENT_READ     ? "a name in the content, which a rule matches "
+                                                    "on, stands there twice"
+                                                  : "a rule matches on the content, which is no "
+                                                    "valid JSON object");
+}
+
+enum step route_select_rule(struct exchange *x, const struct request_head *head,
+                            const struct identity *identity)
+{
+    struct json_values values;
+    enum content_result result = CONTENT_NONE;
+    struct content_facts content = content_facts_of(x, &values, &result);
+    struct route_request request = {head, identity, x->downstream->origin->secure, &content};
     struct route route;
     const char *why = policy_route(x->policy, &request, &x->worker->route, &route);
 
-    if (!why) {
-        x->route.rule = route.rule;
-        x->route.path = route.path;
-        x->route.source = identity->source;
-    }
-    return why;
+    if (content.state == CONTENT_UNREAD && content.decides)
+        return step_enter(x, PHASE_CONTENT);
+    if (why && content.decides)
+        return refuse_content(x, result);
+    if (why)
+        return step_fail(x, CAUSE_BAD_REQUEST, why);
+    x->route.rule = route.rule;
+    x->route.path = route.path;
+    x->route.source = identity->source;
+    return STEP_WAIT;
 }

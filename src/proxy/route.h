@@ -38,8 +38,9 @@ static inline enum step route_is_final(struct exchange *x)
 /* The identity is malformed: `why` is the detail. */
 enum step route_bad_identity(struct exchange *x, const struct identity *identity, const char *why);
 
-/* Sets rule and path. Returns why the request must be rejected with 400, or NULL. */
-const char *route_select_rule(struct exchange *x, const struct request_head *head,
-                              const struct identity *identity);
+/* Sets rule and path: STEP_WAIT. STEP_NEXT: a rule matches on the content, which is read first.
+ * STEP_FAIL: the request must be rejected. */
+enum step route_select_rule(struct exchange *x, const struct request_head *head,
+                            const struct identity *identity);
 
 #endif

@@ -1,5 +1,5 @@
-/* step_content.c - CONTENT: reads the content of a request before its decision, if costs of its
- * limits are in it. The content stays in memory, within a bound, until a server takes it. */
+/* step_content.c - CONTENT: reads the content of a request before its decision, if a rule matches on
+ * it, or if costs or keys of its limits are in it. The content stays in memory, within a bound, until a server takes it. */
 #include "base/clock.h"
 #include "proxy/relay.h"
 #include "proxy/relay_halves.h"
@@ -37,7 +37,8 @@ static enum step go_on(struct exchange *x)
     x->request.extended = false;
     waiting_request_restore(x);
     x->worker->incoming.head->expects_continue &= !x->request.continued;
-    return step_enter(x, PHASE_LIMIT);
+    x->request.inspected = true;
+    return step_enter(x, x->route.rule ? PHASE_LIMIT : PHASE_ROUTE);
 }
 
 static enum step read_piece(struct exchange *x)

@@ -63,13 +63,15 @@ static bool is_granted(const struct exchange *x, const struct identity *identity
 static enum step go_on(struct exchange *x)
 {
     const struct incoming *in = &x->worker->incoming;
-    const char *why = NULL;
 
     if (in->identity.source != x->route.source) {
         if (policy_blocks(x->policy, &in->identity))
             return step_fail(x, CAUSE_CLIENT_BLOCKED, NULL);
-        if (x->policy->rules_have_clients && (why = route_select_rule(x, in->head, &in->identity)))
-            return step_fail(x, CAUSE_BAD_REQUEST, why);
+        if (x->policy->rules_have_clients) {
+            enum step step = route_select_rule(x, in->head, &in->identity);
+            if (step != STEP_WAIT)
+                return step;
+        }
     }
     return route_is_final(x);
 }

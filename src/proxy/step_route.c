@@ -66,28 +66,49 @@ static enum step begin_log(struct exchange *x, struct request_head *head)
 
 /* TRACE is refused: the response would show the sender the fields that proxies have added (RFC 9110
  * section 9.3.8). With Max-Forwards: 0, weir is the recipient of OPTIONS (section 7.6.2). */
-enum step step_route(struct exchange *x)
+static enum step check_request(struct exchange *x, struct request_head *head)
 {
-    struct incoming *in = &x->worker->incoming;
-    struct request_head *head = in->head;
-    uint64_t body_max = x->policy->size_limits.request_body;
-    struct address address;
-    const char *why;
-
-    if (begin_log(x, head) == STEP_FAIL)
-        return STEP_FAIL;
-    const struct identity_input input = route_identity_input(x, head, &address);
-    if (identify(x, &input) == STEP_FAIL)
-        return STEP_FAIL;
-    policy_sort_headers(x->policy, &in->identity, &head->fields);
+    policy_sort_headers(x->policy, &x->worker->incoming.identity, &head->fields);
     if (head->method == METHOD_TRACE)
         return step_fail(x, CAUSE_METHOD_NOT_ALLOWED, NULL);
     if (head->max_forwards == 0)
         return step_reply_with(x, 204);
-    if ((why = route_select_rule(x, head, &in->identity)))
-        return step_fail(x, CAUSE_BAD_REQUEST, why);
-    if (body_max && in->framing.kind == FRAMING_LENGTH && in->framing.length > body_max)
+    return STEP_WAIT;
+}
+
+/* The identity is known, and the content if a rule has needed it. */
+static enum step choose_rule(struct exchange *x, const struct identity_input *input)
+{
+    struct incoming *in = &x->worker->incoming;
+    uint64_t body_max = x->policy->size_limits.request_body;
+    enum step step = route_select_rule(x, in->head, &in->identity);
+
+    if (step != STEP_FAIL && body_max && in->framing.kind == FRAMING_LENGTH &&
+        in->framing.length > body_max)
         return step_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
+    if (step != STEP_WAIT)
+        return step;
     in->client_limits = NULL;
-    return needs_quota(x, &input, &in->identity) ? step_enter(x, PHASE_QUOTA) : route_is_final(x);
+    if (!needs_quota(x, input, &in->identity))
+        return route_is_final(x);
+    /* The database may determine another identity, and so another rule. */
+    bool unread = x->policy->match_paths && request_content_state(x) == CONTENT_UNREAD;
+    x->route.rule = unread ? NULL : x->route.rule;
+    return step_enter(x, unread ? PHASE_CONTENT : PHASE_QUOTA);
+}
+
+enum step step_route(struct exchange *x)
+{
+    struct request_head *head = x->worker->incoming.head;
+    struct address address;
+
+    if (!x->request.inspected && begin_log(x, head) == STEP_FAIL)
+        return STEP_FAIL;
+    const struct identity_input input = route_identity_input(x, head, &address);
+    if (x->request.inspected) /* CONTENT has restored the request */
+        return choose_rule(x, &input);
+    if (identify(x, &input) == STEP_FAIL)
+        return STEP_FAIL;
+    enum step step = check_request(x, head);
+    return step == STEP_WAIT ? choose_rule(x, &input) : step;
 }

@@ -52,7 +52,9 @@ static void note_criteria(const struct rule *rule, struct replay_result *result)
 {
     for (unsigned i = 0; i < rule->criterion_count; i++)
         if (!rule->criteria[i]->kind->is_logged)
-            note(result, "logs have neither headers nor the scheme: rules see http and no headers");
+            note(result, "logs have neither headers, contents nor the scheme: rules see http, no "
+                         "headers and no "
+                         "content");
 }
 
 static void note_costs(const struct rule *rule, struct replay_result *result)

@@ -85,6 +85,121 @@ def test_values_in_the_content_have_counts_of_their_own(rig):
     assert [left(content) for content in long] == [99, 98], "longer values are cut"
 
 
+MODELS = [{"match": {"json": {"model": ["gpt-4*", "o1"]}}, "limits": ["strict"], "name": "large"},
+          {"match": {"json": {"n": 5}}, "limits": ["strict"], "name": "integer"},
+          {"match": {"json": {"n": "5"}}, "limits": ["strict"], "name": "text"},
+          {"match": {"json": {"params.stream": True}}, "limits": ["strict"], "name": "stream"},
+          {"match": {"path": "/any", "json": {"x": "*"}}, "limits": ["strict"], "name": "any"},
+          {"limits": ["lax"], "name": "other"}]
+
+
+def matching_weir(rig, **keys):
+    """Rules by content; the limit in the response tells which kind of rule was chosen."""
+    limits = {name: dict(script="fixed_window", limit=1000000, period="1d") for name in ("strict", "lax")}
+    return rig.weir(limits=limits, upstreams=echo(rig), rules=MODELS, **keys)
+
+
+def chosen(weir, body, path="/"):
+    response = get(weir.address, path, method="POST", body=body)
+    assert response.status in (200, 400, 413), response
+    if response.status != 200:
+        return response.status
+    return "strict" if '"strict"' in response["RateLimit"] else "lax"
+
+
+def test_rules_match_on_the_content(rig):
+    weir = matching_weir(rig)
+    for content, expected in [
+            ({"model": "gpt-4o"}, "strict"), ({"model": "o1"}, "strict"), ({"model": "o1-mini"}, "lax"), ({"model": None}, "lax"),
+            ({}, "lax"), ({"n": 5}, "strict"), ({"n": "5"}, "strict"), ({"n": 5.0}, "lax"), ({"n": 6}, "lax"), ({"n": True}, "lax"),
+            ({"params": {"stream": True}}, "strict"), ({"params": {"stream": "true"}}, "lax"), ({"params": [{"stream": True}]}, "lax")]:
+        assert chosen(weir, json.dumps(content).encode()) == expected, content
+    assert chosen(weir, b'{"m\\u006fdel": "gpt\\u002d4"}') == "strict"
+    assert [chosen(weir, b'{"x": %s}' % value, "/any") for value in (b'""', b"7", b"false", b"null", b"{}")] == ["strict"] * 3 + ["lax"] * 2
+    assert get(weir.address, "/").status == 200, "a request without content has no values"
+
+
+def test_content_that_decides_must_be_certain(rig):
+    weir = matching_weir(rig)
+    whole = b'{"model": "gpt-4"}'
+    for body in (whole[:-1], b"model=gpt-4", whole + whole, b'{"model": "gpt-4", "model": "x"}', b'{"model": "x", "MODEL": "gpt-4"}',
+                 b'["model"]', b"", b'{"params": {"stream": false}, "params": {"stream": true}}'):
+        expected = "lax" if body == b"" else 400
+        assert chosen(weir, body) == expected, body
+    assert get(weir.address, "/", method="POST", body=gzip.compress(whole), headers={"Content-Encoding": "gzip"}).status == 400
+    assert chosen(weir, b" " * 70000 + whole) == 413
+    assert chosen(weir, b'{"x": "%s", "model": "gpt-4"}' % (b"y" * 65000)) == "strict"
+
+
+def random_value(random, depth=0):
+    kind = random.randrange(8 if depth < 3 else 6)
+    if kind == 6:
+        return [random_value(random, depth + 1) for _ in range(random.randrange(3))]
+    if kind == 7:
+        return random_object(random, depth + 1)
+    return random.choice(["gpt-4", "gpt-4o", "o1", "x", 5, 6, "5", True, False, None, 5.0])
+
+
+def random_object(random, depth=0):
+    """A list of names and values, in which names may stand twice."""
+    names = ["model", "Model", "n", "params", "PARAMS", "stream", "x"]
+    return Members((random.choice(names), random_value(random, depth)) for _ in range(random.randrange(4)))
+
+
+class Members(list):
+    pass
+
+
+def written(random, value):
+    if isinstance(value, Members):
+        return "{" + ",".join(f"{written(random, n)}:{written(random, v)}" for n, v in value) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(written(random, v) for v in value) + "]"
+    if isinstance(value, str):
+        return '"' + "".join(f"\\u{ord(c):04x}" if random.random() < 0.2 else c for c in value) + '"'
+    return random.choice(["", " ", "\n"]) + json.dumps(value)
+
+
+def readings(value):
+    """All objects that readers may see: of names that are alike, the first, the last, or any letter case."""
+    if not isinstance(value, Members):
+        return [value]
+    found = [{}]
+    for name in dict.fromkeys(n.lower() for n, _ in value):
+        choices = [(name, r) for n, v in value if n.lower() == name for r in readings(v)]
+        if not any(n == name for n, _ in value):
+            choices = choices + [None]
+        found = [{**f, **({choice[0]: choice[1]} if choice else {})} for f in found for choice in choices][:200]
+    return found
+
+
+def rule_of(document):
+    def is_text(value, *starts):
+        return isinstance(value, str) and any(value == s or s.endswith("*") and value.startswith(s[:-1]) for s in starts)
+    params = document.get("params")
+    if is_text(document.get("model"), "gpt-4*", "o1") or isinstance(params, dict) and params.get("stream") is True:
+        return "strict"
+    n = document.get("n")
+    return "strict" if n == "5" or isinstance(n, int) and n is not True and n == 5 else "lax"
+
+
+def test_no_reading_of_the_content_chooses_a_laxer_rule(rig):
+    weir = matching_weir(rig)
+    generator = random.Random(23)
+    counts = {"strict": 0, "lax": 0, 400: 0}
+    for _ in range(1500):
+        members = random_object(generator)
+        if any(isinstance(v, float) for _, v in members):
+            continue
+        got = chosen(weir, written(generator, members).encode())
+        counts[got] += 1
+        possible = {rule_of(document) for document in readings(members)}
+        assert got == 400 or got == "strict" or possible == {"lax"}, (members, possible, got)
+        if len({name.lower() for name, _ in members}) == len(members) and all(n.islower() for n, _ in members) and not any(isinstance(v, Members) for _, v in members):
+            assert {got} == possible, (members, possible, got)
+    assert min(counts.values()) > 50, counts
+
+
 def test_an_automatic_reserve_is_a_quarter_of_the_bytes(rig):
     weir = weir_for(rig, {"reserve": "auto", "max": 500, "request_json": "max_tokens"})
     assert charged(weir, b"x" * 400) == 100
