@@ -165,7 +165,6 @@ void warn_of_match(struct loading *l, const struct node *item, const struct rule
     }
     if (chosen && rule->limit_count == 0)
         warning(l, match,
-                "anyone can send these headers or query parameters, and is then not limited; use "
-                "them for "
-                "stricter limits, or match on the client");
+                "anyone can send these headers, query parameters or contents, and is then not "
+                "limited; use them for stricter limits, or match on the client");
 }

@@ -22,8 +22,8 @@ bool json_values_read(struct json_values *values, const struct json_paths *paths
                       struct slice document);
 
 /* Returns the value of a path as text. Integers and booleans begin with "=", as do texts that begin
- * with "=" themselves, so that 5 and "5" differ. text.p is NULL: absent, null, ambiguous, another kind of
- * value, or not one of the paths. */
+ * with "=" themselves, so that 5 and "5" differ. text.p is NULL: absent, null, ambiguous, another
+ * kind of value, or not one of the paths. */
 struct slice json_values_text(const struct json_values *values, const struct json_path *path);
 bool json_values_ambiguous(const struct json_values *values, const struct json_path *path);
 /* Returns the integer at the first path of `wanted` that is there; -1: there is none, or a path is

@@ -173,7 +173,8 @@ static const char *json_fault(struct slice name)
                                         : NULL;
 }
 
-/* Integers and booleans begin with "=": a pattern with "*" is for texts, "*" alone for any value. */
+/* Integers and booleans begin with "=". A pattern with "*" is for texts; "*" alone is for any
+ * value. */
 static bool json_matches(const struct criterion *criterion, struct slice value, size_t *steps)
 {
     bool is_text = value.n == 0 || value.p[0] != '=' || (value.n > 1 && value.p[1] == '=');

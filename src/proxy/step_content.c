@@ -1,5 +1,6 @@
-/* step_content.c - CONTENT: reads the content of a request before its decision, if a rule matches on
- * it, or if costs or keys of its limits are in it. The content stays in memory, within a bound, until a server takes it. */
+/* step_content.c - CONTENT: reads the content of a request before its decision, if a rule matches
+ * on it, or if costs or keys of its limits are in it. The content stays in memory, within a bound,
+ * until a server takes it. */
 #include "base/clock.h"
 #include "proxy/relay.h"
 #include "proxy/relay_halves.h"
