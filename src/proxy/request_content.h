@@ -6,11 +6,16 @@
 #include "policy/criteria.h"
 #include "proxy/exchange_state.h"
 
-/* CONTENT_VALUES: CONTENT has read it, and its values may be read. */
+/* CONTENT_VALUES: CONTENT has read it, and its values may be read. The content of a gRPC call is not
+ * read: its client may wait for responses to its first messages. */
 static inline enum content_state request_content_state(const struct exchange *x)
 {
-    if (x->request.kind == FRAMING_NONE || x->downstream->origin->decides)
+    bool empty = x->request.progress == MESSAGE_END && x->request.bytes == 0;
+
+    if (empty || x->downstream->origin->decides)
         return CONTENT_ABSENT;
+    if (x->grpc)
+        return CONTENT_UNSURE;
     return x->request.inspected ? CONTENT_VALUES : CONTENT_UNREAD;
 }
 

@@ -1,12 +1,14 @@
 """Redis Cluster: real nodes, three masters with replicas. Slots move and masters fail under
 load."""
 
+import re
 import threading
 import time
 
 from gate import Gate, send_request
 from queues import reset
 from rig import eventually, free_port, time_scale, timeout
+from scripted import Scripted
 from topology import Cluster, Load, charged_twice, slot_of, slot_of_client
 from wire import count, flood, get
 
@@ -35,6 +37,26 @@ def test_the_limit_is_exact_over_two_weirs(rig):
     weirs[0].counts(3, "weir_redis_cluster_masters")
     weirs[0].counts(16384, "weir_redis_cluster_slots")
     assert '"topology":"cluster"' in get(weirs[0].admin, "/api/v1/status").body.decode()
+
+
+def test_costs_of_limits_in_several_slots_are_settled(rig):
+    def script(peer, _number):
+        while peer.read_request() is not None:
+            content = b'{"usage": {"total_tokens": 70}, "rows": 3}'
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content))
+    cluster = Cluster(rig, replicas=False)
+    limits = {"requests": dict(script="fixed_window", limit=1000, period="10d"),
+              "tokens": dict(script="gcra", limit=1000, period="36500s", per="all", cost={"reserve": 20, "usage": "openai"}),
+              "rows": dict(script="token_bucket", limit=1000, period="36500s", per="ip", cost={"reserve": 5, "usage": ["rows"]})}
+    weir = weirs_with(rig, cluster.policy(), limits=limits, workers=1, upstreams={"api": {"servers": [Scripted(rig, script).text]}})[0]
+    assert len({slot_of("{all}"), slot_of_client("a"), slot_of("{ip:127.0.0.1}")}) == 3
+
+    def left():
+        return dict(re.findall(r'"([^"]+)";r=(\d+)', get(weir.address, headers=client("a"))["RateLimit"]))
+    first = left()
+    assert first == {"requests": "999", "tokens": "980", "rows": "995"}
+    eventually(lambda: weir.metric("weir_limit_units_total", limit="tokens") == 70)
+    assert left() == {"requests": "998", "tokens": "910", "rows": "992"}
 
 
 def test_limits_in_several_slots_are_charged_all_or_none(rig):

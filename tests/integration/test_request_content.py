@@ -131,6 +131,29 @@ def test_content_that_decides_must_be_certain(rig):
     assert chosen(weir, b'{"x": "%s", "model": "gpt-4"}' % (b"y" * 65000)) == "strict"
 
 
+def test_the_content_of_a_grpc_call_is_not_read(rig):
+    """Its client may wait for a response to its first message."""
+    weir = matching_weir(rig)
+    fields = [("content-type", "application/grpc"), ("te", "trailers")]
+    with Http2(weir.address) as client:
+        stream = client.start("/a.B/C", "POST", fields, end=False)
+        client.send_body(stream, b'{"model": "gpt-4"}', end=False)
+        response = client.response(stream)
+        assert response.status == 200 and response["grpc-status"] == "13", "400: a rule would match on the content"
+    limited = weir_for(rig, ASKED)
+    with Http2(limited.address) as client:
+        stream = client.start("/a.B/C", "POST", [*fields, ("x-client-id", "c")], end=False)
+        client.send_body(stream, b'{"max_completion_tokens": 50}')
+        assert re.search(r";r=(\d+)", client.response(stream)["ratelimit"])[1] == "990", "the reserve"
+
+
+def test_chunks_without_content_are_no_content(rig):
+    weir = matching_weir(rig)
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/", "POST", headers={"Transfer-Encoding": "chunked"}) + b"0\r\n\r\n")
+        assert connection.response("POST").status == 200
+
+
 def random_value(random, depth=0):
     kind = random.randrange(8 if depth < 3 else 6)
     if kind == 6:
