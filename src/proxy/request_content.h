@@ -6,8 +6,8 @@
 #include "policy/criteria.h"
 #include "proxy/exchange_state.h"
 
-/* CONTENT_VALUES: CONTENT has read it, and its values may be read. The content of a gRPC call is not
- * read: its client may wait for responses to its first messages. */
+/* CONTENT_VALUES: CONTENT has read it, and its values may be read. The content of a gRPC call is
+ * not read: its client may wait for responses to its first messages. */
 static inline enum content_state request_content_state(const struct exchange *x)
 {
     bool empty = x->request.progress == MESSAGE_END && x->request.bytes == 0;
