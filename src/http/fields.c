@@ -120,6 +120,16 @@ const struct field *fields_next_named(const struct fields *f, struct slice name,
     return NULL;
 }
 
+bool fields_name_coding(const struct fields *f)
+{
+    const struct field *field = NULL;
+
+    while ((field = fields_next_named(f, SLICE("Content-Encoding"), field)))
+        if (field->value.n && !slice_equal_nocase(field->value, SLICE("identity")))
+            return true;
+    return false;
+}
+
 bool connection_names(const struct fields *f, struct slice option)
 {
     for (unsigned i = 0; i < f->count; i++) {

@@ -118,6 +118,10 @@ static inline const struct field *fields_find(const struct fields *f, enum field
 const struct field *fields_next_named(const struct fields *f, struct slice name,
                                       const struct field *after);
 
+/* Returns whether a Content-Encoding field names a coding, so that the content is compressed or the
+ * like (RFC 9110 section 8.4). */
+bool fields_name_coding(const struct fields *f);
+
 /* Returns whether a Connection field contains this option. */
 bool connection_names(const struct fields *f, struct slice option);
 

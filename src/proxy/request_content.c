@@ -1,18 +1,11 @@
 #include "proxy/request_content.h"
 
-static bool is_compressed(const struct fields *fields)
-{
-    const struct field *field = fields_next_named(fields, SLICE("Content-Encoding"), NULL);
-
-    return field && !slice_equal_nocase(field->value, SLICE("identity"));
-}
-
 static enum content_result read_values(const struct exchange *x, const struct json_paths *paths,
                                        struct json_values *values)
 {
     if (x->request.ahead || x->request.progress != MESSAGE_END)
         return CONTENT_TOO_LARGE;
-    if (is_compressed(&x->worker->incoming.head->fields))
+    if (fields_name_coding(&x->worker->incoming.head->fields))
         return CONTENT_COMPRESSED;
     if (!x->request.kept || !json_values_read(values, paths, iobuf_slice(x->request.kept)))
         return CONTENT_INVALID;

@@ -58,13 +58,6 @@ static void adjust(struct exchange *x, unsigned status, bool whole)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static bool is_compressed(const struct fields *fields)
-{
-    const struct field *field = fields_next_named(fields, SLICE("Content-Encoding"), NULL);
-
-    return field && !slice_equal_nocase(field->value, SLICE("identity"));
-}
-
 /* Begins to read the content. Returns false if it cannot be read. */
 static bool begin_reading(struct exchange *x, const struct response_head *head,
                           const struct framing *framing)
@@ -79,7 +72,7 @@ static bool begin_reading(struct exchange *x, const struct response_head *head,
         count(x, CONTENT_NONE);
         return false;
     }
-    if (is_compressed(&head->fields)) {
+    if (fields_name_coding(&head->fields)) {
         count(x, CONTENT_COMPRESSED);
         return false;
     }

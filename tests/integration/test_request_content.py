@@ -127,6 +127,8 @@ def test_content_that_decides_must_be_certain(rig):
         expected = "lax" if body == b"" else 400
         assert chosen(weir, body) == expected, body
     assert get(weir.address, "/", method="POST", body=gzip.compress(whole), headers={"Content-Encoding": "gzip"}).status == 400
+    twice = [("Content-Encoding", "identity"), ("Content-Encoding", "gzip")]
+    assert get(weir.address, "/", method="POST", body=whole, headers=twice).status == 400
     assert chosen(weir, b" " * 70000 + whole) == 413
     assert chosen(weir, b'{"x": "%s", "model": "gpt-4"}' % (b"y" * 65000)) == "strict"
 
