@@ -94,6 +94,16 @@ static void add_identity(struct loading *l)
         add(l, settings->client_ip_header, node_find(identity, "client_ip_header"));
 }
 
+/* Returns the header that a part of a limit's keys is read from; NULL: none. A token's is that of
+ * identity.jwt. */
+static const char *header_of_part(const struct policy *policy, const struct limit_part *part)
+{
+    if (part->per != PER_VALUE)
+        return part->header;
+    const struct identity_source *source = policy->key_sources[part->value].from.source;
+    return source ? source->header : NULL;
+}
+
 void read_headers_collect(struct loading *l)
 {
     struct policy *policy = l->policy;
@@ -105,7 +115,7 @@ void read_headers_collect(struct loading *l)
          i++, limit_node = limit_node->next) {
         const struct limit *limit = &policy->limits[i];
         for (unsigned k = 0; k < limit->per_count; k++)
-            add(l, limit->per[k].header, node_find(limit_node, "per"));
+            add(l, header_of_part(policy, &limit->per[k]), node_find(limit_node, "per"));
         add(l, limit->dedup.header, node_find(limit_node, "dedup"));
         add(l, limit->granted_header, node_find(limit_node, "granted_header"));
     }

@@ -98,7 +98,8 @@ static void warn_of_jwt(struct loading *l)
     const struct node *section = node_at(l, "identity", "jwt");
 
     if (section && identity->claim_count == 0)
-        warning(l, section, "nothing reads tokens; name \"jwt:CLAIM\" in identity.from");
+        warning(l, section,
+                "nothing reads tokens; name \"jwt:CLAIM\" in identity.from or in per of a limit");
     else if (section && !identity->jwt.audience)
         warning(l, section,
                 "accepts tokens that were issued for other services; name yours in audience (RFC "
@@ -199,6 +200,13 @@ static const char *extensible_cookie(const struct policy *policy)
     return NULL;
 }
 
+/* Returns whether any client can choose the value: all but claims, of peers that are believed. */
+static bool value_is_unverified(const struct policy *policy, const struct limit_part *part)
+{
+    const struct identity_source *source = policy->key_sources[part->value].from.source;
+    return source ? !source->verified && policy->identity.headers_from_anyone : true;
+}
+
 /* Describes the values that any client can invent for this part of `per`; "": none. */
 static const char *made_up(const struct policy *policy, const struct rule *rule,
                            const struct limit_part *part, char words[static MADE_UP_MAX])
@@ -219,6 +227,8 @@ static const char *made_up(const struct policy *policy, const struct rule *rule,
         snprintf(words, MADE_UP_MAX, "values of %s", part->header);
     if (part->per == PER_JSON)
         snprintf(words, MADE_UP_MAX, "values of json:%s", part->path);
+    if (part->per == PER_VALUE && value_is_unverified(policy, part))
+        snprintf(words, MADE_UP_MAX, "values of %s", part->written);
     return words;
 }
 

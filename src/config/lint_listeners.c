@@ -65,6 +65,9 @@ void warn_of_decisions(struct loading *l)
 
     if (l->policy->decisions.address.length == 0)
         return;
+    if (l->policy->identity.paths)
+        warning(l, node_at(l, "identity", "from"),
+                "the listener of decisions sees no content: json sources have no value there");
     if (with_json)
         warning(l, with_json,
                 "the listener of decisions sees no content: rules with match.json match nothing "

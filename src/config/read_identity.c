@@ -1,5 +1,6 @@
 /* read_identity.c - section identity: sources of client identity, trusted peers, tokens. */
 #include "config/sections.h"
+#include "content/json_path.h"
 #include "policy/identity_source.h"
 #include "policy/jwt.h"
 
@@ -132,12 +133,13 @@ void check_jwt(struct loading *l)
     const struct jwt_settings *jwt = &l->policy->identity.jwt;
     const struct node *section = node_at(l, "identity", "jwt"),
                       *from = node_at(l, "identity", "from");
+    const struct node *place = section ? section : from ? from : node_find(l->root, "limits");
 
     if (!identity_reads_tokens(l->policy))
         return;
     if (!jwt->keys && l->report->mistakes == 0)
-        mistake(l, section ? section : from,
-                "a jwt source needs the keys that tokens are signed with; name a file with "
+        mistake(l, place,
+                "jwt:CLAIM needs the keys that tokens are signed with; name a file with "
                 "identity.jwt.keys, "
                 "secret or secret_file");
     if (!slice_is_token(slice_of(jwt->header)))
@@ -184,7 +186,7 @@ static const struct identity_source *source_named(struct slice text, struct slic
     return NULL;
 }
 
-static bool read_source(struct loading *l, const struct node *item, struct identity_from *from)
+bool identity_read_source(struct loading *l, const struct node *item, struct identity_from *from)
 {
     char expected[EXPECTED_MAX];
     struct slice name;
@@ -205,6 +207,33 @@ static bool read_source(struct loading *l, const struct node *item, struct ident
     return true;
 }
 
+void identity_add_claim(struct loading *l, struct identity_from *from)
+{
+    struct identity_settings *identity = &l->policy->identity;
+
+    if (!from->source || strcmp(from->source->word, "jwt") != 0 ||
+        identity->claim_count == CLAIMS_MAX)
+        return;
+    identity->claims[identity->claim_count] = from;
+    from->claim = identity->claim_count++;
+}
+
+/* Adds the path of a json source to those that are read before the identity is known. There are
+ * fewer sources than a set of paths holds. */
+static void add_json_path(struct loading *l, struct identity_from *from)
+{
+    struct identity_settings *identity = &l->policy->identity;
+
+    if (strcmp(from->source->word, "json") != 0)
+        return;
+    struct json_path *path = arena_zeroed(l->arena, 1, sizeof *path);
+    (void)json_path_parse(slice_of(from->name), path);
+    from->path = path;
+    if (!identity->paths)
+        identity->paths = arena_zeroed(l->arena, 1, sizeof *identity->paths);
+    (void)json_paths_add(identity->paths, path);
+}
+
 static bool same_source(const struct identity_from *a, const struct identity_from *b)
 {
     struct slice one = slice_of(a->name), other = slice_of(b->name);
@@ -223,13 +252,13 @@ static void read_from(struct loading *l, const struct option *option, const stru
         return;
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         struct identity_from *from = &identity->from[identity->from_count];
-        if (item->broken || !read_source(l, item, from))
+        if (item->broken || !identity_read_source(l, item, from))
             continue;
         for (unsigned i = 0; i < identity->from_count; i++)
             if (same_source(&identity->from[i], from))
                 mistake(l, item, "%s is listed twice", QUOTE(item->text));
-        if (strcmp(from->source->word, "jwt") == 0)
-            from->claim = identity->claim_count++;
+        identity_add_claim(l, from);
+        add_json_path(l, from);
         identity->from_count++;
     }
 }

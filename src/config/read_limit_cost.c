@@ -405,6 +405,8 @@ void rule_add_contents(struct loading *l, const struct node *item, struct rule *
     if (limit->own_cost)
         add_own_cost(l, item, rule, limit->own_cost);
     for (unsigned i = 0; i < limit->per_count; i++) {
+        if (limit->per[i].per == PER_VALUE)
+            rule->key_sources |= 1U << limit->per[i].value;
         if (limit->per[i].per != PER_JSON)
             continue;
         rule->reads_request = true;

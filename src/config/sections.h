@@ -39,7 +39,7 @@ extern const struct option_type type_address_files;    /* read_addresses.c: addr
 extern const struct option_type type_trusted;          /* read_identity.c: identity_settings */
 extern const struct option_type type_limits;           /* read_limits.c: policy */
 extern const struct option_type type_script;           /* read_script.c: limit */
-extern const struct option_type type_per;              /* read_limit_parts.c: limit */
+extern const struct option_type type_per;              /* read_limit_per.c: limit */
 extern const struct option_type type_granted_header;   /* read_limit_parts.c: char * */
 extern const struct option_type type_label;            /* read_limits.c: char * */
 extern const struct option_type type_align;            /* read_limits.c: bool */
@@ -135,6 +135,10 @@ bool cost_header_is_good(struct loading *l, const struct node *map, const char *
                          const char *name);
 /* Reports that `max` is missing for `what`, or stands without need (NULL). */
 void cost_check_max(struct loading *l, const struct node *map, const char *what);
+/* read_identity.c. Reads one source, as in identity.from; false: reported. */
+bool identity_read_source(struct loading *l, const struct node *item, struct identity_from *from);
+/* Adds a jwt source to those whose claims are read from tokens; of others, does nothing. */
+void identity_add_claim(struct loading *l, struct identity_from *from);
 /* Adds what the cost and the keys of a limit need to its rule. `item` names the limit there. */
 void rule_add_contents(struct loading *l, const struct node *item, struct rule *rule,
                        const struct limit *limit);

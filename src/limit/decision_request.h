@@ -5,7 +5,7 @@
 
 #include "content/json_values.h"
 #include "limit/decision.h"
-#include "policy/identity.h"
+#include "policy/key_values.h"
 
 /* The facts that a decision depends on. */
 struct limit_facts {
@@ -20,7 +20,8 @@ struct limit_facts {
     struct slice method, host;   /* for per: method and per: host; dedup uses the method as well */
     struct slice path;           /* for dedup: as received, without the query */
     const struct fields *fields; /* for per: header:NAME */
-    const struct json_values *json; /* for per: json:PATH; NULL: none */
+    const struct json_values *json;  /* for per: json:PATH; NULL: none */
+    const struct key_values *values; /* for per: jwt:CLAIM and the like; NULL: none */
     /* 0: the clock of Redis. Otherwise the time of the request in Unix µs: a replay. The script
      * must have been composed for it (compose_driver_with_clock). Such requests must come in the
      * order of their times. They use no leases and no remembered denials. */

@@ -114,6 +114,13 @@ static struct part part_of(const struct policy *policy, const struct limit_part 
         part.second = credentials_split(slice_of(per->header), part.second, scratch);
         part.first = text_slice(scratch);
         break;
+    case PER_VALUE:
+        part.kind = SLICE("value:");
+        text_put(scratch, slice_of(per->written));
+        text_char(scratch, ':');
+        part.first = text_slice(scratch);
+        part.second = key_value(facts->values, per->value);
+        break;
     case PER_JSON:
         part.kind = SLICE("json:");
         text_put(scratch, slice_of(per->path));
@@ -133,8 +140,7 @@ size_t key_size_max(const struct policy *policy, const struct limit *limit)
     size_t size = strlen(policy->redis.key_prefix) + sizeof ":l:" + strlen(limit->name);
 
     for (unsigned i = 0; i < limit->per_count; i++) /* a field's name and value, or one value */
-        size += longest_kind + escaped * KEY_VALUE_MAX *
-                                   (limit->per[i].per == PER_HEADER || limit->per[i].json ? 2 : 1);
+        size += longest_kind + escaped * KEY_VALUE_MAX * (limit->per[i].per >= PER_HEADER ? 2 : 1);
     return size;
 }
 

@@ -7,6 +7,7 @@
  *   per: method, host      {method:GET}, {host:example.com}      host in lower case, without port or last dot
  *   per: "header:NAME"     {header:NAME:value}                   an absent field counts as an empty value
  *   per: "json:PATH"       {json:PATH:value}                     see json_values_text()
+ *   per: "jwt:CLAIM"       {value:jwt:CLAIM:value}               see policy/key_values.h
  *
  * The first part is the hash tag of Redis Cluster. In a part "{", "}", "%" and control bytes are
  * written as %XX, so that different values never share a key.

@@ -147,6 +147,7 @@ static bool take_source(const struct identity_input *input, unsigned first,
     const struct identity_settings *settings = &input->policy->identity;
     const struct identity_search search = {input, identity, why};
 
+    identity->needs_content = false;
     identity->token_state = TOKEN_UNREAD; /* the cache may have changed since the last call */
     for (unsigned i = first; i < settings->from_count; i++) {
         const struct identity_from *from = &settings->from[i];
@@ -157,6 +158,8 @@ static bool take_source(const struct identity_input *input, unsigned first,
         identity->is_id = from->source->is_id;
         if (found == FOUND_BAD)
             return false;
+        if (identity->needs_content)
+            break;
         if (found == FOUND && !is_passed_over(input->policy, identity))
             return true;
     }
@@ -174,6 +177,12 @@ bool identity_of(const struct identity_input *input, struct identity *identity, 
     identity->listed =
         identity->has_ip ? address_table_find(&policy->addresses.table, &identity->ip) : LISTED_NOT;
     identity->token_counted = false;
+    return take_source(input, 0, identity, why);
+}
+
+bool identity_of_content(const struct identity_input *input, struct identity *identity,
+                         const char **why)
+{
     return take_source(input, 0, identity, why);
 }
 

@@ -6,7 +6,8 @@
  *   identity_cookies.c  cookies
  *   identity_pairs.c    query parameters
  *   identity_hash.c     hashes of values
- *   identity_token.c    JSON Web Tokens */
+ *   identity_token.c    JSON Web Tokens
+ *   identity_json.c     values in the content */
 #ifndef WEIR_POLICY_IDENTITY_H
 #define WEIR_POLICY_IDENTITY_H
 
@@ -19,6 +20,8 @@ enum identity_failure {
     IDENTITY_MALFORMED,    /* the response is 400 */
     IDENTITY_INVALID_TOKEN /* the response is 401 */
 };
+
+struct content_facts; /* policy/criteria.h */
 
 enum identity_token { TOKEN_UNREAD, TOKEN_NONE, TOKEN_INVALID, TOKEN_VALID };
 
@@ -34,11 +37,12 @@ struct identity {
     struct ip ip;
     enum identity_token token_state; /* of the request's token */
     bool token_counted;
+    bool needs_content;      /* a source has the value in the content, which is not read yet */
     bool token_repeated;     /* TOKEN_INVALID: its header occurs twice */
     const char *token_fault; /* TOKEN_INVALID: why, as text */
     int token;               /* TOKEN_VALID: its index in the cache, during this call */
     size_t size;             /* of text */
-    /* "id:client-2", "jwt:alice", "cookie:HASH", "query:HASH", "ip:203.0.113.7",
+    /* "id:client-2", "jwt:alice", "json:alice", "cookie:HASH", "query:HASH", "ip:203.0.113.7",
      * "ip:2001:db8::/64" or "ip:unix" */
     char text[IDENTITY_TEXT_MAX];
 };
@@ -72,6 +76,8 @@ struct identity_input {
     const struct fields *fields;
     struct slice query;           /* beginning with "?", as received */
     struct token_checker *tokens; /* the worker's; NULL: jwt sources have no value */
+    /* With the values of identity.paths; NULL: json sources have no value. */
+    const struct content_facts *content;
 };
 
 /* Determines the identity: the first source in identity.from that has a value, else the address.
@@ -83,10 +89,14 @@ struct identity_input {
  *   - IDENTITY_MALFORMED: an identity or token header occurs twice or has control bytes; Connection
  *     names the header; a parameter (with identity.cookies: reject, a cookie) has two values, or a
  *     name that servers may read as this one, or malformed percent-encoding; the name of a cookie
- *     stands behind a blank; a cookie contains NUL, CR or LF
+ *     stands behind a blank; a cookie contains NUL, CR or LF; a name in the content stands twice
  *   - IDENTITY_INVALID_TOKEN: the token is not valid, with jwt.invalid: 401 */
 MUST_CHECK bool identity_of(const struct identity_input *input, struct identity *identity,
                             const char **why);
+
+/* The same, after the content has been read, for which the first result was needs_content. */
+MUST_CHECK bool identity_of_content(const struct identity_input *input, struct identity *identity,
+                                    const char **why);
 
 /* Continues with the sources after an unknown id. Results as for identity_of(). */
 MUST_CHECK bool identity_next(const struct identity_input *input, struct identity *identity,
@@ -100,7 +110,7 @@ void identity_write_address(const struct identity_settings *settings, struct ide
 
 /* Parses a client as operators name it, in `clients` and for inspect, reset and grant:
  *   client-2, id:client-2     an id from a header
- *   jwt:alice                 a claim
+ *   jwt:alice, json:alice     a claim, a value in the content
  *   cookie:VALUE, query:VALUE the value as the client sends it
  *   id:h:HASH, cookie:h:HASH  a hashed value, by its hash
  *   ip:203.0.113.7, ip:unix   an address; its group as identity_of() writes it
@@ -117,11 +127,10 @@ void identity_write_name(struct text *out, struct slice text);
 /* Returns true if an identity's text is that of an id, false if that of an address. */
 bool identity_text_is_id(struct slice text);
 
-/* Returns `target` (or any text with a query) with `***` in place of the values of identity
- * parameters, for logs. `out` receives the changed text; a target without them is returned as it
- * is. Text that does not fit in `out` is cut. */
-struct slice identity_redact(const struct identity_settings *settings, struct slice target,
-                             struct text *out);
+/* Returns `target` (or any text with a query) with `***` in place of the values of parameters that
+ * identities and limits' keys are read from, for logs. `out` receives the changed text; a target
+ * without them is returned as it is. Text that does not fit in `out` is cut. */
+struct slice identity_redact(const struct policy *policy, struct slice target, struct text *out);
 
 /* Drops request headers that could mislead the server: twins of headers that the policy evaluates
  * (names_are_twins), identity headers from peers that are not accepted, and client_ip_header from

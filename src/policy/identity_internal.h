@@ -14,6 +14,8 @@ enum found identity_find_query(const struct identity_search *search,
                                const struct identity_from *from);
 enum found identity_find_claim(const struct identity_search *search,
                                const struct identity_from *from);
+enum found identity_find_json(const struct identity_search *search,
+                              const struct identity_from *from);
 
 /* Takes one cookie or parameter, of which there must not be several values or names. `odd` is a
  * character that some servers read as a separator too. `before` and the result: whether the

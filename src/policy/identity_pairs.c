@@ -64,29 +64,30 @@ enum found identity_find_query(const struct identity_search *search,
 
 /* --- Logs --- */
 
-static bool is_identity_parameter(const struct identity_settings *settings, struct slice name)
+/* Returns whether the source reads the query; with a name, whether it reads this parameter. */
+static bool source_reads(const struct identity_from *from, struct slice name)
 {
-    for (unsigned i = 0; i < settings->from_count; i++)
-        if (settings->from[i].source->find == identity_find_query &&
-            name_match(name, slice_of(settings->from[i].name)) != NAME_DIFFERS)
+    return from->source && from->source->find == identity_find_query &&
+           (!name.n || name_match(name, slice_of(from->name)) != NAME_DIFFERS);
+}
+
+/* Returns whether an identity or a limit's key reads the query, or this parameter of it. */
+static bool query_is_read(const struct policy *policy, struct slice name)
+{
+    for (unsigned i = 0; i < policy->identity.from_count; i++)
+        if (source_reads(&policy->identity.from[i], name))
+            return true;
+    for (unsigned i = 0; i < policy->key_source_count; i++)
+        if (source_reads(&policy->key_sources[i].from, name))
             return true;
     return false;
 }
 
-static bool reads_query(const struct identity_settings *settings)
-{
-    for (unsigned i = 0; i < settings->from_count; i++)
-        if (settings->from[i].source->find == identity_find_query)
-            return true;
-    return false;
-}
-
-struct slice identity_redact(const struct identity_settings *settings, struct slice target,
-                             struct text *out)
+struct slice identity_redact(const struct policy *policy, struct slice target, struct text *out)
 {
     const char *question = target.n ? memchr(target.p, '?', target.n) : NULL;
 
-    if (!question || !reads_query(settings))
+    if (!question || !query_is_read(policy, SLICE_NONE))
         return target;
     const char *end = target.p + target.n, *copied = target.p;
     struct pairs pairs =
@@ -94,7 +95,7 @@ struct slice identity_redact(const struct identity_settings *settings, struct sl
     struct pair pair;
 
     while (pairs_next(&pairs, &pair)) {
-        if (pair.value.n == 0 || !is_identity_parameter(settings, pair.name))
+        if (pair.value.n == 0 || pair.name.n == 0 || !query_is_read(policy, pair.name))
             continue;
         const char *value = (const char *)memchr(pair.text.p, '=', pair.text.n) + 1;
         text_put(out, (struct slice){copied, (size_t)(value - copied)});

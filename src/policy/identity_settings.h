@@ -6,16 +6,19 @@
 #include "http/head.h"
 #include "net/address.h"
 
+struct json_path; /* content/json_path.h */
+struct json_paths;
 struct identity_source; /* a row of identity_sources[] */
 
 struct identity_from {
     const struct identity_source *source;
     char *name;          /* of the header, cookie, parameter or claim; NULL: the source has none */
     enum field_id field; /* of a header: FIELD_X_CLIENT_ID (fast lookup) or FIELD_OTHER */
-    unsigned claim;      /* position among the jwt sources */
+    const struct json_path *path; /* of a json source */
+    unsigned claim;               /* of a jwt source: its position in identity_settings.claims */
 };
 
-enum { IDENTITY_FROM_MAX = 8 };
+enum { IDENTITY_FROM_MAX = 8, CLAIMS_MAX = 24 };
 
 /* Peers whose identity headers, cookies and query parameters are accepted, and the headers of
  * `per`. */
@@ -55,7 +58,10 @@ struct identity_settings {
     bool hash;                /* hash all ids from headers */
     char *hash_key_text;      /* NULL: redis.key_prefix */
     struct hmac_key hash_key; /* of hashed ids */
-    unsigned claim_count;     /* jwt sources in `from` */
+    /* jwt sources in `from` and in `per` of limits, by their `claim` */
+    const struct identity_from *claims[CLAIMS_MAX];
+    unsigned claim_count;
+    struct json_paths *paths; /* of json sources; NULL: there are none */
     struct jwt_settings jwt;
 };
 

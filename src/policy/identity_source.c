@@ -1,6 +1,7 @@
 #include "policy/identity_source.h"
 
 #include "base/text.h"
+#include "content/json_path.h"
 #include "http/credentials.h"
 #include "http/parse.h"
 #include "policy/identity_internal.h"
@@ -25,6 +26,12 @@ static bool is_query_name(struct slice name)
 static bool is_claim_name(struct slice name)
 {
     return name.n > 0 && name.n <= 128 && !slice_has_control_bytes(name);
+}
+
+static bool is_json_path(struct slice name)
+{
+    struct json_path path;
+    return !json_path_parse(name, &path);
 }
 
 static enum found find_address(const struct identity_search *search,
@@ -102,6 +109,13 @@ const struct identity_source identity_sources[] = {
      .verified = true,
      .name_is_good = is_claim_name,
      .find = identity_find_claim},
+    {.word = "json",
+     .description = "value in the content",
+     .prefix = "json:",
+     .name = "PATH",
+     .is_id = true,
+     .name_is_good = is_json_path,
+     .find = identity_find_json},
 };
 const unsigned identity_source_count = COUNT_OF(identity_sources);
 

@@ -15,7 +15,6 @@ struct token_checker {
     struct token_cache *cache;
     struct jwt_rules rules;
     const struct identity_settings *settings;
-    const struct identity_from *claims[IDENTITY_FROM_MAX]; /* jwt sources, by from->claim */
     struct token_stats *stats;
     uint64_t logged_us, unlogged; /* time of the last line; invalid tokens since */
 };
@@ -39,9 +38,6 @@ bool token_checker_new(const struct policy *policy, struct token_stats *stats,
                                      .audience = jwt->audience,
                                      .leeway_s = (int64_t)(jwt->leeway_us / 1000000),
                                      .require_exp = jwt->require_exp};
-    for (unsigned i = 0; i < settings->from_count; i++)
-        if (settings->from[i].source->find == identity_find_claim)
-            made->claims[settings->from[i].claim] = &settings->from[i];
     made->cache = token_cache_new(settings->claim_count, IDENTITY_TEXT_MAX);
     if (!made->cache) {
         free(made);
@@ -107,7 +103,7 @@ static int store(struct token_checker *checker, const struct token_hash *hash,
     const char *why;
 
     for (unsigned i = 0; i < checker->settings->claim_count; i++) {
-        const struct identity_from *from = checker->claims[i];
+        const struct identity_from *from = checker->settings->claims[i];
         struct slice value = jwt_claim(token, from->name, number);
         if (identity_write_id(checker->settings, from->source, value, &identity, &why) == FOUND)
             token_cache_set(checker->cache, entry, i, identity_text(&identity));

@@ -15,8 +15,9 @@ enum limit_per {
     PER_METHOD,
     PER_HOST,
     PER_ALL,
-    PER_HEADER,
-    PER_JSON
+    PER_HEADER, /* from here on with a name */
+    PER_JSON,
+    PER_VALUE /* jwt, cookie, query, path */
 };
 
 struct limit_part {
@@ -24,6 +25,8 @@ struct limit_part {
     char *header; /* PER_HEADER: the field's name */
     char *path;   /* PER_JSON: the path in the request's content, as written */
     const struct json_path *json;
+    unsigned value; /* PER_VALUE: its position in policy->key_sources */
+    char *written;  /* PER_VALUE: as written, "jwt:team" */
 };
 
 enum limit_kind {

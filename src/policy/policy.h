@@ -30,6 +30,7 @@
 #include "policy/address_lists.h"
 #include "policy/client_limits.h"
 #include "policy/identity_settings.h"
+#include "policy/key_source.h"
 #include "policy/original_request.h"
 #include "policy/rule.h"
 
@@ -174,7 +175,9 @@ struct policy {
     struct rule_index *rule_index;     /* NULL: few rules, which are searched in order */
     const struct criterion **criteria; /* of all rules, each once */
     unsigned criterion_count;
-    bool rules_have_clients;        /* a rule matches on the client */
+    bool rules_have_clients;                        /* a rule matches on the client */
+    struct key_source key_sources[KEY_SOURCES_MAX]; /* values that limits count by */
+    unsigned key_source_count;
     struct json_paths *match_paths; /* of match.json of all rules; NULL: none */
     unsigned headers;               /* bits of header_family_words (limit/header_families.h) */
     struct rejection_settings rejection;

@@ -77,6 +77,7 @@ struct rule {
     int64_t cost_max;     /* larger values of cost_request are reduced to this */
     char *cost_response;  /* response header with the cost; NULL: none */
     bool learns;          /* some charges depend on the response */
+    uint32_t key_sources; /* those that its limits count by; bit set of policy->key_sources */
     bool has_own_costs;   /* a limit has a cost of its own */
     bool reads_request;   /* some costs depend on the content of the request */
     struct json_paths *request_paths;  /* of the values in it; NULL: none */

@@ -27,7 +27,7 @@ struct redacted {
 static struct slice redact(const struct exchange *x, struct slice text, struct redacted *room)
 {
     struct text out = text_over(room->bytes, sizeof room->bytes);
-    return cut(identity_redact(&x->policy->identity, cut(text), &out));
+    return cut(identity_redact(x->policy, cut(text), &out));
 }
 
 static struct slice referer(const struct exchange *x, const struct request_head *head,

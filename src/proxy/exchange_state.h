@@ -116,6 +116,7 @@ struct exchange {
         bool trailers;                    /* trailers were read; they are not kept */
         bool extended;                    /* the client's deadline, as upstream.extended */
         bool inspected;                   /* CONTENT has read the content into `kept` */
+        bool inspection_counted;          /* in weir_content_inspected_total */
         uint64_t max;                     /* maximum content length in bytes; 0: no limit */
         uint64_t bytes;                   /* content bytes read so far */
         struct iobuf *head;  /* as forwarded, kept for a retry until the response starts */

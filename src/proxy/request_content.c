@@ -17,6 +17,8 @@ enum content_result request_content_read(struct exchange *x, const struct json_p
 {
     json_values_clear(values);
     enum content_result result = read_values(x, paths, values);
-    counter_add(&x->worker->stats.content_inspected[CONTENT_OF_REQUEST][result], 1);
+    if (!x->request.inspection_counted)
+        counter_add(&x->worker->stats.content_inspected[CONTENT_OF_REQUEST][result], 1);
+    x->request.inspection_counted = true;
     return result;
 }

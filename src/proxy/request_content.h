@@ -19,7 +19,8 @@ static inline enum content_state request_content_state(const struct exchange *x)
     return x->request.inspected ? CONTENT_VALUES : CONTENT_UNREAD;
 }
 
-/* Reads the values of `paths` in the content that CONTENT has read, and counts the result. There
+/* Reads the values of `paths` in the content that CONTENT has read, and counts the first result of
+ * a request. There
  * are values only with CONTENT_READ. */
 enum content_result request_content_read(struct exchange *x, const struct json_paths *paths,
                                          struct json_values *values);

@@ -5,7 +5,7 @@
 #include "proxy/granted.h"
 #include "proxy/request_cost.h"
 #include "proxy/response_cost.h"
-#include "proxy/step.h"
+#include "proxy/route.h"
 #include "proxy/upgrade.h"
 #include "proxy/waiting_request.h"
 
@@ -106,6 +106,27 @@ static enum step apply(struct exchange *x)
     return step_enter(x, d->delay_us > 0 && !x->overdue ? PHASE_HOLD : PHASE_CONNECT);
 }
 
+/* Reads what limits count by, beside the identity. `values` is room; *used: it, or NULL for rules
+ * that need none. */
+static enum step read_key_values(struct exchange *x, struct key_values *values,
+                                 const struct key_values **used)
+{
+    struct incoming *in = &x->worker->incoming;
+    struct slice path = x->route.path.n ? x->route.path : in->head->path;
+    struct address address;
+    const char *why;
+
+    *used = NULL;
+    if (!x->route.rule->key_sources)
+        return STEP_NEXT;
+    const struct identity_input input = route_identity_input(x, in->head, &address);
+    if (!key_values_read(&input, x->route.rule, &in->identity, values, &why))
+        return route_bad_identity(x, &in->identity, why);
+    key_values_read_path(x->policy, x->route.rule, path, &x->worker->route, values);
+    *used = values;
+    return STEP_NEXT;
+}
+
 /* The inputs of the decision are slices of the header, so they are used in this call only. */
 static enum step decide(struct exchange *x)
 {
@@ -117,6 +138,10 @@ static enum step decide(struct exchange *x)
                       &x->limits.stated_cost, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
     struct json_values values;
+    struct key_values key_room;
+    const struct key_values *key_values;
+    if (read_key_values(x, &key_room, &key_values) == STEP_FAIL)
+        return STEP_FAIL;
     request_values_read(x, &values);
     if (x->route.rule->has_own_costs && !request_cost_read(x, &values, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
@@ -133,7 +158,8 @@ static enum step decide(struct exchange *x)
         .host = head->host,
         .path = head->path,
         .fields = &head->fields,
-        .json = &values};
+        .json = &values,
+        .values = key_values};
     bool now = limiter_decide(x->generation->limiter, &facts, &x->decision_request) == DECIDED_NOW;
     bool may_forward = !now || decision_admits(&x->decision_request.decision);
     if (may_forward && !x->downstream->origin->decides && !write_request_head(x))

@@ -30,14 +30,23 @@ static bool needs_quota(const struct exchange *x, const struct identity_input *i
            (x->route.rule->limit_count || may_be_blocked(input, identity));
 }
 
+/* The database may know later sources only, of which one reads the content: it is read before. */
+static bool reads_content_first(const struct policy *policy, const struct identity_input *input)
+{
+    return policy->quotas.connection && policy->identity.known_clients_only && input->content &&
+           input->content->state == CONTENT_UNREAD;
+}
+
 /* Sets the identity and the client's address, and counts the request there. STEP_NEXT: nothing is
- * wrong with it. */
-static enum step identify(struct exchange *x, const struct identity_input *input)
+ * wrong with it, or the content is needed. `again`: it has been read for the identity. */
+static enum step identify(struct exchange *x, const struct identity_input *input, bool again)
 {
     struct identity *identity = &x->worker->incoming.identity;
     const char *why;
-    bool good = identity_of(input, identity, &why);
+    bool good =
+        again ? identity_of_content(input, identity, &why) : identity_of(input, identity, &why);
 
+    identity->needs_content |= good && reads_content_first(x->policy, input);
     x->client_ip = identity->ip;
     x->has_client_ip = identity->has_ip;
     if (good)
@@ -48,8 +57,8 @@ static enum step identify(struct exchange *x, const struct identity_input *input
         return route_bad_identity(x, identity, why);
     if (policy_blocks(x->policy, identity))
         return step_fail(x, CAUSE_CLIENT_BLOCKED, NULL);
-    return client_requests_enter(x, identity) ? STEP_NEXT
-                                              : step_fail(x, CAUSE_CLIENT_REQUESTS, NULL);
+    return again || client_requests_enter(x, identity) ? STEP_NEXT
+                                                       : step_fail(x, CAUSE_CLIENT_REQUESTS, NULL);
 }
 
 /* On the decision listener, the request in the access log is the one to decide on. */
@@ -104,11 +113,16 @@ enum step step_route(struct exchange *x)
 
     if (!x->request.inspected && begin_log(x, head) == STEP_FAIL)
         return STEP_FAIL;
-    const struct identity_input input = route_identity_input(x, head, &address);
-    if (x->request.inspected) /* CONTENT has restored the request */
+    struct identity_input input = route_identity_input(x, head, &address);
+    struct identity_content content;
+    route_add_content(x, &content, &input);
+    bool again = x->request.inspected; /* CONTENT has restored the request */
+    if (again && !x->worker->incoming.identity.needs_content)
         return choose_rule(x, &input);
-    if (identify(x, &input) == STEP_FAIL)
+    if (identify(x, &input, again) == STEP_FAIL)
         return STEP_FAIL;
+    if (x->worker->incoming.identity.needs_content)
+        return step_enter(x, PHASE_CONTENT);
     enum step step = check_request(x, head);
     return step == STEP_WAIT ? choose_rule(x, &input) : step;
 }

@@ -121,17 +121,23 @@ static bool may_refund(const struct rule *rule)
 }
 
 static void decide(struct replay_engine *engine, const struct log_line *line,
-                   const struct rule *rule, const struct identity *identity,
+                   const struct route *route, const struct identity *identity,
                    struct replay_decision *decision)
 {
     const struct request_head *head = &engine->head;
+    const struct rule *rule = route->rule;
+    struct slice path = route->path.n ? route->path : head->path;
+    struct key_values values = {0};
     struct limit_facts facts = {.rule = rule,
                                 .identity = identity,
                                 .method = head->method_text,
                                 .host = head->host,
                                 .path = head->path,
                                 .fields = &head->fields,
+                                .values = &values,
                                 .now_us = line->time_us};
+
+    key_values_read_path(engine->policy, rule, path, &engine->route, &values);
 
     decision->has_charges = may_refund(rule);
     decision->request =
@@ -164,7 +170,7 @@ void replay_engine_decide(struct replay_engine *engine, const struct log_line *l
     else if ((why = policy_route(engine->policy, &request, &engine->route, &route)))
         refuse_replay(decision, why);
     else
-        decide(engine, line, route.rule, &identity, decision);
+        decide(engine, line, &route, &identity, decision);
 }
 
 void replay_engine_finish(struct replay_decision *decision, unsigned status)

@@ -75,6 +75,10 @@ static void prepare_limit(struct limit *limit, struct replay_result *result)
     for (unsigned i = 0; i < limit->per_count; i++)
         if (limit->per[i].per == PER_HEADER)
             note(result, "logs do not have the headers of per: all requests count as having none");
+        else if (limit->per[i].per == PER_VALUE &&
+                 !slice_starts_with(slice_of(limit->per[i].written), SLICE("path:")))
+            note(result, "logs do not have the claims, cookies and parameters of per: all requests "
+                         "count as having none");
         else if (limit->per[i].per == PER_JSON)
             note(result, "logs do not have the contents of per: all requests count as having none");
 }

@@ -71,7 +71,7 @@ static void query(const struct policy *policy, struct slice input)
     if (found && slice_starts_with(input, SLICE("?k=")) && !memchr(input.p, '&', input.n))
         assert_name_selects_client(policy, "query:", (struct slice){input.p + 3, input.n - 3},
                                    &identity);
-    struct slice shown = identity_redact(&policy->identity, input, &out);
+    struct slice shown = identity_redact(policy, input, &out);
     if (found && input.p[0] == '?' && identify(policy, shown, SLICE_NONE, &logged))
         PROPERTY(
             slice_equal(identity_text(&logged), SLICE("query:ba0bdd65cade263ad1e0d642bdb5e380")));

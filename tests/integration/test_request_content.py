@@ -313,3 +313,54 @@ def test_content_over_http2(rig):
             response = client.response(stream)
             assert response.body == hashlib.sha256(body).hexdigest().encode(), size
             assert re.search(r";r=(\d+)", response["ratelimit"])[1] == str(1000 - cost)
+
+
+def identity_weir(rig, **keys):
+    limits = {"each": dict(script="fixed_window", limit=1000, period="366d")}
+    return rig.weir(limits=limits, rules=[{"limits": ["each"]}],
+                    **{"identity": {"from": ["json:user.id", "header:X-Client-Id", "ip"]}, **keys})
+
+
+def client_of(weir, body, **headers):
+    """The identity that the server is told, or the status of a refusal."""
+    response = get(weir.address, "/echo", method="POST", body=body, headers=headers)
+    if response.status != 200:
+        return response.status
+    return next(value for name, value in json.loads(response.body)["fields"] if name.lower() == "x-weir-client")
+
+
+def test_a_value_in_the_content_is_the_identity(rig):
+    weir = identity_weir(rig)
+    for body, identity in [(b'{"user": {"id": "alice"}}', "json:alice"), (b' {"a": [1], "us\\u0065r": {"id": "alice"}}', "json:alice"),
+                           (b'{"user": {"id": 5}}', "json:5"), (b'{"user": {"id": "5"}}', "json:5"), (b'{"user": {"id": "=5"}}', "json:=5")]:
+        assert client_of(weir, body) == identity, body
+    falls_through = [b"", b"{}", b'{"user": "alice"}', b'{"user": {"id": null}}', b'{"user": {"id": ""}}', b'{"user": {"id": "alice"}', b'["user"]',
+                     b'{"user": {"id": [1]}}', b" " * 70000 + b'{"user": {"id": "alice"}}']
+    for body in falls_through:
+        assert client_of(weir, body, **{"X-Client-Id": "c"}) == "id:c" and client_of(weir, body) == "ip:127.0.0.1", body[:40]
+    compressed = gzip.compress(b'{"user": {"id": "alice"}}')
+    assert client_of(weir, compressed, **{"Content-Encoding": "gzip"}) == "ip:127.0.0.1"
+    for body in (b'{"user": {"id": "a", "id": "b"}}', b'{"user": {"id": "a"}, "User": {}}', b'{"user": {"id": "a\\u0000"}}', b'{"user": {"id": "a\\r\\nX: y"}}'):
+        assert client_of(weir, body) == 400, body
+    assert client_of(weir, b'{"user": {"id": "%s"}}' % (b"x" * 300)).startswith("json:h:")
+
+
+def test_content_is_read_only_where_an_earlier_source_has_no_value(rig):
+    weir = identity_weir(rig, identity={"from": ["header:X-Client-Id", "json:user", "ip"]})
+    assert client_of(weir, b'{"user": "alice"}', **{"X-Client-Id": "c"}) == "id:c"
+    assert client_of(weir, b'{"user": "alice"}') == "json:alice"
+    assert weir.metric("weir_content_inspected_total", direction="request", result="read") == 1
+    untrusted = identity_weir(rig, identity={"from": ["json:user", "ip"], "trusted_proxies": ["192.0.2.1"]})
+    assert client_of(untrusted, b'{"user": "alice"}') == "ip:127.0.0.1", "believed like a header"
+
+
+def test_clients_by_content_have_their_plans(rig):
+    limits = {"each": dict(script="fixed_window", limit=3, period="366d")}
+    weir = rig.weir(limits=limits, upstreams=echo(rig), identity={"from": ["json:user", "ip"]}, plans={"gold": {"limits": {"each": {"limit": 50}}}},
+                    clients={"json:alice": {"plan": "gold"}, "json:mallory": {"blocked": True}},
+                    rules=[{"match": {"client": "json:bob"}, "limits": "none"}, {"limits": ["each"]}])
+
+    def post(user):
+        return get(weir.address, "/", method="POST", body=b'{"user": "%s"}' % user)
+    assert ";r=49" in post(b"alice")["RateLimit"] and ";r=2" in post(b"carol")["RateLimit"] and post(b"bob")["RateLimit"] is None
+    assert post(b"mallory").status == 403

@@ -198,3 +198,70 @@ def test_quotas_of_the_database_with_prefixed_client_names(rig):
         assert limit_of(Authorization="Bearer " + unknown) == "1000"
     assert weir.metric("weir_tokens_total", result="verified") == 2, "once each"
     assert weir.metric("weir_tokens_total", result="cached") == 4, "each request is counted once, independent of the database"
+
+
+def left(weir, path="/", headers=None):
+    """What is left of the only limit after this request."""
+    response = get(weir.address, path, headers=headers)
+    assert response.status == 200, response
+    return int(re.search(r";r=(\d+)", response["RateLimit"])[1])
+
+
+def test_limits_count_by_claims_cookies_parameters_and_segments(rig):
+    """One request is charged to its user, its team and its organisation at once."""
+    issuer = Issuer("RS256")
+    rig.write("jwks.json", issuer.jwks)
+    one, two, none = issuer.sign("RS256", {"sub": "alice", "team": "red", "aud": "api"}, {"sub": "bob", "team": "red", "aud": "api"},
+                                 {"sub": "carol", "aud": "api"})
+    limits = {name: dict(script="fixed_window", limit=1000, period="366d", per=[part])
+              for name, part in (("user", "client"), ("team", "jwt:team"), ("plan", "cookie:plan"), ("shop", "query:shop"), ("item", "path:2"))}
+    weir = rig.weir(limits=limits, log={"access": "json"}, identity={"from": ["jwt:sub", "ip"], "jwt": {"keys": "jwks.json"}})
+
+    def lefts(token, cookie, target):
+        headers = {**bearer(token), **({"Cookie": cookie} if cookie else {})}
+        response = get(weir.address, target, headers=headers)
+        assert response.status == 200, response
+        return {name: int(rest) for name, rest in re.findall(r'"(\w+)";r=(\d+)', response["RateLimit"])}
+    assert lefts(one, "plan=gold", "/echo/7?shop=5") == dict(user=999, team=999, plan=999, shop=999, item=999)
+    assert lefts(two, "a=b; plan=gold", "/echo/8?x=1&shop=5") == dict(user=999, team=998, plan=998, shop=998, item=999)
+    assert lefts(one, 'plan="gold"', "/echo/7/more?shop=%35") == dict(user=998, team=997, plan=997, shop=997, item=998), "equal for servers"
+    assert lefts(none, None, "/echo") == dict(user=999, team=999, plan=999, shop=999, item=999), "absent values are the empty one"
+    assert lefts(none, "plan=", "/echo?shop=") == dict(user=998, team=998, plan=998, shop=998, item=998)
+    keys = str(rig.redis().command("KEYS", "*"))
+    assert "red" in keys and "gold" not in keys, "values of cookies are stored as hashes: " + keys
+    assert "gold" not in weir.output() and "shop=***" in weir.output(), "nor are they in the log"
+
+
+def test_values_of_keys_cannot_be_doubted(rig):
+    limits = {"each": dict(script="fixed_window", limit=1000, period="366d", per=["cookie:team", "query:shop"])}
+    weir = rig.weir(limits=limits, identity={"from": ["ip"], "cookies": "reject"})
+    for target, headers in (("/?shop=1&shop=2", {}), ("/?shop=1&Shop=2", {}), ("/?shop=%zz", {}), ("/?a=1;shop=2", {}),
+                            ("/", {"Cookie": "team=1; team=2"}), ("/", {"Cookie": "team=1; Team=2"})):
+        assert get(weir.address, target, headers=headers).status == 400, (target, headers)
+    assert left(weir, "/?shop=1&shop=1") == 999
+
+
+def test_only_believed_peers_choose_the_values_of_keys(rig):
+    limits = {"each": dict(script="fixed_window", limit=1000, period="366d", per=["cookie:team"])}
+    weir = rig.weir(limits=limits, identity={"from": ["ip"], "trusted_proxies": ["192.0.2.1"]})
+    assert [left(weir, headers={"Cookie": "team=%d" % n}) for n in range(3)] == [999, 998, 997]
+
+
+def test_invalid_tokens_have_no_claims_or_are_refused(rig):
+    issuer = Issuer("RS256")
+    good, old = issuer.sign("RS256", {"team": "red", "aud": "api"}, {"team": "red", "aud": "api", "exp": 1})
+    limits = {"team": dict(script="fixed_window", limit=1000, period="366d", per=["jwt:team"])}
+    weir = weir_with_tokens(rig, issuer, sources=["ip"], limits=limits)
+    assert [left(weir, headers=bearer(token)) for token in (good, old, good)] == [999, 999, 998]
+    weir.counts(1, "weir_invalid_tokens_total", reason="expired")
+    strict = weir_with_tokens(rig, issuer, sources=["ip"], limits=limits, invalid="401")
+    assert get(strict.address, headers=bearer(old)).status == 401 and left(strict, headers=bearer(good)) == 997
+
+
+def test_segments_that_servers_read_in_several_ways_count_as_absent(rig):
+    limits = {"item": dict(script="fixed_window", limit=1000, period="366d", per=["path:2"])}
+    weir = rig.weir(limits=limits, paths={"ambiguous": "allow"})
+    assert left(weir, "/v1/%61") == 999 and left(weir, "/v1/a") == 998 and left(weir, "/v1/a/b") == 997
+    doubtful = ["/v1//a", "/v1/a%2Fb", "/v1/a;x=1", "/v1%2Fa", "/v1/a%00".replace("%00", "%0A")]
+    assert [left(weir, path) for path in doubtful] == list(range(999, 999 - len(doubtful), -1))
+    assert left(weir, "/v1") == 999 - len(doubtful), "the empty value"

@@ -1,0 +1,192 @@
+/* read_limit_per.c - the option per of a limit: the attributes of requests that it counts by. */
+#include "config/sections.h"
+#include "policy/identity_source.h"
+
+static const char *const per_names[] = {
+    [PER_CLIENT] = "client", [PER_IP] = "ip",     [PER_ROUTE] = "route",
+    [PER_METHOD] = "method", [PER_HOST] = "host", [PER_ALL] = "all",
+};
+
+/* ---- values of the request ------------------------------------------------------------------- */
+
+static bool read_json_part(struct loading *l, const struct node *item, struct limit_part *part)
+{
+    struct slice text = {item->text.p + 5, item->text.n - 5};
+    struct json_path *path = arena_zeroed(l->arena, 1, sizeof *path);
+
+    *part = (struct limit_part){.per = PER_JSON, .path = arena_text(l->arena, text), .json = path};
+    const char *fault = json_path_parse(slice_of(part->path), path);
+    if (fault)
+        mistake(l, item, "%s is not a path: %s", QUOTE(text), fault);
+    return !fault;
+}
+
+/* Adds the source to those of the policy, unless it is there. */
+static bool add_key_source(struct loading *l, const struct node *item,
+                           const struct key_source *source, struct limit_part *part)
+{
+    struct policy *policy = l->policy;
+    unsigned i = 0;
+
+    while (i < policy->key_source_count &&
+           !slice_equal(slice_of(policy->key_sources[i].text), item->text))
+        i++;
+    *part = (struct limit_part){
+        .per = PER_VALUE, .value = i, .written = arena_text(l->arena, item->text)};
+    if (i < policy->key_source_count)
+        return true;
+    if (i == KEY_SOURCES_MAX) {
+        mistake(l, item,
+                "limits count by at most %d different claims, cookies, parameters and "
+                "segments",
+                KEY_SOURCES_MAX);
+        return false;
+    }
+    policy->key_sources[i] = *source;
+    policy->key_sources[i].text = part->written;
+    policy->key_source_count++;
+    identity_add_claim(l, &policy->key_sources[i].from);
+    return true;
+}
+
+static bool read_segment_part(struct loading *l, const struct node *item, struct limit_part *part)
+{
+    struct slice text = {item->text.p + 5, item->text.n - 5};
+    uint64_t number;
+
+    if (!slice_to_u64(text, KEY_SEGMENT_MAX, &number) || number == 0) {
+        mistake(l, item, "%s is not the number of a segment of the path, 1 to %d", QUOTE(text),
+                KEY_SEGMENT_MAX);
+        return false;
+    }
+    return add_key_source(l, item, &(struct key_source){.segment = (unsigned)number}, part);
+}
+
+/* Reads jwt:CLAIM, cookie:NAME and query:NAME as identity.from does. `*good`: the result, if the
+ * item is one of them. */
+static bool read_identity_part(struct loading *l, const struct node *item, struct limit_part *part,
+                               bool *good)
+{
+    static const struct slice words[] = {SLICE("jwt:"), SLICE("cookie:"), SLICE("query:")};
+    struct key_source source = {0};
+
+    for (unsigned i = 0; i < COUNT_OF(words); i++) {
+        if (!slice_starts_with(item->text, words[i]))
+            continue;
+        *good =
+            identity_read_source(l, item, &source.from) && add_key_source(l, item, &source, part);
+        return true;
+    }
+    return false;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+#define EXPECTED                                                                                   \
+    "client, ip, route, method, host, all, header:NAME, jwt:CLAIM, cookie:NAME, query:NAME, "      \
+    "path:N"
+
+static bool read_part(struct loading *l, const struct node *item, struct limit_part *part)
+{
+    static const char expected[] = EXPECTED " or json:PATH";
+    bool good;
+
+    struct suggestion meant = suggestion_for(item->text);
+
+    if (!expect_scalar(l, item, expected))
+        return false;
+    struct slice name = {item->text.p + 7, item->text.n - 7};
+    if (slice_starts_with(item->text, SLICE("header:")) && slice_is_token(name) && name.n <= 128) {
+        *part = (struct limit_part){.per = PER_HEADER, .header = arena_text(l->arena, name)};
+        return true;
+    }
+    if (slice_starts_with(item->text, SLICE("json:")))
+        return read_json_part(l, item, part);
+    if (slice_starts_with(item->text, SLICE("path:")))
+        return read_segment_part(l, item, part);
+    if (read_identity_part(l, item, part, &good))
+        return good;
+    for (unsigned i = 0; i < COUNT_OF(per_names); i++) {
+        suggestion_consider(&meant, slice_of(per_names[i]));
+        if (slice_equal(item->text, slice_of(per_names[i]))) {
+            part->per = (enum limit_per)i;
+            return true;
+        }
+    }
+    mistake(l, item, "%s is unknown; expected %s%s", QUOTE(item->text), expected,
+            DID_YOU_MEAN(&meant));
+    return false;
+}
+
+static bool same_part(const struct limit_part *a, const struct limit_part *b)
+{
+    return a->per == b->per &&
+           (a->per != PER_HEADER || slice_equal_nocase(slice_of(a->header), slice_of(b->header))) &&
+           (a->per != PER_JSON || json_path_equal(a->json, b->json)) &&
+           (a->per != PER_VALUE || a->value == b->value);
+}
+
+static bool part_fits(struct loading *l, const struct node *item, const struct limit *limit,
+                      const struct limit_part *part)
+{
+    for (unsigned i = 0; i < limit->per_count; i++) {
+        if (same_part(&limit->per[i], part)) {
+            mistake(l, item, "%s is listed twice", QUOTE(item->text));
+            return false;
+        }
+        if (limit->per[i].per == PER_ALL || part->per == PER_ALL) {
+            mistake(l, item, "all cannot be combined with other attributes; remove one of them");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* PER_CLIENT goes first, because limit_is_per_client() checks only per[0]. */
+static void insert_part(struct limit *limit, struct limit_part part)
+{
+    unsigned at = part.per == PER_CLIENT ? 0 : limit->per_count;
+    memmove(&limit->per[at + 1], &limit->per[at], (limit->per_count - at) * sizeof part);
+    limit->per[at] = part;
+    limit->per_count++;
+}
+
+static void read_per(struct loading *l, const struct option *option, const struct node *node,
+                     void *field)
+{
+    struct limit *limit = field;
+
+    if (!expect_items(l, option, node, "of " EXPECTED " and json:PATH"))
+        return;
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+        struct limit_part part = {0};
+        if (!item->broken && read_part(l, item, &part) && part_fits(l, item, limit, &part))
+            insert_part(limit, part);
+    }
+}
+
+static void print_part(FILE *out, const void *limit, unsigned index)
+{
+    const struct limit_part *part = &((const struct limit *)limit)->per[index];
+
+    if (part->per == PER_HEADER)
+        fprintf(out, "\"header:%s\"", part->header);
+    else if (part->per == PER_VALUE) {
+        fputc('"', out);
+        print_quoted(out, slice_of(part->written));
+        fputc('"', out);
+    } else if (part->per == PER_JSON) {
+        fputs("\"json:", out);
+        print_quoted(out, slice_of(part->path));
+        fputc('"', out);
+    } else
+        fputs(per_names[part->per], out);
+}
+
+static void print_per(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    print_items(printer, ((const struct limit *)field)->per_count, print_part, field);
+}
+
+const struct option_type type_per = {"word or list", read_per, print_per, false, 0};
