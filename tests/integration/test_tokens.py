@@ -241,7 +241,7 @@ def test_values_of_keys_cannot_be_doubted(rig):
     assert left(weir, "/?shop=1&shop=1") == 999
 
 
-def test_only_believed_peers_choose_the_values_of_keys(rig):
+def test_only_trusted_peers_choose_the_values_of_keys(rig):
     limits = {"each": dict(script="fixed_window", limit=1000, period="366d", per=["cookie:team"])}
     weir = rig.weir(limits=limits, identity={"from": ["ip"], "trusted_proxies": ["192.0.2.1"]})
     assert [left(weir, headers={"Cookie": "team=%d" % n}) for n in range(3)] == [999, 998, 997]
