@@ -57,6 +57,7 @@ return function(state, now, limit, period, burst, cost, mode, offset)
       granted = left
     end
     used, changed = used + granted, granted > 0
+    if used > 9007199254740991 then used = 9007199254740991 end     -- the maximum debt
   end
 
   local ends = start + period - now

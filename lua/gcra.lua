@@ -45,7 +45,7 @@ local function read_other(state, now, limit, period, burst)
     local limit, period, burst, more = numbers:match("^:02:(%d+):(%d+):(%d+)(.*)$")
     if not limit then return at, part end
     limit, period, burst = limit + 0, period + 0, burst + 0
-    if limit < 1 or limit > 1e13 or period < 1 or period > 3e13 + 2e12 or burst > 1e13 then return at, part end
+    if limit < 1 or limit > 1e15 or period < 1 or period > 3e13 + 2e12 or burst > 1e15 then return at, part end
     return at, part, limit, period, burst, tonumber((more:match("^:(%d+):0"))) or 0
   end
 

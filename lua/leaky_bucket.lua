@@ -59,7 +59,7 @@ local function read(state)
   local limit, period, burst, places = more:match("^:02:(%d+):(%d+):(%d+)(.*)$")
   if not limit then return at, part, nil, nil, nil, 0, more end
   limit, period, burst = limit + 0, period + 0, burst + 0
-  if limit < 1 or limit > 1e13 or period < 1 or period > 3e13 + 2e12 or burst > 1e13 then return at, part, nil, nil, nil, 0, "" end
+  if limit < 1 or limit > 1e15 or period < 1 or period > 3e13 + 2e12 or burst > 1e15 then return at, part, nil, nil, nil, 0, "" end
   local slack, behind = places:match("^:(%d+):0(.*)$")
   return at, part, limit, period, burst, slack and slack + 0 or 0, behind or places
 end

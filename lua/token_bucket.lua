@@ -17,7 +17,8 @@
 --   MISSING  missing tokens; negative if the bucket is in debt (mode 2)
 --   SINCE    the instant, with PART
 --   MORE     one row of digits: the time at which the bucket is full (16), limit (13), period (14),
---            burst (13), and CUT if it is not 0
+--            burst (13), and CUT if it is not 0. If limit or burst needs more digits, both are
+--            9999999999999, and stand behind them as limit (15) and burst (15)
 --   CUT      missing tokens hidden by a smaller burst. They are missing again for a larger burst,
 --            as clients of several plans may share a key.
 --
@@ -34,11 +35,21 @@ local muldiv, numbers = ...    -- muldiv.lua; numbers[1]: the end of a state wit
 local WIDE = ("%d"):format(9007199254740991) == "9007199254740991"
 local FORMAT = WIDE and "%d:%d:%d:%016d" or "%.0f:%.0f:%.0f:%016.0f"
 local NUMBERS = WIDE and "%013d%014d%013d" or "%013.0f%014.0f%013.0f"
+local LARGE = 9999999999999
+
+-- Returns the end of a state with these numbers, without CUT.
+local function tail_of(limit, period, burst)
+  if limit < LARGE and burst < LARGE then return NUMBERS:format(limit, period, burst) end
+  return NUMBERS:format(LARGE, period, LARGE) .. ("%015.0f%015.0f"):format(limit, burst)
+end
 
 -- Returns limit, period, burst and CUT of a state, or nothing.
 local function numbers_of(more)
   local limit, period, burst, cut = more:match("^" .. ("%d"):rep(16) .. "(" .. ("%d"):rep(13) .. ")(" .. ("%d"):rep(14) .. ")(" .. ("%d"):rep(13)
                                                .. ")(%d*)$")
+  if limit and limit + 0 == LARGE then
+    limit, burst, cut = cut:match("^(" .. ("%d"):rep(15) .. ")(" .. ("%d"):rep(15) .. ")(%d*)$")
+  end
   if not limit or limit + 0 < 1 or period + 0 < 1 or period + 0 > 3e13 + 2e12 then return end
   return limit + 0, period + 0, burst + 0, cut ~= "" and cut + 0 or 0
 end
@@ -70,7 +81,7 @@ end
 
 return function(state, now, limit, period, burst, cost, mode)
   if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
-  local tail = numbers and numbers[1] or NUMBERS:format(limit, period, burst)
+  local tail = numbers and numbers[1] or tail_of(limit, period, burst)
 
   local missing, since, part, cut, adapted, needed = 0, now, 0, 0, false, nil
   if state then

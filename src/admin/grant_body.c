@@ -28,7 +28,7 @@ static bool read_quota(const json_t *node, int64_t *quota, char *why)
     if (grant_quota_read(text, quota) && *quota != GRANT_NONE)
         return true;
     return refuse_because(
-        why, "quota: expected a whole number from 0 to 1000000000, or -1 or \"unlimited\", "
+        why, "quota: expected a whole number from 0 to 999999999999999, or -1 or \"unlimited\", "
              "or null to revoke a grant");
 }
 
@@ -79,7 +79,7 @@ static bool refuse(const json_error_t *error, char *why)
     switch (json_error_code(error)) {
     case json_error_duplicate_key: return refuse_because(why, "a member is given twice");
     case json_error_numeric_overflow:
-        return refuse_because(why, "quota: expected a whole number from 0 to 1000000000");
+        return refuse_because(why, "quota: expected a whole number from 0 to 999999999999999");
     default:
         return refuse_because(
             why, "the body is not a JSON object such as {\"quota\": 100, \"for\": \"1h\"}");

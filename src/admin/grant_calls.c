@@ -54,8 +54,8 @@ bool grant_parse(const struct redis_reply *value, int64_t *quota, int64_t *until
 
     if (value->type != RESP_STRING || value->text.n > 40 ||
         sscanf(value->text.p, "%lld:%lld%n", &numbers[0], &numbers[1], &taken) != 2 ||
-        (size_t)taken != value->text.n || numbers[0] < GRANT_UNLIMITED ||
-        numbers[0] > GRANT_QUOTA_MAX || numbers[1] < 0 || numbers[1] > INT64_C(9007199254740992))
+        (size_t)taken != value->text.n || numbers[0] < GRANT_UNLIMITED || numbers[0] > LIMIT_MAX ||
+        numbers[1] < 0 || numbers[1] > INT64_C(9007199254740992))
         return false;
     *quota = numbers[0];
     *until_us = numbers[1];

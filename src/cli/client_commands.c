@@ -257,8 +257,8 @@ int cli_grant(const char *policy_file, const char *client, const char *quota, co
     if (!grant_quota_read(slice_of(quota), &order.quota)) {
         fprintf(
             stderr,
-            "weir: %s is not a quota: expected a whole number from 0 to %d, unlimited, or none\n",
-            quota, GRANT_QUOTA_MAX);
+            "weir: %s is not a quota: expected a whole number from 0 to %lld, unlimited, or none\n",
+            quota, (long long)LIMIT_MAX);
         return 1;
     }
     if (!time && order.quota != GRANT_NONE) {

@@ -133,7 +133,7 @@ static bool is_used(const struct policy *policy, const struct limit *limit)
 /* Returns the lowest cost of requests charged to the limit. */
 static int64_t lowest_cost(const struct policy *policy, const struct limit *limit)
 {
-    int64_t lowest = LIMIT_COST_MAX;
+    int64_t lowest = LIMIT_MAX;
 
     for (unsigned i = 0; i < policy->rule_count; i++) {
         const struct rule *rule = &policy->rules[i];

@@ -38,7 +38,7 @@ static const struct option rows[] = {
      .help = "limiter algorithm"},
     {.path = "limits.NAME.limit", .type = &type_number, LIMIT(limit), .low = 1, .high = LIMIT_MAX,
      .flags = REQUIRED,
-     .help = "number of units that are admitted per period (1 to 1000000000)"},
+     .help = "number of units that are admitted per period (1 to 999999999999999)"},
     {.path = "limits.NAME.period", .type = &type_period, .low = PERIOD_MIN_US,
      .high = PERIOD_MAX_US, .flags = REQUIRED, .applies = limit_has_period,
      .help = "period of the limit (1ms to 366d)"},
@@ -49,11 +49,11 @@ static const struct option rows[] = {
      .high = LIMIT_PER_MAX,
      .help = "attributes that have separate counts (at most 4), or all for one common count"},
     {.path = "limits.NAME.cost", .type = &type_limit_cost, LIMIT(cost), .fallback = "1", .low = 1,
-     .high = LIMIT_COST_MAX,
-     .help = "cost of a request if its rule sets none (1 to 1000000), or a map: the cost in this "
+     .high = LIMIT_MAX,
+     .help = "cost of a request if its rule sets none (1 to 999999999999999), or a map: the cost in this "
              "limit, whatever the rule sets"},
     {.path = "limits.NAME.cost.reserve", .type = &type_reserve, .fallback = "1", .low = 1,
-     .high = LIMIT_COST_MAX,
+     .high = LIMIT_MAX,
      .help = "cost that is charged before the response; auto: a quarter of the bytes of the "
              "request's content, plus request_json"},
     {.path = "limits.NAME.cost.request_json", .type = &type_request_json, .fallback = "",
@@ -63,7 +63,7 @@ static const struct option rows[] = {
      .fallback = "", .low = 1, .high = 128, .applies = cost_has_request_header,
      .help = "request header with the cost of the request, an integer of 1 or more"},
     {.path = "limits.NAME.cost.max", .type = &type_number, COST(max), .low = 1,
-     .high = LIMIT_COST_MAX, .applies = cost_has_max,
+     .high = LIMIT_MAX, .applies = cost_has_max,
      .help = "upper bound for the cost before the response"},
     {.path = "limits.NAME.cost.response_header", .type = &type_text, COST(response_header),
      .fallback = "", .low = 1, .high = 128, .applies = cost_has_response_header,

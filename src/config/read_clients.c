@@ -1,6 +1,7 @@
 /* read_clients.c - sections plans and clients: limits of client groups and single clients. */
 #include "config/sections.h"
 #include "policy/identity.h"
+#include "policy/shipped_limiter.h"
 
 bool client_is_blocked(const void *client)
 {
@@ -63,7 +64,7 @@ static struct limit_numbers numbers_by_quota(const struct client *client, const 
 {
     struct limit_numbers numbers = numbers_by_plan(client->client_limits.plan, limit);
     if (client->quota > 0 && limit_is_per_client(limit))
-        numbers.limit = numbers.burst = client->quota;
+        numbers.limit = numbers.burst = limit_bounded(limit, client->quota);
     return numbers;
 }
 

@@ -41,9 +41,16 @@ bool limit_has_enforce(const void *limit)
     return !((const struct limit *)limit)->shadow;
 }
 
+static const char large_scripts[] = "token_bucket, gcra, leaky_bucket or fixed_window";
+
 void limit_check_numbers(struct loading *l, const struct node *node, const struct limit *limit,
                          const struct limit_numbers *numbers)
 {
+    int64_t largest = numbers->limit > numbers->burst ? numbers->limit : numbers->burst;
+
+    if (largest > SMALL_LIMIT_MAX && limit->script && !limit_counts_large(limit))
+        mistake(l, node, "%s counts to 1000000000; for larger numbers use %s", limit->script,
+                large_scripts);
     if (limit->kind != LIMIT_BUCKET || numbers->limit < 1)
         return;
     double refill = (double)numbers->burst * (double)limit->period_us / (double)numbers->limit;
@@ -183,7 +190,13 @@ static void check_cost(struct loading *l, const struct node *node, const struct 
 {
     struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
     const struct node *cost = node_find(node, "cost");
+    const struct limit_cost *own = limit->own_cost;
 
+    if ((limit->cost > SMALL_COST_MAX ||
+         (own && (own->reserve > SMALL_COST_MAX || own->max > SMALL_COST_MAX))) &&
+        !limit_counts_large(limit))
+        mistake(l, cost, "%s takes costs up to 1000000; for larger ones use %s", limit->script,
+                large_scripts);
     if (cost && !limit->best_effort && limit->cost > limit_capacity(limit, &numbers))
         mistake(l, cost,
                 "a cost of %lld can never be admitted: the limit admits at most %lld at once",

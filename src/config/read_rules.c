@@ -2,6 +2,7 @@
 #include "config/sections.h"
 #include "policy/criteria.h"
 #include "policy/rule_index.h"
+#include "policy/shipped_limiter.h"
 
 bool rule_has_cost(const void *rule)
 {
@@ -217,6 +218,11 @@ static void check_rule_cost(struct loading *l, const struct node *node, const st
         const struct limit *limit = rule->limits[i];
         struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
         int64_t capacity = limit_capacity(limit, &numbers);
+        int64_t highest = rule->cost > rule->cost_max ? rule->cost : rule->cost_max;
+        if (highest > SMALL_COST_MAX && !limit_counts_large(limit) && limit->script &&
+            limit->kind != LIMIT_CONCURRENCY && !limit->own_cost)
+            mistake(l, cost, "limit %s takes costs up to 1000000, as %s does", limit->name,
+                    limit->script);
         if (capacity > 0 && rule->cost > capacity && !rule_best_effort(rule, limit) &&
             limit->kind != LIMIT_CONCURRENCY && !limit->own_cost)
             mistake(l, cost,

@@ -6,6 +6,7 @@
 #include "limit/op_leases.h"
 #include "limit/operation.h"
 #include "limit/split.h"
+#include "policy/shipped_limiter.h"
 
 /* Ends the charge: each charged op is adjusted alone. */
 static void adjust_charge(struct decision_request *decision_request,
@@ -51,6 +52,8 @@ static int64_t total_of(const struct op_limit *part, const struct charge_outcome
         return 0;
     if (part->limit->own_cost)
         cost = outcome->own_costs ? outcome->own_costs[part->place] : -1;
+    if (!limit_counts_large(part->limit) && cost > SMALL_STATED_COST_MAX)
+        return SMALL_STATED_COST_MAX;
     return cost >= 0 ? cost : part->charged;
 }
 

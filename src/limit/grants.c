@@ -144,7 +144,7 @@ bool grant_quota_read(struct slice text, int64_t *quota)
         *quota = GRANT_UNLIMITED;
     else
         return number_read(text, quota) == VALUE_GOOD && *quota >= GRANT_UNLIMITED &&
-               *quota <= GRANT_QUOTA_MAX;
+               *quota <= LIMIT_MAX;
     return true;
 }
 

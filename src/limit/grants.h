@@ -18,9 +18,9 @@ enum { GRANTS_MAX = 2048 }; /* at the same time; one Redis reply carries all of 
 #define GRANT_MIN_US INT64_C(1000000)
 #define GRANT_MAX_US (INT64_C(30) * 86400 * 1000000)
 
-enum { GRANT_UNLIMITED = -1, GRANT_NONE = -2, GRANT_QUOTA_MAX = 1000000000 };
+enum { GRANT_UNLIMITED = -1, GRANT_NONE = -2 };
 
-/* Parses "unlimited" or -1, "none" (GRANT_NONE: revoke), or a number from 0 to GRANT_QUOTA_MAX. */
+/* Parses "unlimited" or -1, "none" (GRANT_NONE: revoke), or a number from 0 to LIMIT_MAX. */
 MUST_CHECK bool grant_quota_read(struct slice text, int64_t *quota);
 /* Parses a duration from GRANT_MIN_US to GRANT_MAX_US. */
 MUST_CHECK bool grant_time_read(struct slice text, int64_t *us);

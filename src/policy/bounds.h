@@ -4,8 +4,13 @@
 
 #include <stdint.h>
 
-/* Largest limit, burst and quota; the window logs count modulo 2^40, which is larger. */
-#define LIMIT_MAX 1000000000
+/* Largest limit, burst, quota and cost of the limiters that count large numbers
+ * (limit_counts_large()): the most that structured fields hold (RFC 9651 section 3.3.1). */
+#define LIMIT_MAX INT64_C(999999999999999)
+/* Of other limiters. The window logs count modulo 2^40, which is larger. */
+#define SMALL_LIMIT_MAX       INT64_C(1000000000)
+#define SMALL_COST_MAX        INT64_C(1000000)
+#define SMALL_STATED_COST_MAX INT64_C(1000000000) /* reported by a response */
 
 #define PERIOD_MIN_US INT64_C(1000)
 #define PERIOD_MAX_US (INT64_C(366) * 86400 * 1000000)
@@ -21,8 +26,6 @@ enum {
     RULES_MAX = 1024,
     RULE_NAME_MAX = 256, /* bytes; also the limit for path patterns */
     CLIENT_ID_MAX = 256, /* bytes; client id from a header */
-    LIMIT_COST_MAX = 1000000,
-    COST_STATED_MAX = 1000000000, /* cost reported by a response */
 };
 
 #endif

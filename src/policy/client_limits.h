@@ -73,7 +73,8 @@ struct policy;
 const struct client_limits *policy_client(const struct policy *policy,
                                           const struct identity *identity);
 
-/* Multiplies limit and burst by `factor`; the results are from 1 to 1,000,000,000. */
+/* Multiplies limit and burst by `factor`. The results are from 1 to SMALL_LIMIT_MAX, or to
+ * LIMIT_MAX if they were larger before. */
 void limit_numbers_scale(struct limit_numbers *numbers, double factor);
 
 /* Returns true if this client's requests get 403. */

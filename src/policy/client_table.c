@@ -3,8 +3,9 @@
 
 #include "base/hash.h"
 #include "policy/identity.h"
+#include "policy/shipped_limiter.h"
 
-enum { KEY_ID, KEY_RANGE, KEY_UNIX, SCALED_MAX = 1000000000 };
+enum { KEY_ID, KEY_RANGE, KEY_UNIX };
 
 /* Lookup key: the text of an id, or an address prefix and its length. */
 struct key {
@@ -166,7 +167,8 @@ const struct client_limits *policy_client(const struct policy *policy,
 static int64_t number_scaled(int64_t number, double factor)
 {
     double value = (double)number * factor + 0.5;
-    return value < 1 ? 1 : value > SCALED_MAX ? SCALED_MAX : (int64_t)value;
+    int64_t most = number > SMALL_LIMIT_MAX ? LIMIT_MAX : SMALL_LIMIT_MAX;
+    return value < 1 ? 1 : value > (double)most ? most : (int64_t)value;
 }
 
 void limit_numbers_scale(struct limit_numbers *numbers, double factor)
@@ -197,7 +199,7 @@ struct limit_numbers client_numbers(const struct client_limits *client_limits,
     if (client_limits && client_limits->numbers)
         numbers = client_limits->numbers[limit->index];
     if (client_limits && client_limits->each && limit_is_per_client(limit))
-        numbers.limit = numbers.burst = client_limits->each;
+        numbers.limit = numbers.burst = limit_bounded(limit, client_limits->each);
     return numbers;
 }
 

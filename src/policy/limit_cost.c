@@ -31,5 +31,5 @@ int64_t cost_in_response(const struct fields *fields, const char *header)
     if (!field || fields_next_named(fields, slice_of(header), field) ||
         !slice_to_u64(field->value, INT64_MAX, &value))
         return -1;
-    return value < COST_STATED_MAX ? (int64_t)value : COST_STATED_MAX;
+    return value < LIMIT_MAX ? (int64_t)value : LIMIT_MAX;
 }

@@ -28,6 +28,7 @@ struct shipped_limiter {
      * Redis is away (limit/fallback.c). */
     enum limit_kind kind;
     bool leases;              /* a unit may be used later than it was charged */
+    bool counts_large;        /* limits, bursts and costs up to LIMIT_MAX */
     bool aligns;              /* options align, offset and time_zone */
     enum state_end state_end; /* how its states end */
     bool keeps_charges;       /* its states contain each charge */
@@ -47,6 +48,18 @@ const struct shipped_limiter *shipped_limiter(struct slice name);
 
 /* Returns the limiter at `index`, or NULL behind the last one. */
 const struct shipped_limiter *shipped_limiter_at(unsigned index);
+
+/* Returns true if the limit, its burst and its costs may be larger than SMALL_LIMIT_MAX. */
+static inline bool limit_counts_large(const struct limit *limit)
+{
+    return limit->shipped && limit->shipped->counts_large;
+}
+
+/* Returns a client's quota as a number of this limit: at most what it counts to. */
+static inline int64_t limit_bounded(const struct limit *limit, int64_t quota)
+{
+    return quota > SMALL_LIMIT_MAX && !limit_counts_large(limit) ? SMALL_LIMIT_MAX : quota;
+}
 
 /* Returns true if the limit's script returns the time until more units are available. */
 static inline bool limit_tells_next(const struct limit *limit)

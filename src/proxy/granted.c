@@ -4,7 +4,7 @@
 
 #include "proxy/generation.h"
 
-enum { DIGITS = 10 }; /* of the largest limit */
+enum { DIGITS = 15 }; /* of the largest limit */
 
 /* Right-aligned; the spaces are optional whitespace (RFC 9110 section 5.5). */
 static void put_number(char *at, int64_t value)

@@ -32,8 +32,6 @@ static int64_t final_cost(const struct exchange *x, unsigned place, bool whole)
         return x->stated[place];
     if (x->cost.usage && own->usage.kind != USAGE_KIND_NONE)
         sum = usage_reader_sum(x->cost.usage, &own->usage.usage);
-    if (sum > COST_STATED_MAX)
-        sum = COST_STATED_MAX;
     if (sum >= 0)
         return whole || sum > x->reserves[place] ? sum : x->reserves[place];
     return is_error(x) && own->on_error == COST_ON_ERROR_REFUND ? 0 : -1;

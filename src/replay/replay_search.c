@@ -7,7 +7,7 @@
 
 static const double wanted_share = 0.1; /* percent */
 static const double precision = 1.03;   /* of the largest to the smallest possible value */
-enum { STEP = 4, VALUE_MAX = 1000000000 };
+enum { STEP = 4 };
 
 struct search_limit {
     int64_t written;   /* value in the policy */
@@ -20,10 +20,10 @@ struct search_limit {
 /* The next value between the bounds, or beyond them while one is unknown. */
 static int64_t next_value(const struct search_limit *s)
 {
+    int64_t most = s->written > SMALL_LIMIT_MAX ? LIMIT_MAX : SMALL_LIMIT_MAX;
+
     if (!s->enough)
-        return s->too_small >= VALUE_MAX         ? 0
-               : s->too_small * STEP < VALUE_MAX ? s->too_small * STEP
-                                                 : VALUE_MAX;
+        return s->too_small >= most ? 0 : s->too_small * STEP < most ? s->too_small * STEP : most;
     if (s->enough == 1 || s->enough - s->too_small <= 1 ||
         (s->too_small && (double)s->enough / (double)s->too_small < precision))
         return 0;

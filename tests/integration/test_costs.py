@@ -299,3 +299,59 @@ def test_a_cost_of_0_is_free_of_ids_grants_and_queues(rig):
     assert [get(weir.address, "/queue/status").number("X-RateLimit-Remaining") for _ in range(2)] == [2, 2]
     fields = json.loads(get(weir.address, "/echo").body)["fields"]
     assert [value.strip() for name, value in fields if name == "X-Granted"] == ["0"]
+
+
+LARGE = 999999999999999
+
+
+def test_numbers_of_15_digits_are_exact(rig):
+    """Budgets in millionths of a dollar: limits, costs before and after the response, quotas and grants."""
+    limits = {script: dict(script=script, limit=LARGE, period="366d") for script in ("fixed_window", "token_bucket", "gcra", "leaky_bucket")}
+    limits["gcra"]["cost"] = limits["leaky_bucket"]["cost"] = {"reserve": 10**14, "response_header": "X-Price"}
+    fields = {"/more": b"X-Price: %d\r\n" % (3 * 10**14), "/none": b"X-Price: 0\r\n"}
+    weir = rig.weir(workers=1, limits=limits, upstreams=upstream_with(rig, fields=lambda target: fields.get(target, b"")), redis={"timeout": "5s"},
+                    identity={"from": ["header:X-Client-Id"]},
+                    rules=[{"match": {"path": "/large"}, "limits": list(limits), "cost": 10**14 + 1}, {"limits": list(limits)}])
+
+    def left(target, **headers):
+        answer = get(weir.address, target, headers=headers)
+        assert answer.status == 200, answer
+        return remaining(answer)
+    first = left("/large")
+    # One unit arrives in less than a microsecond, so buckets fill by some 31 million units while a test runs for a second.
+    assert first["fixed_window"] == LARGE - 10**14 - 1 and 0 <= first["token_bucket"] - (LARGE - 10**14 - 1) < 10**10
+    assert all(0 <= first[name] - (LARGE - 10**14) < 10**10 for name in ("gcra", "leaky_bucket")), "a cost of their own"
+    assert left("/more")["fixed_window"] == LARGE - 10**14 - 2
+    second = left("/none")
+    assert second["fixed_window"] == LARGE - 10**14 - 3
+    third = left("/")
+    assert all(0 <= third[name] - (LARGE - 5 * 10**14) < 10**10 for name in ("gcra", "leaky_bucket")), third
+    for _ in range(4):
+        left("/large", **{"X-Client-Id": "b"})
+    answer = get(weir.address, "/large", headers={"X-Client-Id": "b"})
+    assert answer.status == 200 and left("/", **{"X-Client-Id": "b"})["fixed_window"] == LARGE - 5 * (10**14 + 1) - 1
+
+
+def test_grants_of_15_digits(rig):
+    limits = {"budget": dict(script="fixed_window", limit=10, period="366d")}
+    weir = rig.weir(limits=limits, identity={"from": ["header:X-Client-Id"]})
+    granted = rig.command("grant", "-c", weir.policy_file, "a", str(LARGE), "1h")
+    assert granted.returncode == 0, granted
+    eventually(lambda: remaining(get(weir.address, headers={"X-Client-Id": "a"}))["budget"] > 10**14, what="the grant to be in effect")
+    refused = rig.command("grant", "-c", weir.policy_file, "a", str(LARGE + 1), "1h")
+    assert refused.returncode == 1 and "expected a whole number from 0 to 999999999999999" in refused.stderr, refused
+
+
+def test_large_quotas_apply_to_limits_that_count_no_further_as_their_largest(rig):
+    limits = {"budget": dict(script="fixed_window", limit=10, period="366d"), "log": dict(script="sliding_window_log", limit=10, period="366d")}
+    weir = rig.weir(limits=limits, identity={"from": ["header:X-Client-Id"]}, clients={"a": {"quota": LARGE}})
+    answer = get(weir.address, headers={"X-Client-Id": "a"})
+    assert remaining(answer) == {"budget": LARGE - 1, "log": 10**9 - 1}
+
+
+def test_large_numbers_while_redis_is_away(rig):
+    limits = {name: dict(script=name, limit=LARGE, period="366d", cost=3 * 10**14) for name in ("fixed_window", "gcra")}
+    weir = rig.weir(workers=1, limits=limits, redis={"address": f"127.0.0.1:{free_port()}", "on_failure": "local"})
+    weir.expect_errors("redis")
+    statuses = [get(weir.address).status for _ in range(5)]
+    assert statuses == [200, 200, 200, 429, 429], statuses
