@@ -340,7 +340,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (choice & 2)
         limiter_adjust(
             &decision_request,
-            &(struct charge_outcome){.status = 200, .cost = choice & 4 ? COST_STATED_MAX : 0});
+            &(struct charge_outcome){.status = 200, .cost = choice & 4 ? LIMIT_MAX : 0});
     else
         limiter_refund(&decision_request);
     limiter_flush(limiter);
