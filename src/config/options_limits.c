@@ -12,6 +12,9 @@ static const char *const quota_failure_names[] = {
 static const char *const cost_on_error_names[] = {
     [COST_ON_ERROR_REFUND] = "refund", [COST_ON_ERROR_KEEP] = "keep", NULL};
 
+static const char *const include_usage_names[] = {
+    [INCLUDE_USAGE_KEEP] = "keep", [INCLUDE_USAGE_ADD] = "add", NULL};
+
 static bool takes_buckets(const void *limit)
 {
     return shipped_limiter_takes(limit, "buckets");
@@ -71,6 +74,10 @@ static const struct option rows[] = {
     {.path = "limits.NAME.cost.usage", .type = &type_usage, COST(usage), .applies = cost_has_usage,
      .help = "content of the response with the actual cost of the request: openai, anthropic, "
              "gemini, a list of JSON paths, or a map of paths to weights"},
+    {.path = "limits.NAME.cost.include_usage", .type = &type_enum, COST(include_usage),
+     .fallback = "keep", .names = include_usage_names, .applies = cost_is_of_openai,
+     .help = "usage of streams (usage: openai): add asks for it where the request does not, and "
+             "removes it from the response; keep changes nothing"},
     {.path = "limits.NAME.cost.weights", .type = &type_section, .applies = cost_has_weights,
      .help = "weights of the counts of a format, with up to three decimals"},
     {.path = "limits.NAME.cost.weights.input", .type = &type_weight, WEIGHTS(input),

@@ -266,6 +266,12 @@ bool cost_has_usage(const void *cost)
     return ((const struct limit_cost *)cost)->usage.kind != USAGE_KIND_NONE;
 }
 
+bool cost_is_of_openai(const void *cost)
+{
+    const struct usage_settings *usage = &((const struct limit_cost *)cost)->usage;
+    return usage->kind == USAGE_KIND_FORMAT && usage->format == USAGE_OPENAI;
+}
+
 bool cost_has_weights(const void *cost)
 {
     const struct usage_settings *usage = &((const struct limit_cost *)cost)->usage;
@@ -338,6 +344,9 @@ static void read_cost_map(struct loading *l, const struct node *node, struct lim
     if (node_find(node, "on_error") && !limit_cost_settles(cost))
         mistake_of_key(l, node_find(node, "on_error"),
                        "on_error applies to usage and response_header; add one of them");
+    if (cost->include_usage == INCLUDE_USAGE_ADD && !cost_is_of_openai(cost))
+        mistake_of_key(l, node_find(node, "include_usage"),
+                       "only streams of OpenAI's API are asked for their usage; add usage: openai");
     limit->cost = cost->reserve;
     limit->own_cost = cost;
 }
@@ -391,7 +400,8 @@ static void add_own_cost(struct loading *l, const struct node *item, struct rule
 
     rule->has_own_costs = true;
     rule->learns |= limit_cost_settles(cost);
-    rule->reads_request |= cost->automatic || cost->request_json.count;
+    rule->adds_usage |= cost->include_usage == INCLUDE_USAGE_ADD;
+    rule->reads_request |= cost->automatic || cost->request_json.count || rule->adds_usage;
     rule->usage_in_array |= usage->objects_in_array;
     for (unsigned i = 0; i < usage->part_count; i++)
         add_rule_path(l, item, &rule->usage_paths, &usage->parts[i].path, "a response");

@@ -128,6 +128,7 @@ bool cost_has_request_json(const void *cost);
 bool cost_has_max(const void *cost);
 bool cost_has_response_header(const void *cost);
 bool cost_has_usage(const void *cost);
+bool cost_is_of_openai(const void *cost);
 bool cost_has_weights(const void *cost);
 bool cost_settles(const void *cost);
 /* Returns true if `name` is a header name; NULL: the key is missing. Reports other names. */

@@ -300,9 +300,6 @@ static void write_run(FILE *out, const struct limit *limit, const char *lua_dir)
     }
 }
 
-/* States with larger numbers end in another form, which the script formats (token_bucket.lua). */
-static const long long FIELD_MAX = 9999999999999;
-
 /* The limit's own numbers. Clients with other numbers pass them with the request. */
 static void write_own_numbers(FILE *out, const struct limit *limit)
 {
@@ -311,7 +308,7 @@ static void write_own_numbers(FILE *out, const struct limit *limit)
     fprintf(out, ", amount = %lld, burst = %lld", amount, burst);
     if (state_end(limit) == STATE_END_FIELDS)
         fprintf(out, ", numbers = \":0:02:%lld:%lld:%lld\"", amount, period, burst);
-    else if (state_end(limit) == STATE_END_DIGITS && amount < FIELD_MAX && burst < FIELD_MAX)
+    else if (state_end(limit) == STATE_END_DIGITS && amount < STATE_DIGITS && burst < STATE_DIGITS)
         fprintf(out, ", numbers = \"%013lld%014lld%013lld\"", amount, period, burst);
 }
 

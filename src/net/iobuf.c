@@ -25,7 +25,6 @@ struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size)
     uint32_t cap = size > IOBUF_LARGE ? (uint32_t)size : size_of_class[class];
     struct iobuf *b = size > IOBUF_LARGE ? NULL : free_list_take(&pool->free[class]);
 
-    assert(size <= IOBUF_MAX);
     if (!b && !(b = new_buffer(pool, cap)))
         return NULL;
     b->next_free = NULL;
@@ -34,17 +33,32 @@ struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size)
     return b;
 }
 
+/* Returns the capacity for `size` bytes. Doubled beyond the pooled sizes, so that what is stored
+ * in many pieces is copied twice on average. */
+static size_t roomy(size_t size, size_t max)
+{
+    if (size <= IOBUF_LARGE)
+        return size;
+    return size < max / 2 ? 2 * size : max;
+}
+
 bool iobuf_store(struct iobuf_pool *pool, struct iobuf **buffer, struct slice bytes)
+{
+    return iobuf_store_up_to(pool, buffer, bytes, IOBUF_LARGE);
+}
+
+bool iobuf_store_up_to(struct iobuf_pool *pool, struct iobuf **buffer, struct slice bytes,
+                       size_t max)
 {
     struct iobuf *b = *buffer;
     size_t size = iobuf_held(b) + bytes.n;
 
     if (bytes.n == 0)
         return true;
-    if (size > IOBUF_LARGE)
+    if (size > max)
         return false;
     if (!b || size > b->cap) {
-        struct iobuf *larger = iobuf_get(pool, size);
+        struct iobuf *larger = iobuf_get(pool, roomy(size, max));
         if (!larger)
             return false;
         if (b)

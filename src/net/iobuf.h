@@ -4,7 +4,8 @@
  *
  * There are two sizes. IOBUF_SMALL holds an ordinary head; IOBUF_LARGE holds the largest head
  * allowed or one read of content. Output that a socket did not take at once can be larger, if it is
- * a large head with content behind it: its buffer has the size that is needed, and is not pooled.
+ * a large head with content behind it, and so can content that is kept: their buffers have the size
+ * that is needed, and are not pooled.
  * An idle connection owns no buffer. The number of buffers per connection is fixed (see
  * proxy/relay.h), and buffer_memory.h bounds those of the process. */
 #ifndef WEIR_NET_IOBUF_H
@@ -27,7 +28,7 @@ enum {
     IOBUF_ADDED_MAX = 16 * 1024, /* maximum bytes that weir adds to a head */
     IOBUF_SMALL = 4 * 1024,
     IOBUF_LARGE = IOBUF_READ_MAX + IOBUF_ADDED_MAX,
-    IOBUF_MAX = IOBUF_LARGE + IOBUF_READ_MAX + 1024, /* ... and the lines of a chunk */
+    IOBUF_MAX = IOBUF_LARGE + IOBUF_READ_MAX + 1024, /* of output: ... and the lines of a chunk */
     IOBUF_KEPT_MAX = 256, /* maximum free buffers per size in a pool; more are freed */
 };
 
@@ -43,12 +44,15 @@ struct iobuf_pool {
     struct pipe_pool pipes;
 };
 
-/* Returns an empty buffer with at least `size` (at most IOBUF_MAX) bytes; NULL if out of memory, or
+/* Returns an empty buffer with at least `size` bytes; NULL if out of memory, or
  * if the process has too many buffers. */
 MUST_CHECK struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size);
 /* Appends `bytes` to `*buffer`, which is created (NULL) or replaced by a larger one if necessary.
  * Returns false, without any change, if they do not fit IOBUF_LARGE or out of memory. */
 MUST_CHECK bool iobuf_store(struct iobuf_pool *pool, struct iobuf **buffer, struct slice bytes);
+/* The same for up to `max` bytes, which may be more than IOBUF_LARGE. */
+MUST_CHECK bool iobuf_store_up_to(struct iobuf_pool *pool, struct iobuf **buffer,
+                                  struct slice bytes, size_t max);
 /* Returns `*buffer` to the pool and sets it to NULL. `*buffer` may be NULL. */
 void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer);
 /* Frees the buffers that were not needed since the last call. */

@@ -9,6 +9,9 @@
 /* How a response with an error status and without a usage is charged. */
 enum cost_on_error { COST_ON_ERROR_REFUND, COST_ON_ERROR_KEEP };
 
+/* Whether weir asks for the usage of streams whose requests say nothing of it. */
+enum include_usage { INCLUDE_USAGE_KEEP, INCLUDE_USAGE_ADD };
+
 /* The option `usage`: a format, or paths with weights. */
 enum usage_kind { USAGE_KIND_NONE, USAGE_KIND_FORMAT, USAGE_KIND_PATHS };
 
@@ -33,6 +36,7 @@ struct limit_cost {
     char *response_header;            /* NULL: none */
     struct usage_settings usage;
     enum cost_on_error on_error;
+    enum include_usage include_usage;
 };
 
 /* Returns true if the response settles the cost. */

@@ -81,6 +81,7 @@ struct size_limits {
     unsigned connections_per_ip;     /* 0: no limit; excludes trusted proxies and unix sockets */
     uint64_t memory;                 /* of all buffers, in bytes; 0: not set, see server_memory.c */
     bool connections_per_ip_derived; /* not set: connections / 4, rounded up to 1 */
+    uint64_t inspected_content;      /* of a request, read before its decision */
     unsigned requests_per_client;    /* under way, per address; 0: no limit */
 };
 

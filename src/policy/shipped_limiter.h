@@ -12,6 +12,10 @@ enum state_end {
     STATE_END_DIGITS, /* one row of 13, 14 and 13 digits */
 };
 
+/* With STATE_END_DIGITS, numbers from this one on end a state in another form, which only the
+ * script writes (lua/token_bucket.lua). */
+#define STATE_DIGITS INT64_C(9999999999999)
+
 /* Option of a shipped limiter. In a policy it is limits.NAME.OPTION, which has a row with its help
  * text in config/options_limits.c; with `nested`, it is limits.NAME.options.OPTION. */
 struct limiter_option {

@@ -32,6 +32,7 @@
  *   TUNNEL         timeouts.tunnel
  * timeouts.exchange limits the whole exchange, except a tunnel. */
 #include "proxy/exchange.h"
+#include "proxy/asked_usage.h"
 
 #include <stdio.h>
 
@@ -240,6 +241,8 @@ static void finish(struct exchange *x)
     if (x->record.log)
         access_log_end(x, duration);
     exchange_forget_request(x);
+    asked_usage_end(x);
+    iobuf_put(&w->buffers, &x->request.kept);
     iobuf_put(&w->buffers, &x->request.ahead);
     iobuf_put(&w->buffers, &x->record.log);
     x->generation->exchanges--;

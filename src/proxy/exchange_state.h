@@ -84,6 +84,8 @@ struct exchange {
     struct {                        /* response_cost.c */
         struct usage_reader *usage; /* the content of the response is read; NULL: it is not */
         int64_t stated_by_rule;     /* by cost.response_header of the rule; -1: not */
+        bool asked;                 /* weir has asked for the usage of the stream (asked_usage.h) */
+        struct stream_usage_filter *filter; /* and removes it from the response; NULL: not */
     } cost;
 
     struct { /* HOLD */
@@ -121,6 +123,7 @@ struct exchange {
         uint64_t bytes;                   /* content bytes read so far */
         struct iobuf *head;  /* as forwarded, kept for a retry until the response starts */
         struct iobuf *kept;  /* all content, as long as `head` is kept (relay.h); NULL: none */
+        size_t forwarded;    /* bytes of `kept` that the server has */
         struct iobuf *ahead; /* CONTENT: the piece after `kept`, which no server has; NULL: none */
         uint64_t since_us;   /* when the client could start to send content; 0: not yet */
         /* Time the server did not read content; not counted against the client. */

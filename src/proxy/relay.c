@@ -1,4 +1,5 @@
 #include "proxy/relay.h"
+#include "proxy/asked_usage.h"
 
 #include "http/trailers.h"
 #include "proxy/exchange_state.h"
@@ -63,6 +64,7 @@ static void keep_request(struct exchange *x, const struct content_piece *piece)
     if (x->request.bytes > KEPT_CONTENT_MAX ||
         !iobuf_store(buffers, &x->request.kept, (struct slice){piece->bytes, piece->size}))
         iobuf_put(buffers, &x->request.kept);
+    x->request.forwarded = iobuf_held(x->request.kept);
 }
 
 /* Content whose length is known is within request.max. */
@@ -83,14 +85,29 @@ static bool splice_request(struct exchange *x, enum relay *result)
     return true;
 }
 
+bool relay_has_kept(const struct exchange *x)
+{
+    return x->request.forwarded < iobuf_held(x->request.kept) || x->request.ahead;
+}
+
+/* Returns the next piece of what is kept: at most one read. It counts as forwarded. */
+static struct content_piece next_kept(struct exchange *x)
+{
+    size_t left = iobuf_held(x->request.kept) - x->request.forwarded;
+    struct content_piece piece = {.size = left < IOBUF_READ_MAX ? left : IOBUF_READ_MAX};
+
+    if (piece.size)
+        piece.bytes = x->request.kept->bytes + x->request.kept->start + x->request.forwarded;
+    x->request.forwarded += piece.size;
+    piece.last = x->request.progress == MESSAGE_END && !relay_has_kept(x);
+    return piece;
+}
+
 /* Sends the head and the content that was read in CONTENT or for an earlier try. */
 static enum relay send_again(struct exchange *x, const struct link_request *request)
 {
-    struct content_piece piece = {.size = iobuf_held(x->request.kept),
-                                  .last = x->request.progress == MESSAGE_END && !x->request.ahead};
-
-    if (piece.size)
-        piece.bytes = x->request.kept->bytes + x->request.kept->start;
+    x->request.forwarded = 0;
+    struct content_piece piece = next_kept(x);
     return relay_of_link(x->upstream.link->ops->send_head(x->upstream.link, request, &piece),
                          piece.last);
 }
@@ -126,6 +143,17 @@ enum relay relay_request_head(struct exchange *x, const char **why)
     return relay_of_link(sent, piece.last);
 }
 
+/* Sends the next piece of what was read in CONTENT. */
+static enum relay send_kept(struct exchange *x)
+{
+    struct content_piece piece = next_kept(x);
+    enum link_sent sent = x->upstream.link->ops->send_body(x->upstream.link, &piece);
+
+    if (!x->request.head && x->request.forwarded == iobuf_held(x->request.kept))
+        iobuf_put(&x->worker->buffers, &x->request.kept); /* no retry needs it */
+    return relay_of_link(sent, piece.last);
+}
+
 /* Sends the piece that was read ahead, in CONTENT. */
 static enum relay send_ahead(struct exchange *x)
 {
@@ -145,8 +173,8 @@ enum relay relay_request(struct exchange *x, const char **why)
     struct content_piece piece;
     enum relay result;
 
-    if (x->request.ahead)
-        return send_ahead(x);
+    if (relay_has_kept(x))
+        return x->request.forwarded < iobuf_held(x->request.kept) ? send_kept(x) : send_ahead(x);
     if (splice_request(x, &result))
         return result;
     enum body_status status = d->ops->read_body(d, true, &piece, why);
@@ -174,10 +202,11 @@ enum relay relay_keep_request(struct exchange *x, const char **why)
         return RELAY_TOO_LARGE;
     sort_trailers(x, &piece);
     x->request.trailers |= piece.trailers != NULL;
-    struct iobuf **to = iobuf_held(x->request.kept) + piece.size <= KEPT_CONTENT_MAX
-                            ? &x->request.kept
-                            : &x->request.ahead;
-    if (!iobuf_store(&x->worker->buffers, to, (struct slice){piece.bytes, piece.size}) ||
+    size_t most = x->policy->size_limits.inspected_content;
+    struct iobuf **to =
+        iobuf_held(x->request.kept) + piece.size <= most ? &x->request.kept : &x->request.ahead;
+    if (!iobuf_store_up_to(&x->worker->buffers, to, (struct slice){piece.bytes, piece.size},
+                           most > IOBUF_LARGE ? most : IOBUF_LARGE) ||
         !d->ops->consume_body(d, &piece))
         return RELAY_NO_MEMORY;
     return x->request.progress == MESSAGE_END || x->request.ahead ? RELAY_ENDED : RELAY_SOURCE;
@@ -236,9 +265,13 @@ enum relay relay_response_head(struct exchange *x, struct response *response, co
         return relay_of_status(status);
     count_response(x, &piece);
     response->trailers = piece.trailers;
-    struct iovec content = {piece.bytes, piece.size};
-    enum downstream_sent sent =
-        d->ops->send_head(d, response, &content, piece.size > 0, piece.last);
+    struct content_piece out = piece;
+    struct iobuf *room = NULL;
+    if (asked_usage_removes(x) && !asked_usage_remove(x, &piece, &out, &room))
+        return RELAY_NO_MEMORY;
+    struct iovec content = {out.bytes, out.size};
+    enum downstream_sent sent = d->ops->send_head(d, response, &content, out.size > 0, out.last);
+    iobuf_put(&x->worker->buffers, &room);
     if (sent == DOWNSTREAM_TOO_LARGE)
         return RELAY_TOO_LARGE;
     if (!x->upstream.link->ops->consume_body(x->upstream.link, &piece))
@@ -267,9 +300,27 @@ static bool splice_response(struct exchange *x, enum relay *result)
     return true;
 }
 
-enum relay relay_response(struct exchange *x, const char **why)
+/* Sends a piece, without the event that weir removes. False: no memory. */
+static bool send_response(struct exchange *x, const struct content_piece *piece,
+                          enum downstream_sent *sent)
 {
     struct downstream *d = x->downstream;
+    struct content_piece out;
+    struct iobuf *room;
+
+    if (!asked_usage_removes(x)) {
+        *sent = d->ops->send_body(d, piece);
+        return true;
+    }
+    if (!asked_usage_remove(x, piece, &out, &room))
+        return false;
+    *sent = out.size || out.last ? d->ops->send_body(d, &out) : DOWNSTREAM_SENT;
+    iobuf_put(&x->worker->buffers, &room);
+    return true;
+}
+
+enum relay relay_response(struct exchange *x, const char **why)
+{
     struct content_piece piece;
     enum relay result;
 
@@ -281,7 +332,9 @@ enum relay relay_response(struct exchange *x, const char **why)
     if (status != BODY_READ)
         return relay_of_status(status);
     count_response(x, &piece);
-    enum downstream_sent sent = d->ops->send_body(d, &piece);
+    enum downstream_sent sent;
+    if (!send_response(x, &piece, &sent))
+        return RELAY_NO_MEMORY;
     if (!x->upstream.link->ops->consume_body(x->upstream.link, &piece))
         return RELAY_NO_MEMORY;
     return relay_of_downstream(sent, piece.last);

@@ -34,12 +34,14 @@ bool relay_awaits_continue(const struct exchange *x);
 /* Sends the request's head and the content that was received before to the server; in a retry,
  * the kept content. */
 enum relay relay_request_head(struct exchange *x, const char **why);
+/* Returns true while the server does not have all content that was read in CONTENT. */
+bool relay_has_kept(const struct exchange *x);
 /* Sends one piece of the request's content to the server. The link must have no pending output. */
 enum relay relay_request(struct exchange *x, const char **why);
 
 /* Reads one piece of the request's content and keeps it: in CONTENT. RELAY_ENDED: all was read, or
- * more than KEPT_CONTENT_MAX bytes. Never returns RELAY_SINK or RELAY_GONE. Trailers are dropped
- * (RFC 9110 section 6.5.1). */
+ * more than size_limits.inspected_content. Never returns RELAY_SINK or RELAY_GONE. Trailers are
+ * dropped (RFC 9110 section 6.5.1). */
 enum relay relay_keep_request(struct exchange *x, const char **why);
 
 /* Reads one piece of the request's content and discards it. Never returns RELAY_SINK or

@@ -80,6 +80,17 @@ static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
     return STEP_WAIT;
 }
 
+/* Sends what is kept as far as the server takes it, else a piece from the client. */
+static enum relay move(struct exchange *x, const char **why)
+{
+    enum relay moved;
+
+    do
+        moved = relay_request(x, why);
+    while (moved == RELAY_SOURCE && relay_has_kept(x));
+    return moved;
+}
+
 enum step request_begin(struct exchange *x)
 {
     const char *why = NULL;
@@ -91,15 +102,15 @@ enum step request_begin(struct exchange *x)
     if (!x->route.rule->learns)
         limiter_keep_charge(&x->decision_request);
     enum relay moved = relay_request_head(x, &why);
-    if (moved == RELAY_SOURCE && x->request.ahead)
-        moved = relay_request(x, &why);
+    if (moved == RELAY_SOURCE && relay_has_kept(x))
+        moved = move(x, &why);
     return moved_on(x, moved, why);
 }
 
 static enum step move_piece(struct exchange *x)
 {
     const char *why = NULL;
-    enum relay moved = relay_request(x, &why);
+    enum relay moved = move(x, &why);
 
     return moved_on(x, moved, why);
 }
@@ -130,7 +141,7 @@ enum step request_writable(struct exchange *x)
         x->request.blocked_us += clock_cached_us() - x->request.blocked_since_us;
         x->request.blocked_since_us = 0;
     }
-    if (sent && (x->request.progress != MESSAGE_END || x->request.ahead))
+    if (sent && (x->request.progress != MESSAGE_END || relay_has_kept(x)))
         return move_piece(x);
     if (exchange_is_answered(x) && exchange_is_over(x))
         return step_end(x, exchange_end_of_answer(x));

@@ -9,7 +9,8 @@
 static inline bool request_cost_needs_content(const struct exchange *x)
 {
     return x->route.rule->reads_request && request_content_state(x) == CONTENT_UNREAD &&
-           (x->route.rule->request_paths || x->request.kind != FRAMING_LENGTH);
+           (x->route.rule->request_paths || x->route.rule->adds_usage ||
+            x->request.kind != FRAMING_LENGTH);
 }
 
 /* Reads the values of rule->request_paths in the content, if that was read. */

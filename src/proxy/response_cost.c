@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "content/usage_reader.h"
+#include "proxy/asked_usage.h"
 
 static void count(struct exchange *x, enum content_result result)
 {
@@ -134,6 +135,7 @@ void response_cost_begin(struct exchange *x, const struct response_head *head,
                          const struct framing *framing)
 {
     read_headers(x, head);
+    asked_usage_begin(x, head, framing);
     if (!x->decision_request.charge)
         return;
     if (!x->route.rule->usage_paths || !begin_reading(x, head, framing))

@@ -38,7 +38,8 @@ static struct content_facts content_facts_of(struct exchange *x, struct json_val
 static enum step refuse_content(struct exchange *x, enum content_result result)
 {
     if (result == CONTENT_TOO_LARGE)
-        return step_fail(x, CAUSE_CONTENT_TOO_LARGE, "a rule matches on it; the most is 64 KiB");
+        return step_fail(x, CAUSE_CONTENT_TOO_LARGE,
+                         "a rule matches on it; see size_limits.inspected_content");
     return step_fail(x, CAUSE_BAD_REQUEST,
                      result == CONTENT_COMPRESSED ? "a rule matches on the content, which is "
                                                     "compressed"

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "proxy/exchange_state.h"
+#include "proxy/relay.h"
 
 enum { EXCHANGE_MAGIC = 0x45584348 };
 
@@ -120,16 +121,17 @@ static inline bool exchange_is_over(const struct exchange *x)
 {
     bool goes_on =
         x->upstream.link && !x->upstream.broken &&
-        (x->request.progress != MESSAGE_END || x->request.ahead || x->upstream.link->pending);
+        (x->request.progress != MESSAGE_END || relay_has_kept(x) || x->upstream.link->pending);
 
     return !goes_on && !x->downstream->pending;
 }
 
-/* Frees what is kept of the request for a retry. */
+/* Frees what is kept of the request for a retry, but not content that the server does not have. */
 static inline void exchange_forget_request(struct exchange *x)
 {
     iobuf_put(&x->worker->buffers, &x->request.head);
-    iobuf_put(&x->worker->buffers, &x->request.kept);
+    if (!relay_has_kept(x))
+        iobuf_put(&x->worker->buffers, &x->request.kept);
 }
 
 /* The client has not sent all of its content, and the server has taken what it sent. A server that

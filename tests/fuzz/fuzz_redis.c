@@ -338,9 +338,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     decide(limiter, &decision_request);
     assert_response_fields(&decision_request.decision);
     if (choice & 2)
-        limiter_adjust(
-            &decision_request,
-            &(struct charge_outcome){.status = 200, .cost = choice & 4 ? LIMIT_MAX : 0});
+        limiter_adjust(&decision_request,
+                       &(struct charge_outcome){.status = 200, .cost = choice & 4 ? LIMIT_MAX : 0});
     else
         limiter_refund(&decision_request);
     limiter_flush(limiter);

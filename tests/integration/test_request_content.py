@@ -6,6 +6,7 @@ import json
 import random
 import re
 
+from http2_server import Http2Server
 from http2_wire import Http2
 from rig import eventually
 from scripted import Scripted
@@ -364,3 +365,60 @@ def test_clients_by_content_have_their_plans(rig):
         return get(weir.address, "/", method="POST", body=b'{"user": "%s"}' % user)
     assert ";r=49" in post(b"alice")["RateLimit"] and ";r=2" in post(b"carol")["RateLimit"] and post(b"bob")["RateLimit"] is None
     assert post(b"mallory").status == 403
+
+
+MIB = 1 << 20
+LARGE = [65537, 300000, MIB - 1, MIB, MIB + 1, 1500000]
+
+
+def named_at_the_end(size):
+    """A document of this size; the cost stands behind everything else."""
+    start, end = b'{"x": "', b'", "max_completion_tokens": 50}'
+    return start + b"y" * (size - len(start) - len(end)) + end
+
+
+def assert_large_content(weir):
+    for size in LARGE:
+        body = named_at_the_end(size)
+        assert charged(weir, body) == (50 if size <= MIB else 10), size
+        with Connection(weir.address) as connection:
+            connection.send(request_bytes("/", "POST", headers={"X-Client-Id": str(size), "Transfer-Encoding": "chunked"}) + chunked(body, 50000))
+            response = connection.response("POST")
+        assert response.body == hashlib.sha256(body).hexdigest().encode() and ";r=%d" % (950 if size <= MIB else 990) in response["RateLimit"], size
+
+
+def test_larger_content_is_read_within_the_option(rig):
+    weir = weir_for(rig, ASKED, size_limits={"inspected_content": "1m"})
+    assert_large_content(weir)
+    assert weir.metric("weir_requests_active") == 0
+    matching = matching_weir(rig, size_limits={"inspected_content": "300k"})
+    assert chosen(matching, b'{"x": "%s", "model": "gpt-4o"}' % (b"y" * 200000)) == "strict"
+    assert chosen(matching, b'{"x": "%s", "model": "gpt-4o"}' % (b"y" * 320000)) == 413
+
+
+def test_larger_content_to_a_server_with_http2(rig):
+    def digest(connection, _number):
+        while (request := connection.next_request()) is not None:
+            request.respond(hashlib.sha256(request.read_all()).hexdigest().encode())
+    server = Http2Server(rig, digest)
+    weir = rig.weir(workers=1, limits=limit_with(ASKED), rules=[{"limits": ["tokens"]}], size_limits={"inspected_content": "1m"},
+                    upstreams={"api": {"servers": [server.text], "protocol": "http2"}})
+    assert_large_content(weir)
+
+
+def test_a_server_that_answers_before_it_reads_gets_all_content(rig):
+    """The response begins while most of the content waits in weir."""
+    seen = []
+
+    def early(peer, _number):
+        head = peer.read_until(b"\r\n\r\n", "a head")
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 64\r\n\r\n")
+        length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+        body = peer.read_exactly(length, "the content")
+        seen.append(len(body))
+        peer.send(hashlib.sha256(body).hexdigest().encode())
+    weir = rig.weir(workers=1, limits=limit_with(ASKED), rules=[{"limits": ["tokens"]}], size_limits={"inspected_content": "1m"},
+                    upstreams={"api": {"servers": [Scripted(rig, early).text]}})
+    for _ in range(3):
+        assert charged(weir, named_at_the_end(MIB)) == 50
+    assert seen == [MIB] * 3

@@ -6,6 +6,7 @@ import random
 import re
 import threading
 
+from http2_wire import Http2
 from rig import eventually, free_port
 from scripted import Scripted
 from wire import Connection, get, request_bytes
@@ -256,3 +257,69 @@ def test_without_redis_the_reserve_counts(rig):
     rig.redis().kill()
     eventually(lambda: get(weir.admin, "/readyz", host="127.0.0.1").body.count(b"edis") > 0)
     assert [get(weir.address, "/90", headers={"X-Client-Id": "c"}).status for _ in range(11)] == [200] * 10 + [429]
+
+
+ADDED = '"stream_options":{"include_usage":true},'
+
+
+class Chat:
+    """An OpenAI-compatible server: it sends the usage of a stream only to requests that ask for it."""
+
+    def __init__(self, rig, head=STREAM_HEAD):
+        self.bodies, self.head = [], head
+        self.upstreams = {"api": {"servers": [Scripted(rig, self.script).text]}}
+
+    def script(self, peer, _number):
+        while (request := peer.read_request()) is not None:
+            self.bodies.append(request[1])
+            asks = json.loads(request[1]).get("stream_options", {}).get("include_usage")
+            whole = events({"choices": [{"delta": {"content": "x"}}]}, *[{"choices": [], "usage": {"total_tokens": 200}}] * bool(asks)) + b"data: [DONE]\n\n"
+            at = random.randrange(1, len(whole))
+            if self.head is STREAM_HEAD:
+                peer.send(self.head + chunks(whole[:at], whole[at:]) + b"0\r\n\r\n")
+            else:
+                peer.send(self.head % len(whole) + whole)
+
+
+def chat(weir, body, client=None, **headers):
+    """The content of the response, and what the client has left afterwards."""
+    client = client or "c%d" % random.getrandbits(40)
+    response = get(weir.address, "/", method="POST", body=body, headers={"X-Client-Id": client, **headers})
+    assert response.status == 200, response
+    return response.body, 1000 - remaining(get(weir.address, "/", method="POST", body=b"{}", headers={"X-Client-Id": client}))["tokens"] - 10
+
+
+def test_stream_options_are_added(rig):
+    api = Chat(rig)
+    weir = rig.weir(workers=1, limits={"tokens": tokens(include_usage="add")}, upstreams=api.upstreams, rules=[{"limits": ["tokens"]}])
+    plain = events({"choices": [{"delta": {"content": "x"}}]}) + b"data: [DONE]\n\n"
+    for _ in range(20):  # the stream is cut at random places
+        got = chat(weir, b' {"model": "m", "stream": true}')
+        assert got == (plain, 200), (got, api.bodies)
+    assert api.bodies[0].decode() == ' {' + ADDED + '"model": "m", "stream": true}'
+    for body in (b'{"stream": false}', b'{"stream": true, "stream_options": {}}', b'{"stream": true, "Stream_Options": {"include_usage": true}}'):
+        del api.bodies[:]
+        assert chat(weir, body) == (plain, 10) and api.bodies[0] == body, "left as it is"
+    answer, cost = chat(weir, b'{"stream": true, "stream_options": {"include_usage": true}}')
+    assert b"total_tokens" in answer and cost == 200, "a client that asks gets it"
+    assert chat(weir, b'{"stream": true}', **{"Content-Digest": "sha-256=:x:"}) == (plain, 10)
+
+
+def test_stream_options_with_every_framing(rig):
+    """With Content-Length or chunks from the client, over HTTP/2, and to servers that send a length: then nothing is removed."""
+    api = Chat(rig)
+    weir = rig.weir(workers=1, limits={"tokens": tokens(include_usage="add")}, upstreams=api.upstreams, rules=[{"limits": ["tokens"]}])
+    plain = events({"choices": [{"delta": {"content": "x"}}]}) + b"data: [DONE]\n\n"
+    with Connection(weir.address) as connection:
+        for _ in range(3):
+            connection.send(request_bytes("/", "POST", headers={"Transfer-Encoding": "chunked"}) + b"8\r\n{\"stream\r\n8\r\n\": true}\r\n0\r\n\r\n")
+            assert connection.response("POST").body == plain
+    with Http2(weir.address) as client:
+        stream = client.start("/", "POST", [("content-length", "16")], end=False)
+        client.send_within_windows(stream, b'{"stream": true}')
+        assert client.response(stream).body == plain
+    assert set(api.bodies) == {b"{" + ADDED.encode() + b'"stream": true}'}, api.bodies
+    fixed = Chat(rig, head=b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n")
+    other = rig.weir(workers=1, limits={"tokens": tokens(include_usage="add")}, upstreams=fixed.upstreams, rules=[{"limits": ["tokens"]}])
+    answer, cost = chat(other, b'{"stream": true}')
+    assert b"total_tokens" in answer and cost == 200, "its length cannot be changed"

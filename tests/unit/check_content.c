@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "content/stream_usage.h"
 #include "content/usage_reader.h"
 #include "run_suite.h"
 
@@ -419,6 +420,109 @@ START_TEST(events_are_split_at_any_boundary)
 }
 END_TEST
 
+/* ---- usages that weir asks for ----------------------------------------------------------------- */
+
+START_TEST(requests_for_streams_get_the_option)
+{
+    static const char *const asked[] = {"{\"stream\":true}", " \n{ \"a\":{\"stream_options\":1},"
+                                                             "\"stream\" : true }"};
+    static const char *const left[] = {
+        "",
+        "{}",
+        "{\"stream\":false}",
+        "{\"stream\":\"true\"}",
+        "{\"stream\":1}",
+        "[{\"stream\":true}]",
+        "{\"a\":{\"stream\":true}}",
+        "{\"stream\":true",
+        "{\"stream\":true}}",
+        "{\"stream\":true,\"stream\":true}",
+        "{\"stream\":true,\"Stream\":true}",
+        "{\"stream\":true,\"STREAM_OPTIONS\":{}}",
+        "{\"stream\":true,\"stream_options\":null}",
+        "{\"stream\":true,\"stream\\u005foptions\":{}}",
+        "{\"stream_options\":{\"include_usage\":false},\"stream\":true}",
+        "\xef\xbb\xbf{\"stream\":true}"};
+
+    for (unsigned i = 0; i < COUNT_OF(asked); i++) {
+        size_t place = stream_usage_place(slice_of(asked[i]));
+        ck_assert_msg(place && asked[i][place - 1] == '{', "%s: %zu", asked[i], place);
+    }
+    for (unsigned i = 0; i < COUNT_OF(left); i++)
+        ck_assert_msg(stream_usage_place(slice_of(left[i])) == 0, "%s", left[i]);
+}
+END_TEST
+
+/* Returns what the filter sends for the stream, read in pieces of `piece` bytes. */
+static void filter_stream(const char *stream, size_t piece, struct text *out)
+{
+    struct stream_usage_filter *filter = malloc(sizeof *filter);
+    size_t n = strlen(stream);
+
+    stream_usage_filter_begin(filter);
+    for (size_t at = 0; at < n; at += piece) {
+        struct slice part = {stream + at, n - at < piece ? n - at : piece};
+        stream_usage_filter_read(filter, part, at + part.n == n, out);
+    }
+    free(filter);
+}
+
+START_TEST(only_the_event_with_the_usage_is_removed)
+{
+#define CHOICE "data: {\"id\":1,\"choices\":[{\"delta\":{\"content\":\"x\"}}],\"usage\":null}\n\n"
+#define USAGE  "data: {\"id\":1,\"choices\" : [ ],\"usage\":{\"total_tokens\":30}}\n\n"
+    static const struct {
+        const char *stream, *sent;
+    } cases[] = {
+        {CHOICE USAGE "data: [DONE]\n\n", CHOICE "data: [DONE]\n\n"},
+        {USAGE CHOICE, CHOICE},
+        {"id: 5\nevent: x\n" USAGE CHOICE, CHOICE},
+        {"data: {\"choices\":[],\r\ndata: \"usage\":{}}\r\n\r\ndata: [DONE]\r\n\r\n",
+         "\ndata: [DONE]\r\n\r\n"},
+        {"data: a\r\rdata: {\"choices\":[],\"usage\":{}}\r\rdata: b\r\r", "data: a\r\rdata: b\r\r"},
+        {"data: {\"choices\":[],\"usage\":null}\n\n", NULL},
+        {"data: {\"choices\":[],\"usage\":5}\n\n", NULL},
+        {"data: {\"usage\":{}}\n\n", NULL},
+        {"data: {\"choices\":[],\"choices\":[1],\"usage\":{}}\n\n", NULL},
+        {": \"choices\":[] \"usage\":{}\n\ndata: x\n\n", NULL},
+        {"data: {\"choices\":[],\"usage\":{}}\n", NULL}, /* cut off */
+        {"\n\n\ndata: [DONE]", NULL}};
+
+    for (unsigned i = 0; i < COUNT_OF(cases); i++) {
+        const char *sent = cases[i].sent ? cases[i].sent : cases[i].stream;
+        for (size_t piece = 1; piece <= strlen(cases[i].stream); piece++) {
+            char bytes[4096];
+            struct text out = text_over(bytes, sizeof bytes);
+            filter_stream(cases[i].stream, piece, &out);
+            ck_assert_msg(slice_equal(text_slice(&out), slice_of(sent)), "%u by %zu: %.*s", i,
+                          piece, SLICE_ARG(text_slice(&out)));
+        }
+    }
+}
+END_TEST
+
+/* Events that cannot be the one leave at once; a long one too, in spite of its beginning. */
+START_TEST(events_are_not_held_without_need)
+{
+    static const char begun[] = "data: {\"choices\":[{\"delta\":";
+    static char long_event[3 * STREAM_USAGE_HELD_MAX], bytes[4 * STREAM_USAGE_HELD_MAX];
+    struct stream_usage_filter *filter = malloc(sizeof *filter);
+    struct text out = text_over(bytes, sizeof bytes);
+
+    stream_usage_filter_begin(filter);
+    stream_usage_filter_read(filter, slice_of(begun), false, &out);
+    ck_assert_uint_eq(out.n, strlen(begun));
+    free(filter);
+    memset(long_event, 'x', sizeof long_event - 1);
+    memcpy(long_event, "data: ", 6);
+    for (size_t piece = 1000; piece < sizeof long_event; piece += 7000) {
+        out = text_over(bytes, sizeof bytes);
+        filter_stream(long_event, piece, &out);
+        ck_assert(slice_equal(text_slice(&out), slice_of(long_event)));
+    }
+}
+END_TEST
+
 /* ---- usages ------------------------------------------------------------------------------------ */
 
 /* Returns the usage in the content, read in pieces of `piece` bytes. */
@@ -560,6 +664,9 @@ int main(void)
     tcase_add_test(tests, later_numbers_of_anthropic_replace_earlier_ones);
     tcase_add_test(tests, gemini_counts_the_last_total);
     tcase_add_test(tests, content_types_select_how_content_is_read);
+    tcase_add_test(tests, requests_for_streams_get_the_option);
+    tcase_add_test(tests, only_the_event_with_the_usage_is_removed);
+    tcase_add_test(tests, events_are_not_held_without_need);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -1,0 +1,35 @@
+/* stream_usage.h - the usage of a stream of an OpenAI-compatible API, which the API sends only if
+ * the request asks for it (`stream_options`): asks for it, and removes the event with it, for
+ * clients that did not ask. */
+#ifndef WEIR_CONTENT_STREAM_USAGE_H
+#define WEIR_CONTENT_STREAM_USAGE_H
+
+#include "base/text.h"
+
+/* The member that is inserted into the request. */
+#define STREAM_USAGE_MEMBER SLICE("\"stream_options\":{\"include_usage\":true},")
+
+/* Returns the position in the content of a request at which the member is to be inserted. 0: the
+ * content stays as it is, since it asks for no stream, says something of stream_options, is no
+ * valid JSON object, or is one that readers may understand differently. */
+size_t stream_usage_place(struct slice content);
+
+enum { STREAM_USAGE_HELD_MAX = 8 << 10 }; /* bytes of an event; longer ones pass */
+
+/* Removes the event whose data has `choices: []` and an object `usage`. Only an event that may be
+ * this one is held until it ends. */
+struct stream_usage_filter {
+    size_t held;
+    bool passes;     /* the rest of the current event passes */
+    bool line_start; /* the last byte ended a line */
+    bool after_cr;   /* by CR: a LF belongs to it */
+    char event[STREAM_USAGE_HELD_MAX];
+};
+
+void stream_usage_filter_begin(struct stream_usage_filter *filter);
+/* Reads the next piece of a text/event-stream, and appends to `out` what is to be sent: at most
+ * STREAM_USAGE_HELD_MAX bytes more. `last`: the stream ends with it. */
+void stream_usage_filter_read(struct stream_usage_filter *filter, struct slice piece, bool last,
+                              struct text *out);
+
+#endif
