@@ -15,6 +15,9 @@ static const char *const cost_on_error_names[] = {
 static const char *const include_usage_names[] = {
     [INCLUDE_USAGE_KEEP] = "keep", [INCLUDE_USAGE_ADD] = "add", NULL};
 
+static const char *const on_disconnect_names[] = {
+    [ON_DISCONNECT_CLOSE] = "close", [ON_DISCONNECT_DRAIN] = "drain", NULL};
+
 static bool takes_buckets(const void *limit)
 {
     return shipped_limiter_takes(limit, "buckets");
@@ -92,6 +95,10 @@ static const struct option rows[] = {
      .fallback = "refund", .names = cost_on_error_names, .applies = cost_settles,
      .help = "charge of responses with status 4xx or 5xx that state no cost, and of requests "
              "without a response of the server: refund or keep"},
+    {.path = "limits.NAME.cost.on_disconnect", .type = &type_enum, COST(on_disconnect),
+     .fallback = "close", .names = on_disconnect_names, .applies = cost_has_usage,
+     .help = "response to a client that has left: close ends it; drain reads it to its end, to "
+             "learn its cost"},
     {.path = "limits.NAME.best_effort", .type = &type_bool, LIMIT(best_effort),
      .fallback = "false", .applies = limit_has_best_effort,
      .help = "if true and less than the cost remains, weir charges the remainder and admits the "

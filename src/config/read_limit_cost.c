@@ -344,6 +344,9 @@ static void read_cost_map(struct loading *l, const struct node *node, struct lim
     if (node_find(node, "on_error") && !limit_cost_settles(cost))
         mistake_of_key(l, node_find(node, "on_error"),
                        "on_error applies to usage and response_header; add one of them");
+    if (node_find(node, "on_disconnect") && cost->usage.kind == USAGE_KIND_NONE)
+        mistake_of_key(l, node_find(node, "on_disconnect"),
+                       "on_disconnect applies to usage; add it, or remove on_disconnect");
     if (cost->include_usage == INCLUDE_USAGE_ADD && !cost_is_of_openai(cost))
         mistake_of_key(l, node_find(node, "include_usage"),
                        "only streams of OpenAI's API are asked for their usage; add usage: openai");
@@ -400,6 +403,7 @@ static void add_own_cost(struct loading *l, const struct node *item, struct rule
 
     rule->has_own_costs = true;
     rule->learns |= limit_cost_settles(cost);
+    rule->drains |= cost->on_disconnect == ON_DISCONNECT_DRAIN;
     rule->adds_usage |= cost->include_usage == INCLUDE_USAGE_ADD;
     rule->reads_request |= cost->automatic || cost->request_json.count || rule->adds_usage;
     rule->usage_in_array |= usage->objects_in_array;

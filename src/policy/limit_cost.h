@@ -12,6 +12,9 @@ enum cost_on_error { COST_ON_ERROR_REFUND, COST_ON_ERROR_KEEP };
 /* Whether weir asks for the usage of streams whose requests say nothing of it. */
 enum include_usage { INCLUDE_USAGE_KEEP, INCLUDE_USAGE_ADD };
 
+/* Whether the response to a client that has left is read to its end. */
+enum on_disconnect { ON_DISCONNECT_CLOSE, ON_DISCONNECT_DRAIN };
+
 /* The option `usage`: a format, or paths with weights. */
 enum usage_kind { USAGE_KIND_NONE, USAGE_KIND_FORMAT, USAGE_KIND_PATHS };
 
@@ -37,6 +40,7 @@ struct limit_cost {
     struct usage_settings usage;
     enum cost_on_error on_error;
     enum include_usage include_usage;
+    enum on_disconnect on_disconnect;
 };
 
 /* Returns true if the response settles the cost. */

@@ -79,6 +79,7 @@ struct rule {
     bool learns;          /* some charges depend on the response */
     uint32_t key_sources; /* those that its limits count by; bit set of policy->key_sources */
     bool has_own_costs;   /* a limit has a cost of its own */
+    bool drains;          /* responses to clients that have left are read to their end */
     bool adds_usage;      /* weir asks for the usage of streams */
     bool reads_request;   /* some costs depend on the content of the request */
     struct json_paths *request_paths;  /* of the values in it; NULL: none */

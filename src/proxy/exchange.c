@@ -32,14 +32,15 @@
  *   TUNNEL         timeouts.tunnel
  * timeouts.exchange limits the whole exchange, except a tunnel. */
 #include "proxy/exchange.h"
-#include "proxy/asked_usage.h"
 
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/row_histogram.h"
 #include "proxy/access_log.h"
+#include "proxy/asked_usage.h"
 #include "proxy/client_requests.h"
+#include "proxy/drain.h"
 #include "proxy/exchange_watch.h"
 #include "proxy/response_cost.h"
 #include "proxy/step.h"
@@ -147,12 +148,28 @@ static enum step fail_after_answer(struct exchange *x, enum cause cause, const c
     return STEP_WAIT;
 }
 
+/* The response to a client that has left cannot be read to its end. */
+static enum step fail_drain(struct exchange *x, enum cause cause)
+{
+    if (x->upstream.link && cause_table[cause].fault == FAULT_SERVER)
+        exchange_note_error(x, cause);
+    drop_link(x);
+    return step_end(x, DOWNSTREAM_ABORTED);
+}
+
 /* A step has failed. */
 static enum step fail(struct exchange *x)
 {
     enum cause cause = x->failure.cause;
     const char *why = x->failure.why;
 
+    if (exchange_drains(x))
+        return fail_drain(x, cause);
+    if (cause == CAUSE_CLIENT_GONE && drain_begin(x)) {
+        x->record.cause = cause;
+        exchange_log(x, cause, why);
+        return STEP_WAIT;
+    }
     if (exchange_is_answered(x)) {
         enum step step = fail_after_answer(x, cause, why);
         if (step != STEP_FAIL)
@@ -225,7 +242,7 @@ static void finish(struct exchange *x)
 
     deadline_cancel(&x->whole);
     deadline_cancel(&x->client_deadline);
-    if (x->grpc)
+    if (x->grpc || exchange_drains(x))
         timer_cancel(&w->calls, &x->call);
     if (x->limits.queued)
         TAILQ_REMOVE(&w->decided, x, limits.queued_link);

@@ -340,6 +340,7 @@ static void call_passed(struct timer *timer)
 void exchanges_init(struct worker *w)
 {
     TAILQ_INIT(&w->decided);
+    TAILQ_INIT(&w->drains);
     event_assign(&w->act, w->base, -1, 0, wake_waiting, w);
     timer_heap_init(&w->holds, w->base, hold_passed);
     timer_heap_init(&w->calls, w->base, call_passed);

@@ -191,7 +191,8 @@ static bool request_goes_on(const struct exchange *x)
     struct link *link = x->upstream.link;
 
     return !x->upstream.broken && !relay_awaits_continue(x) &&
-           (x->request.progress != MESSAGE_END || link->pending) && link->ops->takes_rest(link);
+           (x->request.progress != MESSAGE_END || relay_has_kept(x) || link->pending) &&
+           link->ops->takes_rest(link);
 }
 
 static void note_last_byte(struct exchange *x)
@@ -207,7 +208,8 @@ static enum step response_ended(struct exchange *x)
 
     note_last_byte(x);
     if (!goes_on) {
-        link_release(x->upstream.link, x->request.progress == MESSAGE_END && !x->upstream.broken);
+        bool complete = x->request.progress == MESSAGE_END && !relay_has_kept(x);
+        link_release(x->upstream.link, complete && !x->upstream.broken);
         x->upstream.link = NULL;
         if (exchange_is_over(x))
             return step_end(x, exchange_end_of_answer(x));

@@ -1,5 +1,6 @@
 #include "proxy/retry.h"
 
+#include "proxy/drain.h"
 #include "proxy/step.h"
 
 static const struct retry_rule {
@@ -60,7 +61,8 @@ bool retry_may(struct exchange *x, enum retry_cause cause)
     const struct retry_rule *rule = &rules[cause];
     const struct upstream_retry *settings = &x->route.rule->upstream->retry;
 
-    if (cause == RETRY_NONE || (rule->option && !(settings->on & rule->option)))
+    if (cause == RETRY_NONE || exchange_drains(x) ||
+        (rule->option && !(settings->on & rule->option)))
         return false;
     if (rule->sent && !is_harmless(x, rule))
         return false;

@@ -2,6 +2,8 @@
 #ifndef WEIR_PROXY_WORKER_SHARED_H
 #define WEIR_PROXY_WORKER_SHARED_H
 
+#include <stdatomic.h>
+
 #include "limit/limiter.h"
 #include "proxy/stats.h"
 #include "quota/quotas.h"
@@ -18,6 +20,7 @@ struct worker_shared {
     const bool *inherited;            /* [listener] its socket outlives the process */
     unsigned connections_max;         /* cap on size_limits.connections by descriptors; 0: none */
     struct ip_counts *ip_counts;      /* connections by address; NULL if connections_per_ip is 0 */
+    atomic_uint drains;               /* responses that are read for clients that have left */
     struct ip_counts *requests_by_ip; /* requests beyond the workers' shares, see ip_shares.h */
     /* Called in a worker's thread when it accepts connections, after it switched to another
      * endpoint set's policy, and after it left its loop. */

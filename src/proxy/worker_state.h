@@ -54,6 +54,7 @@ struct worker {
 
     struct free_list free_exchanges;            /* in the memory of `buffers` */
     TAILQ_HEAD(decided_list, exchange) decided; /* decided by the limits, not processed yet */
+    TAILQ_HEAD(drain_list, drain) drains;       /* of clients that have left (drain.h) */
     uint64_t decided_iteration;                 /* iteration of the last decision */
     unsigned decided_count;                     /* number of decisions in that iteration */
     struct event act;                           /* active while `decided` is not empty */

@@ -13,6 +13,7 @@
 #include "downstream/http2.h"
 #include "http/rewrite.h"
 #include "net/ip_shares.h"
+#include "proxy/drain.h"
 #include "proxy/exchange.h"
 #include "proxy/generation.h"
 #include "proxy/worker_state.h"
@@ -41,7 +42,7 @@ static void request_ids_init(struct worker *w)
 
 static bool all_done(const struct worker *w)
 {
-    return w->downstream->listeners_closed && !clients_any(w);
+    return w->downstream->listeners_closed && !clients_any(w) && TAILQ_EMPTY(&w->drains);
 }
 
 static void publish(struct worker *w)
@@ -171,6 +172,7 @@ static void shutdown_passed(struct deadline *deadline)
         "worker %u: requests still in progress after timeouts.shutdown: closing their connections",
         w->number);
     clients_cut(w);
+    drains_cut(w);
 }
 
 static void stop_clients(struct worker *w)

@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 import re
+import signal
 import threading
 
 from http2_wire import Http2
@@ -323,3 +324,84 @@ def test_stream_options_with_every_framing(rig):
     other = rig.weir(workers=1, limits={"tokens": tokens(include_usage="add")}, upstreams=fixed.upstreams, rules=[{"limits": ["tokens"]}])
     answer, cost = chat(other, b'{"stream": true}')
     assert b"total_tokens" in answer and cost == 200, "its length cannot be changed"
+
+
+class Slow:
+    """A server that sends the rest of its stream when the test lets it."""
+
+    def __init__(self, rig, total=300):
+        self.rest, self.begun, self.heads, self.total = threading.Event(), threading.Semaphore(0), 0, total
+        rig.add_cleanup(self.rest.set)
+        self.upstreams = {"api": {"servers": [Scripted(rig, self.script).text], "response_timeout": "20s"}}
+
+    def script(self, peer, _number):
+        while (request := peer.read_request()) is not None:
+            late = request[0].startswith(b"GET /late")
+            if request[0].startswith(b"GET /now"):
+                peer.send(document(openai(1)))
+                continue
+            first, rest = events({"choices": [{"delta": {"content": "x"}}]}), events({"choices": [], "usage": {"total_tokens": self.total}})
+            if not late:
+                peer.send(STREAM_HEAD + chunks(first))
+            self.heads += 1
+            self.begun.release()
+            self.rest.wait(20)
+            peer.send((STREAM_HEAD if late else b"") + chunks(rest) + b"0\r\n\r\n")
+
+
+def leave(weir, target, client):
+    """Begins a request and closes the connection."""
+    connection = Connection(weir.address)
+    connection.send(request_bytes(target, headers={"X-Client-Id": client}))
+    return connection
+
+
+def test_a_response_to_a_client_that_has_left_is_read_on(rig):
+    api = Slow(rig)
+    weir = rig.weir(workers=1, limits={"tokens": tokens(on_disconnect="drain")}, upstreams=api.upstreams, rules=[{"limits": ["tokens"]}],
+                    log={"access": "json"})
+    for target in ("/stream", "/late"):
+        connection = leave(weir, target, target)
+        api.begun.acquire(timeout=20)
+        if target == "/stream":
+            connection.read_until(b'"x"', "the first event")
+        connection.close()
+    eventually(lambda: weir.metric("weir_connections") == 0)
+    assert weir.metric("weir_requests_active") == 2, "their responses are under way"
+    api.rest.set()
+    eventually(lambda: weir.metric("weir_requests_active") == 0)
+    for target in ("/stream", "/late"):
+        left = remaining(get(weir.address, "/now", headers={"X-Client-Id": target}))["tokens"]
+        assert left == 1000 - 300 - 10, (target, left)
+    lines = [json.loads(line) for line in weir.output().splitlines() if '"target":' in line and "/now" not in line]
+    assert [(line["cost"], line["error"]) for line in lines] == [({"tokens": 300}, "client_gone")] * 2, lines
+
+
+def test_drains_end_by_the_clock_and_are_64_at_most(rig):
+    api = Slow(rig)
+    api.upstreams["api"]["response_timeout"] = "2s"
+    weir = rig.weir(workers=2, limits={"tokens": tokens(on_disconnect="drain", limit=100000)}, upstreams=api.upstreams, rules=[{"limits": ["tokens"]}])
+    connections = [leave(weir, "/stream", "c%d" % n) for n in range(70)]
+    for connection in connections:
+        connection.read_until(b'"x"', "the first event")
+    for connection in connections:
+        connection.close()
+    eventually(lambda: weir.metric("weir_connections") == 0)
+    assert weir.metric("weir_requests_active") <= 64
+    eventually(lambda: weir.metric("weir_requests_active") == 0, what="the drains to end after response_timeout")
+    left = remaining(get(weir.address, "/now", headers={"X-Client-Id": "c1"}))["tokens"]
+    assert 100000 - 20 <= left < 100000 - 10, "the reserve stays; some units have arrived since: %d" % left
+
+
+def test_a_stop_waits_for_drains(rig):
+    api = Slow(rig)
+    weir = rig.weir(workers=1, limits={"tokens": tokens(on_disconnect="drain")}, upstreams=api.upstreams, rules=[{"limits": ["tokens"]}])
+    connection = leave(weir, "/stream", "one")
+    connection.read_until(b'"x"', "the first event")
+    connection.close()
+    eventually(lambda: weir.metric("weir_connections") == 0)
+    weir.signal(signal.SIGTERM)
+    api.rest.set()
+    weir.wait()
+    other = rig.weir(workers=1, limits={"tokens": tokens(on_disconnect="drain")}, upstreams=api.upstreams, rules=[{"limits": ["tokens"]}])
+    assert remaining(get(other.address, "/now", headers={"X-Client-Id": "one"}))["tokens"] == 1000 - 300 - 10
