@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "proxy/exchange.h"
 #include "proxy/relay.h"
 #include "proxy/step.h"
 
@@ -141,6 +140,10 @@ bool drain_begin(struct exchange *x)
 
 void drains_cut(struct worker *w)
 {
-    for (struct drain *drain; (drain = TAILQ_FIRST(&w->drains));)
-        exchange_cut(drain->downstream.exchange, CAUSE_CLIENT_GONE);
+    for (struct drain *drain; (drain = TAILQ_FIRST(&w->drains));) {
+        struct exchange *x = drain->downstream.exchange;
+        x->failure.cause = CAUSE_CLIENT_GONE;
+        x->noted |= EVENT_CUT;
+        exchange_wake(x);
+    }
 }
