@@ -1,16 +1,16 @@
 #include "proxy/route.h"
 
-void route_add_content(struct exchange *x, struct identity_content *content,
-                       struct identity_input *input)
+void route_add_content(struct exchange *x, struct identity_input *input)
 {
+    struct incoming *in = &x->worker->incoming;
+
     if (!x->policy->identity.paths)
         return;
-    content->facts =
-        (struct content_facts){.state = request_content_state(x), .values = &content->values};
-    if (content->facts.state == CONTENT_VALUES &&
-        request_content_read(x, x->policy->identity.paths, &content->values) != CONTENT_READ)
-        content->facts.state = CONTENT_UNSURE;
-    input->content = &content->facts;
+    in->content = (struct content_facts){.state = request_content_state(x), .values = &in->values};
+    if (in->content.state == CONTENT_VALUES &&
+        request_content_read(x, x->policy->identity.paths, &in->values) != CONTENT_READ)
+        in->content.state = CONTENT_UNSURE;
+    input->content = &in->content;
 }
 
 enum step route_bad_identity(struct exchange *x, const struct identity *identity, const char *why)

@@ -22,15 +22,8 @@ static inline struct identity_input route_identity_input(const struct exchange *
     };
 }
 
-/* What identity sources read of the content. */
-struct identity_content {
-    struct content_facts facts;
-    struct json_values values;
-};
-
-/* Lets the sources of `input` see the content, as far as it is read. `content` is room. */
-void route_add_content(struct exchange *x, struct identity_content *content,
-                       struct identity_input *input);
+/* Lets the sources of `input` see the content, as far as it is read, during this step. */
+void route_add_content(struct exchange *x, struct identity_input *input);
 
 /* Stores the identity's text in the exchange. */
 static inline void route_set_identity(struct exchange *x, const struct identity *identity)

@@ -107,24 +107,18 @@ static enum step apply(struct exchange *x)
     return step_enter(x, d->delay_us > 0 && !x->overdue ? PHASE_HOLD : PHASE_CONNECT);
 }
 
-/* Reads what limits count by, beside the identity. `values` is room; *used: it, or NULL for rules
- * that need none. */
-static enum step read_key_values(struct exchange *x, struct key_values *values,
-                                 const struct key_values **used)
+/* Reads what limits count by, beside the identity, into incoming.key_values. */
+static enum step read_key_values(struct exchange *x)
 {
     struct incoming *in = &x->worker->incoming;
     struct slice path = x->route.path.n ? x->route.path : in->head->path;
     struct address address;
     const char *why;
 
-    *used = NULL;
-    if (!x->route.rule->key_sources)
-        return STEP_NEXT;
     const struct identity_input input = route_identity_input(x, in->head, &address);
-    if (!key_values_read(&input, x->route.rule, &in->identity, values, &why))
+    if (!key_values_read(&input, x->route.rule, &in->identity, &in->key_values, &why))
         return route_bad_identity(x, &in->identity, why);
-    key_values_read_path(x->policy, x->route.rule, path, &x->worker->route, values);
-    *used = values;
+    key_values_read_path(x->policy, x->route.rule, path, &x->worker->route, &in->key_values);
     return STEP_NEXT;
 }
 
@@ -139,9 +133,7 @@ static enum step decide(struct exchange *x)
                       &x->limits.stated_cost, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
     struct json_values values;
-    struct key_values key_room;
-    const struct key_values *key_values;
-    if (read_key_values(x, &key_room, &key_values) == STEP_FAIL)
+    if (x->route.rule->key_sources && read_key_values(x) == STEP_FAIL)
         return STEP_FAIL;
     request_values_read(x, &values);
     if (x->route.rule->has_own_costs && !request_cost_read(x, &values, &why))
@@ -161,7 +153,7 @@ static enum step decide(struct exchange *x)
         .path = head->path,
         .fields = &head->fields,
         .json = &values,
-        .values = key_values};
+        .values = &in->key_values};
     bool now = limiter_decide(x->generation->limiter, &facts, &x->decision_request) == DECIDED_NOW;
     bool may_forward = !now || decision_admits(&x->decision_request.decision);
     if (may_forward && !x->downstream->origin->decides && !write_request_head(x))

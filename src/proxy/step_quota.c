@@ -82,9 +82,8 @@ static bool next_identity(struct exchange *x, const char **why)
     struct incoming *in = &x->worker->incoming;
     struct address address;
     struct identity_input input = route_identity_input(x, in->head, &address);
-    struct identity_content content;
 
-    route_add_content(x, &content, &input);
+    route_add_content(x, &input);
     if (!identity_next(&input, &in->identity, why))
         return false;
     route_set_identity(x, &in->identity);

@@ -114,8 +114,7 @@ enum step step_route(struct exchange *x)
     if (!x->request.inspected && begin_log(x, head) == STEP_FAIL)
         return STEP_FAIL;
     struct identity_input input = route_identity_input(x, head, &address);
-    struct identity_content content;
-    route_add_content(x, &content, &input);
+    route_add_content(x, &input);
     bool again = x->request.inspected; /* CONTENT has restored the request */
     if (again && !x->worker->incoming.identity.needs_content)
         return choose_rule(x, &input);

@@ -14,6 +14,7 @@
 #include "http2/session.h"
 #include "net/iobuf.h"
 #include "net/poller.h"
+#include "policy/key_values.h"
 #include "policy/rule_choice.h"
 #include "proxy/top_clients.h"
 #include "proxy/worker_shared.h"
@@ -27,6 +28,10 @@ struct incoming {
     struct identity identity;
     struct client_limits found;                /* from the database */
     const struct client_limits *client_limits; /* &found; NULL: the policy's */
+    /* Room for what sources of the identity and keys of limits read, during one step. */
+    struct content_facts content;
+    struct json_values values;
+    struct key_values key_values;
 };
 
 struct downstream_worker;
