@@ -282,6 +282,11 @@ static void limits(struct source *s)
             json_put_seconds(&s->json, "period_seconds", limit->period_us);
         json_put_bool(&s->json, "shadow", limit->enforce == 0);
         decisions(s, limit->row, VERDICT_COUNT, by_limit);
+        uint64_t units = by_limit(s, limit->row, UNITS_COLUMN);
+        if (limit->own_cost)
+            counter(s, "units", units);
+        else
+            (void)increase(s->history, units);
         json_end(&s->json, '}');
     }
     json_end(&s->json, ']');

@@ -307,15 +307,36 @@ static void write_clients(struct screen *s, const json_t *snapshot, unsigned mos
     }
 }
 
-/* WOULD/S: requests that a shadow limit would have rejected. */
+/* Returns whether a limit has a cost of its own, and so counts units. */
+static bool any_units(const json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_object_get(json_array_get(list, i), "units"))
+            return true;
+    return false;
+}
+
+static void write_units(struct screen *s, const json_t *row)
+{
+    const json_t *units = json_object_get(row, "units");
+    char text[NUMBER_MAX];
+
+    if (units)
+        put_text(s, " %9s", rate_text(json_double(json_object_get(units, "per_second"), 0), text));
+}
+
+/* WOULD/S: requests that a shadow limit would have rejected. UNITS/S: charges of limits with costs
+ * of their own. */
 static void write_table(struct screen *s, const json_t *list, const char *name)
 {
     char text[NUMBER_MAX];
-    unsigned width = name_width(s, 43);
+    bool units = any_units(list);
+    unsigned width = name_width(s, units ? 53 : 43);
 
     style(s, BOLD);
     cell(s, slice_of(name), width);
-    put_text(s, "%10s %10s %9s %11s", "ADMITTED/S", "REJECTED/S", "WOULD/S", "TOTAL");
+    put_text(s, "%10s %10s %9s %11s%s", "ADMITTED/S", "REJECTED/S", "WOULD/S", "TOTAL",
+             units ? "   UNITS/S" : "");
     style(s, "0");
     end_line(s);
     for (size_t i = 0; i < json_array_size(list) && s->lines; i++) {
@@ -332,6 +353,7 @@ static void write_table(struct screen *s, const json_t *list, const char *name)
         put_text(s, "%10s", rate_text(rejected, text));
         style(s, "0");
         put_text(s, " %9s %11.0f", rate_text(rate_at(decisions, "shadow"), text), total);
+        write_units(s, row);
         end_line(s);
     }
 }

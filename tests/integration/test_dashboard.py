@@ -17,7 +17,7 @@ from wire import Connection, flood, get, request_bytes
 
 PICTURES = os.environ.get("WEIR_PICTURES")
 SCRIPT = '<img src=x onerror="document.title=1">'  # a client can use this as its id
-LIMITS = {"per-client": {"script": "gcra", "limit": 120, "period": "10s", "burst": 120}, "searches": {"script": "fixed_window", "limit": 40, "period": "1m", "cost": 2}}
+LIMITS = {"per-client": {"script": "gcra", "limit": 120, "period": "10s", "burst": 120}, "searches": {"script": "fixed_window", "limit": 40, "period": "1m", "cost": {"reserve": 2, "response_header": "X-Cost"}}}
 
 
 def start(rig, **more):
@@ -92,6 +92,7 @@ def test_live(rig):
     text_of(page, "#busiest", SCRIPT)
     assert page.run("return document.querySelectorAll('main img, main script').length") == 0, "names are inserted as text"
     text_of(page, "#limits", "120 per 10 s, gcra")
+    text_of(page, "#limits", "units/s, 40 in total")
     text_of(page, "#rules", "everything else")
     text_of(page, "#servers", "up")
     text_of(page, "#workers", "connected")

@@ -158,3 +158,13 @@ def test_top_reports_invalid_responses(rig):
             peer.close()
             out, err = top.communicate(timeout=10 * time_scale)
             assert (top.returncode == 1 and why in err) if why else top.returncode == 0, (answer, out, err)
+
+
+def test_units_of_limits_with_costs_of_their_own(rig):
+    limits = {"each": HOUR, "tokens": {"script": "gcra", "limit": 1000, "period": "1h", "cost": {"reserve": 7, "response_header": "X-Cost"}}}
+    weir = rig.weir(limits=limits, rules=[{"limits": ["each", "tokens"]}], identity={"from": ["header:X-Client-Id"]})
+    flood(weir.address, 3, connections=1, headers={"X-Client-Id": "busy"})
+    weir.counts(21, "weir_limit_units_total", limit="tokens")
+    screen = rig.command("top", "--once", text_of(weir.admin)).stdout
+    assert re.search(r"^LIMITS .* TOTAL +UNITS/S$", screen, re.M) and re.search(r"^tokens +\S+ +0 +- +3 +\S+$", screen, re.M), screen
+    assert re.search(r"^each +\S+ +0 +- +3$", screen, re.M) and max(map(len, screen.split("\n"))) <= 100, screen

@@ -242,7 +242,8 @@ function tables(s) {
   rows("limited", s.top.limited.slice(0, 10).map((c) => ({ key: c.client, cells: [clientLink(c.client), about(c), number(rate(c.at_least / Math.max(1, s.top.seconds)))] })),
     "Nobody was rejected in the last minute.");
   rows("limits", s.limits.map((l) => ({ key: l.name, cells: [
-    element("td", {}, l.name, element("small", {}, `${whole.format(l.limit)} ${l.period_seconds === null ? "in flight" : "per " + span(l.period_seconds)}, ${l.script}${l.shadow ? ", shadow" : ""}${l.decisions.shadow ? ": would reject " + rate(l.decisions.shadow.per_second) + "/s" : ""}`)),
+    element("td", {}, l.name, element("small", {}, `${whole.format(l.limit)} ${l.period_seconds === null ? "in flight" : "per " + span(l.period_seconds)}, ${l.script}${l.shadow ? ", shadow" : ""}${l.decisions.shadow ? ": would reject " + rate(l.decisions.shadow.per_second) + "/s" : ""}`),
+      l.units ? element("small", {}, `${rate(l.units.per_second)} units/s, ${whole.format(l.units.total)} in total`) : null),
     number(rate(perSecond(l.decisions, others(l.decisions)))), number(rate(perSecond(l.decisions, REJECTED))), number(whole.format(total(l.decisions, REJECTED)))] })),
     "The policy has no limits.");
   rows("rules", s.rules.filter((r) => r.name !== "(none)" || total(r.decisions, Object.keys(r.decisions))).map((r) => ({ key: r.name, cells: [
