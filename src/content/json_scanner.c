@@ -180,6 +180,17 @@ static void end_number(struct json_scanner *s)
     json_end_value(s);
 }
 
+/* Digits of a number that nobody wants: most of them, in many documents. */
+static const char *skip_digits(struct json_scanner *s, const char *p, const char *end)
+{
+    const char *start = p;
+
+    while (p < end && is_digit(*p))
+        p++;
+    s->token += (uint32_t)(p - start);
+    return p;
+}
+
 /* Returns whether `c` belongs to the number. */
 static bool read_number(struct json_scanner *s, char c)
 {
@@ -196,6 +207,13 @@ static bool read_number(struct json_scanner *s, char c)
     s->token++;
     s->state = (uint8_t)next;
     return true;
+}
+
+/* More digits change nothing, since the value is not wanted. */
+static inline bool in_digits(const struct json_scanner *s)
+{
+    return !s->wanted && (s->state == STATE_DIGITS || s->state == STATE_FRACTION ||
+                          s->state == STATE_EXPONENT_DIGITS);
 }
 
 static void begin_literal(struct json_scanner *s, unsigned which)
@@ -248,29 +266,40 @@ static void read_comma_or_end(struct json_scanner *s, char c)
         s->state = STATE_INVALID;
 }
 
-/* Reads a byte between values, names and punctuation. */
-static void read_structure(struct json_scanner *s, char c)
+static void read_name_or_end(struct json_scanner *s, char c)
 {
-    if (c == ' ' || c == '\n' || c == '\r' || c == '\t')
+    if (c == '"')
+        json_begin_name(s);
+    else if (c == '}' && s->state == STATE_NAME_OR_END)
+        close_container(s);
+    else
+        s->state = STATE_INVALID;
+}
+
+static void read_element_or_end(struct json_scanner *s, char c)
+{
+    if (c == ']')
+        close_container(s);
+    else
+        read_value(s, c);
+}
+
+static inline bool is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+/* Reads a byte between values, names and punctuation, which white space may stand between. */
+static inline void read_structure(struct json_scanner *s, char c)
+{
+    if (is_space(c))
         return;
     switch (s->state) {
     case STATE_COMMA_OR_END: read_comma_or_end(s, c); break;
     case STATE_COLON: s->state = c == ':' ? STATE_VALUE : STATE_INVALID; break;
     case STATE_NAME_OR_END:
-    case STATE_NAME:
-        if (c == '"')
-            json_begin_name(s);
-        else if (c == '}' && s->state == STATE_NAME_OR_END)
-            close_container(s);
-        else
-            s->state = STATE_INVALID;
-        break;
-    case STATE_ELEMENT_OR_END:
-        if (c == ']')
-            close_container(s);
-        else
-            read_value(s, c);
-        break;
+    case STATE_NAME: read_name_or_end(s, c); break;
+    case STATE_ELEMENT_OR_END: read_element_or_end(s, c); break;
     case STATE_VALUE: read_value(s, c); break;
     default: s->state = STATE_INVALID;
     }
@@ -298,7 +327,10 @@ static bool read_byte(struct json_scanner *s, char c)
     case STATE_EXPONENT:
     case STATE_EXPONENT_SIGN:
     case STATE_EXPONENT_DIGITS: return read_number(s, c);
-    default: read_structure(s, c); return true;
+    default: /* after the document */
+        if (!is_space(c))
+            s->state = STATE_INVALID;
+        return true;
     }
 }
 
@@ -307,8 +339,14 @@ enum json_scan json_scanner_read(struct json_scanner *s, struct slice bytes)
     const char *p = bytes.p, *end = p + bytes.n;
 
     while (p < end && s->state != STATE_INVALID) {
+        if (s->state <= STATE_COMMA_OR_END) {
+            read_structure(s, *p++);
+            continue;
+        }
         if (s->state == STATE_STRING)
             p = json_read_string(s, p, end);
+        else if (in_digits(s) && is_digit(*p))
+            p = skip_digits(s, p, end);
         else if (read_byte(s, *p))
             p++;
         if (s->token > JSON_TOKEN_MAX)

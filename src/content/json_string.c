@@ -1,4 +1,5 @@
 /* json_string.c - names and texts: escapes, UTF-8, and names that belong to paths. */
+#include "base/scan.h"
 #include "content/json_scanner_internal.h"
 
 void json_begin_name(struct json_scanner *s)
@@ -25,11 +26,9 @@ static void match_name(struct json_scanner *s, uint32_t code)
 {
     uint32_t folded = fold(code);
 
-    for (unsigned i = 0; i < s->paths->count; i++) {
-        uint32_t bit = UINT32_C(1) << i;
-        if (!(s->folded & bit))
-            continue;
-        struct slice name = s->paths->paths[i].names[s->tracked - 1];
+    for (uint32_t left = s->folded; left; left &= left - 1) {
+        uint32_t bit = left & -left;
+        struct slice name = s->paths->paths[__builtin_ctz(left)].names[s->tracked - 1];
         if (s->position >= name.n || fold((unsigned char)name.p[s->position]) != folded)
             s->folded &= ~bit;
         if (s->position >= name.n || (unsigned char)name.p[s->position] != code)
@@ -123,14 +122,14 @@ static void end_hex(struct json_scanner *s)
 
 void json_read_hex(struct json_scanner *s, char c)
 {
-    static const char digits[] = "0123456789abcdef";
-    const char *found = c ? strchr(digits, ascii_lower(c)) : NULL;
+    char lower = ascii_lower(c);
+    bool digit = c >= '0' && c <= '9', letter = lower >= 'a' && lower <= 'f';
 
-    if (!found) {
+    if (!digit && !letter) {
         s->state = STATE_INVALID;
         return;
     }
-    s->code = s->code << 4 | (uint32_t)(found - digits);
+    s->code = s->code << 4 | (uint32_t)(digit ? c - '0' : lower - 'a' + 10);
     if (++s->literal == 4)
         end_hex(s);
 }
@@ -161,33 +160,25 @@ void json_continue_utf8(struct json_scanner *s, unsigned char c)
         put_code(s, s->code);
 }
 
-#define ONES UINT64_C(0x0101010101010101)
-#define TOPS UINT64_C(0x8080808080808080)
-
-/* Returns whether one of eight bytes ends a run of plain ASCII: a quote, a backslash, a control
- * byte, or a byte above 0x7f. */
-static inline bool has_end(uint64_t word)
-{
-    uint64_t quote = word ^ ONES * '"', slash = word ^ ONES * '\\';
-
-    return ((word | (word - ONES * ' ') | (quote - ONES) | (slash - ONES)) & TOPS) != 0;
-}
-
 static inline bool is_plain(unsigned char c)
 {
     return c >= ' ' && c < 0x80 && c != '"' && c != '\\';
 }
 
-static const char *skip_plain(const char *p, const char *end)
+/* Returns the end of a run of plain ASCII: a quote, a backslash, a control byte, a byte above 0x7f,
+ * or `end`. */
+static inline const char *skip_plain(const char *p, const char *end)
 {
-    uint64_t word;
-
-    while (end - p >= 8) {
-        memcpy(&word, p, 8);
-        if (has_end(word))
-            break;
-        p += 8;
+#ifdef __SSE2__
+    for (; end - p >= SCAN_WIDTH; p += SCAN_WIDTH) {
+        __m128i bytes = scan_load(p), quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
+                slash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')),
+                other = _mm_cmplt_epi8(bytes, _mm_set1_epi8(' ')); /* signed: also above 0x7f */
+        unsigned found = scan_bits(_mm_or_si128(_mm_or_si128(quote, slash), other));
+        if (found)
+            return p + __builtin_ctz(found);
     }
+#endif
     while (p < end && is_plain((unsigned char)*p))
         p++;
     return p;
