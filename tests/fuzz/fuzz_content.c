@@ -1,7 +1,12 @@
 /* The first byte chooses the format and whether the input is one document or a stream of events.
  * Properties: no read past the end of a piece; the result and the sums are the same for every
  * division into pieces; a valid document without its last byte is not complete, unless that byte is
- * white space or a digit; sums are in their range. */
+ * white space or a digit; sums are in their range. A request that is asked for its usage stays valid
+ * JSON, and is asked once; what is removed from a stream does not depend on the division into pieces,
+ * and the rest is in order. */
+#include <jansson.h>
+
+#include "content/stream_usage.h"
 #include "content/usage_reader.h"
 #include "fuzz.h"
 
@@ -28,6 +33,73 @@ static struct usage_reader *read_all(const struct usage *usage, const struct jso
     return reader;
 }
 
+/* The member is inserted into a valid object, which is not asked again. */
+static void ask(const uint8_t *data, size_t size)
+{
+    char *content = fuzz_copy(data, size);
+    struct slice member = STREAM_USAGE_MEMBER;
+    size_t place = stream_usage_place((struct slice){content, size});
+
+    if (place) {
+        char *asked = malloc(size + member.n);
+        memcpy(asked, content, place);
+        memcpy(asked + place, member.p, member.n);
+        memcpy(asked + place + member.n, content + place, size - place);
+        json_t *before = json_loadb(content, size, JSON_ALLOW_NUL, NULL),
+               *after = json_loadb(asked, size + member.n, JSON_ALLOW_NUL, NULL);
+        PROPERTY(after || !before); /* jansson does not hold all numbers */
+        PROPERTY(stream_usage_place((struct slice){asked, size + member.n}) == 0);
+        json_decref(before);
+        json_decref(after);
+        free(asked);
+    }
+    free(content);
+}
+
+/* Returns the bytes that are left of a stream, in memory of the caller. */
+static char *filter(const uint8_t *data, size_t size, uint32_t choice, size_t *left)
+{
+    struct stream_usage_filter *made = malloc(sizeof *made);
+    char *bytes = malloc(size + 1);
+    struct text out = text_over(bytes, size + 1);
+
+    stream_usage_filter_begin(made);
+    for (size_t at = 0, n; at < size; at += n) {
+        n = choice ? 1 + choice % 13 : size;
+        n = n < size - at ? n : size - at;
+        char *piece = fuzz_copy(data + at, n);
+        stream_usage_filter_read(made, (struct slice){piece, n}, at + n == size, &out);
+        free(piece);
+        choice = choice * 1664525u + (choice != 0) * 1013904223u;
+    }
+    PROPERTY(!out.failed);
+    *left = out.n;
+    free(made);
+    return bytes;
+}
+
+/* All of the text, in order, is in the whole. */
+static bool is_part(const char *text, size_t size, const uint8_t *whole, size_t all)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < all && at < size; i++)
+        at += text[at] == (char)whole[i];
+    return at == size;
+}
+
+static void remove_usage(const uint8_t *data, size_t size)
+{
+    size_t left, left_of_cut;
+    char *whole = filter(data, size, 0, &left),
+         *cut = filter(data, size, fuzz_choice(data, size) | 1, &left_of_cut);
+
+    PROPERTY(left == left_of_cut && memcmp(whole, cut, left) == 0);
+    PROPERTY(is_part(whole, left, data, size));
+    free(whole);
+    free(cut);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct usage usage;
@@ -35,6 +107,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!size)
         return 0;
+    ask(data + 1, size - 1);
+    remove_usage(data + 1, size - 1);
     usage_of_format(&usage, data[0] % 3, data[0] & 64 ? &weights : NULL);
     for (unsigned i = 0; i < usage.part_count; i++)
         PROPERTY(json_paths_add(&paths, &usage.parts[i].path) >= 0);
