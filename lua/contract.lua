@@ -289,6 +289,20 @@ local function foreign_states(limiter)
   end
 end
 
+-- Of many requests at one instant, one is rejected or delayed. Otherwise the limiter does not read
+-- its own state, for example because "..", which writes 14 digits, has rounded a time in it.
+local function ceiling(limiter)
+  local AT_ONCE = 1000
+  local now, state, q, r = 1790000000123457 + below(1e9), nil, nil, nil
+  for _ = 1, AT_ONCE do
+    q = { state = state, now = now, limit = 3, period = policy.period, burst = 3, offset = policy.offset, cost = 1, mode = 0 }
+    r = ask(limiter, q)
+    if r[1] == 0 or (r[6] or 0) > 0 then return end
+    if r[5] ~= nil then state = (r[8] or r[4]) > 0 and stored(r[5]) or nil end
+  end
+  fault(format("it never rejects: with limit 3 and burst 3 it granted %d requests at one instant; does it read what it has written? (Write times with string.format, since \"..\" rounds them to 14 digits)", AT_ONCE), q, r)
+end
+
 -- A state that is as large after ten periods as after five does not grow without end.
 local function growth(limiter)
   local now, state, expires, early, late = 1790000000000000, nil, 0, 0, 0
@@ -314,6 +328,7 @@ local fine, problem = pcall(function()
   for _ = 1, SCHEDULES do schedule(limiter) end
   foreign_states(limiter)
   growth(limiter)
+  ceiling(limiter)
 end)
 if fine then return {} end
 if type(problem) == "table" and type(problem[1]) == "string" then return problem end

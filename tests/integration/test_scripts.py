@@ -63,7 +63,12 @@ def test_a_lockout_lasts_for_its_rest_time(rig):
 def test_options_of_every_type_are_passed_unchanged(rig):
     text = """return function(state, now, limit, period, burst, cost, mode, offset, n, d, yes, no, text, number, quoted)
   assert(n == 9007199254740991 and d == 1500000 and yes == true and no == false and text == "a b" and number == -5 and quoted == '7"\\n')
-  return cost == 0 and 1 or cost, n % 1000, 0, 0
+  local used = tonumber(state) or 0
+  local left = limit > used and limit - used or 0
+  if cost <= 0 then return cost == 0 and left < 1 and 0 or cost == 0 and 1 or cost, n % 1000, cost == 0 and left < 1 and period or 0, period end
+  local granted = (left >= cost or mode == 2) and cost or mode == 1 and left or 0
+  if granted == 0 then return 0, n % 1000, mode == 0 and cost > limit and -1 or period, period end
+  return granted, n % 1000, 0, period, ("%d"):format(used + granted)
 end"""
     options = "[ 9007199254740991, 1500ms, true, false, a b, -5, \"7\\\"\\n\" ]"
     rig.write("own.lua", text)
@@ -108,6 +113,15 @@ BROKEN = {
                 "raises an error: {file}:2: whose"),
     "mute": ("error(setmetatable({}, { __tostring = error }))", "raises an error: a table that has no text"),
     "mute value": ("return setmetatable({}, { __tostring = error })", "granted must be"),
+    # The time in the state is written as 1.79e+15, and never found again.
+    "never": ("""local since, used = (state or ""):match("^(%d+):(%d+)$")
+  local now = now + 0.0
+  if not since or now - since >= period then since, used = now, 0 end
+  local left = limit - used
+  if cost <= 0 then return cost == 0 and (left >= 1 and 1 or 0) or cost, left, cost == 0 and left < 1 and period or 0, period end
+  local granted = (left >= cost or mode == 2) and cost or mode == 1 and left > 0 and left or 0
+  if granted == 0 then return 0, left > 0 and left or 0, mode == 0 and cost > limit and -1 or period, period end
+  return granted, left > granted and left - granted or 0, 0, period, since .. ":" .. (used + granted)""", "never rejects"),
     "delay": ("return cost == 0 and 1 or cost, 0, 0, 0, nil, now", "delay must be a whole number of us, up to 366 days"),
 }
 
