@@ -15,10 +15,12 @@
 #include "admin/problems.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "config.h"
+#include "http/via.h"
 #include "net/ip_counts.h"
 #include "redis/embedded.h"
 #include "server.h"
@@ -128,6 +130,7 @@ static void share(struct weir *weir)
 {
     const struct size_limits *sizes = &weir->first->size_limits;
 
+    via_set_pseudonym(hash_key_random().k0);
     weir->shared = (struct worker_shared){.workers = weir->first->workers,
                                           .connections_max = weir->connections_max,
                                           .inherited = weir->inherited,

@@ -1,4 +1,5 @@
-/* check_redis.c - part of `weir check`: checks whether Redis could lose usage counts. */
+/* check_redis.c - part of `weir check`: checks whether Redis can be reached, and whether it could
+ * lose usage counts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,12 +28,24 @@ struct checked_server {
     char text[256]; /* its name in messages */
 };
 
+/* A server that requires a password lets every client connect. */
+static void warn_of_login(const struct redis_reply *reply, const struct checked_server *server,
+                          FILE *report)
+{
+    if (reply && reply->type == RESP_ERROR && slice_starts_with(reply->text, SLICE("NOAUTH")))
+        fprintf(report,
+                "%s: warning: redis %s: it requires a password, and the policy has none; set "
+                "redis.password_file\n",
+                server->policy->file, server->text);
+}
+
 static void check_memory(struct redis_blocking *redis, const struct checked_server *server,
                          FILE *report)
 {
     const struct redis_reply *reply =
         redis_command(redis, 2, (const char *[]){"INFO", "memory"}, NULL);
 
+    warn_of_login(reply, server, report);
     if (reply && reply->type == RESP_STRING) {
         struct slice most = info_value(reply->text.p, "maxmemory"),
                      way = info_value(reply->text.p, "maxmemory_policy");
@@ -85,8 +98,13 @@ void cli_check_redis(const struct policy *policy, FILE *report)
     for (unsigned part = 0, parts = 1; part < parts; part++) {
         struct redis_blocking *redis = redis_dial_part(settings, part, &parts, TIMEOUT_US, why);
         struct checked_server server = {.policy = policy};
-        if (!redis)
+        if (!redis) {
+            fprintf(report,
+                    "%s: warning: redis %s: %s (tried now, from this machine); while weir cannot "
+                    "use it, limits follow on_failure\n",
+                    policy->file, settings->address_text, why);
             return;
+        }
         snprintf(server.text, sizeof server.text, "%s", settings->address_text);
         if (settings->cluster.count)
             address_format(redis_blocking_address(redis), server.text);

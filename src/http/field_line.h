@@ -3,7 +3,7 @@
 #define WEIR_HTTP_FIELD_LINE_H
 
 #include "base/text.h"
-#include "http/version.h"
+#include "http/via.h"
 
 /* Writes a complete field line: WRITE_FIELD(out, "Via", value). */
 #define WRITE_FIELD(out, name, value)                                                              \
@@ -21,7 +21,7 @@ static inline void field_line_write(struct text *out, const char *start, size_t 
 /* RFC 9110 section 7.6.3: appended after the received Via fields, with the version received. */
 static inline void via_write(struct text *out, enum http_version version, uint8_t minor)
 {
-    text_put(out, http_version_via(version, minor));
+    text_put(out, via_line(version, minor));
 }
 
 #endif

@@ -7,14 +7,6 @@
 
 enum http_version { HTTP_VERSION_1, HTTP_VERSION_2 };
 
-/* Returns the line of weir in Via (RFC 9110 section 7.6.3). */
-static inline struct slice http_version_via(enum http_version version, uint8_t minor)
-{
-    if (version == HTTP_VERSION_2)
-        return SLICE("Via: 2 weir\r\n");
-    return minor ? SLICE("Via: 1.1 weir\r\n") : SLICE("Via: 1.0 weir\r\n");
-}
-
 /* Returns the name as in access logs. */
 static inline struct slice http_version_name(enum http_version version, uint8_t minor)
 {

@@ -1,4 +1,5 @@
 /* step_route.c - ROUTE: the client's identity, the rule and the size limits, from a parsed head. */
+#include "http/via.h"
 #include "proxy/access_log.h"
 #include "proxy/client_requests.h"
 #include "proxy/decision_listener.h"
@@ -73,6 +74,9 @@ static enum step begin_log(struct exchange *x, struct request_head *head)
     return good ? STEP_NEXT : step_fail(x, cause, why);
 }
 
+/* A request may pass through the same weir twice, on its way through a gateway behind it. */
+enum { PASSES_MAX = 3 };
+
 /* TRACE is refused: the response would show the sender the fields that proxies have added (RFC 9110
  * section 9.3.8). With Max-Forwards: 0, weir is the recipient of OPTIONS (section 7.6.2). */
 static enum step check_request(struct exchange *x, struct request_head *head)
@@ -82,6 +86,8 @@ static enum step check_request(struct exchange *x, struct request_head *head)
         return step_fail(x, CAUSE_METHOD_NOT_ALLOWED, NULL);
     if (head->max_forwards == 0)
         return step_reply_with(x, 204);
+    if (!x->downstream->origin->decides && via_passes(&head->fields) >= PASSES_MAX)
+        return step_fail(x, CAUSE_LOOP, NULL);
     return STEP_WAIT;
 }
 

@@ -197,9 +197,12 @@ static bool dial(struct redis_connection *connection, struct event_base *base,
         return false;
     redis_reply_reader_install(&connection->replies, connection->reader, &always);
     bufferevent_setcb(connection->stream, on_read, NULL, on_event, connection);
-    return bufferevent_enable(connection->stream, EV_READ | EV_WRITE) == 0 &&
-           (fd >= 0 ||
-            bufferevent_socket_connect(connection->stream, &to->any, (int)to->length) == 0);
+    if (bufferevent_enable(connection->stream, EV_READ | EV_WRITE) != 0)
+        return false;
+    if (fd >= 0 || bufferevent_socket_connect(connection->stream, &to->any, (int)to->length) == 0)
+        return true;
+    connection->failed = errno; /* at once, as for the path of a socket that does not exist */
+    return false;
 }
 
 struct redis_connection *redis_connection_new(struct event_base *base,

@@ -4,11 +4,12 @@ all sizes."""
 import hashlib
 import json
 import os
+import re
 import threading
 import zlib
 
 from echoes import echo, fields_of
-from rig import eventually, sanitized, timeout
+from rig import eventually, free_port, sanitized, timeout
 from scripted import OK, Scripted, respond_with, respond_to_all
 from slow_reader import read_slowly
 from wire import Connection, chunked, get, request_bytes
@@ -400,3 +401,20 @@ def test_the_server_with_the_fewest_requests_is_selected(rig):
     assert counts[busy] == 1 and counts[idle] == 20, counts
     release.set()
     assert held[0].response().status == 200
+
+
+def test_a_loop_ends_with_508(rig):
+    """An upstream that leads back to weir: the request ends at its third return."""
+    port = free_port()
+    weir = rig.weir(listen=[f"127.0.0.1:{port}"], upstreams={"api": {"servers": [f"127.0.0.1:{port}"]}}, rules=[], workers=1)
+    weir.expect_errors("come back")
+    answer = get(weir.address)
+    assert answer.status == 508, answer
+    weir.counts(1, "weir_errors_total", cause="loop")
+    assert weir.metric("weir_responses_total", **{"class": "5xx"}) == 4, "weir has met the request four times"
+    own = answer.all("Via")[0].split(" ")[1]
+    assert re.fullmatch("weir-[0-9a-f]{8}", own)
+    other = rig.weir(rules=[])
+    passed = ", ".join(["1.1 a", f"1.1 {own}", f"HTTP/1.1 {own} (a comment)", f"1.1 {own}"])
+    assert get(other.address, headers={"Via": passed}).status == 200, "another weir's"
+    assert get(weir.address, headers={"Via": passed}).status == 508

@@ -3,12 +3,13 @@ counted, and the log names the remedy. With real servers where possible, otherwi
 ones."""
 
 import contextlib
+import json
 import os
 import re
 import threading
 
 from redis_errors import assert_refused, assert_decided_by_redis, weir_before
-from rig import Redis, eventually, text_of, timeout
+from rig import Redis, eventually, free_port, text_of, timeout
 from scripted import Scripted, redis_commands
 from wire import connect, get
 
@@ -273,3 +274,16 @@ def test_invalid_and_error_replies(rig):
             raise AssertionError(f"{name}: {error}") from None
         weir.finish()
 
+
+
+def test_check_names_a_redis_that_cannot_be_used(rig):
+    def needs_password(peer, _number):
+        for _ in redis_commands(peer):
+            peer.send(b"-NOAUTH Authentication required.\r\n")
+    for address, words in [(f"127.0.0.1:{free_port()}", "Connection refused (tried now"),
+                           (f"unix:{rig.directory}/none.sock", "No such file or directory (tried now"),
+                           (Scripted(rig, needs_password).text, "it requires a password")]:
+        policy = rig.policy(limits={"each": dict(script="gcra", limit=5, period="1m")}, redis={"address": address})
+        rig.write("checked.yaml", json.dumps(policy))
+        result = rig.command("check", "-c", "checked.yaml")
+        assert result.returncode == 0 and f"checked.yaml: warning: redis {address}: {words}" in result.stderr, result

@@ -32,11 +32,13 @@ end
 
 
 def check(rig, script, text=None, **limit):
-    """Runs `weir check` on a policy with one limit of this script."""
+    """Runs `weir check` on a policy with one limit of this script, and forgets whether a Redis runs."""
     path = rig.write("own.lua", text) if text else script
     rig.write("own.yaml", json.dumps({"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, "rules": [{"limits": ["own"]}],
                                       "limits": {"own": {"script": path, "limit": 10, "period": "1m", **limit}}}, indent=1))
-    return rig.command("check", "-c", "own.yaml")
+    result = rig.command("check", "-c", "own.yaml")
+    result.stderr = "".join(line for line in result.stderr.splitlines(True) if "warning: redis 127.0.0.1:6379: " not in line)
+    return result
 
 
 def test_the_lockout_script_from_a_file(rig):
