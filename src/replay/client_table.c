@@ -63,6 +63,11 @@ void client_table_add(struct client_table *table, struct slice name)
         grow(table);
 }
 
+uint64_t client_table_count(const struct client_table *table, struct slice name)
+{
+    return find(table->slots, table->capacity, hash_slice(&table->key, name))->count;
+}
+
 /* Inserts into the sorted list of the highest counts. Equal counts are sorted by name, so that
  * reports do not depend on the hash key. */
 static bool ranks_before(const struct client_count *a, const struct client_count *b)

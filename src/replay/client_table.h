@@ -1,5 +1,5 @@
-/* client_table.h - the clients that a limit rejected, with the number of rejections of each.
- * Bounded: clients beyond CLIENT_TABLE_MAX are counted together. */
+/* client_table.h - clients, with a count of each: of their requests, or of rejections. Bounded:
+ * clients beyond CLIENT_TABLE_MAX are counted together. */
 #ifndef WEIR_REPLAY_CLIENT_TABLE_H
 #define WEIR_REPLAY_CLIENT_TABLE_H
 
@@ -27,6 +27,8 @@ void client_table_init(struct client_table *table);
 void client_table_free(struct client_table *table);
 /* Adds 1 to the client's count. */
 void client_table_add(struct client_table *table, struct slice name);
+/* Returns the client's count; 0: it is not in the table. */
+uint64_t client_table_count(const struct client_table *table, struct slice name);
 /* Writes the clients with the highest counts, highest first; returns how many there are. */
 unsigned client_table_top(const struct client_table *table, const struct client_count **top,
                           unsigned max);

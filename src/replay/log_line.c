@@ -2,6 +2,7 @@
 
 #include "base/json_read.h"
 #include "base/text.h"
+#include "net/address.h"
 #include "policy/identity_source.h"
 
 static unsigned status_of(struct slice text)
@@ -87,9 +88,25 @@ static bool is_identity(struct slice user)
     return identity_source_of(user) != NULL;
 }
 
+/* Removes "HOST:PORT " before the address. */
+static char *take_host(char *bytes, const char *end, struct log_line *line)
+{
+    char *space = memchr(bytes, ' ', (size_t)(end - bytes)), *next = NULL;
+    struct ip ip;
+
+    if (space)
+        next = memchr(space + 1, ' ', (size_t)(end - space) - 1);
+    if (!next || ip_parse((struct slice){bytes, (size_t)(space - bytes)}, &ip) ||
+        !ip_parse((struct slice){space + 1, (size_t)(next - space) - 1}, &ip))
+        return bytes;
+    line->host = (struct slice){bytes, (size_t)(space - bytes)};
+    return space + 1;
+}
+
 /* "ADDRESS IDENT USER ", before the time. */
 static bool parse_client(char *bytes, const char *end, struct log_line *line)
 {
+    bytes = take_host(bytes, end, line);
     char *space = memchr(bytes, ' ', (size_t)(end - bytes));
     char *user = space ? memchr(space + 1, ' ', (size_t)(end - space) - 1) : NULL;
 
@@ -135,26 +152,63 @@ static struct slice take_text(struct text *room, const json_t *object, const cha
     return (struct slice){room->p + start, room->n - start};
 }
 
+/* Takes the first member of these names that is there. */
+static struct slice take_first(struct text *room, const json_t *object, const char *const *names)
+{
+    for (; *names; names++)
+        if (json_object_get(object, *names))
+            return take_text(room, object, *names);
+    return SLICE_NONE;
+}
+
+/* Names in weir's lines, then those of nginx's variables, and what they are often called. */
+static const char *const method_names[] = {"method", "request_method", NULL};
+static const char *const target_names[] = {"target", "request_uri", "uri", NULL};
+static const char *const host_names[] = {"host", "http_host", "server_name", NULL};
+static const char *const address_names[] = {"client_ip", "peer", "remote_addr", NULL};
+static const char *const time_names[] = {"time",       "time_iso8601", "@timestamp", "timestamp",
+                                         "time_local", "msec",         NULL};
+
+/* "1790000000.123", as nginx's $msec. */
+static bool parse_seconds(struct slice text, int64_t *time_us)
+{
+    const char *dot = text.n ? memchr(text.p, '.', text.n) : NULL;
+    struct slice whole = {text.p, dot ? (size_t)(dot - text.p) : text.n};
+    uint64_t seconds, part = 0;
+
+    if (!slice_to_u64(whole, 100000000000, &seconds) ||
+        (dot && !slice_to_u64((struct slice){dot + 1, text.n - whole.n - 1}, 999999, &part)))
+        return false;
+    for (size_t digits = dot ? text.n - whole.n - 1 : 6; digits < 6; digits++)
+        part *= 10;
+    *time_us = (int64_t)(seconds * 1000000 + part);
+    return true;
+}
+
 /* `bytes` held the line; the slices of the result point into it. */
 static enum log_line_kind take_members(const json_t *object, char *bytes, size_t size,
                                        struct log_line *line)
 {
     struct text room = text_over(bytes, size);
 
-    line->method = take_text(&room, object, "method");
-    line->target = take_text(&room, object, "target");
+    line->method = take_first(&room, object, method_names);
+    line->target = take_first(&room, object, target_names);
+    struct slice request = take_text(&room, object, "request");
+    if (!line->method.n && request.n && !parse_request(request, line))
+        return LOG_LINE_ODD;
     if (line->method.n == 0 && line->target.n == 0)
         return LOG_LINE_OTHER;
-    line->host = take_text(&room, object, "host");
+    line->host = take_first(&room, object, host_names);
     line->client = take_text(&room, object, "client");
     line->status = status_of(take_text(&room, object, "status"));
-    line->address = take_text(&room, object, "client_ip");
-    if (line->address.n == 0)
-        line->address = take_text(&room, object, "peer");
-    return line->method.n && line->target.n &&
-                   log_time_parse(take_text(&room, object, "time"), &line->time_us)
-               ? LOG_LINE_REQUEST
-               : LOG_LINE_ODD;
+    line->address = take_first(&room, object, address_names);
+    if (!is_identity(line->client)) { /* another program's: its address, or a name */
+        line->address = line->address.n ? line->address : line->client;
+        line->client = SLICE_NONE;
+    }
+    struct slice time = take_first(&room, object, time_names);
+    bool timed = log_time_parse(time, &line->time_us) || parse_seconds(time, &line->time_us);
+    return line->method.n && line->target.n && timed ? LOG_LINE_REQUEST : LOG_LINE_ODD;
 }
 
 static enum log_line_kind parse_json(char *bytes, size_t size, struct log_line *line)
@@ -166,12 +220,28 @@ static enum log_line_kind parse_json(char *bytes, size_t size, struct log_line *
     return kind;
 }
 
+/* "2026-11-24T14:03:35.803Z warn  ...", a line of weir's log beside its access lines. */
+static bool is_event(const char *bytes, size_t size)
+{
+    static const char *const levels[] = {"debug ", "info ", "warn ", "error "};
+    const char *space = memchr(bytes, ' ', size);
+    struct slice rest = {space ? space + 1 : NULL, space ? size - (size_t)(space - bytes) - 1 : 0};
+    int64_t time_us;
+
+    if (!space || !log_time_parse((struct slice){bytes, (size_t)(space - bytes)}, &time_us))
+        return false;
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+        if (slice_starts_with(rest, slice_of(levels[i])))
+            return true;
+    return false;
+}
+
 enum log_line_kind log_line_parse(char *bytes, size_t size, struct log_line *line)
 {
     *line = (struct log_line){0};
     if (size && bytes[size - 1] == '\r')
         size--;
-    if (size == 0 || bytes[0] == '#')
+    if (size == 0 || bytes[0] == '#' || is_event(bytes, size))
         return LOG_LINE_OTHER;
     return bytes[0] == '{' ? parse_json(bytes, size, line) : parse_combined(bytes, size, line);
 }

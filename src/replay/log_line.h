@@ -1,8 +1,10 @@
-/* log_line.h - parses one line of an access log. Three forms are recognised:
+/* log_line.h - parses one line of an access log. Four forms are recognised:
  *
  *   common    ADDRESS IDENT USER [10/Oct/2000:13:55:36 -0700] "GET /x HTTP/1.1" 200 2326
  *   combined  the same, followed by "REFERER" "USER AGENT"; also weir's `log.access: combined`
- *   JSON      weir's `log.access: json`, one object per line
+ *   vhost     "HOST:PORT " before it (Apache's vhost_combined)
+ *   JSON      weir's `log.access: json`, or nginx's with the names of its variables, one object per
+ *             line
  *
  * Parses only; opens no files. Bytes after the status are ignored. */
 #ifndef WEIR_REPLAY_LOG_LINE_H
@@ -14,7 +16,7 @@ enum { REPLAY_LINE_MAX = 64 * 1024 }; /* bytes; longer lines are odd */
 
 enum log_line_kind {
     LOG_LINE_REQUEST,
-    LOG_LINE_OTHER, /* empty, a comment, or a JSON object that describes no request */
+    LOG_LINE_OTHER, /* empty, a comment, an event of weir, or a JSON object of no request */
     LOG_LINE_ODD    /* neither: cannot be parsed */
 };
 

@@ -392,6 +392,18 @@ static bool wants_suggestions(const struct replay_order *order, struct replay_su
     return true;
 }
 
+/* No line could be read: the format is none of those of log_line.h. */
+static bool format_is_unknown(const struct replay_summary *summary)
+{
+    if (summary->logs.requests || !summary->logs.odd)
+        return false;
+    fprintf(stderr,
+            "%s:%llu: this is no log that weir replay reads: common, combined and vhost_combined "
+            "lines, and JSON of weir or with the names of nginx's variables; see weir(8)\n",
+            summary->odd_file, (unsigned long long)summary->odd_line);
+    return true;
+}
+
 int replay_run(const struct replay_order *order)
 {
     struct replay_summary summary = {.result_count = order->policies[1] ? 2 : 1};
@@ -404,6 +416,7 @@ int replay_run(const struct replay_order *order)
         good = suggest(order, &summary);
     if (good)
         (order->json ? replay_report_json : replay_report_text)(&summary, stdout);
+    good = good && !format_is_unknown(&summary);
     summary_free(&summary);
     return good ? 0 : 1;
 }

@@ -53,6 +53,19 @@ static void put_clients(FILE *out, const struct client_table *clients)
     putc(']', out);
 }
 
+static void put_suggestion(FILE *out, const struct limit_suggestion *suggestion)
+{
+    fprintf(out,
+            ",\"suggestion\":{\"value\":%" PRId64
+            ",\"rejected_percent\":%.4f,\"clients\":%zu,\"limited_clients\":%zu,\"most_limited\":[",
+            suggestion->limit, suggestion->share, suggestion->clients, suggestion->limited);
+    for (unsigned i = 0; i < suggestion->named; i++) {
+        fputs(i ? "," : "", out);
+        put_string(out, suggestion->names[i]);
+    }
+    fputs("]}", out);
+}
+
 static void put_limit(FILE *out, const struct replay_result *result, unsigned index)
 {
     const struct limit *limit = &result->policy->limits[index];
@@ -72,8 +85,7 @@ static void put_limit(FILE *out, const struct replay_result *result, unsigned in
     }
     put_clients(out, &stats->clients);
     if (result->suggestions && result->suggestions[index].limit)
-        fprintf(out, ",\"suggestion\":{\"value\":%" PRId64 ",\"rejected_percent\":%.4f}",
-                result->suggestions[index].limit, result->suggestions[index].share);
+        put_suggestion(out, &result->suggestions[index]);
     putc('}', out);
 }
 

@@ -153,8 +153,15 @@ static void put_suggestion(const struct limit *limit, const struct limit_suggest
 
     limit_period_write(&period, limit);
     fprintf(out,
-            "    suggestion limit: %" PRId64 " (now %" PRId64 ") per %.*s would reject %.3f %%\n",
-            suggestion->limit, limit->limit, SLICE_ARG(text_slice(&period)), suggestion->share);
+            "    suggestion limit: %" PRId64 " (now %" PRId64
+            ") per %.*s would reject %.3f %%, and limit %zu of %zu clients",
+            suggestion->limit, limit->limit, SLICE_ARG(text_slice(&period)), suggestion->share,
+            suggestion->limited, suggestion->clients);
+    for (unsigned i = 0; i < suggestion->named; i++) {
+        fputs(i ? ", " : "\n               ", out);
+        put_clean(out, suggestion->names[i]);
+    }
+    fputs(suggestion->limited > suggestion->named ? ", ...\n" : "\n", out);
 }
 
 static void put_limit(const struct replay_result *result, unsigned index, FILE *out)

@@ -9,9 +9,14 @@
 #include "replay/replay_stats.h"
 
 /* The suggested value of a limit. */
+enum { SUGGESTED_CLIENTS_MAX = 3 };
+
 struct limit_suggestion {
-    int64_t limit; /* 0: none */
-    double share;  /* of the requests to which the limit applies, that it would reject */
+    int64_t limit;           /* 0: none */
+    double share;            /* of the requests to which the limit applies, that it would reject */
+    size_t limited, clients; /* clients that it would limit, of all */
+    unsigned named;          /* of these, those with the most rejections */
+    char names[SUGGESTED_CLIENTS_MAX][CLIENT_NAME_MAX + 1];
 };
 
 /* The results of one policy. */

@@ -5,16 +5,17 @@
 #include "base/memory.h"
 #include "replay/replay_policy.h"
 
-static const double wanted_share = 0.1; /* percent */
-static const double precision = 1.03;   /* of the largest to the smallest possible value */
-enum { STEP = 4 };
+static const double left_out = 0.01;  /* the largest share of clients that a value may limit */
+static const double precision = 1.03; /* of the largest to the smallest possible value */
+enum { STEP = 4, MEDIANS = 10 /* more requests than so many medians: left out */ };
 
 struct search_limit {
-    int64_t written;   /* value in the policy */
-    int64_t next;      /* value to try; 0: the search is over */
-    int64_t too_small; /* largest value tried that rejects more; 0: none */
-    int64_t enough;    /* smallest value tried that does not; 0: none */
-    double share;      /* rejected with `enough`, in percent */
+    int64_t written;               /* value in the policy */
+    int64_t next;                  /* value to try; 0: the search is over */
+    int64_t too_small;             /* largest value tried that limits a client; 0: none */
+    int64_t enough;                /* smallest value tried that does not; 0: none */
+    uint64_t most;                 /* clients with more requests are left out */
+    struct limit_suggestion found; /* with `enough` */
 };
 
 /* The next value between the bounds, or beyond them while one is unknown. */
@@ -32,6 +33,42 @@ static int64_t next_value(const struct search_limit *s)
     return s->too_small + (s->enough - s->too_small) / 2;
 }
 
+static int descending(const void *a, const void *b)
+{
+    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+    return (one < other) - (one > other);
+}
+
+/* Returns the number of requests from which on a client is left out: see replay_search.h. */
+static uint64_t most_requests(const struct client_table *seen)
+{
+    uint64_t *counts = xcalloc(seen->used + 1, sizeof *counts);
+    size_t used = 0, out = (size_t)((double)seen->used * left_out);
+
+    for (size_t i = 0; i < seen->capacity; i++)
+        if (seen->slots[i].count)
+            counts[used++] = seen->slots[i].count;
+    qsort(counts, used, sizeof *counts, descending);
+    uint64_t by_median = used ? counts[used / 2] * MEDIANS : 0;
+    uint64_t by_share = used ? counts[out < used ? out : used - 1] : 0;
+    free(counts);
+    return by_median > by_share ? by_median : by_share;
+}
+
+/* Returns whether the limit has rejected a client that is not left out. Rejections of clients that
+ * the table has no room for count. */
+static bool limits_a_client(const struct limit_stats *tried, uint64_t most)
+{
+    const struct client_table *rejected = &tried->clients;
+
+    for (size_t i = 0; i < rejected->capacity; i++) {
+        const struct client_count *one = &rejected->slots[i];
+        if (one->count && client_table_count(&tried->seen, slice_of(one->name)) <= most)
+            return true;
+    }
+    return rejected->beyond > 0;
+}
+
 void replay_search_init(struct replay_search *search, const struct policy *policy,
                         const struct replay_stats *stats)
 {
@@ -40,6 +77,7 @@ void replay_search_init(struct replay_search *search, const struct policy *polic
     for (unsigned i = 0; i < search->count; i++) {
         search->limits[i].written = policy->limits[i].limit;
         search->limits[i].next = stats->limits[i].applied ? policy->limits[i].limit : 0;
+        search->limits[i].most = most_requests(&stats->limits[i].seen);
     }
 }
 
@@ -65,20 +103,32 @@ void replay_search_apply(const struct replay_search *search, struct policy *poli
     }
 }
 
+/* Notes what the value does, for the report. */
+static void note_result(struct search_limit *s, const struct limit_stats *tried)
+{
+    const struct client_count *top[SUGGESTED_CLIENTS_MAX];
+    double applied = tried->applied ? (double)tried->applied : 1;
+
+    s->found = (struct limit_suggestion){.limit = s->next,
+                                         .share = 100.0 * (double)tried->rejected / applied,
+                                         .limited = tried->clients.used,
+                                         .clients = tried->seen.used};
+    s->found.named = client_table_top(&tried->clients, top, SUGGESTED_CLIENTS_MAX);
+    for (unsigned i = 0; i < s->found.named; i++)
+        memcpy(s->found.names[i], top[i]->name, strlen(top[i]->name) + 1);
+}
+
 void replay_search_learn(struct replay_search *search, const struct replay_stats *stats)
 {
     for (unsigned i = 0; i < search->count; i++) {
         struct search_limit *s = &search->limits[i];
-        const struct limit_stats *tried = &stats->limits[i];
         if (!s->next)
             continue;
-        double share =
-            tried->applied ? 100.0 * (double)tried->rejected / (double)tried->applied : 0;
-        if (share > wanted_share) {
+        if (limits_a_client(&stats->limits[i], s->most)) {
             s->too_small = s->next;
         } else {
             s->enough = s->next;
-            s->share = share;
+            note_result(s, &stats->limits[i]);
         }
         s->next = next_value(s);
     }
@@ -89,7 +139,6 @@ struct limit_suggestion *replay_search_result(const struct replay_search *search
     struct limit_suggestion *suggestions = xcalloc(search->count + 1, sizeof *suggestions);
 
     for (unsigned i = 0; i < search->count; i++)
-        suggestions[i] = (struct limit_suggestion){.limit = search->limits[i].enough,
-                                                   .share = search->limits[i].share};
+        suggestions[i] = search->limits[i].found;
     return suggestions;
 }

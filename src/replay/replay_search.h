@@ -1,4 +1,7 @@
-/* replay_search.h - searches the value of each limit that would reject 0.1 % of its requests.
+/* replay_search.h - searches the smallest value of each limit that would limit no client.
+ *
+ * Clients that sent more than ten times as many requests as the median client are left out, at most
+ * 1 % of the clients: they may be those that the limit is made for.
  *
  * Each pass over the logs tries one value per limit, all limits at once, each on its own. The value
  * is multiplied or divided by 4 until the wanted value lies between two tried ones, and then

@@ -12,14 +12,18 @@ void replay_stats_init(struct replay_stats *stats, unsigned limit_count)
     *stats = (struct replay_stats){.limit_count = limit_count};
     stats->limits = xcalloc(limit_count + 1, sizeof *stats->limits);
     client_table_init(&stats->rejected_clients);
-    for (unsigned i = 0; i < limit_count; i++)
+    for (unsigned i = 0; i < limit_count; i++) {
+        client_table_init(&stats->limits[i].seen);
         client_table_init(&stats->limits[i].clients);
+    }
 }
 
 void replay_stats_free(struct replay_stats *stats)
 {
-    for (unsigned i = 0; i < stats->limit_count; i++)
+    for (unsigned i = 0; i < stats->limit_count; i++) {
+        client_table_free(&stats->limits[i].seen);
         client_table_free(&stats->limits[i].clients);
+    }
     client_table_free(&stats->rejected_clients);
     free(stats->limits);
 }
@@ -78,6 +82,7 @@ static void count_limit(struct replay_stats *stats, const struct replay_request 
     bool rejects = result->verdict == VERDICT_LIMITED || result->verdict == VERDICT_SHADOW;
 
     limit->applied++;
+    client_table_add(&limit->seen, request->client);
     limit->delayed += !rejects && decision->delay_us > 0 && result->limit->max_delay_us > 0;
     if (!rejects)
         return;

@@ -21,11 +21,16 @@ TIMEOUT_MS = 100
 THREADS_MAX = 500
 
 # For a request of cost 7, this script runs for longer than redis.timeout.
-SLOW_SCRIPT = """return function(state, now, limit, period, burst, cost)
+SLOW_SCRIPT = """return function(state, now, limit, period, burst, cost, mode)
   if cost == 7 then
     for i = 1, 8000000 do end
   end
-  return cost == 0 and 1 or cost, 0, 0, 0
+  local used = tonumber(state) or 0
+  local left = limit > used and limit - used or 0
+  if cost <= 0 then return cost == 0 and left < 1 and 0 or cost == 0 and 1 or cost, left, cost == 0 and left < 1 and period or 0, period end
+  local granted = (left >= cost or mode == 2) and cost or mode == 1 and left or 0
+  if granted == 0 then return 0, left, mode == 0 and cost > limit and -1 or period, period end
+  return granted, left > granted and left - granted or 0, 0, period, ("%d"):format(used + granted)
 end
 """
 

@@ -168,16 +168,38 @@ def test_compare_two_policies(rig):
     assert "by replay.yaml only" in text and "first      2026-09-21 14:13:24  ip:192.0.2.1  GET /log  (a.log:5)" in text, text
 
 
-def test_a_suggested_limit_rejects_one_in_a_thousand(rig):
-    """2,000 clients with 4 requests each, and 3 with 40. Without the latter, 10 per 10 s would be
-    enough."""
-    lines = [common_line(START + 60000 * client + 1000 * (i % 10), f"10.0.{client >> 8}.{client & 255}", "/log")
-             for client in range(2000) for i in range(4 if client else 40)]
+def suggested(rig, requests_of):
+    """The suggestion for clients with these numbers of requests, one per second."""
+    lines = [common_line(START + 60000 * client + 1000 * i, f"10.0.{client >> 8}.{client & 255}", "/log")
+             for client, requests in enumerate(requests_of) for i in range(requests)]
     rig.write("a.log", "\n".join(lines))
     done = replay(rig, "--suggest", "--json", "a.log")
-    suggestion = next(limit for limit in json.loads(done.stdout)["policies"][0]["limits"] if limit["limit"] == "log")["suggestion"]
-    # 8,036 requests. The one busy client loses 40 - value of its requests; 8 are one in a thousand.
-    assert suggestion["value"] == 32 and suggestion["rejected_percent"] < 0.1, suggestion
+    found = next(limit for limit in json.loads(done.stdout)["policies"][0]["limits"] if limit["limit"] == "log")["suggestion"]
+    assert "limit %d of %d clients" % (found["limited_clients"], found["clients"]) in replay(rig, "--suggest", "a.log").stdout
+    return found
+
+
+def test_a_suggested_limit_leaves_out_floods(rig):
+    """300 clients with 4 requests each, and 2 floods: the smallest value that limits nobody else."""
+    found = suggested(rig, [60, 50] + [4] * 298)
+    assert found["value"] == 4 and found["limited_clients"] == 2 and found["clients"] == 300, found
+    assert found["most_limited"] == ["ip:10.0.0.0", "ip:10.0.0.1"], found
+
+
+def test_a_suggested_limit_limits_one_client_in_a_hundred_at_most(rig):
+    for requests_of, value in (([10, 9, 4, 4, 4], 10), ([9] * 3 + [4] * 200, 9), ([41, 4, 4], 10), ([40] + [4] * 299, 10)):
+        found = suggested(rig, requests_of)  # the limit is per 10 s
+        assert found["value"] == value and found["limited_clients"] == 0 and found["most_limited"] == [], (requests_of, found)
+
+
+def test_a_log_of_an_unknown_format_is_named(rig):
+    rig.write("replay.yaml", json.dumps(POLICY))
+    rig.write("a.log", "Nov 24 14:00:00 host sshd[1]: hello\nNov 24 14:00:01 host sshd[1]: hello\n")
+    done = rig.command("replay", "-c", "replay.yaml", "a.log")
+    assert done.returncode == 1 and done.stderr.startswith("a.log:1: this is no log that weir replay reads: common, "), done
+    rig.write("b.log", "2026-11-24T14:03:35.803Z info  ready\n" + common_line(START, "192.0.2.1", "/log") + "\n")
+    done = replay(rig, "--no-suggest", "b.log")
+    assert "could not be parsed" not in done.stdout, "weir's own events are no odd lines"
 
 
 def test_a_charge_by_status_uses_the_logged_status(rig):

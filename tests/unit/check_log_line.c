@@ -86,6 +86,39 @@ START_TEST(a_line_in_the_json_format)
 }
 END_TEST
 
+START_TEST(lines_of_other_programs)
+{
+    ck_assert_int_eq(
+        parse("example.com:443 192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] \"GET /a "
+              "HTTP/1.1\" 200 2326 \"-\" \"curl\""),
+        LOG_LINE_REQUEST);
+    assert_slice(line.host, "example.com:443");
+    assert_slice(line.address, "192.0.2.1");
+    assert_slice(line.user, "frank");
+    ck_assert_int_eq(
+        parse("{\"time_iso8601\":\"2000-10-10T20:55:36+00:00\",\"remote_addr\":\"192.0.2.1\","
+              "\"request_method\":\"GET\",\"request_uri\":\"/a?b=1\",\"http_host\":"
+              "\"a.test\",\"status\":\"404\"}"),
+        LOG_LINE_REQUEST);
+    assert_slice(line.target, "/a?b=1");
+    assert_slice(line.address, "192.0.2.1");
+    assert_slice(line.host, "a.test");
+    ck_assert_uint_eq(line.status, 404);
+    ck_assert_int_eq(line.time_us, OCTOBER);
+    ck_assert_int_eq(parse("{\"msec\":971211336.25,\"client\":\"192.0.2.1\",\"request\":\"POST /x "
+                           "HTTP/2.0\",\"status\":200}"),
+                     LOG_LINE_REQUEST);
+    assert_slice(line.method, "POST");
+    assert_slice(line.target, "/x");
+    assert_slice(line.address, "192.0.2.1");
+    assert_slice(line.client, "");
+    ck_assert_int_eq(line.time_us, OCTOBER + 250000);
+    ck_assert_int_eq(parse("2026-11-24T14:03:35.803Z warn  weir.yaml:3:1: warning"),
+                     LOG_LINE_OTHER);
+    ck_assert_int_eq(parse("2026-11-24T14:03:35.803Z whatever"), LOG_LINE_ODD);
+}
+END_TEST
+
 START_TEST(lines_without_a_request)
 {
     static const char *const other[] = {"", "# comment", "{}",
@@ -211,6 +244,7 @@ int main(void)
     tcase_add_test(cases, a_combined_line_of_weir_contains_the_client);
     tcase_add_test(cases, unusual_quotes_brackets_and_spaces);
     tcase_add_test(cases, a_line_in_the_json_format);
+    tcase_add_test(cases, lines_of_other_programs);
     tcase_add_test(cases, lines_without_a_request);
     tcase_add_test(cases, times_are_parsed_with_their_zones);
     tcase_add_test(cases, files_are_merged_by_time);
