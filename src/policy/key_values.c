@@ -49,6 +49,7 @@ bool key_values_read(const struct identity_input *input, const struct rule *rule
 /* Returns the segment; the first is number 1. Empty: there is none. */
 static struct slice segment_of(struct slice path, unsigned number)
 {
+    static const struct slice none = {"", 0};
     const char *end = path.p + path.n, *start = path.p;
 
     for (; start < end && number > 0; number--) {
@@ -58,7 +59,7 @@ static struct slice segment_of(struct slice path, unsigned number)
             return (struct slice){start + 1, (size_t)(stop - start) - 1};
         start = stop;
     }
-    return SLICE_NONE;
+    return none;
 }
 
 /* Returns the segment if all readings of the path have it, else nothing. */
