@@ -14,8 +14,10 @@
 #include "admin/client_body.h"
 #include "admin/client_query.h"
 #include "admin/grant_body.h"
+#include "base/clock.h"
 #include "base/magic.h"
 #include "limit/denials.h"
+#include "limit/grants.h"
 #include "limit/resets.h"
 #include "redis/redis_client.h"
 
@@ -31,6 +33,7 @@ struct pending_query {
     struct evhttp_request *request; /* NULL: response sent */
     enum client_query_kind kind;
     struct identity identity;
+    int64_t quota, us; /* of a grant */
     struct query *query;
     struct redis_call call;
     bool under_way; /* the connection has the call */
@@ -79,6 +82,17 @@ static void pending_query_fail(struct pending_query *pending_query, const char *
 
 /* --- Responses -------------------------------------------------------------------------------- */
 
+/* Here, the grant is in effect before the response; others are notified. */
+static void apply_grant(const struct pending_query *pending_query)
+{
+    const struct grant one = {.client = identity_text(&pending_query->identity),
+                              .quota = pending_query->quota,
+                              .until_us = clock_us() + (uint64_t)pending_query->us};
+
+    if (grants_note(&one)) /* else when it is read from Redis */
+        denials_forget_all();
+}
+
 static void pending_query_succeed(struct pending_query *pending_query)
 {
     struct evbuffer *body;
@@ -93,6 +107,8 @@ static void pending_query_succeed(struct pending_query *pending_query)
             "the maximum number of grants is reached: revoke others, or wait until they end");
         return;
     }
+    if (pending_query->kind == CLIENT_QUERY_GRANT)
+        apply_grant(pending_query);
     body = evbuffer_new();
     if (!body) {
         pending_query_fail(pending_query, "no memory");
@@ -294,6 +310,8 @@ static struct pending_query *pending_query_new(struct clients_api *api,
     pending_query->api = api;
     pending_query->identity = *identity;
     pending_query->kind = order->kind;
+    pending_query->quota = order->quota;
+    pending_query->us = order->us;
     TAILQ_INSERT_TAIL(&api->askings, pending_query, entry);
     api->count++;
     pending_query->query =

@@ -21,6 +21,7 @@ struct grant_reader {
     char *key, *script;
     char version[VERSION_SIZE]; /* of the current table */
     struct redis_call call;
+    unsigned noted;        /* grants_noted() when the call was sent */
     bool under_way, again; /* a call is in flight; another one must follow */
     bool logged;           /* the failure to read grants was logged */
     bool connected;        /* reconnected since the last timer run */
@@ -40,6 +41,7 @@ static void request_grants(struct grant_reader *reader)
     for (unsigned i = 0; i < COUNT_OF(argv); i++)
         sizes[i] = strlen(argv[i]);
     reader->again = false;
+    reader->noted = grants_noted();
     reader->under_way =
         redis_client_call(reader->store, &reader->call, COUNT_OF(argv), argv, sizes);
     redis_client_flush(reader->store);
@@ -110,7 +112,10 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply,
     MAGIC_CHECK(reader, READER_MAGIC);
     reader->under_way = false;
     report_state(reader, failure, reply != NULL);
-    if (reply && has_shape(reply) && strcmp(reply->elements[1].text.p, reader->version) != 0)
+    bool outdated = reader->noted != grants_noted();
+    reader->again |= outdated;
+    if (reply && !outdated && has_shape(reply) &&
+        strcmp(reply->elements[1].text.p, reader->version) != 0)
         take(reader, reply);
     if (reader->again)
         event_active(reader->timer, EV_TIMEOUT, 1);

@@ -21,6 +21,7 @@ struct grants {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct grants *in_force;
 static _Atomic unsigned version;
+static _Atomic unsigned noted;
 
 /* --- A table ---------------------------------------------------------------------------------- */
 
@@ -91,6 +92,43 @@ void grants_publish(struct grants *grants)
     atomic_fetch_add(&version, 1);
     pthread_mutex_unlock(&lock);
     drop(before);
+}
+
+/* Copies the active grants of other clients to `all`, which has room for GRANTS_MAX. */
+static unsigned others(const struct grants *grants, struct slice client, struct grant *all)
+{
+    uint64_t now_us = clock_us();
+    unsigned count = 0;
+
+    for (size_t i = 0; grants && i <= grants->mask && count + 1 < GRANTS_MAX; i++)
+        if (grants->slots[i].until_us > now_us && !slice_equal(grants->slots[i].client, client))
+            all[count++] = grants->slots[i];
+    return count;
+}
+
+bool grants_note(const struct grant *one)
+{
+    struct grant *all = malloc(GRANTS_MAX * sizeof *all);
+
+    if (!all)
+        return false;
+    pthread_mutex_lock(&lock); /* the names stay until grants_new() has copied them */
+    unsigned count = others(in_force, one->client, all);
+    if (one->quota != GRANT_NONE)
+        all[count++] = *one;
+    struct grants *made = count ? grants_new(all, count) : NULL;
+    pthread_mutex_unlock(&lock);
+    free(all);
+    if (count && !made)
+        return false;
+    atomic_fetch_add(&noted, 1);
+    grants_publish(made);
+    return true;
+}
+
+unsigned grants_noted(void)
+{
+    return atomic_load(&noted);
 }
 
 unsigned grants_active(void)

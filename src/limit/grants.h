@@ -40,6 +40,13 @@ struct grants *grants_new(const struct grant *all, unsigned count);
 /* Makes `grants` the current table of all workers; takes over the caller's reference. NULL: no
  * grants. Any thread. */
 void grants_publish(struct grants *grants);
+/* Publishes the current table with this grant in place of the client's earlier one; GRANT_NONE:
+ * without it. The next table that is read from Redis replaces it. Returns false if there is no
+ * memory. */
+bool grants_note(const struct grant *one);
+/* The number of grants that were noted. What was requested from Redis before the last one may lack
+ * it. */
+unsigned grants_noted(void);
 /* The number of published grants that have not ended. Any thread. */
 unsigned grants_active(void);
 

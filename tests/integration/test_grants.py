@@ -257,3 +257,15 @@ def test_resets_and_grants_under_load_reach_two_weirs(rig):
         for thread in threads:
             thread.join()
     assert admitted[0] == expected
+
+
+def test_a_grant_is_in_effect_before_the_response(rig):
+    """For every worker of the weir that was asked, and so is its end."""
+    weir = rig.weir(limits={"day": daily(1)}, workers=2)
+    for number in range(20):
+        name = f"c{number}"
+        assert [get(weir.address, headers={"X-Client-Id": name}).status for _ in range(3)] == [200, 429, 429]
+        put(weir, name, {"quota": 5, "for": "1h"})
+        assert [get(weir.address, headers={"X-Client-Id": name}).status for _ in range(4)] == [200] * 4, name
+        put(weir, name, {"quota": None})
+        assert get(weir.address, headers={"X-Client-Id": name}).status == 429, name
