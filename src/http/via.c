@@ -56,7 +56,7 @@ unsigned via_passes(const struct fields *fields)
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; fields_have(fields, FIELD_VIA) && i < fields->count; i++)
+    for (unsigned i = 0; i < fields->count; i++)
         if (fields->at[i].id == FIELD_VIA)
             count += passes_in(fields->at[i].value);
     return count;

@@ -38,8 +38,8 @@ void asked_usage_add(struct exchange *x)
 {
     struct incoming *in = &x->worker->incoming;
 
-    if (!x->route.rule->adds_usage || request_content_state(x) != CONTENT_VALUES ||
-        x->request.ahead || x->request.progress != MESSAGE_END || !x->request.kept ||
+    if (request_content_state(x) != CONTENT_VALUES || x->request.ahead ||
+        x->request.progress != MESSAGE_END || !x->request.kept ||
         fields_name_coding(&in->head->fields) || is_signed(&in->head->fields))
         return;
     size_t place = stream_usage_place(iobuf_slice(x->request.kept));

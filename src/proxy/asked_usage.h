@@ -7,8 +7,9 @@
 #include "http/framing.h"
 #include "proxy/exchange_state.h"
 
-/* In LIMIT, after the costs were read: asks in the content that CONTENT has read, and adjusts its
- * length. Requests that weir does not read with certainty are left as they are. */
+/* In LIMIT, after the costs were read, for a rule with adds_usage: asks in the content that
+ * CONTENT has read, and adjusts its length. Requests that weir does not read with certainty are
+ * left as they are. */
 void asked_usage_add(struct exchange *x);
 
 /* The response's header was read: its event is removed if weir has asked for it. */

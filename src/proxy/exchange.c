@@ -258,7 +258,8 @@ static void finish(struct exchange *x)
     if (x->record.log)
         access_log_end(x, duration);
     exchange_forget_request(x);
-    asked_usage_end(x);
+    if (asked_usage_removes(x))
+        asked_usage_end(x);
     iobuf_put(&w->buffers, &x->request.kept);
     iobuf_put(&w->buffers, &x->request.ahead);
     iobuf_put(&w->buffers, &x->record.log);

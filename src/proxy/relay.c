@@ -271,7 +271,8 @@ enum relay relay_response_head(struct exchange *x, struct response *response, co
         return RELAY_NO_MEMORY;
     struct iovec content = {out.bytes, out.size};
     enum downstream_sent sent = d->ops->send_head(d, response, &content, out.size > 0, out.last);
-    iobuf_put(&x->worker->buffers, &room);
+    if (room)
+        iobuf_put(&x->worker->buffers, &room);
     if (sent == DOWNSTREAM_TOO_LARGE)
         return RELAY_TOO_LARGE;
     if (!x->upstream.link->ops->consume_body(x->upstream.link, &piece))

@@ -4,8 +4,6 @@ void route_add_content(struct exchange *x, struct identity_input *input)
 {
     struct incoming *in = &x->worker->incoming;
 
-    if (!x->policy->identity.paths)
-        return;
     in->content = (struct content_facts){.state = request_content_state(x), .values = &in->values};
     if (in->content.state == CONTENT_VALUES &&
         request_content_read(x, x->policy->identity.paths, &in->values) != CONTENT_READ)

@@ -22,7 +22,8 @@ static inline struct identity_input route_identity_input(const struct exchange *
     };
 }
 
-/* Lets the sources of `input` see the content, as far as it is read, during this step. */
+/* Lets the sources of `input` see the content, as far as it is read, during this step: for a policy
+ * with json sources. */
 void route_add_content(struct exchange *x, struct identity_input *input);
 
 /* Stores the identity's text in the exchange. */

@@ -138,7 +138,8 @@ static enum step decide(struct exchange *x)
     request_values_read(x, &values);
     if (x->route.rule->has_own_costs && !request_cost_read(x, &values, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
-    asked_usage_add(x);
+    if (x->route.rule->adds_usage)
+        asked_usage_add(x);
     response_cost_expect(x);
     x->limits.cost = x->limits.stated_cost ? x->limits.stated_cost : cost_of_rule(x->route.rule);
     struct limit_facts facts = {

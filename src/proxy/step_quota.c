@@ -83,7 +83,8 @@ static bool next_identity(struct exchange *x, const char **why)
     struct address address;
     struct identity_input input = route_identity_input(x, in->head, &address);
 
-    route_add_content(x, &input);
+    if (x->policy->identity.paths)
+        route_add_content(x, &input);
     if (!identity_next(&input, &in->identity, why))
         return false;
     route_set_identity(x, &in->identity);

@@ -86,7 +86,8 @@ static enum step check_request(struct exchange *x, struct request_head *head)
         return step_fail(x, CAUSE_METHOD_NOT_ALLOWED, NULL);
     if (head->max_forwards == 0)
         return step_reply_with(x, 204);
-    if (!x->downstream->origin->decides && via_passes(&head->fields) >= PASSES_MAX)
+    if (fields_have(&head->fields, FIELD_VIA) && !x->downstream->origin->decides &&
+        via_passes(&head->fields) >= PASSES_MAX)
         return step_fail(x, CAUSE_LOOP, NULL);
     return STEP_WAIT;
 }
@@ -120,7 +121,8 @@ enum step step_route(struct exchange *x)
     if (!x->request.inspected && begin_log(x, head) == STEP_FAIL)
         return STEP_FAIL;
     struct identity_input input = route_identity_input(x, head, &address);
-    route_add_content(x, &input);
+    if (x->policy->identity.paths)
+        route_add_content(x, &input);
     bool again = x->request.inspected; /* CONTENT has restored the request */
     if (again && !x->worker->incoming.identity.needs_content)
         return choose_rule(x, &input);
