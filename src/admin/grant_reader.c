@@ -96,7 +96,7 @@ static void report_state(struct grant_reader *reader, enum redis_failure failure
 
     if (!good && refused && !reader->logged)
         log_warn("redis %s: the grants in %s cannot be read, so grants have no effect here; allow "
-                 "this user the commands listed in docs/operations.md",
+                 "this user the commands listed in docs/backends.md",
                  reader->policy->redis.address_text, reader->key);
     if (good && reader->logged)
         log_info("redis %s: the grants in %s can be read again", reader->policy->redis.address_text,

@@ -40,7 +40,7 @@ static const char *const remedy[REDIS_FAILURE_COUNT] = {
         "check Redis' load (SLOWLOG, INFO) and the network, or raise redis.timeout",
     [REDIS_FAILURE_AUTH] = "check redis.username and redis.password, and that this user is enabled",
     [REDIS_FAILURE_PERMISSION] =
-        "allow this user the commands and keys listed in docs/operations.md (ACL SETUSER)",
+        "allow this user the commands and keys listed in docs/backends.md (ACL SETUSER)",
     [REDIS_FAILURE_PROTECTED] =
         "set a password in Redis and here or, in a private network, protected-mode no",
     [REDIS_FAILURE_CLIENTS] =

@@ -58,8 +58,7 @@ def families():
 
 
 def operations():
-    with open(os.path.join(top, "docs/operations.md"), encoding="utf-8") as file:
-        return file.read()
+    return "".join(open(os.path.join(top, f"docs/{name}.md"), encoding="utf-8").read() for name in ("operations", "monitoring", "backends"))
 
 
 def test_rules_and_dashboard_use_existing_metrics(rig):

@@ -330,7 +330,7 @@ def wait_until_down(weir):
 
 
 def test_during_outages_a_client_gets_at_most_twice_its_limit(rig):
-    """As documented in docs/operations.md: once in Redis and once locally. The local limit does not
+    """As documented in docs/backends.md: once in Redis and once locally. The local limit does not
     start again with every outage."""
     redis = rig.redis(arguments=["--appendonly", "yes", "--appendfsync", "always"])
     weir = weir_with(rig, "local")
