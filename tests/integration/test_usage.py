@@ -373,8 +373,11 @@ def test_a_response_to_a_client_that_has_left_is_read_on(rig):
     for target in ("/stream", "/late"):
         left = remaining(get(weir.address, "/now", headers={"X-Client-Id": target}))["tokens"]
         assert left == 1000 - 300 - 10, (target, left)
-    lines = [json.loads(line) for line in weir.output().splitlines() if '"target":' in line and "/now" not in line]
-    assert [(line["cost"], line["error"]) for line in lines] == [({"tokens": 300}, "client_gone")] * 2, lines
+
+    def lines():
+        return [json.loads(line) for line in weir.output().splitlines() if '"target":' in line and "/now" not in line]
+    eventually(lambda: len(lines()) == 2, what="both access lines")
+    assert [(line["cost"], line["error"]) for line in lines()] == [({"tokens": 300}, "client_gone")] * 2, lines()
 
 
 def test_drains_end_by_the_clock_and_are_64_at_most(rig):
