@@ -239,11 +239,21 @@ static int on_new_session(SSL *ssl, SSL_SESSION *session)
     return 1; /* takes ownership of the session */
 }
 
+/* OpenSSL 3.4 replaces the function whose result ends in 2038 on some machines. */
+static time_t session_time(const SSL_SESSION *session)
+{
+#if OPENSSL_VERSION_PREREQ(3, 4)
+    return SSL_SESSION_get_time_ex(session);
+#else
+    return (time_t)SSL_SESSION_get_time(session);
+#endif
+}
+
 static void resume(SSL *ssl, struct tls_resumption *resumption)
 {
     SSL_SESSION *session = resumption->session;
 
-    if (session && time(NULL) - (time_t)SSL_SESSION_get_time(session) > RESUMED_MAX_S)
+    if (session && time(NULL) - session_time(session) > RESUMED_MAX_S)
         tls_resumption_clear(resumption);
     else if (session)
         (void)SSL_set_session(ssl, session);
