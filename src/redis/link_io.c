@@ -39,7 +39,8 @@ bool redis_link_open(struct redis_link *link, char why[static REDIS_LINK_WHY_MAX
 struct link_events {
     redisAsyncContext *ac;
     struct event readable, writable;
-    bool *ended; /* set when the events end; NULL: nobody waits for that */
+    bool in_use; /* by on_writable(), which frees them if they end meanwhile */
+    bool ended;
 };
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -100,15 +101,16 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 {
     struct link_events *events = arg;
     const redisContext *c = &events->ac->c;
-    bool ended = false;
     (void)fd, (void)what;
 
-    events->ended = &ended;
+    events->in_use = true;
     if (!(c->flags & REDIS_CONNECTED))
         redisAsyncHandleRead(events->ac);
-    if (ended)
+    events->in_use = false;
+    if (events->ended) {
+        free(events);
         return;
-    events->ended = NULL;
+    }
     if (c->flags & REDIS_CONNECTED)
         write_output(events);
     else
@@ -144,13 +146,13 @@ static void stop_writing(void *arg)
 
 static void end_events(void *arg)
 {
-    const struct link_events *events = arg;
+    struct link_events *events = arg;
 
-    if (events->ended)
-        *events->ended = true;
-    stop_reading(arg);
-    stop_writing(arg);
-    free(arg);
+    stop_reading(events);
+    stop_writing(events);
+    events->ended = true;
+    if (!events->in_use)
+        free(events);
 }
 
 /* Connects hiredis to the event loop. Returns false if out of memory. */
