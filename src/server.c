@@ -291,15 +291,19 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
     struct weir *weir = arg;
     (void)fd, (void)what;
 
-    problems_watch_certificates(&weir->view);
+    recent_counts_update(weir->recent, &weir->view);
+    problems_watch(&weir->view);
 }
 
-/* What no event reports, every 10 s. */
-static bool watch_certificates(struct weir *weir)
+/* What no event reports, every second. */
+static bool watch_problems(struct weir *weir)
 {
-    static const struct timeval every = {10, 0};
+    static const struct timeval every = {1, 0};
 
-    problems_watch_certificates(&weir->view);
+    weir->view.recent = weir->recent = recent_counts_new(&weir->view);
+    if (!weir->recent)
+        return false;
+    problems_watch(&weir->view);
     weir->watch = event_new(weir->base, -1, EV_PERSIST, on_watch, weir);
     return weir->watch && event_add(weir->watch, &every) == 0;
 }
@@ -340,7 +344,7 @@ static bool start_all(struct weir *weir, FILE *report)
     }
     return memory_start(weir) && assign_rows(weir, weir->first) && open_listeners(weir) &&
            start_redis(weir, report) && make_quotas(weir) && make_workers(weir) &&
-           start_admin(weir) && watch_certificates(weir) && watchdog_start(weir);
+           start_admin(weir) && watch_problems(weir) && watchdog_start(weir);
 }
 
 /* Loads the policy and starts. Log lines go to stderr until everything except the threads has
@@ -395,6 +399,7 @@ static void end(struct weir *weir)
     descriptors_stop();
     if (weir->watch)
         event_free(weir->watch);
+    recent_counts_free(weir->recent);
     if (weir->change)
         event_free(weir->change);
     if (weir->change_fd >= 0)

@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 #include "admin/admin.h"
+#include "admin/recent_counts.h"
 #include "base/counter_table.h"
 #include "base/memory_stream.h"
 #include "quota/quotas.h"
@@ -58,6 +59,7 @@ struct weir {
     bool *admin_inherited;    /* likewise: the socket is systemd's */
     unsigned admin_opened;    /* number of open admin listeners */
     int change_fd; /* eventfd: a worker accepts connections, has a new policy, or has ended */
+    struct recent_counts *recent;                      /* what admin/problems.h evaluates */
     struct event *signals[4], *change, *drain, *watch; /* drain: ends timeouts.drain */
     struct event *memory;                              /* checks whether memory can be returned */
     uint64_t memory_peak;      /* maximum use of memory since the last return, in bytes */

@@ -1,6 +1,7 @@
 /* metrics_servers.c - what is counted by upstream and server. */
 #include "admin/metrics.h"
 #include "admin/metrics_text.h"
+#include "admin/problems.h"
 #include "base/text.h"
 
 enum { LABELS_MAX = 1024 };
@@ -104,6 +105,24 @@ static void durations(const struct source *s)
     }
 }
 
+static void problems(const struct source *s)
+{
+    static const char name[] = "weir_upstream_problem";
+    static const enum problem kinds[] = {PROBLEM_SERVER_ERRORS, PROBLEM_SERVER_SLOW};
+    char labels[LABELS_MAX];
+
+    metric_head(
+        s->out, name, "gauge",
+        "1 while a server fails more than 5 % of its requests (server_errors), or takes more than "
+        "1 s, and three times its usual time, to begin half of its responses (server_slow).");
+    for (unsigned row = 0; row < s->view->servers->count; row++)
+        for (unsigned i = 0; i < COUNT_OF(kinds); i++)
+            if (write_labels(labels, s->view->servers->name[row], "problem",
+                             problem_name(kinds[i])))
+                evbuffer_add_printf(s->out, "%s{%s} %d\n", name, labels,
+                                    problem_of_server(s->view, kinds[i], row));
+}
+
 void metrics_write_servers(struct evbuffer *out, const struct admin_view *view)
 {
     struct source s = {out, view};
@@ -111,6 +130,7 @@ void metrics_write_servers(struct evbuffer *out, const struct admin_view *view)
     responses(&s);
     errors(&s);
     durations(&s);
+    problems(&s);
     family(&s, "weir_upstream_in_flight", "gauge", "Requests in progress by server.",
            SERVER_IN_FLIGHT);
     family(&s, "weir_upstream_server_retries_total", "counter",

@@ -1,12 +1,29 @@
 #include "admin/problems.h"
 
+#include <stdlib.h>
+
 #include "admin/certificates.h"
+#include "admin/recent_counts.h"
+#include "admin/top_api.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
+#include "policy/identity.h"
 #include "redis/outage.h"
 
-enum { REFUSED_US = 10 * 1000000 };
+enum {
+    REFUSED_US = 10 * 1000000,
+    /* Rates count from so many requests, decisions or failures on. */
+    LEAST_FAILURES = 3,
+    LEAST_RESPONSES = 5,
+    LEAST_REJECTIONS = 20,
+    CLOCK_US = 2 * 1000000, /* a larger difference between two clocks is a problem */
+    LOG_EVERY_US = 60 * 1000000
+};
+
+/* A server is slow if its median time to the first byte of a response is longer than this, and than
+ * so many times the usual one: responses of some APIs take several seconds. */
+static const double slow_seconds = 1, slow_ratio = 3;
 
 static const struct {
     const char *name;
@@ -118,6 +135,111 @@ static bool certificate_expired(const struct admin_view *view, struct text *sent
     return false;
 }
 
+/* --- Rates and differences -------------------------------------------------------------------- */
+
+static bool redis_is_slow(const struct admin_view *view, struct text *sentence)
+{
+    if (!view->recent || !policy_needs_redis(view->policy))
+        return false;
+    struct recent_decisions recent = recent_decisions(view->recent, view);
+    double timeout = (double)view->policy->redis.timeout_us / 1e6;
+    bool late = recent.late >= LEAST_FAILURES && recent.late * 100 > recent.all;
+
+    if (!late && (recent.all < LEAST_RESPONSES || recent.worst_seconds <= timeout / 2))
+        return false;
+    if (late)
+        text_printf(sentence, "Redis is slow: it has not answered %llu of %llu decisions in time",
+                    (unsigned long long)recent.late, (unsigned long long)recent.all);
+    else
+        text_printf(sentence,
+                    "Redis is slow: 1 %% of decisions take longer than %.1f ms, and redis.timeout "
+                    "is %.0f ms",
+                    recent.worst_seconds * 1e3, timeout * 1e3);
+    return true;
+}
+
+/* Limits use the clock of Redis; tokens, certificates and logs that of this machine. */
+static bool clock_differs(const struct admin_view *view, struct text *sentence)
+{
+    int64_t worst_us = 0;
+
+    for (unsigned w = 0; w < view->worker_count; w++) {
+        int64_t ahead_us = limiter_stats_clock_ahead(worker_limiter_stats(view->workers[w]));
+        if (llabs(ahead_us) > llabs(worst_us))
+            worst_us = ahead_us;
+    }
+    if (llabs(worst_us) < CLOCK_US)
+        return false;
+    text_printf(sentence, "the clock of this machine is %.1f s %s that of Redis",
+                (double)llabs(worst_us) / 1e6, worst_us < 0 ? "ahead of" : "behind");
+    return true;
+}
+
+static bool server_fails(const struct recent_server *recent)
+{
+    return recent->failed >= LEAST_FAILURES && recent->failed * 20 > recent->all;
+}
+
+static bool server_is_slow(const struct recent_server *recent)
+{
+    return recent->all >= LEAST_RESPONSES && recent->first_seconds > slow_seconds &&
+           recent->first_seconds > slow_ratio * recent->usual_seconds;
+}
+
+bool problem_of_server(const struct admin_view *view, enum problem problem, unsigned row)
+{
+    struct recent_server recent;
+
+    if (!view->recent)
+        return false;
+    recent = recent_of_server(view->recent, view, row);
+    return problem == PROBLEM_SERVER_ERRORS ? server_fails(&recent) : server_is_slow(&recent);
+}
+
+/* Names are "UPSTREAM SERVER". */
+static void write_server_name(struct text *out, const char *name)
+{
+    size_t upstream = strcspn(name, " ");
+
+    text_printf(out, "server %s of upstream %.*s", name + upstream + (name[upstream] != 0),
+                (int)upstream, name);
+}
+
+/* Names the first of the servers that have the problem. */
+static bool server_problem(const struct admin_view *view, enum problem problem,
+                           struct text *sentence)
+{
+    for (unsigned row = 0; row < view->servers->count; row++) {
+        if (!problem_of_server(view, problem, row))
+            continue;
+        struct recent_server recent = recent_of_server(view->recent, view, row);
+        write_server_name(sentence, view->servers->name[row]);
+        if (problem == PROBLEM_SERVER_ERRORS)
+            text_printf(sentence, " fails %.0f %% of its requests",
+                        100 * (double)recent.failed / (double)recent.all);
+        else
+            text_printf(sentence, " takes %.1f s to begin half of its responses",
+                        recent.first_seconds);
+        return true;
+    }
+    return false;
+}
+
+/* /readyz is public, so the clients are not named here. */
+static bool many_rejections(const struct admin_view *view, struct text *sentence)
+{
+    if (!view->recent)
+        return false;
+    struct recent_requests recent = recent_requests(view->recent, view);
+    if (recent.rejected < LEAST_REJECTIONS || recent.rejected * 5 <= recent.all)
+        return false;
+    text_printf(sentence, "%.0f %% of the requests are rejected; weir top lists the clients",
+                100 * (double)recent.rejected / (double)recent.all);
+    return true;
+}
+
+/* --- All of them ------------------------------------------------------------------------------ */
+
 static bool say(bool exists, struct text *sentence, struct slice words)
 {
     if (exists)
@@ -139,6 +261,14 @@ bool problem_exists(const struct admin_view *view, enum problem problem, struct 
     case PROBLEM_REDIS_ERRORS:
         return say(redis_refuses(view), sentence,
                    SLICE("Redis answers calls with errors, on_failure applies"));
+    case PROBLEM_REDIS_SLOW: return redis_is_slow(view, sentence);
+    case PROBLEM_CLOCK: return clock_differs(view, sentence);
+    case PROBLEM_SERVER_ERRORS:
+    case PROBLEM_SERVER_SLOW: return server_problem(view, problem, sentence);
+    case PROBLEM_REJECTIONS: return many_rejections(view, sentence);
+    case PROBLEM_LOG_LINES:
+        return say(view->recent && recent_lost_lines(view->recent), sentence,
+                   SLICE("log lines are lost: the disk of the log is slow or full"));
     case PROBLEM_CERTIFICATE: return certificate_expired(view, sentence);
     case PROBLEM_RELOAD:
         return say(view->last_reload_failed, sentence,
@@ -148,7 +278,9 @@ bool problem_exists(const struct admin_view *view, enum problem problem, struct 
     return false;
 }
 
-void problems_watch_certificates(const struct admin_view *view)
+/* --- The log ---------------------------------------------------------------------------------- */
+
+static void watch_certificates(const struct admin_view *view)
 {
     static int64_t logged_s; /* expiry times up to here were logged; the main thread's */
     struct certificate found[CERTIFICATES_LISTED_MAX];
@@ -164,4 +296,59 @@ void problems_watch_certificates(const struct admin_view *view)
                       found[i].path);
     }
     logged_s = now_s > logged_s ? now_s : logged_s;
+}
+
+/* Writes the client with the most rejections. */
+static void write_most_limited(struct text *out, const struct admin_view *view)
+{
+    struct top_entry most;
+    double seconds;
+
+    if (top_read(view, TOP_BY_LIMITED, &most, 1, &seconds) == 0)
+        return;
+    text_literal(out, "; most of them of ");
+    identity_write_full_name(out, (struct slice){most.key, most.size});
+}
+
+/* Logs the beginning and the end of a problem that no other line reports. A problem that begins
+ * again within LOG_EVERY_US is not logged. */
+static void watch(const struct admin_view *view, enum problem problem)
+{
+    static struct {
+        bool exists, logged;
+        uint64_t since_us, logged_us;
+    } states[PROBLEM_COUNT]; /* the main thread's */
+    char bytes[2 * PROBLEM_TEXT_MAX];
+    struct text sentence = text_over(bytes, sizeof bytes);
+    uint64_t now_us = clock_us();
+    bool exists = problem_exists(view, problem, &sentence);
+
+    if (exists == states[problem].exists)
+        return;
+    states[problem].exists = exists;
+    if (!exists && states[problem].logged)
+        log_info("the problem %s has ended after %llu s", problem_name(problem),
+                 (unsigned long long)(now_us - states[problem].since_us) / 1000000);
+    if (!exists)
+        return;
+    states[problem].since_us = now_us;
+    states[problem].logged =
+        !states[problem].logged_us || now_us - states[problem].logged_us > LOG_EVERY_US;
+    if (!states[problem].logged)
+        return;
+    states[problem].logged_us = now_us;
+    if (problem == PROBLEM_REJECTIONS)
+        write_most_limited(&sentence, view);
+    log_warn("problem %s: %.*s", problem_name(problem), (int)sentence.n, bytes);
+}
+
+void problems_watch(const struct admin_view *view)
+{
+    static const enum problem watched[] = {PROBLEM_REDIS_SLOW,    PROBLEM_CLOCK,
+                                           PROBLEM_SERVER_ERRORS, PROBLEM_SERVER_SLOW,
+                                           PROBLEM_REJECTIONS,    PROBLEM_LOG_LINES};
+
+    watch_certificates(view);
+    for (unsigned i = 0; i < COUNT_OF(watched); i++)
+        watch(view, watched[i]);
 }

@@ -15,8 +15,14 @@
     X(PROBLEM_DESCRIPTORS, "descriptors", true)                                                    \
     X(PROBLEM_REDIS_UNAVAILABLE, "redis_unavailable", false)                                       \
     X(PROBLEM_REDIS_ERRORS, "redis_errors", false)                                                 \
+    X(PROBLEM_REDIS_SLOW, "redis_slow", false)                                                     \
+    X(PROBLEM_CLOCK, "clock", false)                                                               \
+    X(PROBLEM_SERVER_ERRORS, "server_errors", false)                                               \
+    X(PROBLEM_SERVER_SLOW, "server_slow", false)                                                   \
+    X(PROBLEM_LOG_LINES, "log_lines_lost", false)                                                  \
     X(PROBLEM_CERTIFICATE, "certificate_expired", false)                                           \
-    X(PROBLEM_RELOAD, "reload_failed", false)
+    X(PROBLEM_RELOAD, "reload_failed", false)                                                      \
+    X(PROBLEM_REJECTIONS, "rejections", false)
 
 enum problem {
 #define X(name, label, unready) name,
@@ -34,7 +40,12 @@ bool problem_is_unready(enum problem problem);
 /* Returns whether the problem exists now, and writes it as a sentence. */
 bool problem_exists(const struct admin_view *view, enum problem problem, struct text *sentence);
 
-/* Logs certificates that have expired since the last call, once each. Call now and then. */
-void problems_watch_certificates(const struct admin_view *view);
+/* Returns whether a server, by its row in view->servers, has the problem now: SERVER_ERRORS or
+ * SERVER_SLOW. */
+bool problem_of_server(const struct admin_view *view, enum problem problem, unsigned row);
+
+/* Logs certificates that have expired since the last call, once each, and when a problem that is a
+ * rate or a difference begins and ends. Call about once a second. */
+void problems_watch(const struct admin_view *view);
 
 #endif

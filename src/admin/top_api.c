@@ -7,9 +7,8 @@
 #include "base/text.h"
 #include "policy/identity.h"
 
-/* Reads the top clients of all workers. Without memory there are none. */
-static unsigned read_all(const struct admin_view *view, enum top_by by, struct top_entry *entries,
-                         unsigned n, double *seconds)
+unsigned top_read(const struct admin_view *view, enum top_by by, struct top_entry *entries,
+                  unsigned n, double *seconds)
 {
     const struct top_clients **tops = calloc(view->worker_count, sizeof *tops);
     unsigned count = 0;
@@ -27,7 +26,7 @@ void top_write(struct json_writer *json, const char *key, const struct admin_vie
                enum top_by by, unsigned n, double *seconds)
 {
     struct top_entry *entries = calloc(n, sizeof *entries);
-    unsigned count = entries ? read_all(view, by, entries, n, seconds) : 0;
+    unsigned count = entries ? top_read(view, by, entries, n, seconds) : 0;
 
     json_begin(json, key, '[');
     for (unsigned i = 0; i < count; i++) {

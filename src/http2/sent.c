@@ -211,66 +211,6 @@ bool http2_sent_all(const struct http2_stream *stream)
     return stream->sent_all;
 }
 
-/* ---- heads ----------------------------------------------------------------------------------- */
-
-/* Returns whether the value is new in every message, or belongs to one client of many: it would
- * fill the table of HPACK, which nghttp2 searches linearly for a name. */
-static bool is_unique(struct slice name)
-{
-    switch (name.n) {
-    case 6: return slice_equal_nocase(name, SLICE("Cookie"));
-    case 11: return slice_equal_nocase(name, SLICE("Traceparent"));
-    case 12: return slice_equal_nocase(name, SLICE("X-Request-Id"));
-    case 15: return slice_equal_nocase(name, SLICE("X-Forwarded-For"));
-    default: return false;
-    }
-}
-
-nghttp2_nv http2_pair(struct slice name, struct slice value)
-{
-    return (nghttp2_nv){(uint8_t *)(uintptr_t)name.p, (uint8_t *)(uintptr_t)value.p, name.n,
-                        value.n, is_unique(name) ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE};
-}
-
-/* Writes :status and the fields to scratch->pairs. Returns their number, or 0: too many. */
-static size_t write_pairs(struct http2_scratch *scratch, unsigned status,
-                          const struct http2_field *fields, unsigned count)
-{
-    if (count >= HTTP2_SENT_FIELDS_MAX)
-        return 0;
-    scratch->status[0] = (char)('0' + status / 100 % 10);
-    scratch->status[1] = (char)('0' + status / 10 % 10);
-    scratch->status[2] = (char)('0' + status % 10);
-    scratch->pairs[0] = http2_pair(SLICE(":status"), (struct slice){scratch->status, 3});
-    for (unsigned i = 0; i < count; i++)
-        scratch->pairs[i + 1] = http2_pair(fields[i].name, fields[i].value);
-    return count + 1;
-}
-
-bool http2_send_interim(struct http2_stream *stream, unsigned status,
-                        const struct http2_field *fields, unsigned count)
-{
-    struct http2_session *s = stream->session;
-    size_t n = write_pairs(s->scratch, status, fields, count);
-
-    s->work = true;
-    return stream->closed || (n && nghttp2_submit_headers(s->ng, NGHTTP2_FLAG_NONE, stream->id,
-                                                          NULL, s->scratch->pairs, n, NULL) == 0);
-}
-
-bool http2_send_head(struct http2_stream *stream, unsigned status, const struct http2_field *fields,
-                     unsigned count, bool end)
-{
-    struct http2_session *s = stream->session;
-    nghttp2_data_provider content = http2_content_of(stream);
-    size_t n = write_pairs(s->scratch, status, fields, count);
-
-    s->work = true;
-    stream->end_given = end;
-    return stream->closed || (n && nghttp2_submit_response(s->ng, stream->id, s->scratch->pairs, n,
-                                                           end ? NULL : &content) == 0);
-}
-
 /* ---- resets and the end ---------------------------------------------------------------------- */
 
 static void reset(struct http2_stream *stream, uint32_t code)

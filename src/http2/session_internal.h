@@ -100,7 +100,9 @@ struct http2_session {
     struct http2_stream *ended;
     bool capacity_changed;
 
-    const char *why;        /* of the next reset by weir; static text, or NULL */
+    unsigned
+        varying_sent; /* server's role: fields in the table of HPACK, by bit; see sent_heads.c */
+    const char *why;  /* of the next reset by weir; static text, or NULL */
     enum http2_cause cause; /* why weir has ended the session */
     bool open;              /* the peer's first SETTINGS were received */
     bool failed;            /* no more input is processed */

@@ -250,9 +250,10 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply,
     l->ops_under_way -= batch->count;
     l->replied_us = clock_cached_us();
     l->round_trip_us = (l->round_trip_us * 7 + (clock_cached_us() - batch->sent_us)) / 8;
-    if (reply && read_replies(reply, batch, &time_us))
+    if (reply && read_replies(reply, batch, &time_us)) {
+        limiter_stats_note_clock(l->stats, time_us, clock_cached_wall_us());
         batch_answer(batch, time_us);
-    else if (failure == REDIS_FAILURE_MOVING)
+    } else if (failure == REDIS_FAILURE_MOVING)
         batch_try_again(batch);
     else
         batch_fail(batch, reply ? REDIS_FAILURE_REPLY : failure);

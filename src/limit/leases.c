@@ -217,7 +217,8 @@ int64_t lease_wants(const struct lease *lease, unsigned sharers)
         leaks = lease->numbers.limit * AHEAD_US / lease->limit->period_us;
     units = least_of(units, spent + leaks);
     /* Part of a bucket's units leaks away before it is spent. */
-    return (double)spent * (double)units / (double)(spent + leaks) >= LEASE_LEAST ? units : 0;
+    return (double)spent * (double)units / (double)(spent + leaks) >= (double)LEASE_LEAST ? units
+                                                                                          : 0;
 }
 
 /* --- Levels ----------------------------------------------------------------------------------- */

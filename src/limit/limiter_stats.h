@@ -37,10 +37,26 @@ _Static_assert(LIMIT_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row has room for 
 /* Counters of one worker's limiters. Written by that worker only; any thread may read (relaxed). */
 struct limiter_stats {
     LIMITER_METRICS(METRIC_ONE, METRIC_EACH, METRIC_TIMES)
+    counter_t clock_ahead_us;                         /* see limiter_stats_clock_ahead() */
     counter_t lease_used, lease_returned, lease_lost; /* units; one decision uses one unit */
     counter_t lease_taken; /* units taken: used + returned + lost + currently held */
     struct counter_table
         by_limit; /* by limit->row and verdict; the caller has reserved the policy's rows */
 };
+
+/* Notes the times of Redis and of this machine, in Unix µs. */
+static inline void limiter_stats_note_clock(struct limiter_stats *stats, int64_t redis_us,
+                                            uint64_t here_us)
+{
+    atomic_store_explicit(&stats->clock_ahead_us, (uint64_t)redis_us - here_us,
+                          memory_order_relaxed);
+}
+
+/* Returns how far the clock of Redis was ahead of this machine's at the last reply, in µs; less
+ * than 0: behind. 0: there was no reply. */
+static inline int64_t limiter_stats_clock_ahead(const struct limiter_stats *stats)
+{
+    return (int64_t)counter_read(&stats->clock_ahead_us);
+}
 
 #endif

@@ -262,13 +262,19 @@ def test_malformed_requests_reset_only_their_stream(rig):
             client.read_until(client.streams[stream].over)
             assert client.streams[stream].reset == PROTOCOL_ERROR, fields
         assert client.get("/echo").status == 200
-        for fields, status in (([*get_fields[:2], (":authority", "u@a.test"), get_fields[3]], 400), ([*get_fields[:3], (":path", "/%zz")], 400),
+        # nghttp2 from 1.60 on refuses user information itself
+        stream = client.put_headers([*get_fields[:2], (":authority", "u@a.test"), get_fields[3]])
+        client.flush()
+        client.read_until(client.streams[stream].over)
+        by_nghttp2 = client.streams[stream].reset == PROTOCOL_ERROR
+        assert by_nghttp2 or client.streams[stream].status == 400
+        for fields, status in (([*get_fields[:3], (":path", "/%zz")], 400),
                                ([(":method", "CONNECT"), (":authority", "api.test:443")], 501), ([*get_fields, ("x-large", "a" * 20000)], 431)):
             stream = client.put_headers(fields)
             client.flush()
             assert client.response(stream).status == status, fields
         assert client.get("/echo").status == 200 and not client.goaways
-    weir.counts(len(bad), "weir_http2_errors_total", cause="malformed")
+    weir.counts(len(bad) + by_nghttp2, "weir_http2_errors_total", cause="malformed")
     assert "x-evil" not in rig.upstream().output().lower()
 
 
@@ -316,7 +322,7 @@ def test_flow_control_to_a_slow_server(rig):
         received = peer.read_chunks()
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%d" % (len(str(len(received))), len(received)))
     api = Scripted(rig, script)
-    api.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    api.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)  # with less, delayed ACKs take long
     rig.add_cleanup(gate.set)
     weir = rig.weir(upstreams={"api": {"servers": [api.text]}}, workers=1)
     with Http2(weir.address) as client:

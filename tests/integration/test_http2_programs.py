@@ -60,7 +60,13 @@ def caddy(rig, port, tls=False):
 
 
 def hypercorn(rig, port):
-    return start(rig, "hypercorn", ["hypercorn", "--bind", f"127.0.0.1:{port}", "hypercorn_app:app"], port, PYTHONPATH=os.path.dirname(__file__))
+    process = start(rig, "hypercorn", ["hypercorn", "--bind", f"127.0.0.1:{port}", "hypercorn_app:app"], port, PYTHONPATH=os.path.dirname(__file__))
+
+    def stop():  # by SIGTERM, on which it stops its own processes
+        process.signal(signal.SIGTERM)
+        process.wait()
+    rig.add_cleanup(stop)
+    return process
 
 
 def nghttpd(rig, port, *more):
