@@ -108,6 +108,9 @@ need() {
     ((${#missing[@]})) || return 0
     command -v apt-get >/dev/null ||
         die "These are missing (by their Debian names): ${missing[*]}. Please install them, then run this again."
+    ((EUID == 0)) || command -v sudo >/dev/null ||
+        die "These packages are missing, and there is no sudo. Run as root: apt-get install -y --no-install-recommends ${missing[*]}
+Then run this again."
     say "Installing ${missing[*]} ..."
     install_packages "${missing[@]}"
 }
