@@ -211,6 +211,32 @@ bool http2_sent_all(const struct http2_stream *stream)
     return stream->sent_all;
 }
 
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+bool http2_send_interim(struct http2_stream *stream, unsigned status,
+                        const struct http2_field *fields, unsigned count)
+{
+    struct http2_session *s = stream->session;
+    size_t n = http2_write_pairs(s, status, fields, count);
+
+    s->work = true;
+    return stream->closed || (n && nghttp2_submit_headers(s->ng, NGHTTP2_FLAG_NONE, stream->id,
+                                                          NULL, s->scratch->pairs, n, NULL) == 0);
+}
+
+bool http2_send_head(struct http2_stream *stream, unsigned status, const struct http2_field *fields,
+                     unsigned count, bool end)
+{
+    struct http2_session *s = stream->session;
+    nghttp2_data_provider content = http2_content_of(stream);
+    size_t n = http2_write_pairs(s, status, fields, count);
+
+    s->work = true;
+    stream->end_given = end;
+    return stream->closed || (n && nghttp2_submit_response(s->ng, stream->id, s->scratch->pairs, n,
+                                                           end ? NULL : &content) == 0);
+}
+
 /* ---- resets and the end ---------------------------------------------------------------------- */
 
 static void reset(struct http2_stream *stream, uint32_t code)

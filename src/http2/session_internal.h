@@ -101,7 +101,7 @@ struct http2_session {
     bool capacity_changed;
 
     unsigned
-        varying_sent; /* server's role: fields in the table of HPACK, by bit; see sent_heads.c */
+        varying_sent; /* server's role: fields in the table of HPACK, by bit; see hpack_fields.c */
     const char *why;  /* of the next reset by weir; static text, or NULL */
     enum http2_cause cause; /* why weir has ended the session */
     bool open;              /* the peer's first SETTINGS were received */
@@ -154,6 +154,9 @@ void http2_produce(struct http2_session *session);
 nghttp2_data_provider http2_content_of(struct http2_stream *stream);
 /* Returns a field, for nghttp2, which copies it and changes its name to lower case. */
 nghttp2_nv http2_pair(struct slice name, struct slice value);
+/* Writes :status and the fields to session->scratch->pairs. Returns their number, or 0: too many. */
+size_t http2_write_pairs(struct http2_session *session, unsigned status,
+                         const struct http2_field *fields, unsigned count);
 /* Frees a stream that is in no list of nghttp2 any more. */
 void http2_stream_free(struct http2_stream *stream);
 

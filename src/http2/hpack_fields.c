@@ -1,5 +1,5 @@
-/* sent_heads.c - heads of responses, and which of their fields enter the table of HPACK (RFC 7541),
- * by which later messages of the connection refer to them. */
+/* hpack_fields.c - fields for nghttp2, and which of them enter the table of HPACK (RFC 7541), by which
+ * later messages of the connection refer to them. */
 #include "http2/session_internal.h"
 
 /* Returns whether the value is new in every message, or belongs to one client of many: it would
@@ -49,9 +49,8 @@ nghttp2_nv http2_pair(struct slice name, struct slice value)
                         value.n, is_unique(name) ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE};
 }
 
-/* Writes :status and the fields to scratch->pairs. Returns their number, or 0: too many. */
-static size_t write_pairs(struct http2_session *s, unsigned status,
-                          const struct http2_field *fields, unsigned count)
+size_t http2_write_pairs(struct http2_session *s, unsigned status, const struct http2_field *fields,
+                         unsigned count)
 {
     struct http2_scratch *scratch = s->scratch;
 
@@ -66,28 +65,4 @@ static size_t write_pairs(struct http2_session *s, unsigned status,
         scratch->pairs[i + 1].flags |= varying_flags(s, fields[i].name);
     }
     return count + 1;
-}
-
-bool http2_send_interim(struct http2_stream *stream, unsigned status,
-                        const struct http2_field *fields, unsigned count)
-{
-    struct http2_session *s = stream->session;
-    size_t n = write_pairs(s, status, fields, count);
-
-    s->work = true;
-    return stream->closed || (n && nghttp2_submit_headers(s->ng, NGHTTP2_FLAG_NONE, stream->id,
-                                                          NULL, s->scratch->pairs, n, NULL) == 0);
-}
-
-bool http2_send_head(struct http2_stream *stream, unsigned status, const struct http2_field *fields,
-                     unsigned count, bool end)
-{
-    struct http2_session *s = stream->session;
-    nghttp2_data_provider content = http2_content_of(stream);
-    size_t n = write_pairs(s, status, fields, count);
-
-    s->work = true;
-    stream->end_given = end;
-    return stream->closed || (n && nghttp2_submit_response(s->ng, stream->id, s->scratch->pairs, n,
-                                                           end ? NULL : &content) == 0);
 }
