@@ -1,5 +1,5 @@
-/* hpack_fields.c - fields for nghttp2, and which of them enter the table of HPACK (RFC 7541), by which
- * later messages of the connection refer to them. */
+/* hpack_fields.c - fields for nghttp2, and which of them enter the table of HPACK (RFC 7541), by
+ * which later messages of the connection refer to them. */
 #include "http2/session_internal.h"
 
 /* Returns whether the value is new in every message, or belongs to one client of many: it would

@@ -154,7 +154,7 @@ void http2_produce(struct http2_session *session);
 nghttp2_data_provider http2_content_of(struct http2_stream *stream);
 /* Returns a field, for nghttp2, which copies it and changes its name to lower case. */
 nghttp2_nv http2_pair(struct slice name, struct slice value);
-/* Writes :status and the fields to session->scratch->pairs. Returns their number, or 0: too many. */
+/* Writes :status and the fields to session->scratch->pairs. Returns their number; 0: too many. */
 size_t http2_write_pairs(struct http2_session *session, unsigned status,
                          const struct http2_field *fields, unsigned count);
 /* Frees a stream that is in no list of nghttp2 any more. */
