@@ -46,7 +46,7 @@ void server_stats_error(struct link *link, enum server_error error)
     if (link->error_counted)
         return;
     link->error_counted = true;
-    counter_add(&link->server->counts[SERVER_ERROR_FIRST + error], 1);
+    counter_add(&link->server->counts[(unsigned)SERVER_ERROR_FIRST + error], 1);
 }
 
 void server_stats_retry(const struct link *link)

@@ -78,6 +78,7 @@ class Fault:
 
     alert = words = logged = None
     client = None
+    threads, pause = 2, 0.1  # of the load: requests one after the other, with a pause in seconds
     limits = {"each": {"script": "gcra", "limit": 1000000, "period": "1m", "lease": "off"}}
 
     def __init__(self, rig):
@@ -86,8 +87,8 @@ class Fault:
         self.weir = self.start({"limits": self.limits, "redis": {"address": self.redis.text, "timeout": "100ms", "on_failure": "local"},
                                 **self.policy()})
         self.loading = True
-        self.threads = [threading.Thread(target=self.load, daemon=True) for _ in range(4)]
-        for thread in self.threads:
+        self.clients = [threading.Thread(target=self.load, daemon=True) for _ in range(self.threads)]
+        for thread in self.clients:
             thread.start()
 
     def policy(self):
@@ -97,18 +98,17 @@ class Fault:
         return self.rig.weir(**policy).wait_for_redis()
 
     def load(self):
-        """Some 80 requests per second, of four threads."""
         while self.loading:
             try:
                 with Connection(self.weir.address, timeout=5) as connection:
                     connection.request("/", headers={"X-Client-Id": self.client or "alice"})
             except (OSError, IncompleteResponse):
                 pass
-            time.sleep(0.05)
+            time.sleep(self.pause)
 
     def stop(self):
         self.loading = False
-        for thread in self.threads:
+        for thread in self.clients:
             thread.join()
 
     def ready(self):
@@ -134,6 +134,7 @@ class RedisStopped(Fault):
 
 class RedisSlow(Fault):
     alert, words = "WeirRedisSlow", "Redis is slow"
+    pause = 0.037  # so that a request waits for 73 ms of the 90 of a stop
 
     def begin(self):
         self.weir.expect_errors("redis ", "Redis")
@@ -214,6 +215,7 @@ class ApiFails(Fault):
 
 class ApiSlow(ApiFails):
     alert, words = "WeirUpstreamSlow", "to begin half of its responses"
+    threads, pause = 8, 1
 
     def begin(self):
         self.api.delay = 1.5
