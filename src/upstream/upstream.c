@@ -107,7 +107,7 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
             *failure = descriptors_lack(errno) ? LINK_FAILED_NO_DESCRIPTORS : LINK_FAILED_NO_MEMORY;
             return NULL;
         }
-        counter_add(&server->counts[SERVER_ERROR_FIRST + SERVER_ERROR_CONNECT], 1);
+        counter_add(&server->counts[(unsigned)SERVER_ERROR_FIRST + SERVER_ERROR_CONNECT], 1);
         server_eject(server, strerror(errno));
         if (!(pool->settings->retry.on & RETRY_ON_CONNECT))
             break;
