@@ -73,7 +73,7 @@ static double time_of(const struct kind *kind, unsigned count)
         double start = now_ns();
         for (unsigned i = 0; i < ROUNDS; i++)
             refused |= policy_route(policy, &request, &room, &route) != NULL;
-        double taken = (now_ns() - start) / ROUNDS;
+        double taken = (now_ns() - start) / (double)ROUNDS;
         best = taken < best ? taken : best;
         ck_assert(!refused && route.rule->index == count - 1);
     }
