@@ -233,7 +233,7 @@ static bool many_rejections(const struct admin_view *view, struct text *sentence
     struct recent_requests recent = recent_requests(view->recent, view);
     if (recent.rejected < LEAST_REJECTIONS || recent.rejected * 5 <= recent.all)
         return false;
-    text_printf(sentence, "%.0f %% of the requests are rejected; weir top lists the clients",
+    text_printf(sentence, "%.0f %% of the requests are rejected; see the most limited clients",
                 100 * (double)recent.rejected / (double)recent.all);
     return true;
 }

@@ -296,7 +296,7 @@ class Certificate(Fault):
 
 
 class CutOffCustomer(Fault):
-    alert, words, logged = "WeirManyRejections", "of the requests are rejected; weir top lists the clients", "most of them of id:bob"
+    alert, words, logged = "WeirManyRejections", "of the requests are rejected; see the most limited clients", "most of them of id:bob"
 
     def policy(self):
         return {"clients": {"id:bob": {"quota": 0}}}
