@@ -651,7 +651,7 @@ def test_after_a_timeout_a_silent_server_gets_a_new_connection(rig):
             pass
     server = Http2Server(rig, script)
     # A third of it is the deadline of a PING, which this server must meet on a busy machine.
-    weir = weir_before(rig, server, upstream={"response_timeout": "1s"})
+    weir = weir_before(rig, server, upstream={"response_timeout": "3s"})
     assert get(weir.address).status == 504
     assert get(weir.address).status == 200
     assert server.accepted == 2, server.accepted
