@@ -1,17 +1,18 @@
 #include "limit/adjust.h"
 #include "base/clock.h"
-#include "limit/operation.h"
+#include "limit/limiter_parts.h"
+#include "limit/queue.h"
 
 void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int64_t time_us)
 {
     for (unsigned i = 0; i < op->count; i++, replies++) {
         struct op_limit *part = &op->limits[i];
         bool repeat = part->repeat_key.n && replies->retry_after_us == LIMIT_REPLY_REPEATS;
-        part->granted = replies->granted > 0 && !repeat;
-        part->charged = part->cost && !repeat ? replies->granted : 0;
-        part->counts_us = replies->reset_us;
+        part->charge.granted = replies->granted > 0 && !repeat;
+        part->charge.units = part->cost && !repeat ? replies->granted : 0;
+        part->charge.counts_us = replies->reset_us;
         /* Unsigned addition: defined for any values. */
-        part->charged_at_us = (int64_t)((uint64_t)time_us + (uint64_t)replies->delay_us);
+        part->charge.at_us = (int64_t)((uint64_t)time_us + (uint64_t)replies->delay_us);
     }
 }
 
@@ -24,8 +25,8 @@ static bool can_give_back(const struct limit_op *op, const struct op_limit *part
     int64_t elapsed_us = (int64_t)(now_us - op->started_us); /* from before the charge */
 
     if (part->limit->kind == LIMIT_WINDOW || part->limit->max_delay_us)
-        return elapsed_us - part->limit->rest_us < part->counts_us;
-    return elapsed_us + (int64_t)op->limiter->policy->redis.timeout_us < part->counts_us;
+        return elapsed_us - part->limit->rest_us < part->charge.counts_us;
+    return elapsed_us + (int64_t)op->limiter->policy->redis.timeout_us < part->charge.counts_us;
 }
 
 /* Keeps only the limits to adjust, with the difference as cost. */
@@ -36,7 +37,7 @@ static void keep_differences(struct limit_op *op, const int64_t *totals)
 
     for (unsigned i = 0; i < op->count; i++) {
         struct op_limit *part = &op->limits[i];
-        int64_t difference = totals[i] - part->charged;
+        int64_t difference = totals[i] - part->charge.units;
         if (difference == 0 || part->permit || (difference < 0 && !can_give_back(op, part, now_us)))
             continue;
         part->cost = difference;
@@ -68,6 +69,6 @@ void op_leave_queue(struct limit_op *op, const struct limit_reply *replies)
     int64_t totals[LIMITS_PER_RULE_MAX] = {0};
 
     for (unsigned i = 0; i < op->count; i++, replies++)
-        totals[i] = replies->delay_us > 0 ? 0 : op->limits[i].charged;
+        totals[i] = replies->delay_us > 0 ? 0 : op->limits[i].charge.units;
     op_adjust(op, totals);
 }

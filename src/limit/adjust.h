@@ -2,7 +2,8 @@
 #ifndef WEIR_LIMIT_ADJUST_H
 #define WEIR_LIMIT_ADJUST_H
 
-#include "limit/limiter_state.h"
+#include "limit/limit_reply.h"
+#include "limit/operation.h"
 
 /* Records Redis' charges in the op, for a later adjustment. */
 void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int64_t time_us);

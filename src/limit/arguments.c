@@ -4,38 +4,68 @@
  * Requests of one loop iteration that are charged alike on the same key form a group. A group is
  * one request of the driver. It costs as many units as it has requests and, if fewer units are
  * left, takes those. Each op's own reply follows from the group's reply; see group_answer(). */
-#include <assert.h>
+#include "limit/arguments.h"
+
 #include <stdlib.h>
 
-#include "limit/arguments.h"
+#include "base/hash.h"
+#include "base/text.h"
 #include "limit/compose.h"
-#include "limit/op_leases.h"
-#include "limit/operation.h"
+#include "limit/limiter_parts.h"
+#include "limit/permits.h"
 
-bool arguments_init(struct arguments *a)
+enum {
+    KEY_SLOTS = 2 * BATCH_KEYS_MAX,
+    ARGUMENTS_PER_LIMIT = 7,
+    ARGUMENTS_PER_CLOCK = 2,
+    NUMBER_SIZE = 20,
+};
+
+struct arguments {
+    struct call_arguments all;
+    struct text numbers; /* decimal digits that the arguments point into */
+    struct hash_key hash;
+    struct slice keys[BATCH_KEYS_MAX];
+    unsigned key_count, last_key; /* 1-based index of the last key looked up */
+    unsigned plain_keys;          /* keys of the plain runs so far */
+    uint16_t slots[KEY_SLOTS];    /* by hash: 1-based key index, 0: free */
+    /* By key index: 1-based index of the group that may grow, 0: none. */
+    uint8_t groups[BATCH_KEYS_MAX + 1];
+};
+
+struct arguments *arguments_new(void)
 {
     size_t numbers = 1 + (size_t)BATCH_REQUESTS_MAX *
                              (1 + ARGUMENTS_PER_CLOCK + ARGUMENTS_PER_LIMIT * LIMITS_PER_RULE_MAX);
     size_t all = 1 + BATCH_KEYS_MAX + numbers;
+    struct arguments *a = calloc(1, sizeof *a);
 
-    a->bytes = calloc(all, sizeof *a->bytes);
-    a->sizes = calloc(all, sizeof *a->sizes);
+    if (!a)
+        return NULL;
+    a->all.bytes = calloc(all, sizeof *a->all.bytes);
+    a->all.sizes = calloc(all, sizeof *a->all.sizes);
     a->numbers = text_over(malloc(numbers * NUMBER_SIZE), numbers * NUMBER_SIZE);
     a->hash = hash_key_random();
-    return a->bytes && a->sizes && a->numbers.p;
+    if (a->all.bytes && a->all.sizes && a->numbers.p)
+        return a;
+    arguments_free(a);
+    return NULL;
 }
 
 void arguments_free(struct arguments *a)
 {
-    free(a->bytes);
-    free(a->sizes);
+    if (!a)
+        return;
+    free(a->all.bytes);
+    free(a->all.sizes);
     free(a->numbers.p);
+    free(a);
 }
 
 static void append_argument(struct arguments *a, const char *bytes, size_t size)
 {
-    a->bytes[a->count] = bytes;
-    a->sizes[a->count++] = size;
+    a->all.bytes[a->all.count] = bytes;
+    a->all.sizes[a->all.count++] = size;
 }
 
 static void append_number_argument(struct arguments *a, int64_t value)
@@ -85,24 +115,22 @@ static bool is_alike(const struct op_limit *a, const struct op_limit *b)
 }
 
 /* A group ends at any other request of its key, so that requests are charged in order. */
-static void join_group(struct arguments *a, struct batch *batch, unsigned i)
+static void join_group(struct arguments *a, struct call_ops *ops, unsigned i)
 {
-    struct limit_op *op = batch->ops[i];
+    struct limit_op *op = ops->list[i];
     uint8_t *open = &a->groups[op->limits[0].key_index]; /* 1-based */
     bool unit = op->decision_request && op_is_unit(op);
 
-    if (unit && *open && is_alike(&batch->groups[*open - 1].first->limits[0], &op->limits[0])) {
-        batch->group_of[i] = *open - 1;
-        batch->groups[*open - 1].size++;
+    if (unit && *open && is_alike(&ops->groups[*open - 1].first->limits[0], &op->limits[0])) {
+        ops->group_of[i] = *open - 1;
+        ops->groups[*open - 1].size++;
         return;
     }
-    batch->group_of[i] = (uint8_t)batch->group_count;
-    batch->groups[batch->group_count++] =
-        (struct group){.first = op, .count = op->count, .size = 1};
-    if (unit && op->lease)
-        batch->groups[batch->group_count - 1].extra =
-            op_request_lease(op, &batch->groups[batch->group_count - 1].lease);
-    *open = unit ? (uint8_t)batch->group_count : 0;
+    ops->group_of[i] = (uint8_t)ops->group_count;
+    ops->groups[ops->group_count++] = (struct group){.first = op, .count = op->count, .size = 1};
+    if (unit && op->leased.lease)
+        ops->groups[ops->group_count - 1].leased = op_request_lease(op);
+    *open = unit ? (uint8_t)ops->group_count : 0;
     for (unsigned j = 1; j < op->count; j++)
         a->groups[op->limits[j].key_index] = 0;
 }
@@ -112,7 +140,7 @@ const struct limit_reply *group_answer(struct group *group, const struct limit_r
 {
     int64_t granted = replies->granted, position = group->answered++;
 
-    if (group->size + group->extra == 1 || granted <= 0)
+    if (group->size + group->leased.units == 1 || granted <= 0)
         return replies;
     if (position >= granted)
         return NULL;
@@ -124,19 +152,19 @@ const struct limit_reply *group_answer(struct group *group, const struct limit_r
 
 /* --- All arguments ---------------------------------------------------------------------------- */
 
-static void append_keys_arguments(struct arguments *a, struct batch *batch)
+static void append_keys_arguments(struct arguments *a, struct call_ops *ops)
 {
     a->key_count = 0;
-    batch->group_count = 0;
+    ops->group_count = 0;
     memset(a->slots, 0, sizeof a->slots);
-    for (unsigned i = 0; i < batch->count; i++) {
-        struct limit_op *op = batch->ops[i];
+    for (unsigned i = 0; i < ops->count; i++) {
+        struct limit_op *op = ops->list[i];
         for (unsigned j = 0; j < op->count; j++) {
             struct op_limit *part = &op->limits[j];
             part->key_index = key_index(a, part->key);
             part->repeat_index = part->repeat_key.n ? key_index(a, part->repeat_key) : 0;
         }
-        join_group(a, batch, i);
+        join_group(a, ops, i);
     }
     append_number_argument(a, a->key_count);
     for (unsigned i = 0; i < a->key_count; i++)
@@ -152,14 +180,14 @@ struct limit_arguments {
 
 static int64_t mode_of(const struct op_limit *part)
 {
-    return part->cost < 0 ? part->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index;
+    return part->cost < 0 ? part->charge.at_us : part->mode + MODE_REPEAT * part->repeat_index;
 }
 
 static void find_limit_arguments(const struct group *group, unsigned count,
                                  struct limit_arguments *found)
 {
     const struct limit_op *op = group->first;
-    int64_t units = group->size + group->extra;
+    int64_t units = group->size + group->leased.units;
 
     for (unsigned i = 0; i < count; i++) {
         const struct op_limit *part = &op->limits[i];
@@ -219,7 +247,7 @@ static void append_limit_arguments(struct arguments *a, const struct limit_argum
     append_number_argument(a, t->mode);
     append_number_argument(a, t->amount);
     if (t->burst == t->amount)
-        append_argument(a, a->bytes[a->count - 1], a->sizes[a->count - 1]);
+        append_argument(a, a->all.bytes[a->all.count - 1], a->all.sizes[a->all.count - 1]);
     else
         append_number_argument(a, t->burst);
     if (several)
@@ -244,15 +272,15 @@ static void append_now_argument(struct arguments *a, int64_t now_us, bool plain)
 }
 
 /* Appends a run of groups that starts at `first`; returns its length. */
-static unsigned append_run_arguments(struct arguments *a, struct batch *batch, unsigned first)
+static unsigned append_run_arguments(struct arguments *a, struct call_ops *ops, unsigned first)
 {
     struct limit_arguments run[LIMITS_PER_RULE_MAX], next[LIMITS_PER_RULE_MAX];
-    unsigned count = batch->groups[first].count, length = 1;
+    unsigned count = ops->groups[first].count, length = 1;
 
-    find_limit_arguments(&batch->groups[first], count, run);
-    for (; first + length < batch->group_count; length++) {
-        const struct group *group = &batch->groups[first + length];
-        if (group->count != count || group->first->now_us != batch->groups[first].first->now_us)
+    find_limit_arguments(&ops->groups[first], count, run);
+    for (; first + length < ops->group_count; length++) {
+        const struct group *group = &ops->groups[first + length];
+        if (group->count != count || group->first->now_us != ops->groups[first].first->now_us)
             break;
         find_limit_arguments(group, count, next);
         if (!goes_on(next, run, count, length))
@@ -260,33 +288,34 @@ static unsigned append_run_arguments(struct arguments *a, struct batch *batch, u
     }
     bool plain = is_plain_run(a, run, count, length);
     for (unsigned i = first; i < first + length; i++)
-        batch->groups[i].plain = plain;
+        ops->groups[i].plain = plain;
     if (first == 0)
-        append_now_argument(a, batch->groups[0].first->now_us, plain);
+        append_now_argument(a, ops->groups[0].first->now_us, plain);
     (plain ? append_plain_run : append_run)(a, run, count, length);
     return length;
 }
 
 /* In a replay, groups may have different times: a run of 0 requests sets the clock. */
-static void append_clock_arguments(struct arguments *a, const struct batch *batch, unsigned i)
+static void append_clock_arguments(struct arguments *a, const struct call_ops *ops, unsigned i)
 {
-    int64_t now_us = batch->groups[i].first->now_us;
+    int64_t now_us = ops->groups[i].first->now_us;
 
-    if (i == 0 || now_us == batch->groups[i - 1].first->now_us)
+    if (i == 0 || now_us == ops->groups[i - 1].first->now_us)
         return;
     append_argument(a, "0", 1);
     append_number_argument(a, now_us);
 }
 
-void arguments_make(struct arguments *a, struct batch *batch)
+const struct call_arguments *arguments_make(struct arguments *a, struct call_ops *ops)
 {
-    a->count = 0;
+    a->all.count = 0;
     a->numbers.n = 0;
     a->plain_keys = 0;
-    append_keys_arguments(a, batch);
-    for (unsigned i = 0; i < batch->group_count;) {
-        append_clock_arguments(a, batch, i);
-        i += append_run_arguments(a, batch, i);
+    append_keys_arguments(a, ops);
+    for (unsigned i = 0; i < ops->group_count;) {
+        append_clock_arguments(a, ops, i);
+        i += append_run_arguments(a, ops, i);
     }
     assert(!a->numbers.failed);
+    return &a->all;
 }

@@ -5,16 +5,38 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/event_timer.h"
 #include "base/magic.h"
 #include "limit/adjust.h"
 #include "limit/arguments.h"
 #include "limit/failure_log.h"
+#include "limit/limiter_parts.h"
 #include "limit/op_leases.h"
 #include "limit/op_permits.h"
-#include "limit/operation.h"
+#include "limit/permits.h"
+#include "limit/queue.h"
 #include "limit/split.h"
 #include "limit/verdict.h"
+
+enum {
+    ADJUSTMENT_TRIES_MAX = 100,
+    SLOT_LISTS = 64,
+};
+
+/* One EVALSHA. */
+struct batch {
+    struct redis_call call;
+    struct limiter *limiter;
+    SLIST_ENTRY(batch) spare;
+    bool timed_out; /* the connection was notified of a timeout */
+    uint64_t sent_us;
+    struct call_ops ops;
+};
+
+struct batches {
+    SLIST_HEAD(batch_list, batch) spare;
+    struct arguments *arguments;
+    struct limit_reply replies[BATCH_KEYS_MAX]; /* of the batch that is being answered */
+};
 
 /* --- Without a reply -------------------------------------------------------------------------- */
 
@@ -30,12 +52,43 @@ void op_fail(struct limit_op *op, enum redis_failure cause)
 
 void op_give_up(struct limit_op *op, enum redis_failure cause)
 {
-    if (op->parent) {
+    if (op->cluster.parent) {
         split_failed(op, cause);
         return;
     }
     op_fail(op, cause);
     op_release(op);
+}
+
+/* Returns true if Redis had at least half of redis.timeout for the op's call, or, if the op is not
+ * sent yet, sent no reply to others for as long. If not, the op has spent its time in weir's own
+ * queue, which says nothing about Redis. */
+static bool redis_is_late(const struct limiter *l, const struct batch *batch)
+{
+    uint64_t half_us = l->policy->redis.timeout_us / 2;
+
+    return batch ? clock_cached_us() - batch->sent_us >= half_us
+                 : op_queue_is_silent(l->queue, half_us);
+}
+
+void op_time_out(struct limit_op *op)
+{
+    struct limiter *l = op->limiter;
+    struct batch *batch = op->cluster.split ? split_batch(op) : op->sending.batch;
+    bool late = redis_is_late(l, batch), tell = late && batch && !batch->timed_out;
+
+    MAGIC_CHECK(op, OP_MAGIC);
+    if (tell)
+        batch->timed_out = true;
+    failures_note_late(op);
+    if (op->cluster.split)
+        split_timeout(op);
+    else /* an op not sent yet stays gathered; the next flush drops it */
+        op_fail(op, op->cluster.alone ? REDIS_FAILURE_MOVING
+                    : late            ? REDIS_FAILURE_TIMEOUT
+                                      : REDIS_FAILURE_BUSY);
+    if (tell)
+        redis_client_note_timeout(l->redis, &batch->call);
 }
 
 /* --- Answers ---------------------------------------------------------------------------------- */
@@ -44,15 +97,15 @@ void op_give_up(struct limit_op *op, enum redis_failure cause)
  * `reply` is malformed. */
 static bool read_replies(const struct redis_reply *reply, struct batch *batch, int64_t *time_us)
 {
-    struct limit_reply *to = batch->limiter->replies;
+    struct limit_reply *to = batch->limiter->batches->replies;
     struct redis_reply unpacked[LIMIT_REPLY_PACKED];
     struct limit_replies from;
 
     if (!limit_replies_begin(&from, reply, unpacked))
         return false;
-    for (unsigned i = 0; i < batch->group_count; i++) {
-        struct group *group = &batch->groups[i];
-        group->first_reply = (unsigned)(to - batch->limiter->replies);
+    for (unsigned i = 0; i < batch->ops.group_count; i++) {
+        struct group *group = &batch->ops.groups[i];
+        group->first_reply = (unsigned)(to - batch->limiter->batches->replies);
         for (unsigned j = 0; j < group->count; j++) {
             const struct op_limit *part = &group->first->limits[j];
             if (!limit_reply_read(&from, part->limit, &part->numbers, group->plain, to++))
@@ -75,10 +128,10 @@ static bool op_set_failures_aside(struct limit_op *op, const struct limit_reply 
     if (failed == 0)
         return false;
     op->count = failed;
-    op->counts_later = rest > 0;
+    op->counting.later = rest > 0;
     verdict_without_redis(l, op, REDIS_FAILURE_SCRIPT, &op->decision_request->decision);
     op->count = rest;
-    op->counts_later = false;
+    op->counting.later = false;
     if (rest && decision_admits(&op->decision_request->decision)) {
         verdict_set_aside(op, &op->decision_request->decision);
         memmove(op->limits, op->limits + failed, rest * sizeof op->limits[0]);
@@ -105,7 +158,7 @@ static void op_answer(struct limit_op *op, const struct limit_reply *replies, in
 
     op_permits_answered(op);
     failures_note(op, replies, now_us);
-    if (op->parent) {
+    if (op->cluster.parent) {
         split_answer(op, replies, time_us);
         return;
     }
@@ -144,7 +197,7 @@ static void op_request_again(struct limit_op *op)
         op_release(op);
         return;
     }
-    op->times_repeated++;
+    op->sending.times_repeated++;
     op_gather(op);
 }
 
@@ -152,13 +205,13 @@ static void op_request_again(struct limit_op *op)
  * was none. */
 static void answer_leases(struct batch *batch, const struct limit_reply *replies, int64_t time_us)
 {
-    for (unsigned i = 0; i < batch->group_count; i++) {
-        struct group *group = &batch->groups[i];
+    for (unsigned i = 0; i < batch->ops.group_count; i++) {
+        struct group *group = &batch->ops.groups[i];
         const struct limit_reply *own = replies ? replies + group->first_reply : NULL;
-        if (own && group->first->lease && !group->first->is_adjustment)
+        if (own && group->first->leased.lease && !group->first->is_adjustment)
             op_note_remaining(group->first, own, batch->sent_us);
-        if (group->lease)
-            lease_answered(group, own, time_us, batch->sent_us);
+        if (group->leased.lease)
+            lease_answered(&group->leased, group->first, group->size, own, time_us, batch->sent_us);
     }
 }
 
@@ -170,12 +223,12 @@ static void batch_answer(struct batch *batch, int64_t time_us)
     uint64_t now_us = clock_us();
     struct limit_reply own;
 
-    answer_leases(batch, l->replies, time_us);
-    for (unsigned i = 0; i < batch->count; i++) {
-        struct limit_op *op = batch->ops[i];
-        struct group *group = &batch->groups[batch->group_of[i]];
+    answer_leases(batch, l->batches->replies, time_us);
+    for (unsigned i = 0; i < batch->ops.count; i++) {
+        struct limit_op *op = batch->ops.list[i];
+        struct group *group = &batch->ops.groups[batch->ops.group_of[i]];
         const struct limit_reply *replies =
-            group_answer(group, l->replies + group->first_reply, &own);
+            group_answer(group, l->batches->replies + group->first_reply, &own);
         op_enter(op, OP_ANSWERED);
         if (replies != NULL)
             op_answer(op, replies, time_us,
@@ -183,7 +236,7 @@ static void batch_answer(struct batch *batch, int64_t time_us)
         else
             op_request_again(op);
     }
-    SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
+    SLIST_INSERT_HEAD(&l->batches->spare, batch, spare);
 }
 
 /* The same for a batch without a reply. */
@@ -192,12 +245,12 @@ static void batch_fail(struct batch *batch, enum redis_failure failure)
     struct limiter *l = batch->limiter;
 
     answer_leases(batch, NULL, 0);
-    for (unsigned i = 0; i < batch->count; i++) {
-        op_enter(batch->ops[i], OP_ANSWERED);
-        op_permits_failed(batch->ops[i]);
-        op_give_up(batch->ops[i], failure);
+    for (unsigned i = 0; i < batch->ops.count; i++) {
+        op_enter(batch->ops.list[i], OP_ANSWERED);
+        op_permits_failed(batch->ops.list[i]);
+        op_give_up(batch->ops.list[i], failure);
     }
-    SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
+    SLIST_INSERT_HEAD(&l->batches->spare, batch, spare);
 }
 
 /* The keys are spread over two nodes of a cluster (a slot is moving), and nothing was charged. A
@@ -206,36 +259,31 @@ static void batch_fail(struct batch *batch, enum redis_failure failure)
  * deadline. */
 static void op_try_again(struct limit_op *op)
 {
-    struct limiter *l = op->limiter;
-    bool apart = op->alone && (op->decision_request || op->parent) && op->count > 1 &&
-                 op_key_count(op) == op->count;
+    bool apart = op->cluster.alone && (op->decision_request || op->cluster.parent) &&
+                 op->count > 1 && op_key_count(op) == op->count;
 
     op_enter(op, OP_ANSWERED);
     op_permits_answered(op);
-    if (op->alone && op->is_adjustment && ++op->tries > ADJUSTMENT_TRIES_MAX)
+    if (op->cluster.alone && op->is_adjustment && ++op->cluster.tries > ADJUSTMENT_TRIES_MAX)
         op_release(op);
-    else if (!op->alone) {
-        op->alone = true;
-        op->tries = 0;
+    else if (!op->cluster.alone) {
+        op->cluster.alone = true;
+        op->cluster.tries = 0;
         op_gather(op);
-    } else if (!apart || !(op->parent ? split_apart(op) : split_begin(op, true))) {
-        op_enter(op, OP_GATHERED);
-        TAILQ_INSERT_TAIL(&l->later, op, entry);
+    } else if (!apart || !(op->cluster.parent ? split_apart(op) : split_begin(op, true))) {
+        op_gather_later(op);
     }
 }
 
 static void batch_try_again(struct batch *batch)
 {
-    static const struct timeval soon = {0, TRY_AGAIN_US};
     struct limiter *l = batch->limiter;
 
     answer_leases(batch, NULL, 0);
-    for (unsigned i = 0; i < batch->count; i++)
-        op_try_again(batch->ops[i]);
-    SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
-    event_active(l->resume, EV_TIMEOUT, 1);
-    if (!TAILQ_EMPTY(&l->later) && !evtimer_pending(l->again, NULL))
-        evtimer_add(l->again, &soon);
+    for (unsigned i = 0; i < batch->ops.count; i++)
+        op_try_again(batch->ops.list[i]);
+    SLIST_INSERT_HEAD(&l->batches->spare, batch, spare);
+    op_queue_wake(l->queue);
 }
 
 static void on_answer(struct redis_call *call, const struct redis_reply *reply,
@@ -246,10 +294,7 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply,
     int64_t time_us;
 
     MAGIC_CHECK(l, LIMITER_MAGIC);
-    l->under_way--;
-    l->ops_under_way -= batch->count;
-    l->replied_us = clock_cached_us();
-    l->round_trip_us = (l->round_trip_us * 7 + (clock_cached_us() - batch->sent_us)) / 8;
+    op_queue_answered(l->queue, batch->ops.count, batch->sent_us);
     if (reply && read_replies(reply, batch, &time_us)) {
         limiter_stats_note_clock(l->stats, time_us, clock_cached_wall_us());
         batch_answer(batch, time_us);
@@ -263,14 +308,14 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply,
 
 static struct batch *batch_take(struct limiter *l)
 {
-    struct batch *batch = SLIST_FIRST(&l->spare_batches);
+    struct batch *batch = SLIST_FIRST(&l->batches->spare);
     if (batch)
-        SLIST_REMOVE_HEAD(&l->spare_batches, spare);
+        SLIST_REMOVE_HEAD(&l->batches->spare, spare);
     else if (!(batch = malloc(sizeof *batch)))
         return NULL;
     batch->limiter = l;
     batch->timed_out = false;
-    batch->count = 0;
+    batch->ops.count = 0;
     return batch;
 }
 
@@ -280,21 +325,20 @@ static unsigned request_count(const struct batch *batch)
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; i < batch->count; i++)
-        count += !batch->ops[i]->is_adjustment && batch->ops[i]->times_repeated == 0;
+    for (unsigned i = 0; i < batch->ops.count; i++)
+        count +=
+            !batch->ops.list[i]->is_adjustment && batch->ops.list[i]->sending.times_repeated == 0;
     return count;
 }
 
 static void batch_send(struct limiter *l, struct batch *batch)
 {
-    struct arguments *a = &l->arguments;
+    const struct call_arguments *a = arguments_make(l->batches->arguments, &batch->ops);
 
-    arguments_make(a, batch);
     batch->call = (struct redis_call){.done = on_answer};
     if (redis_client_call(l->redis, &batch->call, a->count, a->bytes, a->sizes)) {
         batch->sent_us = clock_cached_us();
-        l->under_way++;
-        l->ops_under_way += batch->count;
+        op_queue_sent(l->queue, batch->ops.count);
         counter_add(&l->stats->redis_calls, 1);
         counter_add(&l->stats->redis_requests, request_count(batch));
     } else
@@ -306,31 +350,31 @@ static void batch_send(struct limiter *l, struct batch *batch)
 static void batch_fill(struct batch *batch, struct op_list *list)
 {
     struct limit_op *op, *next = TAILQ_FIRST(list);
-    unsigned keys = 0, slot = next->slot;
-    bool alone = next->alone;
+    unsigned keys = 0, slot = next->cluster.slot;
+    bool alone = next->cluster.alone;
 
-    while (batch->count < (alone ? 1 : BATCH_REQUESTS_MAX) && (op = next)) {
-        next = TAILQ_NEXT(op, entry);
-        if (op->slot != slot || op->alone != alone)
+    while (batch->ops.count < (alone ? 1 : BATCH_REQUESTS_MAX) && (op = next)) {
+        next = TAILQ_NEXT(op, sending.entry);
+        if (op->cluster.slot != slot || op->cluster.alone != alone)
             continue;
         if ((keys += op_key_count(op)) > BATCH_KEYS_MAX)
             break;
-        TAILQ_REMOVE(list, op, entry);
-        if (!op->decision_request && !op->is_adjustment && !op->parent) {
+        TAILQ_REMOVE(list, op, sending.entry);
+        if (!op->decision_request && !op->is_adjustment && !op->cluster.parent) {
             op_release(op);
             continue;
         }
         op_enter(op, OP_SENT);
-        op->batch = batch;
+        op->sending.batch = batch;
         op_permits_sent(op);
-        batch->ops[batch->count++] = op;
+        batch->ops.list[batch->ops.count++] = op;
     }
 }
 
 static void fail_first(struct op_list *list)
 {
     struct limit_op *op = TAILQ_FIRST(list);
-    TAILQ_REMOVE(list, op, entry);
+    TAILQ_REMOVE(list, op, sending.entry);
     op_permits_sent(op);
     op_permits_failed(op);
     op_give_up(op, REDIS_FAILURE_BUSY);
@@ -345,8 +389,7 @@ static void gather_permit_calls(struct limiter *l)
     if (!l->permits || !redis_client_is_ready(l->redis))
         return;
     while ((op = op_take(l)) && op_fill_permit_call(op)) {
-        op_enter(op, OP_GATHERED);
-        TAILQ_INSERT_HEAD(&l->gathered, op, entry);
+        op_gather_first(op);
     }
     permits_rewind(l->permits);
     if (op) {
@@ -355,84 +398,23 @@ static void gather_permit_calls(struct limiter *l)
     }
 }
 
-/* Decides whether gathered ops wait for more, to be sent in one call. A call costs Redis, weir
- * and the kernel as much as about ten of the decisions in it.
- *
- * Ops wait at most gather_us while the loop runs. If the loop sleeps, they wait for the pending
- * reply or for `again`. `again` uses libevent's clock with a precision of 4 ms; a precise timer
- * would cost two system calls each time.
- *
- * - If a call is in progress, ops wait for its reply, which wakes the loop. They wait only if Redis
- *   is near and its reply is not late, or if many decisions arrive.
- * - If no call is in progress and this loop iteration brought two or more ops, they wait as long as
- *   each iteration brings more. The loop then runs without sleeping, so the only delay is reading
- *   other requests.
- * - A single op does not wait.
- * - In a cluster no op waits: a slow node would delay the ops of the other nodes. */
-static bool may_gather(struct limiter *l)
-{
-    unsigned came = l->gathered_count - l->gathered_before;
-    uint64_t now_us = clock_cached_us();
-    bool near = l->round_trip_us < l->gather_us && now_us - l->sent_us < l->gather_us;
-
-    l->gathered_before = l->gathered_count;
-    if (l->gathered_count == 0 || l->in_slots || l->gathered_count >= GATHER_MAX ||
-        now_us - l->gathered_since_us >= l->gather_us)
-        return false;
-    if (!l->under_way && came >= 2)
-        event_active(l->resume, EV_TIMEOUT, 1);
-    else if (!l->under_way || (!near && l->density < GATHER_WORTH))
-        return false;
-    else if (!near && !evtimer_pending(l->again, NULL))
-        event_timer_arm(l->again, l->gather_us); /* wakes the loop if nothing else does */
-    return true;
-}
-
-/* Updates l->density: decisions per gather_us, smoothed. */
-static void note_density(struct limiter *l)
-{
-    uint64_t now = clock_cached_us(), since_us = now - l->sent_us;
-    uint64_t density = l->gathered_count * l->gather_us / (since_us + 1);
-
-    l->density = (l->density * 3 + (density < GATHER_MAX ? (unsigned)density : GATHER_MAX) + 2) / 4;
-    l->sent_us = now;
-}
-
-/* As many decisions are under way as Redis can make within a fraction of redis.timeout. In a
- * cluster there is no such bound: a slow node would delay the ops of the other nodes. */
-static bool is_full(const struct limiter *l)
-{
-    return !l->in_slots && l->ops_under_way >= OPS_UNDER_WAY_MAX;
-}
-
-/* Slow start after reconnecting limits the load on Redis. Permit calls are exempt: the count
- * that they state must arrive before the ops gathered later. */
-static bool must_wait(const struct limiter *l, const struct limit_op *op)
-{
-    return (is_full(l) || !redis_client_has_room(l->redis, op->slot)) &&
-           !(op->is_adjustment && op->permit_count);
-}
-
 static void send_list(struct limiter *l, struct op_list *list)
 {
     struct limit_op *op;
     struct batch *batch;
 
     while ((op = TAILQ_FIRST(list))) {
-        if (must_wait(l, op)) {
-            TAILQ_REMOVE(list, op, entry);
-            TAILQ_INSERT_TAIL(&l->beyond, op, entry);
+        if (op_queue_holds_back(list, op))
             continue;
-        }
         if (!(batch = batch_take(l))) {
             fail_first(list);
             continue;
         }
         batch_fill(batch, list);
-        if (batch->count)
+        if (batch->ops.count)
             batch_send(l, batch);
         else
-            SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
+            SLIST_INSERT_HEAD(&l->batches->spare, batch, spare);
     }
 }
 
@@ -446,9 +428,9 @@ static void send_by_slot(struct limiter *l, struct op_list *list)
     for (unsigned i = 0; i < SLOT_LISTS; i++)
         TAILQ_INIT(&some[i]);
     while ((op = TAILQ_FIRST(list))) {
-        TAILQ_REMOVE(list, op, entry);
-        op->slot = (uint16_t)redis_client_slot(l->redis, op->limits[0].key);
-        TAILQ_INSERT_TAIL(&some[op->slot % SLOT_LISTS], op, entry);
+        TAILQ_REMOVE(list, op, sending.entry);
+        op->cluster.slot = (uint16_t)redis_client_slot(l->redis, op->limits[0].key);
+        TAILQ_INSERT_TAIL(&some[op->cluster.slot % SLOT_LISTS], op, sending.entry);
     }
     for (unsigned i = 0; i < SLOT_LISTS; i++)
         send_list(l, &some[i]);
@@ -456,25 +438,14 @@ static void send_by_slot(struct limiter *l, struct op_list *list)
 
 static void send_gathered(struct limiter *l)
 {
-    struct op_list turn = TAILQ_HEAD_INITIALIZER(turn);
+    struct op_list list = TAILQ_HEAD_INITIALIZER(list);
 
     gather_permit_calls(l);
-    if (l->gathered_count)
-        note_density(l);
-    l->gathered_count = l->gathered_before = 0;
-    TAILQ_CONCAT(&turn, &l->beyond, entry);
-    TAILQ_CONCAT(&turn, &l->gathered, entry);
+    op_queue_take(l->queue, &list);
     if (l->in_slots)
-        send_by_slot(l, &turn);
+        send_by_slot(l, &list);
     else
-        send_list(l, &turn);
-}
-
-/* A call is in progress, and its reply wakes the loop. In a cluster each node has its own
- * connection. */
-static bool is_held_up(const struct limiter *l)
-{
-    return !l->in_slots && (is_full(l) || !redis_client_has_room(l->redis, 0));
+        send_list(l, &list);
 }
 
 void batches_flush(struct limiter *l)
@@ -485,11 +456,38 @@ void batches_flush(struct limiter *l)
         return;
     if (deadlines_are_due(&l->deadlines, clock_cached_us()))
         deadlines_pass(&l->deadlines);
-    waits = may_gather(l) || is_held_up(l);
+    waits = op_queue_waits(l);
     if (!waits)
         send_gathered(l);
     redis_client_flush(l->redis);
-    /* The reply that ops wait for may have been lost with the connection. */
-    if (!TAILQ_EMPTY(&l->gathered) && (!waits || !l->under_way))
-        event_active(l->resume, EV_TIMEOUT, 1);
+    op_queue_end(l->queue, waits);
+}
+
+/* --- Creation --------------------------------------------------------------------------------- */
+
+struct batches *batches_new(void)
+{
+    struct batches *b = calloc(1, sizeof *b);
+
+    if (!b)
+        return NULL;
+    SLIST_INIT(&b->spare);
+    if ((b->arguments = arguments_new()))
+        return b;
+    free(b);
+    return NULL;
+}
+
+void batches_free(struct batches *b)
+{
+    struct batch *batch;
+
+    if (!b)
+        return;
+    while ((batch = SLIST_FIRST(&b->spare))) {
+        SLIST_REMOVE_HEAD(&b->spare, spare);
+        free(batch);
+    }
+    arguments_free(b->arguments);
+    free(b);
 }

@@ -2,7 +2,15 @@
 #ifndef WEIR_LIMIT_BATCH_H
 #define WEIR_LIMIT_BATCH_H
 
-#include "limit/limiter_state.h"
+#include "limit/operation.h"
+#include "redis/failure.h"
+
+struct batches;
+
+/* NULL: out of memory. */
+struct batches *batches_new(void);
+/* No call may be under way. */
+void batches_free(struct batches *batches);
 
 /* Sends the gathered requests, unless they wait for more. Runs deadlines that have passed. Call
  * once per loop iteration. */
@@ -10,6 +18,8 @@ void batches_flush(struct limiter *l);
 
 /* Decides the op by on_failure. The caller's object may be freed meanwhile; the op is not. */
 void op_fail(struct limit_op *op, enum redis_failure cause);
+/* The same, at the deadline of a decision. The op stays until its batch is answered. */
+void op_time_out(struct limit_op *op);
 /* The same, and releases the op. */
 void op_give_up(struct limit_op *op, enum redis_failure cause);
 

@@ -3,8 +3,9 @@
 #include "base/magic.h"
 #include "limit/adjust.h"
 #include "limit/limiter.h"
+#include "limit/limiter_parts.h"
 #include "limit/op_leases.h"
-#include "limit/operation.h"
+#include "limit/permits.h"
 #include "limit/split.h"
 #include "policy/shipped_limiter.h"
 
@@ -18,7 +19,7 @@ static void adjust_charge(struct decision_request *decision_request,
         return;
     MAGIC_CHECK(op, OP_MAGIC);
     decision_request->charge = NULL;
-    if (op->split)
+    if (op->cluster.split)
         split_adjust(op, adjust, facts);
     else
         adjust(op, facts);
@@ -31,7 +32,7 @@ static void refund(struct limit_op *op, const void *facts)
 
     for (unsigned i = 0; i < op->count; i++)
         if (op->limits[i].repeat_key.n) /* the client's next try with the same ID is free */
-            totals[i] = op->limits[i].charged;
+            totals[i] = op->limits[i].charge.units;
     op_unspend_lease(op);
     op_adjust(op, totals);
 }
@@ -46,15 +47,15 @@ static int64_t total_of(const struct op_limit *part, const struct charge_outcome
 {
     int64_t cost = outcome->cost;
 
-    if (!part->granted)
-        return part->charged;
+    if (!part->charge.granted)
+        return part->charge.units;
     if (!limit_counts(part->limit, outcome->status))
         return 0;
     if (part->limit->own_cost)
         cost = outcome->own_costs ? outcome->own_costs[part->place] : -1;
     if (!limit_counts_large(part->limit) && cost > SMALL_STATED_COST_MAX)
         return SMALL_STATED_COST_MAX;
-    return cost >= 0 ? cost : part->charged;
+    return cost >= 0 ? cost : part->charge.units;
 }
 
 /* Counts the final charge of a limit with a cost of its own. */
@@ -91,7 +92,7 @@ static void keep(struct limit_op *op, const void *facts)
 {
     (void)facts;
     for (unsigned i = 0; i < op->count; i++)
-        count_units(op, &op->limits[i], op->limits[i].charged);
+        count_units(op, &op->limits[i], op->limits[i].charge.units);
     op_release(op);
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "limit/compose.h"
 #include "limit/failure_log.h"
+#include "limit/limiter_parts.h"
 
 static const uint64_t good_after_us = 60000000;
 
@@ -89,7 +90,7 @@ unsigned failures_sort(struct limit_op *op, const struct limit_reply *replies)
             rejects = rejects || (replies[i].granted == 0 && !part->shadow);
             continue;
         }
-        op->part = true;
+        op->denial.barred = true;
         matters = matters || !part->shadow;
         sorted[failed++] = *part;
     }

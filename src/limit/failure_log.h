@@ -2,7 +2,8 @@
 #ifndef WEIR_LIMIT_FAILURE_LOG_H
 #define WEIR_LIMIT_FAILURE_LOG_H
 
-#include "limit/limiter_state.h"
+#include "limit/limit_reply.h"
+#include "limit/operation.h"
 
 /* Counts failures. Logs the first one, and the end of a failure period. */
 void failures_note(const struct limit_op *op, const struct limit_reply *replies, uint64_t now_us);

@@ -19,15 +19,14 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/event_timer.h"
 #include "base/magic.h"
-#include "limit/arguments.h"
 #include "limit/batch.h"
-#include "limit/failure_log.h"
 #include "limit/key.h"
+#include "limit/limiter_parts.h"
 #include "limit/op_leases.h"
 #include "limit/op_permits.h"
-#include "limit/operation.h"
+#include "limit/permits.h"
+#include "limit/queue.h"
 #include "limit/split.h"
 #include "limit/verdict.h"
 
@@ -71,7 +70,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
 {
     const struct limiter *l = op->limiter;
     const struct rule *rule = facts->rule;
-    struct text keys = text_over(op->keys, l->op_keys_size);
+    struct text keys = text_over(op->keys, l->ops->keys_size);
     struct slice client = SLICE_NONE;
 
     op_clear(op);
@@ -93,7 +92,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
         if (part->limit->dedup.header && !part->free)
             fill_repeat(part, &keys, facts);
     }
-    assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
+    assert(!keys.failed); /* op_pool.keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
     op->now_us = facts->now_us;
     if (!op->now_us)
@@ -147,19 +146,20 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
         return DECIDED_NOW;
     }
     bool ready = redis_client_is_ready(l->redis);
-    op = ready ? op_take(l) : l->reserve;
-    assert(l->reserve); /* from limiter_new() on */
-    if (!op || op == l->reserve)
-        op_enter(op = l->reserve, OP_PREPARED);
+    struct limit_op *reserve = l->ops->reserve;
+    assert(reserve); /* from limiter_new() on */
+    op = ready ? op_take(l) : NULL;
+    if (!op)
+        op_enter(op = reserve, OP_PREPARED);
     op_fill(op, facts, client_limits);
     if (l->permits && !op_use_permits(op)) {
         op_release(op);
         verdict_of_no_memory(&decision_request->decision);
         return DECIDED_NOW;
     }
-    if (op->lease && op_spend_lease(op, decision_request))
+    if (op->leased.lease && op_spend_lease(op, decision_request))
         return DECIDED_NOW;
-    if (op == l->reserve) {
+    if (op == reserve) {
         verdict_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : redis_client_cause(l->redis),
                               &decision_request->decision);
         op_permits_locally(op, decision_request);
@@ -196,42 +196,15 @@ void limiter_abandon(struct decision_request *decision_request)
     MAGIC_CHECK(op, OP_MAGIC);
     op->abandoned = true;
     op_cut(op);
-    if (op->split)
+    if (op->cluster.split)
         split_abandon(op);
 }
 
 /* --- The deadline ----------------------------------------------------------------------------- */
 
-/* Returns true if Redis had at least half of redis.timeout for the op's call, or, if the op is not
- * sent yet, sent no reply to others for as long. If not, the op has spent its time in weir's own
- * queue, which says nothing about Redis. */
-static bool redis_is_late(const struct limiter *l, const struct batch *batch)
-{
-    uint64_t since_us = batch ? batch->sent_us : l->replied_us;
-
-    return (batch || l->under_way) &&
-           clock_cached_us() - since_us >= l->policy->redis.timeout_us / 2;
-}
-
 static void on_deadline(struct deadline *deadline)
 {
-    struct limit_op *op = CONTAINER_OF(deadline, struct limit_op, deadline);
-    struct limiter *l = op->limiter;
-    struct batch *batch = op->split ? split_batch(op) : op->batch;
-    bool late = redis_is_late(l, batch), tell = late && batch && !batch->timed_out;
-
-    MAGIC_CHECK(op, OP_MAGIC);
-    if (tell)
-        batch->timed_out = true;
-    failures_note_late(op);
-    if (op->split)
-        split_timeout(op);
-    else /* an op not sent yet stays gathered; the next flush drops it */
-        op_fail(op, op->alone ? REDIS_FAILURE_MOVING
-                    : late    ? REDIS_FAILURE_TIMEOUT
-                              : REDIS_FAILURE_BUSY);
-    if (tell)
-        redis_client_note_timeout(l->redis, &batch->call);
+    op_time_out(CONTAINER_OF(deadline, struct limit_op, deadline));
 }
 
 /* Runs before timeouts are handled: a reply that has arrived is used, however long the loop was
@@ -243,19 +216,6 @@ static void read_answers(void *context)
 }
 
 /* --- Creation and destruction ----------------------------------------------------------------- */
-
-static void on_again(evutil_socket_t fd, short what, void *arg)
-{
-    struct limiter *l = arg;
-    (void)fd, (void)what;
-
-    TAILQ_CONCAT(&l->gathered, &l->later, entry);
-}
-
-static void on_resume(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what, (void)arg; /* the worker flushes after every loop iteration */
-}
 
 static size_t longest_keys(const struct policy *policy)
 {
@@ -287,18 +247,27 @@ static uint64_t shortest_lease(const struct policy *policy)
     return shortest;
 }
 
-/* Makes the parts that only some policies need. False: out of memory. */
+/* False: out of memory. */
 static bool make_parts(struct limiter *l, struct event_base *base, struct slice script)
 {
     uint64_t lease_us = shortest_lease(l->policy);
 
-    deadline_queue_init(&l->deadlines, &l->waiting, on_deadline);
-    if (!limiter_leases_init(l) ||
+    if (deadlines_init(&l->deadlines, base) != 0 ||
+        !(l->ops = op_pool_new(l, longest_keys(l->policy))) ||
+        !(l->queue = op_queue_new(base, l->policy->redis.timeout_us)) ||
+        !(l->batches = batches_new()) || !(l->denials = denials_new()) ||
+        !op_leases_new(l, &l->leases) ||
         (lease_us && !(l->permits = permits_new(&l->deadlines, lease_us, l->fallback))))
         return false;
-    if (policy_needs_redis(l->policy))
-        l->redis = redis_client_new(base, &l->policy->redis, script, NULL);
-    return l->redis || !policy_needs_redis(l->policy);
+    deadline_queue_init(&l->deadlines, &l->waiting, on_deadline);
+    if (!policy_needs_redis(l->policy))
+        return true;
+    l->deadlines.before = read_answers;
+    l->deadlines.context = l;
+    if (!(l->redis = redis_client_new(base, &l->policy->redis, script, NULL)))
+        return false;
+    l->in_slots = redis_client_has_slots(l->redis);
+    return true;
 }
 
 struct limiter *limiter_new(struct event_base *base, struct policy *policy,
@@ -313,77 +282,31 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy,
     l->policy = policy_hold(policy);
     l->fallback = fallback;
     l->stats = stats;
-    TAILQ_INIT(&l->gathered);
-    TAILQ_INIT(&l->beyond);
-    TAILQ_INIT(&l->later);
-    TAILQ_INIT(&l->spare_ops);
-    SLIST_INIT(&l->spare_batches);
-    l->op_keys_size = longest_keys(policy);
-    l->denials = denials_new();
-    l->reserve = op_allocate(l);
-    l->resume = event_new(base, -1, 0, on_resume, l);
-    l->again = evtimer_new(base, on_again, l);
-    if (!arguments_init(&l->arguments) || !l->denials || !l->reserve || !l->resume || !l->again ||
-        deadlines_init(&l->deadlines, base) != 0 || !make_parts(l, base, script)) {
-        limiter_free(l);
-        return NULL;
-    }
-    if (!l->redis)
+    if (make_parts(l, base, script))
         return l;
-    l->in_slots = redis_client_has_slots(l->redis);
-    l->deadlines.before = read_answers;
-    l->deadlines.context = l;
-    l->gather_us =
-        policy->redis.timeout_us / 4 < GATHER_US ? policy->redis.timeout_us / 4 : GATHER_US;
-    return l;
-}
-
-static void drop_gathered(struct limiter *l)
-{
-    struct limit_op *op;
-
-    TAILQ_CONCAT(&l->gathered, &l->beyond, entry);
-    TAILQ_CONCAT(&l->gathered, &l->later, entry);
-    while ((op = TAILQ_FIRST(&l->gathered))) {
-        TAILQ_REMOVE(&l->gathered, op, entry);
-        op_give_up(op, REDIS_FAILURE_DOWN);
-    }
-}
-
-static void free_spares(struct limiter *l)
-{
-    struct limit_op *op;
-    struct batch *batch;
-
-    while ((op = TAILQ_FIRST(&l->spare_ops))) {
-        TAILQ_REMOVE(&l->spare_ops, op, entry);
-        op_free(op);
-    }
-    while ((batch = SLIST_FIRST(&l->spare_batches))) {
-        SLIST_REMOVE_HEAD(&l->spare_batches, spare);
-        free(batch);
-    }
+    limiter_free(l);
+    return NULL;
 }
 
 void limiter_free(struct limiter *l)
 {
+    struct limit_op *op;
+
     if (!l)
         return;
-    drop_gathered(l); /* before the connection: decided() may make a new request */
+    /* Before the connection: decided() may make a new request. */
+    while (l->queue && (op = op_queue_pop(l->queue)))
+        op_give_up(op, REDIS_FAILURE_DOWN);
     redis_client_free(l->redis);
     permits_free(l->permits);
-    limiter_leases_free(l);
-    free_spares(l);
+    op_leases_free(l->leases);
+    op_pool_free(l->ops);
+    batches_free(l->batches);
+    op_queue_free(l->queue);
     if (l->deadlines.timer)
         deadlines_clear(&l->deadlines);
-    if (l->resume)
-        event_free(l->resume);
-    if (l->again)
-        event_free(l->again);
-    free(l->reserve);
     denials_free(l->denials);
     grants_let_go(&l->grants);
-    arguments_free(&l->arguments);
     policy_drop(l->policy);
     MAGIC_WIPE(l);
     free(l);
@@ -391,8 +314,7 @@ void limiter_free(struct limiter *l)
 
 void limiter_retire(struct limiter *l)
 {
-    l->retired = true;
-    limiter_leases_return(l);
+    op_leases_retire(l->leases);
 }
 
 void limiter_flush(struct limiter *l)
@@ -419,8 +341,6 @@ bool limiter_is_quiet(const struct limiter *l)
 {
     if (limiter_redis_away(l))
         return true;
-    /* A call in progress may get the reply "unknown script" or "wrong node" and be sent again. */
-    return l->under_way == 0 && TAILQ_EMPTY(&l->gathered) && TAILQ_EMPTY(&l->beyond) &&
-           TAILQ_EMPTY(&l->later) && TAILQ_EMPTY(&l->lease_ends.armed) &&
+    return op_queue_is_empty(l->queue) && !op_leases_hold_units(l->leases) &&
            (!l->permits || permits_count(l->permits) == 0);
 }

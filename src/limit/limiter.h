@@ -17,7 +17,7 @@
  *   permits.h                     concurrency limits; op_permits.c and op_leases.c tie both to ops
  *   split.h                       limits in several slots of a cluster
  *   grants.h                      other limits for a while
- *   limiter_state.h, _stats.h     the data of a limiter; its counters */
+ *   limiter_parts.h, _stats.h     the parts of a limiter; its counters */
 #ifndef WEIR_LIMIT_LIMITER_H
 #define WEIR_LIMIT_LIMITER_H
 

@@ -1,15 +1,26 @@
 /* op_leases.c - decisions from leased units, see leases.h: which ops use leases, which calls
  * request units, and how unspent units are given back. */
 #include "limit/op_leases.h"
+
+#include <stdlib.h>
+
 #include "base/clock.h"
-#include "limit/operation.h"
+#include "limit/limiter_parts.h"
+#include "limit/queue.h"
 #include "limit/resets.h"
 #include "limit/verdict.h"
+
+struct op_leases {
+    struct leases *table;
+    struct deadline_queue ends;
+    size_t key_start; /* offset in a limit's key of the part after PREFIX and ":" */
+    bool retired;
+};
 
 /* The key without PREFIX and ":". */
 static struct slice tagged(const struct limiter *l, struct slice key)
 {
-    return (struct slice){key.p + l->key_start, key.n - l->key_start};
+    return (struct slice){key.p + l->leases->key_start, key.n - l->leases->key_start};
 }
 
 void op_meet_lease(struct limit_op *op, const struct limit_facts *facts)
@@ -17,20 +28,20 @@ void op_meet_lease(struct limit_op *op, const struct limit_facts *facts)
     struct limiter *l = op->limiter;
     const struct op_limit *part = &op->limits[0];
 
-    op->lease = NULL;
-    if (!l->leases || l->retired || !lease_may_be(part->limit, &part->numbers) ||
+    op->leased.lease = NULL;
+    if (!l->leases || l->leases->retired || !lease_may_be(part->limit, &part->numbers) ||
         facts->rule->learns || !op_is_unit(op))
         return;
-    op->lease = leases_meet(l->leases, tagged(l, part->key), part->limit, &part->numbers,
-                            clock_cached_us());
-    if (op->lease)
-        op->lease_key = op->lease->key[1];
+    op->leased.lease = leases_meet(l->leases->table, tagged(l, part->key), part->limit,
+                                   &part->numbers, clock_cached_us());
+    if (op->leased.lease)
+        op->leased.key = op->leased.lease->key[1];
 }
 
 /* NULL if the slot was reused for another key. */
 static struct lease *lease_of(const struct limit_op *op)
 {
-    return op->lease && op->lease->key[1] == op->lease_key ? op->lease : NULL;
+    return op->leased.lease && op->leased.lease->key[1] == op->leased.key ? op->leased.lease : NULL;
 }
 
 /* Units of a client that was reset no longer exist. */
@@ -65,17 +76,17 @@ static void write_charge(struct limit_op *op, const struct lease *lease)
 {
     struct op_limit *part = &op->limits[0];
 
-    part->granted = true;
-    part->charged = 1;
-    part->counts_us = lease->reset_us;
-    part->charged_at_us = lease->charge ? lease->charge->limits[0].charged_at_us : 0;
+    part->charge.granted = true;
+    part->charge.units = 1;
+    part->charge.counts_us = lease->reset_us;
+    part->charge.at_us = lease->charge ? lease->charge->limits[0].charge.at_us : 0;
     op->started_us = lease->charged_us;
 }
 
 bool op_spend_lease(struct limit_op *op, struct decision_request *decision_request)
 {
     struct limiter *l = op->limiter;
-    struct lease *lease = op->lease;
+    struct lease *lease = op->leased.lease;
 
     if (!lease || lease->free == 0)
         return false;
@@ -88,7 +99,7 @@ bool op_spend_lease(struct limit_op *op, struct decision_request *decision_reque
         return false;
     verdict_from_lease(l, op, lease, now_us, &decision_request->decision);
     counter_add(&l->stats->lease_used, 1);
-    if (decision_request->wants_charge && op != l->reserve) {
+    if (decision_request->wants_charge && op != l->ops->reserve) {
         write_charge(op, lease);
         op_enter(op, OP_CHARGE);
         decision_request->charge = op;
@@ -97,17 +108,16 @@ bool op_spend_lease(struct limit_op *op, struct decision_request *decision_reque
     return true;
 }
 
-int64_t op_request_lease(const struct limit_op *op, struct lease **requested)
+struct lease_request op_request_lease(const struct limit_op *op)
 {
     struct lease *lease = lease_of(op);
     unsigned sharers = op->limiter->policy->workers * op->limiter->policy->redis.instances;
     int64_t units =
-        lease && op->times_repeated == 0 ? lease_wants(lease, sharers ? sharers : 1) : 0;
+        lease && op->sending.times_repeated == 0 ? lease_wants(lease, sharers ? sharers : 1) : 0;
 
-    *requested = units ? lease : NULL;
     if (units)
         lease->requested = true;
-    return units;
+    return (struct lease_request){units ? lease : NULL, units};
 }
 
 static struct limit_op *charge_like(const struct limit_op *op)
@@ -150,27 +160,27 @@ static void give_back(struct lease *lease)
         op->limits[0].mode = MODE_PLAIN;
         op->is_adjustment = true;
         op_gather(op);
-        event_active(l->resume, EV_TIMEOUT, 1);
+        op_queue_wake(l->queue);
     }
     end_lease(lease);
 }
 
-void lease_answered(struct group *group, const struct limit_reply *replies, int64_t time_us,
+void lease_answered(const struct lease_request *request, const struct limit_op *first,
+                    unsigned size, const struct limit_reply *replies, int64_t time_us,
                     uint64_t requested_us)
 {
-    struct lease *lease = group->lease;
-    const struct limit_op *op = group->first;
-    int64_t units = replies ? replies->granted - (int64_t)group->size : 0;
+    struct lease *lease = request->lease;
+    int64_t units = replies ? replies->granted - (int64_t)size : 0;
 
     lease->requested = false;
-    if (units <= 0 || units > group->extra)
+    if (units <= 0 || units > request->units)
         return;
-    lease->limiter = op->limiter;
+    lease->limiter = first->limiter;
     if (is_forgotten(lease))
         lose(lease);
     lease_take(lease,
                &(struct lease_charge){.units = units,
-                                      .spent = group->size,
+                                      .spent = size,
                                       .remaining = replies->remaining,
                                       .reset_us = replies->reset_us,
                                       .next_us = replies->next_us,
@@ -180,11 +190,11 @@ void lease_answered(struct group *group, const struct limit_reply *replies, int6
     counter_add(&lease->limiter->stats->lease_taken, (uint64_t)units);
     drop_leaked(lease);
     if (!lease->charge)
-        lease->charge = charge_like(op);
+        lease->charge = charge_like(first);
     if (lease->charge)
-        lease->charge->limits[0].charged_at_us = time_us;
-    deadline_arm(&op->limiter->lease_ends, &lease->deadline, clock_us(), LEASE_US);
-    if (op->limiter->retired)
+        lease->charge->limits[0].charge.at_us = time_us;
+    deadline_arm(&first->limiter->leases->ends, &lease->deadline, clock_us(), LEASE_US);
+    if (first->limiter->leases->retired)
         give_back(lease);
 }
 
@@ -202,14 +212,6 @@ static void on_lease_ends(struct deadline *deadline)
     give_back(CONTAINER_OF(deadline, struct lease, deadline));
 }
 
-void limiter_leases_return(struct limiter *l)
-{
-    struct deadline *deadline;
-
-    while (l->leases && (deadline = TAILQ_FIRST(&l->lease_ends.armed)))
-        give_back(CONTAINER_OF(deadline, struct lease, deadline));
-}
-
 void op_unspend_lease(struct limit_op *op)
 {
     struct lease *lease = lease_of(op);
@@ -217,24 +219,49 @@ void op_unspend_lease(struct limit_op *op)
         lease_unspend(lease);
 }
 
-bool limiter_leases_init(struct limiter *l)
+bool op_leases_new(struct limiter *l, struct op_leases **leases)
 {
     bool any = false;
 
-    l->key_start = strlen(l->policy->redis.key_prefix) + 1;
+    *leases = NULL;
     for (unsigned i = 0; i < l->policy->limit_count; i++)
         any = any || l->policy->limits[i].lease_units != 0;
-    deadline_queue_init(&l->deadlines, &l->lease_ends, on_lease_ends);
-    if (any)
-        l->leases = leases_new();
-    return !any || l->leases;
+    if (!any)
+        return true;
+    if (!(*leases = calloc(1, sizeof **leases)))
+        return false;
+    deadline_queue_init(&l->deadlines, &(*leases)->ends, on_lease_ends);
+    (*leases)->key_start = strlen(l->policy->redis.key_prefix) + 1;
+    return ((*leases)->table = leases_new());
 }
 
-void limiter_leases_free(struct limiter *l)
+/* Calls `end` for each lease with units; it disarms the deadline. */
+static void end_all(struct op_leases *leases, void (*end)(struct lease *lease))
 {
     struct deadline *deadline;
 
-    while (l->leases && (deadline = TAILQ_FIRST(&l->lease_ends.armed)))
-        end_lease(CONTAINER_OF(deadline, struct lease, deadline));
-    leases_free(l->leases);
+    while ((deadline = TAILQ_FIRST(&leases->ends.armed)))
+        end(CONTAINER_OF(deadline, struct lease, deadline));
+}
+
+void op_leases_retire(struct op_leases *leases)
+{
+    if (!leases)
+        return;
+    leases->retired = true;
+    end_all(leases, give_back);
+}
+
+bool op_leases_hold_units(const struct op_leases *leases)
+{
+    return leases && !TAILQ_EMPTY(&leases->ends.armed);
+}
+
+void op_leases_free(struct op_leases *leases)
+{
+    if (!leases)
+        return;
+    end_all(leases, end_lease);
+    leases_free(leases->table);
+    free(leases);
 }

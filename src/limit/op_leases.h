@@ -2,21 +2,36 @@
 #ifndef WEIR_LIMIT_OP_LEASES_H
 #define WEIR_LIMIT_OP_LEASES_H
 
-#include "limit/limiter_state.h"
+#include "limit/leases.h"
+#include "limit/limit_reply.h"
+#include "limit/operation.h"
 
-/* False: out of memory. */
-bool limiter_leases_init(struct limiter *l);
-void limiter_leases_return(struct limiter *l); /* all units, to Redis */
-void limiter_leases_free(struct limiter *l);   /* call before the spare ops are freed */
+struct op_leases;
+
+/* The leases of a limiter. Both NULL and true: the policy allows none. False: out of memory. */
+MUST_CHECK bool op_leases_new(struct limiter *l, struct op_leases **leases);
+/* Call before the spare ops are freed. */
+void op_leases_free(struct op_leases *leases);
+/* Gives all units back to Redis, also those that arrive later. */
+void op_leases_retire(struct op_leases *leases);
+/* Returns true if a lease holds units. */
+bool op_leases_hold_units(const struct op_leases *leases);
+
+/* Units to request beyond those that ops need, and the lease for them; NULL: none. */
+struct lease_request {
+    struct lease *lease;
+    int64_t units;
+};
+
 /* Call after op_fill(). Looks up the lease of the op's key, if it may have one. */
 void op_meet_lease(struct limit_op *op, const struct limit_facts *facts);
 /* Decides from the lease. The op becomes the charge or is released. False: the lease is empty. */
 MUST_CHECK bool op_spend_lease(struct limit_op *op, struct decision_request *decision_request);
-/* Returns the number of units to request beyond the op's own. *requested: the lease for them, or
- * NULL. */
-int64_t op_request_lease(const struct limit_op *op, struct lease **requested);
-/* Call for a group with a lease, before its ops get their replies. `replies` NULL: no reply. */
-void lease_answered(struct group *group, const struct limit_reply *replies, int64_t time_us,
+struct lease_request op_request_lease(const struct limit_op *op);
+/* Call before ops get their replies. `first`: one of those that requested; `size`: how many did.
+ * `replies` NULL: no reply. */
+void lease_answered(const struct lease_request *request, const struct limit_op *first,
+                    unsigned size, const struct limit_reply *replies, int64_t time_us,
                     uint64_t requested_us);
 void op_note_remaining(const struct limit_op *op, const struct limit_reply *replies,
                        uint64_t requested_us);

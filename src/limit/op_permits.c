@@ -2,7 +2,8 @@
 #include "limit/op_permits.h"
 
 #include "base/clock.h"
-#include "limit/operation.h"
+#include "limit/limiter_parts.h"
+#include "limit/permits.h"
 
 bool op_use_permits(struct limit_op *op)
 {
@@ -16,27 +17,27 @@ bool op_use_permits(struct limit_op *op)
         part->cost = part->limit->cost; /* not the rule's cost */
         if (!(part->permit = permits_use(l->permits, part->limit, part->numbers, part->key)))
             return false;
-        op->permits[op->permit_count++] = part->permit;
+        op->permits.list[op->permits.count++] = part->permit;
     }
     return true;
 }
 
 void op_permits_sent(struct limit_op *op)
 {
-    for (unsigned i = 0; i < op->permit_count; i++)
-        permits_sent(op->permits[i]);
+    for (unsigned i = 0; i < op->permits.count; i++)
+        permits_sent(op->permits.list[i]);
 }
 
 void op_permits_answered(struct limit_op *op)
 {
-    for (unsigned i = 0; i < op->permit_count; i++)
-        permits_answered(op->permits[i]);
+    for (unsigned i = 0; i < op->permits.count; i++)
+        permits_answered(op->permits.list[i]);
 }
 
 void op_permits_failed(struct limit_op *op)
 {
-    for (unsigned i = 0; i < op->permit_count; i++)
-        permits_failed(op->limiter->permits, op->permits[i]);
+    for (unsigned i = 0; i < op->permits.count; i++)
+        permits_failed(op->limiter->permits, op->permits.list[i]);
 }
 
 /* As in the driver: if a limit rejects and is not a shadow limit, no limit is charged. */
@@ -51,7 +52,7 @@ static bool was_charged(const struct limit_op *op, const struct limit_reply *rep
 void op_permits_charged(struct limit_op *op, struct decision_request *decision_request,
                         const struct limit_reply *replies)
 {
-    if (op->permit_count == 0 || op->is_adjustment || !was_charged(op, replies))
+    if (op->permits.count == 0 || op->is_adjustment || !was_charged(op, replies))
         return;
     for (unsigned i = 0; i < op->count; i++, replies++) {
         struct op_limit *part = &op->limits[i];
@@ -69,7 +70,7 @@ void op_permits_locally(struct limit_op *op, struct decision_request *decision_r
 {
     const struct decision *d = &decision_request->decision;
 
-    if (op->permit_count == 0 || !decision_admits(d))
+    if (op->permits.count == 0 || !decision_admits(d))
         return;
     for (unsigned i = 0; i < d->result_count; i++)
         for (unsigned j = 0; j < op->count; j++)
@@ -93,8 +94,8 @@ bool op_fill_permit_call(struct limit_op *op)
                                       .mode = call.renews ? MODE_RENEW : MODE_PLAIN,
                                       .key = call.key,
                                       .permit = call.permit};
-    op->permits[0] = call.permit;
-    op->permit_count = 1;
+    op->permits.list[0] = call.permit;
+    op->permits.count = 1;
     op->started_us = clock_cached_us();
     op->is_adjustment = true;
     return true;

@@ -2,7 +2,8 @@
 #ifndef WEIR_LIMIT_OP_PERMITS_H
 #define WEIR_LIMIT_OP_PERMITS_H
 
-#include "limit/limiter_state.h"
+#include "limit/limit_reply.h"
+#include "limit/operation.h"
 
 /* Call after op_fill(). False: no memory; op_release() drops the permits already taken. */
 MUST_CHECK bool op_use_permits(struct limit_op *op);

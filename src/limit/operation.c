@@ -1,4 +1,4 @@
-/* operation.c - ops, their phases, and the queue to Redis.
+/* operation.c - ops and their phases.
  *
  *   SPARE --> PREPARED ----> GATHERED --> SENT --> ANSWERED --> CHARGE
  *                |              ^                    |            |
@@ -21,8 +21,15 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/magic.h"
+#include "limit/limiter_parts.h"
+#include "limit/permits.h"
+#include "limit/sub_op.h"
+
+enum {
+    SPARE_OPS_MAX = 4096,
+    GROUPED_REQUESTS_MAX = 2, /* after so many tries a request is sent on its own */
+};
 
 #define TO(phase) (1u << (phase))
 
@@ -40,98 +47,96 @@ const uint8_t op_next_phases[] = {
 
 void op_drop_permits(struct limit_op *op)
 {
-    while (op->permit_count > 0)
-        permits_unuse(op->limiter->permits, op->permits[--op->permit_count]);
+    while (op->permits.count > 0)
+        permits_unuse(op->limiter->permits, op->permits.list[--op->permits.count]);
 }
 
-struct limit_op *sub_op_let_go(struct sub_op *sub_op, enum sub_op_state state)
+/* Returns a new op, which is SPARE; NULL: no memory. */
+static struct limit_op *allocate(struct limiter *l, size_t keys_size)
 {
-    struct limit_op *op = sub_op->op;
-
-    sub_op->op = NULL;
-    sub_op->state = state;
-    op->parent = NULL;
-    return op;
-}
-
-void op_drop_split(struct limit_op *op)
-{
-    struct split *split = op->split;
-
-    op->alone = false;
-    op->split = NULL;
-    if (!split)
-        return;
-    for (unsigned i = 0; i < split->count; i++) {
-        struct sub_op *sub_op = &split->sub_ops[i];
-        bool sent = sub_op->state == SUB_OP_SENT;
-        if (!sub_op->op)
-            continue;
-        sub_op->op->abandoned = op->abandoned;
-        if (sent)
-            (void)sub_op_let_go(sub_op, SUB_OP_FAILED); /* its batch or a gathered list owns it */
-        else
-            op_release(sub_op_let_go(sub_op, SUB_OP_FAILED));
-    }
-    free(split);
-}
-
-struct limit_op *op_allocate(struct limiter *l)
-{
-    struct limit_op *op = malloc(sizeof *op + l->op_keys_size);
+    struct limit_op *op = malloc(sizeof *op + keys_size);
     if (!op)
         return NULL;
     MAGIC_SET(op, OP_MAGIC);
     op->phase = OP_SPARE;
     op->limiter = l;
-    op->batch = NULL;
+    op->sending.batch = NULL;
     op->deadline.queue = NULL;
-    op->split = NULL;
-    op->parent = NULL;
-    op->slot = 0;
-    op->alone = false;
-    op->permit_count = 0;
-    op->lease = NULL;
+    op->cluster.split = NULL;
+    op->cluster.parent = NULL;
+    op->cluster.slot = 0;
+    op->cluster.alone = false;
+    op->permits.count = 0;
+    op->leased.lease = NULL;
     return op;
 }
 
-struct limit_op *op_take(struct limiter *l)
-{
-    struct limit_op *op = TAILQ_FIRST(&l->spare_ops);
-
-    if (op) {
-        TAILQ_REMOVE(&l->spare_ops, op, entry);
-        l->spare_op_count--;
-    } else if (!(op = op_allocate(l)))
-        return NULL;
-    op_enter(op, OP_PREPARED);
-    return op;
-}
-
-void op_free(struct limit_op *op)
+static void op_free(struct limit_op *op)
 {
     MAGIC_WIPE(op);
     free(op);
 }
 
+struct op_pool *op_pool_new(struct limiter *l, size_t keys_size)
+{
+    struct op_pool *pool = calloc(1, sizeof *pool);
+
+    if (!pool)
+        return NULL;
+    TAILQ_INIT(&pool->spare);
+    pool->keys_size = keys_size;
+    if ((pool->reserve = allocate(l, keys_size)))
+        return pool;
+    free(pool);
+    return NULL;
+}
+
+void op_pool_free(struct op_pool *pool)
+{
+    struct limit_op *op;
+
+    if (!pool)
+        return;
+    while ((op = TAILQ_FIRST(&pool->spare))) {
+        TAILQ_REMOVE(&pool->spare, op, sending.entry);
+        op_free(op);
+    }
+    op_free(pool->reserve);
+    free(pool);
+}
+
+struct limit_op *op_take(struct limiter *l)
+{
+    struct op_pool *pool = l->ops;
+    struct limit_op *op = TAILQ_FIRST(&pool->spare);
+
+    if (op) {
+        TAILQ_REMOVE(&pool->spare, op, sending.entry);
+        pool->spare_count--;
+    } else if (!(op = allocate(l, pool->keys_size)))
+        return NULL;
+    op_enter(op, OP_PREPARED);
+    return op;
+}
+
 void op_release(struct limit_op *op)
 {
-    struct limiter *l = op->limiter;
+    struct op_pool *pool = op->limiter->ops;
 
     assert(!op->decision_request && !deadline_is_armed(&op->deadline));
     op_drop_permits(op);
-    op->lease = NULL;
-    if (op->split || op->alone)
+    op->leased.lease = NULL;
+    if (op->cluster.split || op->cluster.alone)
         op_drop_split(op);
     op_enter(op, OP_SPARE);
-    if (op == l->reserve)
+    if (op == pool->reserve)
         return;
-    if (l->spare_op_count >= SPARE_OPS_MAX) {
+    if (pool->spare_count >= SPARE_OPS_MAX) {
         op_free(op);
         return;
     }
-    TAILQ_INSERT_HEAD(&l->spare_ops, op, entry);
-    l->spare_op_count++;
+    TAILQ_INSERT_HEAD(&pool->spare, op, sending.entry);
+    pool->spare_count++;
 }
 
 struct decision_request *op_cut(struct limit_op *op)
@@ -144,7 +149,7 @@ struct decision_request *op_cut(struct limit_op *op)
     return decision_request;
 }
 
-/* --- Queue ------------------------------------------------------------------------------------ */
+/* --- Requests --------------------------------------------------------------------------------- */
 
 void op_clear(struct limit_op *op)
 {
@@ -153,10 +158,11 @@ void op_clear(struct limit_op *op)
     op->now_us = 0;
     op->keys_size = 0;
     op->count = 0;
-    op->denial_key_known = op->is_adjustment = op->part = op->abandoned = op->counts_later = false;
-    op->aside_count = 0;
-    op->times_repeated = 0;
-    op->lease = NULL;
+    op->denial.key_known = op->is_adjustment = op->denial.barred = op->abandoned =
+        op->counting.later = false;
+    op->counting.aside_count = 0;
+    op->sending.times_repeated = 0;
+    op->leased.lease = NULL;
 }
 
 void op_copy(struct limit_op *op, const struct limit_op *from)
@@ -168,21 +174,6 @@ void op_copy(struct limit_op *op, const struct limit_op *from)
     op->now_us = from->now_us;
 }
 
-void op_gather_quietly(struct limit_op *op)
-{
-    op_enter(op, OP_GATHERED);
-    TAILQ_INSERT_TAIL(&op->limiter->gathered, op, entry);
-}
-
-void op_gather(struct limit_op *op)
-{
-    struct limiter *l = op->limiter;
-
-    op_gather_quietly(op);
-    if (l->gathered_count++ == 0)
-        l->gathered_since_us = clock_cached_us();
-}
-
 /* --- Properties ------------------------------------------------------------------------------- */
 
 /* A unit's reply must hold no more than its share of the granted units, and must follow from the
@@ -191,9 +182,9 @@ bool op_is_unit(const struct limit_op *op)
 {
     const struct op_limit *part = &op->limits[0];
 
-    return op->count == 1 && !op->is_adjustment && !op->parent && !op->now_us && part->cost == 1 &&
-           part->mode == MODE_PLAIN && !part->shadow && part->repeat_key.n == 0 &&
-           op->times_repeated < GROUPED_REQUESTS_MAX &&
+    return op->count == 1 && !op->is_adjustment && !op->cluster.parent && !op->now_us &&
+           part->cost == 1 && part->mode == MODE_PLAIN && !part->shadow &&
+           part->repeat_key.n == 0 && op->sending.times_repeated < GROUPED_REQUESTS_MAX &&
            (part->limit->kind == LIMIT_BUCKET || part->limit->kind == LIMIT_WINDOW) &&
            part->limit->max_delay_us == 0;
 }

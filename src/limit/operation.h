@@ -3,16 +3,115 @@
 #define WEIR_LIMIT_OPERATION_H
 
 #include <assert.h>
+#include <sys/queue.h>
 
-#include "limit/limiter_state.h"
+#include "base/deadline.h"
+#include "limit/decision_request.h"
+#include "limit/denials.h"
 
-/* Returns a new op, which is SPARE; NULL: no memory. */
-struct limit_op *op_allocate(struct limiter *l);
+enum {
+    OP_MAGIC = 0x4c4f5053,
+    /* Modes of the driver, see lua/driver.lua */
+    MODE_PLAIN = 0,
+    MODE_BEST_EFFORT = 1,
+    MODE_DEBT = 2,
+    MODE_RENEW = 3,  /* concurrency limits only, see their script */
+    MODE_SHADOW = 4, /* added to the mode: this limit's rejection does not reject the request */
+    MODE_REPEAT = 8, /* multiplied by the key index of the remembered reply */
+};
+
+/* What Redis charged, for corrections; written by adjust.c and op_leases.c. */
+struct op_charge {
+    bool granted;
+    int64_t units;
+    int64_t counts_us; /* µs after the charge until the limit is full again, without others */
+    int64_t at_us;     /* Redis clock plus delay; identifies the charge when it is given back */
+};
+
+struct op_limit {
+    const struct limit *limit;
+    struct limit_numbers numbers;
+    int64_t cost;
+    unsigned place;          /* in the limits of the rule */
+    unsigned mode;           /* of the driver: MODE_* */
+    bool shadow;             /* never rejects */
+    bool free;               /* the request costs nothing and is not rejected; see rule->free */
+    uint16_t slot;           /* of the key in a cluster; else 0 */
+    struct slice key;        /* in op->keys */
+    struct slice repeat_key; /* key of the remembered reply, in op->keys; n == 0: none */
+    /* 1-based, in the batch's KEYS; 0: none. Set by arguments.c. */
+    unsigned key_index, repeat_index;
+    struct permit *permit; /* of a concurrency limit, else NULL */
+    struct op_charge charge;
+};
+
+/* See operation.c. */
+enum op_phase { OP_SPARE, OP_PREPARED, OP_GATHERED, OP_SENT, OP_ANSWERED, OP_SPLIT, OP_CHARGE };
+
+struct limit_op {
+    uint32_t magic;
+    enum op_phase phase; /* set by op_enter() only */
+    bool is_adjustment;  /* charge correction or permit call: has no caller, is always sent */
+    bool abandoned;      /* canceled by limiter_abandon() */
+    struct limiter *limiter;
+    struct decision_request *decision_request; /* NULL: canceled, or no caller */
+    struct deadline deadline;
+    uint64_t started_us;
+    int64_t now_us;                  /* as in struct limit_facts */
+    struct {                         /* queue.c, batch.c */
+        TAILQ_ENTRY(limit_op) entry; /* in the gathered, later or spare list */
+        struct batch *batch;         /* SENT; else NULL */
+        unsigned times_repeated;     /* requests without a unit left for it, see group_answer() */
+    } sending;
+    struct {           /* sub_op.c, split.c, batch.c */
+        uint16_t slot; /* of its keys */
+        bool alone;    /* sent in a batch of its own: its keys are moving to another node */
+        unsigned tries;
+        struct split *split;     /* SPLIT: the sub-operations; else NULL */
+        struct limit_op *parent; /* of a sub-operation; else NULL, also after the parent ended */
+    } cluster;
+    struct {                 /* op_leases.c */
+        struct lease *lease; /* of its key; NULL: none */
+        uint64_t key;        /* if lease->key differs, the slot was reused for another key */
+    } leased;
+    struct { /* op_permits.c */
+        unsigned count;
+        struct permit *list[LIMITS_PER_RULE_MAX]; /* in use by this op; `limits` may shrink */
+    } permits;
+    struct { /* verdict.c */
+        struct denial_key key;
+        bool key_known;
+        bool barred; /* a limit's own script failed: the denial is not remembered */
+    } denial;
+    struct {        /* verdict.c */
+        bool later; /* its limits are counted later, with the request's final verdict */
+        unsigned aside_count;
+        /* Limits whose own scripts failed and that allowed without Redis. */
+        const struct limit *aside[LIMITS_PER_RULE_MAX];
+    } counting;
+    size_t keys_size;
+    unsigned count;
+    struct op_limit limits[LIMITS_PER_RULE_MAX];
+    char keys[];
+};
+TAILQ_HEAD(op_list, limit_op);
+
+/* The ops that are not in use. */
+struct op_pool {
+    struct op_list spare;
+    unsigned spare_count;
+    size_t keys_size;         /* maximum size of all keys of one request */
+    struct limit_op *reserve; /* for decisions without Redis, or when no op can be allocated */
+};
+
+/* Creates the pool. NULL: out of memory. */
+struct op_pool *op_pool_new(struct limiter *l, size_t keys_size);
+void op_pool_free(struct op_pool *pool);
+
 /* Takes a spare op or a new one, which is then PREPARED. NULL: no memory. */
 struct limit_op *op_take(struct limiter *l);
 /* Makes the op SPARE, or frees it: drops its permits and sub-operations. It has no request. */
 void op_release(struct limit_op *op);
-void op_free(struct limit_op *op);
 
 /* By phase: the phases that may follow, a bit for each. */
 extern const uint8_t op_next_phases[OP_CHARGE + 1];
@@ -23,13 +122,8 @@ static inline void op_enter(struct limit_op *op, enum op_phase phase)
     assert(op_next_phases[op->phase] & 1u << phase);
     op->phase = phase;
     if (phase != OP_SENT)
-        op->batch = NULL;
+        op->sending.batch = NULL;
 }
-
-/* Queues the op for the next call: GATHERED. op_gather() counts it as a decision that waits;
- * op_gather_quietly() is for adjustments and for ops that were counted before. */
-void op_gather(struct limit_op *op);
-void op_gather_quietly(struct limit_op *op);
 
 /* Resets what belongs to one request. Whatever prepares an op begins with it. */
 void op_clear(struct limit_op *op);
@@ -44,10 +138,5 @@ void op_drop_permits(struct limit_op *op);
 bool op_is_unit(const struct limit_op *op);
 /* Returns the number of keys that the op uses. */
 unsigned op_key_count(const struct limit_op *op);
-
-/* Detaches a sub-operation's op from its parent; the caller owns it. */
-struct limit_op *sub_op_let_go(struct sub_op *sub_op, enum sub_op_state state);
-/* Frees the remaining sub-operations; the op can be reused. */
-void op_drop_split(struct limit_op *op);
 
 #endif

@@ -13,18 +13,20 @@
  *
  * Each sub-operation adds its results to the caller's `decision`. Limits that were not requested
  * do not appear in it. */
-#include <stdlib.h>
+#include "limit/split.h"
 
 #include "base/clock.h"
 #include "base/magic.h"
 #include "limit/adjust.h"
 #include "limit/failure_log.h"
+#include "limit/limiter_parts.h"
 #include "limit/op_permits.h"
-#include "limit/operation.h"
-#include "limit/split.h"
+#include "limit/permits.h"
+#include "limit/queue.h"
+#include "limit/sub_op.h"
 #include "limit/verdict.h"
 
-/* --- Sub-operations --------------------------------------------------------------------------- */
+/* --- Slots ------------------------------------------------------------------------------------ */
 
 bool op_find_slots(struct limit_op *op)
 {
@@ -35,90 +37,6 @@ bool op_find_slots(struct limit_op *op)
         several |= op->limits[i].slot != op->limits[0].slot;
     }
     return several;
-}
-
-static struct slice moved(struct slice key, const struct limit_op *from, struct limit_op *to)
-{
-    return key.n ? (struct slice){to->keys + (key.p - from->keys), key.n} : key;
-}
-
-/* Moves the limit and its permit from the parent to the sub-operation. */
-static void add_limit(struct limit_op *sub_op, struct limit_op *parent,
-                      const struct op_limit *limit)
-{
-    struct op_limit *part = &sub_op->limits[sub_op->count++];
-
-    *part = *limit;
-    part->key = moved(limit->key, parent, sub_op);
-    part->repeat_key = moved(limit->repeat_key, parent, sub_op);
-    for (unsigned i = 0; i < parent->permit_count; i++)
-        if (parent->permits[i] == part->permit) {
-            sub_op->permits[sub_op->permit_count++] = part->permit;
-            parent->permits[i] = parent->permits[--parent->permit_count];
-            break;
-        }
-}
-
-static struct limit_op *sub_op_make(struct limit_op *parent)
-{
-    struct limit_op *sub_op = op_take(parent->limiter);
-
-    if (!sub_op)
-        return NULL;
-    op_copy(sub_op, parent);
-    sub_op->parent = parent;
-    sub_op->counts_later = true;
-    return sub_op;
-}
-
-/* The sub-operation that the limit belongs to, or NULL. */
-static struct limit_op *sub_op_of(const struct split *split, const struct op_limit *limit)
-{
-    for (unsigned i = 0; i < split->count && !split->each; i++)
-        if (split->sub_ops[i].op->limits[0].slot == limit->slot)
-            return split->sub_ops[i].op;
-    return NULL;
-}
-
-static bool make_sub_ops(struct limit_op *parent)
-{
-    struct split *split = parent->split;
-
-    for (unsigned i = 0; i < parent->count; i++) {
-        struct limit_op *sub_op = sub_op_of(split, &parent->limits[i]);
-        if (!sub_op) {
-            if (!(sub_op = sub_op_make(parent)))
-                return false;
-            split->sub_ops[split->count++] = (struct sub_op){.op = sub_op, .state = SUB_OP_COMING};
-        }
-        add_limit(sub_op, parent, &parent->limits[i]);
-    }
-    for (unsigned i = 0; i < split->count; i++)
-        if (split->sub_ops[i].op->count == 1) /* as for a rule with one limit */
-            split->sub_ops[i].op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
-    return split->count > 0;
-}
-
-/* Moves the permits of the sub-operations back to the parent. */
-static void take_permits_back(struct limit_op *parent)
-{
-    struct split *split = parent->split;
-
-    for (unsigned i = 0; i < split->count; i++) {
-        struct limit_op *sub_op = split->sub_ops[i].op;
-        while (sub_op->permit_count > 0)
-            parent->permits[parent->permit_count++] = sub_op->permits[--sub_op->permit_count];
-    }
-}
-
-static struct sub_op *find(const struct limit_op *op)
-{
-    struct split *split = op->parent->split;
-
-    for (unsigned i = 0; i < split->count; i++)
-        if (split->sub_ops[i].op == op)
-            return &split->sub_ops[i];
-    abort(); /* op->parent is set only while the parent has the sub-operation */
 }
 
 /* --- The decision ----------------------------------------------------------------------------- */
@@ -164,7 +82,7 @@ static void take_back(struct decision *d, const struct sub_op *sub_op)
         struct limit_result *r = &d->results[sub_op->first_result + i];
         for (unsigned k = 0; k < sub_op->op->count; k++)
             if (sub_op->op->limits[k].limit == r->limit && !sub_op->op->limits[k].repeat_key.n)
-                r->remaining += sub_op->op->limits[k].charged;
+                r->remaining += sub_op->op->limits[k].charge.units;
         if (r->remaining > r->capacity)
             r->remaining = r->capacity;
     }
@@ -177,7 +95,7 @@ static void give_back(struct limit_op *sub_op)
 
     for (unsigned i = 0; i < sub_op->count; i++)
         if (sub_op->limits[i].repeat_key.n)
-            totals[i] = sub_op->limits[i].charged;
+            totals[i] = sub_op->limits[i].charge.units;
     op_adjust(sub_op, totals);
 }
 
@@ -193,14 +111,14 @@ static bool is_by_redis(const struct split *split)
 /* Completes the decision and calls decided(). */
 static void conclude(struct limit_op *parent)
 {
-    struct split *split = parent->split;
+    struct split *split = parent->cluster.split;
     struct decision *d = &parent->decision_request->decision;
     bool admitted = decision_admits(d), by_redis = is_by_redis(split);
 
     for (unsigned i = 0; i < split->count && !admitted; i++)
         if (split->sub_ops[i].state == SUB_OP_CHARGED) {
             take_back(d, &split->sub_ops[i]);
-            give_back(sub_op_let_go(&split->sub_ops[i], SUB_OP_REJECTED));
+            give_back(sub_op_let_go(&split->sub_ops[i], SUB_OP_ENDED));
         }
     if (!admitted)
         permits_leave(parent->decision_request);
@@ -220,20 +138,25 @@ static void conclude(struct limit_op *parent)
 
 /* --- Progress --------------------------------------------------------------------------------- */
 
+static void sub_op_send(struct sub_op *sub_op, bool alone)
+{
+    sub_op_enter(sub_op, SUB_OP_SENT);
+    sub_op->op->cluster.alone |= alone;
+    op_gather(sub_op->op);
+}
+
 /* Sends the next sub-operation. If there is none, the request is admitted. */
 static void go_on(struct limit_op *parent)
 {
     struct limiter *l = parent->limiter;
-    struct split *split = parent->split;
+    struct split *split = parent->cluster.split;
 
     for (unsigned i = 0; i < split->count; i++) {
         struct sub_op *sub_op = &split->sub_ops[i];
         if (sub_op->state != SUB_OP_COMING)
             continue;
         if (redis_client_is_ready(l->redis)) {
-            sub_op->state = SUB_OP_SENT;
-            sub_op->op->alone |= split->each;
-            op_gather(sub_op->op);
+            sub_op_send(sub_op, split->each);
             return;
         }
         decide_without_redis(parent, sub_op->op, REDIS_FAILURE_DOWN);
@@ -246,58 +169,20 @@ static void go_on(struct limit_op *parent)
 
 bool split_begin(struct limit_op *op, bool each)
 {
-    struct split *split = calloc(1, sizeof *split);
-
-    if (!split)
+    if (!op_make_split(op, each))
         return false;
-    op->split = split;
-    split->each = each;
-    if (!make_sub_ops(op)) {
-        take_permits_back(op);
-        op_drop_split(op);
-        return false;
-    }
     op_enter(op, OP_SPLIT);
     begin_decision(&op->decision_request->decision);
-    split->sub_ops[0].state = SUB_OP_SENT;
-    split->sub_ops[0].op->alone = each;
-    op_gather(split->sub_ops[0].op);
-    return true;
-}
-
-/* Makes one sub-operation per limit. False: no memory, and none was made. */
-static bool make_parts(const struct limit_op *op, struct limit_op **parts)
-{
-    for (unsigned i = 0; i < op->count; i++)
-        if (!(parts[i] = sub_op_make(op->parent))) {
-            while (i > 0) {
-                parts[--i]->parent = NULL;
-                op_release(parts[i]);
-            }
-            return false;
-        }
+    sub_op_send(&op->cluster.split->sub_ops[0], each);
     return true;
 }
 
 bool split_apart(struct limit_op *op)
 {
-    struct limit_op *parent = op->parent, *parts[LIMITS_PER_RULE_MAX];
-    struct split *split = parent->split;
-    unsigned at = (unsigned)(find(op) - split->sub_ops), count = op->count;
+    struct limit_op *parent = op->cluster.parent;
 
-    if (!make_parts(op, parts))
+    if (!sub_op_part(op))
         return false;
-    memmove(&split->sub_ops[at + count], &split->sub_ops[at + 1],
-            (split->count - at - 1) * sizeof split->sub_ops[0]);
-    split->count += count - 1; /* at most the number of limits */
-    for (unsigned i = 0; i < count; i++) {
-        add_limit(parts[i], op, &op->limits[i]);
-        parts[i]->limits[0].mode &= ~(unsigned)MODE_SHADOW;
-        parts[i]->alone = true;
-        split->sub_ops[at + i] = (struct sub_op){.op = parts[i], .state = SUB_OP_COMING};
-    }
-    op->parent = NULL;
-    op_release(op);
     go_on(parent);
     return true;
 }
@@ -307,11 +192,11 @@ bool split_apart(struct limit_op *op)
 static bool set_failures_aside(struct limit_op *sub_op, const struct limit_reply *replies)
 {
     unsigned failed = failures_sort(sub_op, replies), rest = sub_op->count - failed;
-    struct limit_op *parent = sub_op->parent;
+    struct limit_op *parent = sub_op->cluster.parent;
 
     if (failed == 0)
         return false;
-    parent->part = true;
+    parent->denial.barred = true;
     sub_op->count = failed;
     decide_without_redis(parent, sub_op, REDIS_FAILURE_SCRIPT);
     sub_op->count = rest;
@@ -322,7 +207,7 @@ static bool set_failures_aside(struct limit_op *sub_op, const struct limit_reply
         op_gather(sub_op);
         return true;
     }
-    op_release(sub_op_let_go(find(sub_op), SUB_OP_FAILED));
+    op_release(sub_op_let_go(sub_op_find(sub_op), SUB_OP_FAILED));
     if (decision_admits(&parent->decision_request->decision))
         go_on(parent);
     else
@@ -332,8 +217,8 @@ static bool set_failures_aside(struct limit_op *sub_op, const struct limit_reply
 
 void split_answer(struct limit_op *op, const struct limit_reply *replies, int64_t time_us)
 {
-    struct limit_op *parent = op->parent;
-    struct sub_op *sub_op = find(op);
+    struct limit_op *parent = op->cluster.parent;
+    struct sub_op *sub_op = sub_op_find(op);
     struct decision d = {.delay_us = 0};
 
     MAGIC_CHECK(parent, OP_MAGIC);
@@ -347,7 +232,7 @@ void split_answer(struct limit_op *op, const struct limit_reply *replies, int64_
     sub_op->result_count = parent->decision_request->decision.result_count - sub_op->first_result;
     if (decision_admits(&d)) {
         op_enter(op, OP_CHARGE);
-        sub_op->state = SUB_OP_CHARGED;
+        sub_op_enter(sub_op, SUB_OP_CHARGED);
         sub_op->waits = d.delay_us > 0;
         go_on(parent);
         return;
@@ -358,11 +243,11 @@ void split_answer(struct limit_op *op, const struct limit_reply *replies, int64_
 
 void split_failed(struct limit_op *op, enum redis_failure cause)
 {
-    struct limit_op *parent = op->parent;
+    struct limit_op *parent = op->cluster.parent;
 
     MAGIC_CHECK(parent, OP_MAGIC);
     decide_without_redis(parent, op, cause);
-    op_release(sub_op_let_go(find(op), SUB_OP_FAILED));
+    op_release(sub_op_let_go(sub_op_find(op), SUB_OP_FAILED));
     if (decision_admits(&parent->decision_request->decision))
         go_on(parent);
     else
@@ -373,17 +258,17 @@ void split_failed(struct limit_op *op, enum redis_failure cause)
 
 struct batch *split_batch(const struct limit_op *op)
 {
-    const struct split *split = op->split;
+    const struct split *split = op->cluster.split;
 
     for (unsigned i = 0; i < split->count; i++)
         if (split->sub_ops[i].state == SUB_OP_SENT)
-            return split->sub_ops[i].op->batch;
+            return split->sub_ops[i].op->sending.batch;
     return NULL;
 }
 
 void split_timeout(struct limit_op *op)
 {
-    struct split *split = op->split;
+    struct split *split = op->cluster.split;
 
     for (unsigned i = 0; i < split->count && decision_admits(&op->decision_request->decision);
          i++) {
@@ -404,27 +289,27 @@ static void leave_queues(struct limit_op *sub_op)
     int64_t totals[LIMITS_PER_RULE_MAX];
 
     for (unsigned i = 0; i < sub_op->count; i++)
-        totals[i] = sub_op->limits[i].limit->max_delay_us ? 0 : sub_op->limits[i].charged;
+        totals[i] = sub_op->limits[i].limit->max_delay_us ? 0 : sub_op->limits[i].charge.units;
     op_adjust(sub_op, totals);
 }
 
 void split_abandon(struct limit_op *op)
 {
-    struct split *split = op->split;
+    struct split *split = op->cluster.split;
 
     for (unsigned i = 0; i < split->count; i++)
         if (split->sub_ops[i].state == SUB_OP_CHARGED && split->sub_ops[i].waits)
-            leave_queues(sub_op_let_go(&split->sub_ops[i], SUB_OP_FAILED));
+            leave_queues(sub_op_let_go(&split->sub_ops[i], SUB_OP_ENDED));
     op_release(op); /* with its sub-operations; other charges stay */
 }
 
 void split_adjust(struct limit_op *op, void (*adjust)(struct limit_op *sub_op, const void *facts),
                   const void *facts)
 {
-    struct split *split = op->split;
+    struct split *split = op->cluster.split;
 
     for (unsigned i = 0; i < split->count; i++)
         if (split->sub_ops[i].state == SUB_OP_CHARGED)
-            adjust(sub_op_let_go(&split->sub_ops[i], SUB_OP_FAILED), facts);
+            adjust(sub_op_let_go(&split->sub_ops[i], SUB_OP_ENDED), facts);
     op_release(op);
 }

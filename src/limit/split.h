@@ -2,7 +2,9 @@
 #ifndef WEIR_LIMIT_SPLIT_H
 #define WEIR_LIMIT_SPLIT_H
 
-#include "limit/limiter_state.h"
+#include "limit/limit_reply.h"
+#include "limit/operation.h"
+#include "redis/failure.h"
 
 /* Call after op_fill(). Finds each limit's slot; true: there are several. */
 bool op_find_slots(struct limit_op *op);

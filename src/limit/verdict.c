@@ -2,6 +2,7 @@
  * remembered denial, and from a lease. */
 #include "limit/verdict.h"
 #include "base/clock.h"
+#include "limit/limiter_parts.h"
 #include "limit/next_unit.h"
 
 /* --- Decisions -------------------------------------------------------------------------------- */
@@ -58,18 +59,19 @@ void verdict_count(struct limiter *l, const struct decision *d)
 
 static void count_results(struct limiter *l, const struct limit_op *op, const struct decision *d)
 {
-    if (op->counts_later)
+    if (op->counting.later)
         return;
     verdict_count(l, d);
-    for (unsigned i = 0; i < op->aside_count; i++)
-        count_limit(l, op->aside[i], counted_as(VERDICT_ALLOWED, d));
+    for (unsigned i = 0; i < op->counting.aside_count; i++)
+        count_limit(l, op->counting.aside[i], counted_as(VERDICT_ALLOWED, d));
 }
 
 void verdict_set_aside(struct limit_op *op, const struct decision *d)
 {
     for (unsigned i = 0; i < d->result_count; i++)
-        if (d->results[i].verdict == VERDICT_ALLOWED && op->aside_count < LIMITS_PER_RULE_MAX)
-            op->aside[op->aside_count++] = d->results[i].limit;
+        if (d->results[i].verdict == VERDICT_ALLOWED &&
+            op->counting.aside_count < LIMITS_PER_RULE_MAX)
+            op->counting.aside[op->counting.aside_count++] = d->results[i].limit;
         else
             count_limit(op->limiter, d->results[i].limit, d->results[i].verdict);
 }
@@ -277,8 +279,8 @@ static struct denial_key denial_key_of(struct limit_op *op)
     int64_t numbers[LIMITS_PER_RULE_MAX * 6];
     size_t n = 0;
 
-    if (op->denial_key_known)
-        return op->denial_key;
+    if (op->denial.key_known)
+        return op->denial.key;
     for (unsigned i = 0; i < op->count; i++) {
         numbers[n++] = op->limits[i].limit->index;
         numbers[n++] = op->limits[i].shadow; /* for this client; other clients may share the key */
@@ -287,10 +289,10 @@ static struct denial_key denial_key_of(struct limit_op *op)
         numbers[n++] = op->limits[i].numbers.limit;
         numbers[n++] = op->limits[i].numbers.burst;
     }
-    op->denial_key = denials_key(op->limiter->denials, (struct slice){op->keys, op->keys_size},
+    op->denial.key = denials_key(op->limiter->denials, (struct slice){op->keys, op->keys_size},
                                  (struct slice){(const char *)numbers, n * sizeof numbers[0]});
-    op->denial_key_known = true;
-    return op->denial_key;
+    op->denial.key_known = true;
+    return op->denial.key;
 }
 
 static int64_t time_left(int64_t us, uint64_t elapsed_us)
@@ -356,7 +358,8 @@ void verdict_remember(struct limiter *l, struct limit_op *op, const struct decis
     struct denial denial = {.requested_us = op->started_us, .count = op->count};
     bool any = false;
 
-    if (d->verdict != VERDICT_LIMITED || op->part || op->now_us || op->count > DENIAL_LIMITS_MAX)
+    if (d->verdict != VERDICT_LIMITED || op->denial.barred || op->now_us ||
+        op->count > DENIAL_LIMITS_MAX)
         return;
     denial.key = denial_key_of(op);
     for (unsigned i = 0; i < op->count; i++) {

@@ -3,7 +3,10 @@
 #ifndef WEIR_LIMIT_VERDICT_H
 #define WEIR_LIMIT_VERDICT_H
 
-#include "limit/limiter_state.h"
+#include "limit/leases.h"
+#include "limit/limit_reply.h"
+#include "limit/operation.h"
+#include "redis/failure.h"
 
 /* verdict.c. Each sets the whole decision *d and counts it by limit, unless op->counts_later. */
 

@@ -17,8 +17,8 @@
 #include "config/policy_file.h"
 #include "fuzz.h"
 #include "limit/compose.h"
+#include "limit/limit_reply.h"
 #include "limit/limiter.h"
-#include "limit/limiter_state.h"
 #include "limit/problem.h"
 #include "redis/reply_reader.h"
 
