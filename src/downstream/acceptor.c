@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
-#include "downstream/client.h"
 #include "downstream/handoff.h"
 #include "downstream/peer_counts.h"
+#include "downstream/socket_client.h"
 #include "net/listener.h"
 #include "policy/identity.h"
 #include "proxy/worker_state.h"
@@ -115,7 +115,7 @@ static void admit(struct listener *l, int fd, const struct address *peer, struct
         client_evict(leaves);
     }
     socket_set_options(fd, peer);
-    if (!client_open(w, fd, peer, l->index, counted)) {
+    if (!socket_client_open(w, fd, peer, l->index, counted)) {
         counter_add(&w->stats.connections_refused, 1);
         slot_free(w);
         if (counted)

@@ -1,167 +1,187 @@
-#include "downstream/client_internal.h"
+#include "downstream/client.h"
 
-#include <assert.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "downstream/handoff.h"
-#include "downstream/http2.h"
 #include "downstream/peer_counts.h"
-#include "downstream/proxy_header_reader.h"
-#include "net/listener.h"
-#include "net/tls.h"
-#include "proxy/exchange.h"
+#include "downstream/socket_client.h"
 
-enum { CLIENTS_PER_BATCH = 128 }; /* sockets per epoll_wait; see LINKS_PER_BATCH in upstream.c */
+enum {
+    IDLE_MIN_MS = 200,      /* minimum idle time before eviction: a request may be in transit */
+    LINGER_MIN_MS = 1000,   /* the same for lingering: the response may be in transit */
+    HEAD_MIN_MS = 1000,     /* the same for incomplete heads */
+    SERVED_MIN_MS = 1000,   /* time that a connection is served while others wait for a slot */
+    EVICTION_LOOKS = 8,     /* maximum number of connections checked for input per eviction */
+    CLIENTS_PER_BATCH = 128 /* sockets per epoll_wait; see LINKS_PER_BATCH in upstream.c */
+};
 
-static void on_readable(evutil_socket_t fd, short what, void *arg);
-static void on_writable(evutil_socket_t fd, short what, void *arg);
-static void secure(struct client *c);
-static void refuse_handshake(struct client *c);
-
-/* ---- open ------------------------------------------------------------------------------------ */
-
-static const struct listen_settings *settings_of(const struct client *c)
+static struct client_list *list_of(const struct client *c, enum client_state state)
 {
-    return &c->worker->policy->listen[c->listener]; /* reloads keep listeners in order */
+    struct worker *w = c->worker;
+
+    if (c->silent)
+        return &w->downstream->silent;
+    switch (state) {
+    case CLIENT_IDLE: return &w->downstream->idle;
+    case CLIENT_DRAIN:
+    case CLIENT_LINGER: return &w->downstream->lingering;
+    case CLIENT_HEAD: return &w->downstream->heads;
+    default: return &w->downstream->clients;
+    }
 }
 
-bool client_open(struct worker *w, int fd, const struct address *peer, unsigned listener,
-                 bool counted)
+static void count(struct client *c, const struct client_list *list, int change)
 {
-    struct client *c = free_list_take(&w->downstream->free_clients);
+    struct worker *w = c->worker;
 
-    if (!c && !(c = malloc(sizeof *c))) {
-        close(fd);
-        return false;
-    }
-    memset(c, 0, sizeof *c);
+    if (list == &w->downstream->silent)
+        w->downstream->silent_count += (unsigned)change;
+    if (list == &w->downstream->lingering)
+        counter_add(&w->stats.connections_lingering, (uint64_t)change);
+}
+
+static void insert(struct client *c, struct client_list *list)
+{
+    TAILQ_INSERT_TAIL(list, c, link);
+    count(c, list, 1);
+}
+
+static void take_out(struct client *c, struct client_list *list)
+{
+    TAILQ_REMOVE(list, c, link);
+    count(c, list, -1);
+}
+
+void client_begin(struct client *c, struct worker *w, const struct address *peer, bool counted)
+{
     MAGIC_SET(c, CLIENT_MAGIC);
     c->worker = w;
-    c->protocol = &http1_protocol;
-    c->downstream = (struct downstream){.ops = &http1_ops, .worker = w, .origin = &c->origin};
-    c->listener = (uint16_t)listener;
-    c->state = CLIENT_PROXY_HEADER;
     c->counted = counted;
     c->silent = true;
     c->origin.peer = peer_of_address(peer);
-    c->origin.decides = settings_of(c)->decides;
     c->opened_ms = c->since_ms = client_now_ms();
-    stream_open(&c->stream, &w->downstream->poller, fd, on_readable, on_writable, c);
-    stream_want_read(&c->stream, true);
-    client_list_insert(c);
+    insert(c, list_of(c, c->state));
     deadline_arm(&w->downstream->queue.head, &c->deadline, clock_us(),
                  w->policy->timeouts.request_header_us);
     counter_add(&w->stats.connections_open, 1);
-    if (!settings_of(c)->proxy_protocol)
-        secure(c);
-    return true;
 }
 
-/* ---- TLS ------------------------------------------------------------------------------------- */
-
-static void handshake(struct client *c)
+void client_enter(struct client *c, enum client_state state)
 {
-    switch (tls_handshake(&c->stream)) {
-    case TLS_AGAIN: break;
-    case TLS_DONE:
-        c->state = CLIENT_HEAD;
-        if (tls_chose_http2(&c->stream))
-            http2_begin(c, SLICE_NONE);
-        break;
-    case TLS_FAILED: refuse_handshake(c); break;
-    }
+    struct client_list *from = list_of(c, c->state), *to = list_of(c, state);
+
+    c->state = state;
+    if (from == to)
+        return;
+    take_out(c, from);
+    insert(c, to);
 }
 
-/* Not logged one by one: anybody can cause failed handshakes. */
-static void refuse_handshake(struct client *c)
+void client_close(struct client *c)
 {
-    counter_add(&c->worker->stats.tls_handshakes_failed, 1);
-    if (c->stream.layer && tls_end_for_plain_http(&c->stream)) {
-        c->origin.secure = false;
-        http1_refuse(c, "plain HTTP was sent to a TLS port; use https://");
-    } else
-        client_close(c);
-}
-
-/* Starts the TLS handshake, or request reading on a listener without TLS. */
-static void secure(struct client *c)
-{
-    struct tls_server *tls = settings_of(c)->tls;
-
-    c->state = tls ? CLIENT_HANDSHAKE : CLIENT_HEAD;
-    c->origin.secure = tls != NULL;
-    c->may_be_http2 = !tls && settings_of(c)->http2;
-    if (tls && !tls_accept(&c->stream, tls))
-        refuse_handshake(c);
-    else
-        stream_want_read(&c->stream, true);
-}
-
-/* ---- PROXY protocol header ------------------------------------------------------------------- */
-
-static void refuse_proxy_header(struct client *c)
-{
-    counter_add(&c->worker->stats.proxy_headers_refused, 1);
-    client_close(c);
-}
-
-/* The deadline of the request head continues: it covers the PROXY header and the first head. */
-static void read_proxy_header(struct client *c)
-{
-    struct proxy_header header;
+    struct worker *w = c->worker;
     struct address peer;
 
-    switch (proxy_header_receive(&c->stream, &c->worker->buffers, &header)) {
-    case RECEIVE_PARTIAL: return;
-    case RECEIVE_BAD: refuse_proxy_header(c); return;
-    case RECEIVE_CLOSED: client_close(c); return;
-    case RECEIVE_WHOLE: break;
-    }
-    if (header.source.length)
-        c->origin.peer = peer_of_address(&header.source);
-    c->origin.peer_unknown = header.source.length == 0 && !header.local;
-    if (peer_count(c->worker, address_of_peer(&c->origin.peer, &peer), &c->counted))
-        secure(c);
+    MAGIC_CHECK(c, CLIENT_MAGIC);
+    if (c->state == CLIENT_CLOSED)
+        return;
+    c->protocol->end(c);
+    take_out(c, list_of(c, c->state));
+    c->state = CLIENT_CLOSED;
+    deadline_cancel(&c->deadline);
+    TAILQ_INSERT_TAIL(&w->downstream->closed, c, link);
+    counter_subtract(&w->stats.connections_open, 1);
+    slot_free(w);
+    if (c->counted)
+        peer_uncount(w, address_of_peer(&c->origin.peer, &peer));
+}
+
+void client_speaks(struct client *c)
+{
+    take_out(c, &c->worker->downstream->silent);
+    c->silent = false;
+    insert(c, list_of(c, c->state));
+}
+
+void clients_cut(struct worker *w)
+{
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->clients));)
+        c->protocol->cut(c, CAUSE_SHUTDOWN);
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->silent));)
+        client_close(c);
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->heads));)
+        client_close(c);
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->idle));)
+        client_close(c);
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->lingering));)
+        client_close(c);
+}
+
+/* Returns the first connection of the list that has no unread input, if it has been listed for
+ * `since_ms`. Connections with unread input are served in this loop iteration or the next. Only a
+ * few of them are skipped, to bound the search. */
+static struct client *oldest_of(const struct client_list *list, uint32_t since_ms)
+{
+    struct client *c = TAILQ_FIRST(list);
+
+    for (unsigned i = 0; c && c->protocol->has_input(c); i++)
+        c = i < EVICTION_LOOKS ? TAILQ_NEXT(c, link) : NULL;
+    return c && client_now_ms() - c->since_ms >= since_ms ? c : NULL;
+}
+
+/* Returns the oldest incomplete head if it has taken HEAD_MIN_MS and has no unread input. */
+static struct client *slowest_head(const struct worker *w)
+{
+    struct client *c = TAILQ_FIRST(&w->downstream->heads);
+
+    return c && client_now_ms() - c->since_ms >= HEAD_MIN_MS && !c->protocol->has_input(c) ? c
+                                                                                           : NULL;
+}
+
+/* Silent connections must not keep active clients out, nor evict served connections. If more
+ * than a quarter of the slots are silent, only silent connections are evicted: one of them is old
+ * enough soon. */
+struct client *client_to_evict(struct worker *w, bool for_slot)
+{
+    struct client *c = oldest_of(&w->downstream->silent, IDLE_MIN_MS),
+                  *lingers = TAILQ_FIRST(&w->downstream->lingering);
+    unsigned slots = worker_connections_max(w);
+
+    if (c || (slots && w->downstream->silent_count > slots / 4))
+        return c;
+    if ((c = oldest_of(&w->downstream->idle, IDLE_MIN_MS)))
+        return c;
+    if (lingers && client_now_ms() - lingers->since_ms >= LINGER_MIN_MS)
+        return lingers;
+    if (!for_slot)
+        return NULL;
+    return (c = slowest_head(w)) ? c : slow_clients_slowest(w);
+}
+
+bool clients_any(const struct worker *w)
+{
+    return !TAILQ_EMPTY(&w->downstream->clients) || !TAILQ_EMPTY(&w->downstream->heads) ||
+           !TAILQ_EMPTY(&w->downstream->silent) || !TAILQ_EMPTY(&w->downstream->idle) ||
+           !TAILQ_EMPTY(&w->downstream->lingering);
+}
+
+bool client_gives_way(const struct client *c)
+{
+    return c->worker->draining || (c->worker->downstream->slots_exhausted &&
+                                   client_now_ms() - c->opened_ms >= SERVED_MIN_MS);
+}
+
+void client_evict(struct client *c)
+{
+    counter_add(&c->worker->stats.connections_evicted, 1);
+    if (c->state == CLIENT_EXCHANGE)
+        c->protocol->cut(c, CAUSE_CLIENT_STALLED);
     else
         client_close(c);
 }
 
-/* ---- events and deadlines -------------------------------------------------------------------- */
-
-static void on_readable(evutil_socket_t fd, short what, void *arg)
-{
-    struct client *c = arg;
-    (void)fd;
-
-    MAGIC_CHECK(c, CLIENT_MAGIC);
-    if (c->silent)
-        client_speaks(c);
-    switch (c->state) {
-    case CLIENT_PROXY_HEADER: read_proxy_header(c); break;
-    case CLIENT_HANDSHAKE: handshake(c); break;
-    case CLIENT_IDLE:
-    case CLIENT_HEAD:
-    case CLIENT_EXCHANGE: c->protocol->readable(c, what & EV_CLOSED); break;
-    case CLIENT_DRAIN:
-    case CLIENT_LINGER: linger_readable(c); break;
-    case CLIENT_CLOSED: break;
-    }
-}
-
-static void on_writable(evutil_socket_t fd, short what, void *arg)
-{
-    struct client *c = arg;
-    (void)fd, (void)what;
-
-    MAGIC_CHECK(c, CLIENT_MAGIC);
-    if (c->state == CLIENT_IDLE || c->state == CLIENT_HEAD || c->state == CLIENT_EXCHANGE)
-        c->protocol->writable(c);
-}
+/* ---- deadlines ------------------------------------------------------------------------------- */
 
 static struct client *of_deadline(struct deadline *deadline)
 {
@@ -173,43 +193,52 @@ static struct client *of_deadline(struct deadline *deadline)
 static void head_passed(struct deadline *deadline)
 {
     struct client *c = of_deadline(deadline);
-    if (c->state == CLIENT_PROXY_HEADER)
-        refuse_proxy_header(c);
-    else if (c->state == CLIENT_HANDSHAKE)
-        refuse_handshake(c);
-    else
-        c->protocol->head_timed_out(c);
+    c->protocol->head_timed_out(c);
 }
 
 /* On a busy machine the deadline may fire before timely input is read. */
 static void idle_passed(struct deadline *deadline)
 {
     struct client *c = of_deadline(deadline);
-    if (stream_has_input(&c->stream))
+    if (c->protocol->has_input(c))
         deadline_arm(&c->worker->downstream->queue.idle, &c->deadline, clock_us(),
                      c->worker->policy->timeouts.keepalive_us);
     else
         c->protocol->idle_timed_out(c);
 }
 
+/* ---- of a worker ----------------------------------------------------------------------------- */
+
 bool clients_init(struct worker *w)
 {
-    if (!(w->downstream = calloc(1, sizeof *w->downstream)))
+    struct downstream_worker *d = w->downstream = calloc(1, sizeof *d);
+
+    if (!d)
         return false;
-    handoff_init(&w->downstream->handoff);
-    TAILQ_INIT(&w->downstream->clients);
-    TAILQ_INIT(&w->downstream->silent);
-    TAILQ_INIT(&w->downstream->heads);
-    TAILQ_INIT(&w->downstream->idle);
-    TAILQ_INIT(&w->downstream->closed);
+    handoff_init(&d->handoff);
+    TAILQ_INIT(&d->clients);
+    TAILQ_INIT(&d->silent);
+    TAILQ_INIT(&d->heads);
+    TAILQ_INIT(&d->idle);
+    TAILQ_INIT(&d->lingering);
+    TAILQ_INIT(&d->closed);
+    deadline_queue_init(&w->deadlines, &d->queue.head, head_passed);
+    deadline_queue_init(&w->deadlines, &d->queue.idle, idle_passed);
     linger_init(w);
-    http2_init(w);
-    deadline_queue_init(&w->deadlines, &w->downstream->queue.head, head_passed);
-    deadline_queue_init(&w->deadlines, &w->downstream->queue.idle, idle_passed);
-    return poller_init(&w->downstream->poller, w->base, CLIENTS_PER_BATCH) == 0;
+    return poller_init(&d->poller, w->base, CLIENTS_PER_BATCH) == 0;
 }
 
-/* ---- stop and free -------------------------------------------------------------------------- */
+void clients_add_protocol(struct worker *w, struct protocol_worker *protocol)
+{
+    protocol->next = w->downstream->protocols;
+    w->downstream->protocols = protocol;
+}
+
+void clients_flush(struct worker *w)
+{
+    for (struct protocol_worker *p = w->downstream->protocols; p; p = p->next)
+        p->flush(p);
+}
 
 static void stop_all(struct client_list *list)
 {
@@ -227,18 +256,32 @@ void clients_stop(struct worker *w)
     stop_all(&w->downstream->idle);
     stop_all(&w->downstream->heads);
     stop_all(&w->downstream->clients);
-    linger_stop(w);
+    stop_all(&w->downstream->lingering);
+}
+
+void clients_free_closed(struct worker *w)
+{
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->closed));) {
+        TAILQ_REMOVE(&w->downstream->closed, c, link);
+        MAGIC_WIPE(c);
+        c->protocol->free(c);
+    }
 }
 
 void clients_free(struct worker *w)
 {
-    if (!w->downstream)
+    struct downstream_worker *d = w->downstream;
+
+    if (!d)
         return;
-    handoff_clear(&w->downstream->handoff);
-    http2_worker_free(w);
+    handoff_clear(&d->handoff);
+    for (struct protocol_worker *p; (p = d->protocols);) {
+        d->protocols = p->next;
+        p->free(p);
+    }
     clients_free_closed(w);
-    free_list_drop(&w->downstream->free_clients, UINT_MAX);
-    poller_clear(&w->downstream->poller);
-    free(w->downstream);
+    free_list_drop(&d->free_clients, UINT_MAX);
+    poller_clear(&d->poller);
+    free(d);
     w->downstream = NULL;
 }

@@ -5,11 +5,14 @@
  * (proxy/downstream.h). It contains nothing of rules, limits or servers. In reading order:
  *
  *   acceptor.h, handoff.h    accepting; which worker serves a connection: slots; peer_counts.h
- *   client.h                 a connection: client.c; client_lists.c: eviction, shutdown
+ *   client.h                 a connection of any protocol: lists, eviction, shutdown
+ *   slow_clients.c           clients that do not take their responses
+ *   shedding.h               memory is short
+ *   socket_client.h          a connection on a socket of its own
+ *   opening.c                PROXY protocol header, TLS handshake
  *   http1_head.c, http1.c    HTTP/1.1: a request's head; the downstream of a request
  *   http2.h                  HTTP/2: http2.c, the connection; http2_request.c and
  *                            http2_send.c, a stream's downstream
- *   slow_clients.c           clients that do not take their responses
  *   linger.c                 the input after the last response */
 #ifndef WEIR_DOWNSTREAM_DOWNSTREAM_WORKER_H
 #define WEIR_DOWNSTREAM_DOWNSTREAM_WORKER_H
@@ -52,14 +55,13 @@ struct downstream_worker {
         heads,     /* part of a head, PROXY header or handshake was received: oldest first */
         lingering; /* response sent, rest of the input is dropped: longest first */
     TAILQ_HEAD(closed, client) closed; /* closed in this loop iteration */
-    struct free_list free_clients;
+    struct free_list free_clients;     /* struct socket_client */
     struct {
-        struct deadline_queue head, idle, linger, http2_send, http2_second;
+        struct deadline_queue head, idle, linger;
     } queue;
 
-    struct http2_worker *http2; /* NULL: no HTTP/2 connection yet */
-    struct event http2_wake;    /* active while HTTP/2 output is pending */
-    struct log_throttle http2_throttle[HTTP2_CAUSE_COUNT];
+    struct protocol_worker *protocols; /* those that have a state of a worker */
+    struct http2_worker *http2;        /* NULL: no HTTP/2 connection yet */
 };
 
 #endif

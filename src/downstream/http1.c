@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "downstream/client_internal.h"
+#include "downstream/socket_client.h"
 #include "http/rewrite.h"
 #include "proxy/exchange.h"
 
@@ -11,22 +11,23 @@ enum {
     DRAIN_KEEP_MAX = IOBUF_READ_MAX /* at most this much content is read to keep the connection */
 };
 
-static struct client *client_of(const struct downstream *d)
+static struct socket_client *client_of(const struct downstream *d)
 {
-    struct client *c = CONTAINER_OF(d, struct client, downstream);
-    MAGIC_CHECK(c, CLIENT_MAGIC);
+    struct socket_client *c = CONTAINER_OF(d, struct socket_client, downstream);
+    MAGIC_CHECK(&c->client, CLIENT_MAGIC);
     return c;
 }
 
-static struct body_io io_of(struct client *c)
+static struct body_io io_of(struct socket_client *c)
 {
-    return (struct body_io){&c->worker->buffers, c->worker->receive, &c->worker->trailers};
+    return (struct body_io){&c->client.worker->buffers, c->client.worker->receive,
+                            &c->client.worker->trailers};
 }
 
 /* ---- response ------------------------------------------------------------------------------- */
 
 /* Records what the stream did with accepted output. */
-static enum downstream_sent accepted(struct client *c, enum sent sent, bool last)
+static enum downstream_sent accepted(struct socket_client *c, enum sent sent, bool last)
 {
     struct http1 *h = &c->http1;
 
@@ -57,14 +58,15 @@ static bool rest_is_small(const struct http1 *h)
 }
 
 /* Returns whether the connection ends with any response to this request. */
-static bool is_last_request(const struct client *c)
+static bool is_last_request(const struct socket_client *c)
 {
     const struct http1 *h = &c->http1;
-    return !h->keep_alive || h->end_unknown || c->worker->stopping || client_gives_way(c);
+    return !h->keep_alive || h->end_unknown || c->client.worker->stopping ||
+           client_gives_way(&c->client);
 }
 
 /* Returns whether the connection ends with this response. */
-static bool must_close(const struct client *c, const struct response *response)
+static bool must_close(const struct socket_client *c, const struct response *response)
 {
     const struct http1 *h = &c->http1;
 
@@ -104,19 +106,19 @@ static void store_image(struct response_image *image, const struct http1 *h,
 static bool send_image(struct downstream *d, const struct response_image *image,
                        enum downstream_sent *sent)
 {
-    struct client *c = client_of(d);
+    struct socket_client *c = client_of(d);
     struct http1 *h = &c->http1;
     struct iovec piece = {(char *)(uintptr_t)image->bytes, image->size};
 
     h->close = is_last_request(c) || !rest_is_small(h);
     if (image->form != form_of(h))
         return false;
-    *sent = accepted(c, stream_send(&c->stream, &c->worker->buffers, &piece, 1), false);
+    *sent = accepted(c, stream_send(&c->stream, &c->client.worker->buffers, &piece, 1), false);
     return true;
 }
 
 /* Sends a head and content that is not chunked. */
-static enum sent send_plain(struct client *c, const struct text *head,
+static enum sent send_plain(struct socket_client *c, const struct text *head,
                             const struct response *response, const struct iovec *content, int count)
 {
     struct iovec pieces[1 + DOWNSTREAM_PIECES_MAX];
@@ -126,7 +128,7 @@ static enum sent send_plain(struct client *c, const struct text *head,
         pieces[1 + i] = content[i];
     if (response->image)
         store_image(response->image, &c->http1, response, pieces, 1 + count);
-    return stream_send(&c->stream, &c->worker->buffers, pieces, 1 + count);
+    return stream_send(&c->stream, &c->client.worker->buffers, pieces, 1 + count);
 }
 
 /* Only for clients that accept trailers: others may drop them (RFC 9110 section 6.5.1), or read
@@ -139,8 +141,8 @@ static struct fields *trailers_for(const struct http1 *h, struct fields *trailer
 static enum downstream_sent send_head(struct downstream *d, const struct response *response,
                                       const struct iovec *content, int count, bool last)
 {
-    struct client *c = client_of(d);
-    struct worker *w = c->worker;
+    struct socket_client *c = client_of(d);
+    struct worker *w = c->client.worker;
     struct http1 *h = &c->http1;
     struct text head = text_over(w->send, sizeof w->send);
     bool unknown = response->body == BODY_UNKNOWN, switches = response->upgrade.n > 0;
@@ -172,8 +174,8 @@ static enum downstream_sent send_head(struct downstream *d, const struct respons
 /* Never sent to an HTTP/1.0 client (RFC 9110 section 15.2). */
 static enum downstream_sent send_interim(struct downstream *d, const struct response *response)
 {
-    struct client *c = client_of(d);
-    struct worker *w = c->worker;
+    struct socket_client *c = client_of(d);
+    struct worker *w = c->client.worker;
     struct text head = text_over(w->send, sizeof w->send);
 
     c->http1.continued |= response->status == 100;
@@ -188,18 +190,18 @@ static enum downstream_sent send_interim(struct downstream *d, const struct resp
 
 static enum downstream_sent send_body(struct downstream *d, const struct content_piece *piece)
 {
-    struct client *c = client_of(d);
+    struct socket_client *c = client_of(d);
     struct content_piece sent = *piece;
 
     sent.trailers = trailers_for(&c->http1, piece->trailers);
     return accepted(
-        c, body_write(&c->stream, &c->worker->buffers, SLICE_NONE, &sent, c->http1.chunked),
+        c, body_write(&c->stream, &c->client.worker->buffers, SLICE_NONE, &sent, c->http1.chunked),
         piece->last);
 }
 
 static bool takes(struct downstream *d)
 {
-    struct client *c = client_of(d);
+    struct socket_client *c = client_of(d);
 
     if (stream_is_writable(&c->stream))
         return true;
@@ -211,23 +213,23 @@ static bool takes(struct downstream *d)
 static bool splice_from(struct downstream *d, struct body_reader *reader, struct stream *from,
                         enum body_status *status, enum downstream_sent *result)
 {
-    struct client *c = client_of(d);
+    struct socket_client *c = client_of(d);
     enum sent sent;
 
     if (c->http1.chunked ||
-        !body_splice(reader, from, &c->stream, &c->worker->buffers, status, &sent))
+        !body_splice(reader, from, &c->stream, &c->client.worker->buffers, status, &sent))
         return false;
     *result = accepted(c, sent, reader->ended);
     return true;
 }
 
-static void writable(struct client *c)
+static void writable(struct socket_client *c)
 {
     struct exchange *x = c->downstream.exchange;
 
-    if (c->state != CLIENT_EXCHANGE)
+    if (c->client.state != CLIENT_EXCHANGE)
         return;
-    enum sent sent = stream_flush(&c->stream, &c->worker->buffers);
+    enum sent sent = stream_flush(&c->stream, &c->client.worker->buffers);
     if (accepted(c, sent, c->http1.response_ended) == DOWNSTREAM_GONE)
         exchange_client_gone(x);
     else
@@ -237,24 +239,24 @@ static void writable(struct client *c)
 /* ---- request -------------------------------------------------------------------------------- */
 
 /* The whole response was sent. */
-static bool has_its_response(const struct client *c)
+static bool has_its_response(const struct socket_client *c)
 {
     return c->http1.response_ended && !c->downstream.pending;
 }
 
 /* Stops reading. If a FIN counts as a closed connection, weir still detects it behind unread
  * data. */
-static void pause_reading(struct client *c)
+static void pause_reading(struct socket_client *c)
 {
     const struct http1 *h = &c->http1;
 
-    stream_pause(&c->stream, c->worker->policy->half_close == HALF_CLOSE_END &&
+    stream_pause(&c->stream, c->client.worker->policy->half_close == HALF_CLOSE_END &&
                                  !h->response_ended && !h->tunnel);
 }
 
 static void want_body(struct downstream *d, bool want)
 {
-    struct client *c = client_of(d);
+    struct socket_client *c = client_of(d);
 
     c->http1.wants_body = want;
     if (!want) {
@@ -269,7 +271,7 @@ static void want_body(struct downstream *d, bool want)
 static enum body_status read_body(struct downstream *d, bool receive, struct content_piece *piece,
                                   const char **why)
 {
-    struct client *c = client_of(d);
+    struct socket_client *c = client_of(d);
     struct body_io io = io_of(c);
     enum body_status status = body_read(&c->http1.request, &c->stream, receive, &io, piece, why);
 
@@ -279,7 +281,7 @@ static enum body_status read_body(struct downstream *d, bool receive, struct con
 
 static bool consume_body(struct downstream *d, const struct content_piece *piece)
 {
-    struct client *c = client_of(d);
+    struct socket_client *c = client_of(d);
     struct body_io io = io_of(c);
 
     if (body_consume(&c->stream, piece, &io))
@@ -291,11 +293,11 @@ static bool consume_body(struct downstream *d, const struct content_piece *piece
 static bool splice_body(struct downstream *d, struct stream *to, enum body_status *status,
                         enum sent *sent, struct content_piece *moved)
 {
-    struct client *c = client_of(d);
+    struct socket_client *c = client_of(d);
     struct body_reader *reader = &c->http1.request;
     uint64_t before = reader->bytes;
 
-    if (!body_splice(reader, &c->stream, to, &c->worker->buffers, status, sent))
+    if (!body_splice(reader, &c->stream, to, &c->client.worker->buffers, status, sent))
         return false;
     *moved =
         (struct content_piece){.size = (size_t)(reader->bytes - before), .last = reader->ended};
@@ -304,7 +306,7 @@ static bool splice_body(struct downstream *d, struct stream *to, enum body_statu
 
 static uint64_t taken(const struct downstream *d, bool exactly)
 {
-    const struct client *c = CONTAINER_OF(d, const struct client, downstream);
+    const struct socket_client *c = CONTAINER_OF(d, const struct socket_client, downstream);
     return exactly ? stream_taken(&c->stream) : c->stream.sent;
 }
 
@@ -314,7 +316,7 @@ static bool has_input(const struct downstream *d)
 }
 
 /* The rest of the content cannot arrive: the client has closed its sending side. */
-static bool is_cut_short(const struct client *c)
+static bool is_cut_short(const struct socket_client *c)
 {
     const struct body_reader *request = &c->http1.request;
 
@@ -330,10 +332,10 @@ static bool is_cut_short(const struct client *c)
  * has timed out would keep its slots in concurrency limits, and the server would produce a response
  * that no client reads. With half_close `allow`, weir keeps the request: a client may close its
  * sending side and wait for the response (RFC 9112 section 9.6). */
-static void read_ahead(struct client *c)
+static void read_ahead(struct socket_client *c)
 {
     struct exchange *x = c->downstream.exchange;
-    ssize_t n = stream_read_in(&c->stream, &c->worker->buffers, 1);
+    ssize_t n = stream_read_in(&c->stream, &c->client.worker->buffers, 1);
 
     if (n > 0 || n == STREAM_AGAIN)
         return;
@@ -344,17 +346,25 @@ static void read_ahead(struct client *c)
     stream_want_read(&c->stream, false);
     if (has_its_response(c) && c->http1.request.ended)
         return; /* the server still gets the rest of the content */
-    if (n != 0 || c->worker->policy->half_close == HALF_CLOSE_END)
+    if (n != 0 || c->client.worker->policy->half_close == HALF_CLOSE_END)
         exchange_client_gone(x);
     else if (is_cut_short(c))
         exchange_body_cut_short(x);
 }
 
-static void readable(struct client *c, bool closed)
+static void drain(struct socket_client *c, bool receive)
+{
+    if (linger_drain(c, receive))
+        http1_await_request(c);
+}
+
+static void readable(struct socket_client *c, bool closed)
 {
     struct exchange *x = c->downstream.exchange;
 
-    if (c->state != CLIENT_EXCHANGE)
+    if (c->client.state == CLIENT_DRAIN)
+        drain(c, true);
+    else if (c->client.state != CLIENT_EXCHANGE)
         http1_read_head(c);
     else if (closed && c->http1.response_ended) /* all of its content may have arrived */
         stream_pause(&c->stream, false);
@@ -370,7 +380,7 @@ static void readable(struct client *c, bool closed)
 
 /* Content that ends with the connection looks complete after an ordinary close (RFC 9112 section
  * 8); after a reset it does not. */
-static void abort_connection(struct client *c)
+static void abort_connection(struct socket_client *c)
 {
     static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
     bool delivered = has_its_response(c);
@@ -379,28 +389,30 @@ static void abort_connection(struct client *c)
         (void)setsockopt(c->stream.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
         c->stream.cut = true;
     }
-    client_close(c);
+    client_close(&c->client);
 }
 
 /* A client that requested the close and has sent its whole request has no data in flight, so no
  * reset can follow: no lingering close is needed. */
 static void end(struct downstream *d, enum downstream_end how)
 {
-    struct client *c = client_of(d);
+    struct socket_client *c = client_of(d);
     const struct http1 *h = &c->http1;
 
-    body_reader_end(&c->http1.request, &c->worker->buffers);
+    body_reader_end(&c->http1.request, &c->client.worker->buffers);
     if (how == DOWNSTREAM_ABORTED || h->tunnel)
         abort_connection(c);
     else if (h->close || h->end_unknown || how == DOWNSTREAM_REFUSED) {
         if (h->keep_alive || !h->request.ended)
-            linger_begin(c);
+            linger_begin(c, UINT64_MAX);
         else
-            client_close(c);
+            client_close(&c->client);
     } else if (h->request.ended)
         http1_await_request(c);
-    else
-        linger_drain(c);
+    else {
+        linger_begin_drain(c);
+        drain(c, false);
+    }
 }
 
 const struct downstream_ops http1_ops = {.send_head = send_head,
@@ -419,54 +431,60 @@ const struct downstream_ops http1_ops = {.send_head = send_head,
 
 /* ---- connection ----------------------------------------------------------------------------- */
 
-/* Keeps a connection with unread input, so that a request that has arrived is served. */
-static void stop(struct client *c)
+static void stop(struct client *client)
 {
-    if (c->state != CLIENT_EXCHANGE && !stream_has_input(&c->stream))
-        client_close(c);
+    if (client->state == CLIENT_DRAIN)
+        linger_arm(client);
+    else if (client->state != CLIENT_EXCHANGE)
+        socket_client_stop(client);
 }
 
-static void cut(struct client *c, enum cause cause)
+static void cut(struct client *client, enum cause cause)
 {
-    exchange_cut(c->downstream.exchange, cause);
+    exchange_cut(socket_client_of(client)->downstream.exchange, cause);
 }
 
 /* Not a tunnel: its client may read late. */
-static bool awaits_reader(const struct client *c, uint64_t *count)
+static bool awaits_reader(const struct client *client, uint64_t *count)
 {
-    if (c->state != CLIENT_EXCHANGE || !c->downstream.pending || c->http1.tunnel)
+    const struct socket_client *c = socket_client_of(client);
+
+    if (client->state != CLIENT_EXCHANGE || !c->downstream.pending || c->http1.tunnel)
         return false;
     *count = stream_taken(&c->stream);
     return true;
 }
 
-static size_t memory(const struct client *c, uint64_t now_us, uint64_t *still_us)
+static size_t memory(const struct client *client, uint64_t now_us, uint64_t *still_us)
 {
-    const struct exchange *x = c->downstream.exchange;
+    const struct exchange *x = socket_client_of(client)->downstream.exchange;
+    size_t size = socket_client_memory(client, now_us, still_us);
 
-    *still_us = x ? exchange_still_us(x, now_us) : (uint64_t)(client_now_ms() - c->since_ms) * 1000;
-    return x ? exchange_memory(x) : 0;
+    if (!x)
+        return size;
+    *still_us = exchange_still_us(x, now_us);
+    return size + exchange_memory(x);
 }
 
-static unsigned shed(struct client *c)
+static unsigned shed(struct client *client)
 {
-    struct exchange *x = c->downstream.exchange;
+    struct exchange *x = socket_client_of(client)->downstream.exchange;
 
-    if (!x) {
-        client_close(c);
-        return 0;
-    }
+    if (!x)
+        return socket_client_shed(client);
     exchange_cut(x, CAUSE_MEMORY_LIMIT);
     return 1;
 }
 
-const struct client_protocol http1_protocol = {.readable = readable,
-                                               .writable = writable,
-                                               .drained = http1_await_request,
-                                               .head_timed_out = http1_head_timed_out,
-                                               .idle_timed_out = client_close,
-                                               .stop = stop,
-                                               .cut = cut,
-                                               .memory = memory,
-                                               .shed = shed,
-                                               .awaits_reader = awaits_reader};
+const struct socket_protocol http1_protocol = {.client = {.has_input = socket_client_has_input,
+                                                          .head_timed_out = http1_head_timed_out,
+                                                          .idle_timed_out = client_close,
+                                                          .stop = stop,
+                                                          .cut = cut,
+                                                          .awaits_reader = awaits_reader,
+                                                          .memory = memory,
+                                                          .shed = shed,
+                                                          .end = socket_client_end,
+                                                          .free = socket_client_free},
+                                               .readable = readable,
+                                               .writable = writable};

@@ -2,27 +2,26 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "downstream/client_internal.h"
 #include "downstream/http2.h"
+#include "downstream/socket_client.h"
 #include "http/trailers.h"
 #include "proxy/exchange.h"
 
 /* ---- between requests ------------------------------------------------------------------------ */
 
-void http1_await_request(struct client *c)
+void http1_await_request(struct socket_client *c)
 {
-    struct worker *w = c->worker;
+    struct worker *w = c->client.worker;
 
     c->scanned = 0;
     if (w->stopping || (c->stream.eof && !iobuf_held(c->stream.in))) {
-        client_close(c);
+        client_close(&c->client);
         return;
     }
-    client_enter(c, CLIENT_IDLE);
-    c->since_ms = client_now_ms();
+    client_enter(&c->client, CLIENT_IDLE);
+    c->client.since_ms = client_now_ms();
     stream_want_read(&c->stream, !c->stream.eof);
-    deadline_arm(&w->downstream->queue.idle, &c->deadline, clock_cached_us(),
+    deadline_arm(&w->downstream->queue.idle, &c->client.deadline, clock_cached_us(),
                  w->policy->timeouts.keepalive_us);
     if (iobuf_held(c->stream.in)) { /* through the event loop: no recursion or starvation */
         c->unread = true;
@@ -39,9 +38,9 @@ struct head_bytes {
 };
 
 /* Reads bytes of a head. False: nothing new, or the connection is closed. */
-static bool receive(struct client *c, struct head_bytes *got)
+static bool receive(struct socket_client *c, struct head_bytes *got)
 {
-    struct worker *w = c->worker;
+    struct worker *w = c->client.worker;
     ssize_t n;
 
     got->kept = c->stream.in != NULL;
@@ -58,73 +57,75 @@ static bool receive(struct client *c, struct head_bytes *got)
     if (n == STREAM_AGAIN)
         return false;
     if (n <= 0) {
-        client_close(c); /* no complete request, so no response is due */
+        client_close(&c->client); /* no complete request, so no response is due */
         return false;
     }
     got->all = got->kept ? iobuf_slice(c->stream.in) : (struct slice){w->receive, (size_t)n};
     return true;
 }
 
-static void take(struct client *c, struct head_bytes *got, size_t n)
+static void take(struct socket_client *c, struct head_bytes *got, size_t n)
 {
     if (got->kept)
-        stream_take(&c->stream, &c->worker->buffers, n);
+        stream_take(&c->stream, &c->client.worker->buffers, n);
     got->all.p += n;
     got->all.n -= n;
 }
 
 /* Keeps an incomplete head until the rest arrives. */
-static void keep_part(struct client *c, const struct head_bytes *got)
+static void keep_part(struct socket_client *c, const struct head_bytes *got)
 {
-    struct worker *w = c->worker;
+    struct worker *w = c->client.worker;
 
-    if (c->state == CLIENT_IDLE) {
-        client_enter(c, CLIENT_HEAD);
-        c->since_ms = client_now_ms();
-        deadline_arm(&w->downstream->queue.head, &c->deadline, clock_us(),
+    if (c->client.state == CLIENT_IDLE) {
+        client_enter(&c->client, CLIENT_HEAD);
+        c->client.since_ms = client_now_ms();
+        deadline_arm(&w->downstream->queue.head, &c->client.deadline, clock_us(),
                      w->policy->timeouts.request_header_us);
     }
     if (got->kept)
         return;
     if (!(c->stream.in = iobuf_get(&w->buffers, IOBUF_LARGE)))
-        client_close(c);
+        client_close(&c->client);
     else
         iobuf_append(c->stream.in, got->all);
 }
 
 /* Rejects a request. `bytes`: the received part of its head. Its end is unknown, and the client may
  * still be sending. */
-static void refuse(struct client *c, struct slice bytes, enum cause cause, uint16_t status,
+static void refuse(struct socket_client *c, struct slice bytes, enum cause cause, uint16_t status,
                    const char *why)
 {
     struct request_line line = request_line_peek(bytes);
 
-    client_enter(c, CLIENT_EXCHANGE);
+    client_enter(&c->client, CLIENT_EXCHANGE);
     c->may_be_http2 = false;
-    deadline_cancel(&c->deadline);
+    deadline_cancel(&c->client.deadline);
     c->http1 =
         (struct http1){.minor = 1, .keep_alive = true, .end_unknown = true, .request.ended = true};
     if (!exchange_refuse(&c->downstream, cause, status, why, &line))
-        client_close(c);
-    else if (c->state == CLIENT_EXCHANGE)
-        iobuf_put(&c->worker->buffers, &c->stream.in);
+        client_close(&c->client);
+    else if (c->client.state == CLIENT_EXCHANGE)
+        iobuf_put(&c->client.worker->buffers, &c->stream.in);
 }
 
-void http1_refuse(struct client *c, const char *why)
+void http1_refuse(struct socket_client *c, const char *why)
 {
     refuse(c, SLICE(""), CAUSE_BAD_REQUEST, 400, why);
 }
 
-void http1_head_timed_out(struct client *c)
+void http1_head_timed_out(struct client *client)
 {
+    struct socket_client *c = socket_client_of(client);
+
     if (iobuf_held(c->stream.in))
         refuse(c, iobuf_slice(c->stream.in), CAUSE_HEAD_TIMEOUT,
                cause_table[CAUSE_HEAD_TIMEOUT].status, NULL);
     else
-        client_close(c); /* no bytes were received */
+        client_close(&c->client); /* no bytes were received */
 }
 
-static void refuse_head(struct client *c, struct slice bytes, const struct refusal *refusal)
+static void refuse_head(struct socket_client *c, struct slice bytes, const struct refusal *refusal)
 {
     enum cause cause = refusal->status == 431   ? CAUSE_HEAD_TOO_LARGE
                        : refusal->status == 414 ? CAUSE_TARGET_TOO_LONG
@@ -133,18 +134,18 @@ static void refuse_head(struct client *c, struct slice bytes, const struct refus
 }
 
 /* RFC 9112 section 3: a target that is too long gets 414, any other oversized head 431. */
-static void refuse_size(struct client *c, struct slice bytes)
+static void refuse_size(struct socket_client *c, struct slice bytes)
 {
-    size_t max = c->worker->policy->size_limits.request_header;
+    size_t max = c->client.worker->policy->size_limits.request_header;
     bool in_target = memchr(bytes.p, '\n', bytes.n < max ? bytes.n : max) == NULL;
     enum cause cause = in_target ? CAUSE_TARGET_TOO_LONG : CAUSE_HEAD_TOO_LARGE;
     refuse(c, bytes, cause, cause_table[cause].status, "see size_limits.request_header");
 }
 
 /* Uses a complete head in place, without copying it. */
-static void use_head(struct client *c, struct head_bytes *got, struct request_head *head)
+static void use_head(struct socket_client *c, struct head_bytes *got, struct request_head *head)
 {
-    struct worker *w = c->worker;
+    struct worker *w = c->client.worker;
     struct framing framing;
     struct refusal refusal;
     size_t size = head->whole.n;
@@ -157,12 +158,12 @@ static void use_head(struct client *c, struct head_bytes *got, struct request_he
     if (got->kept) /* the bytes stay valid until the next read, which is after use */
         c->stream.in->start += (uint32_t)size;
     else if (!stream_keep(&c->stream, &w->buffers, rest)) {
-        client_close(c);
+        client_close(&c->client);
         return;
     }
-    client_enter(c, CLIENT_EXCHANGE);
+    client_enter(&c->client, CLIENT_EXCHANGE);
     c->may_be_http2 = false;
-    deadline_cancel(&c->deadline);
+    deadline_cancel(&c->client.deadline);
     c->scanned = 0;
     c->http1 = (struct http1){.minor = head->minor,
                               .keep_alive = head->keep_alive,
@@ -170,7 +171,7 @@ static void use_head(struct client *c, struct head_bytes *got, struct request_he
                               .expects_continue = head->expects_continue};
     body_reader_begin(&c->http1.request, &framing);
     if (!exchange_begin(&c->downstream, head, &framing)) {
-        client_close(c);
+        client_close(&c->client);
         return;
     }
     if (c->stream.in && !iobuf_held(c->stream.in))
@@ -179,7 +180,7 @@ static void use_head(struct client *c, struct head_bytes *got, struct request_he
 
 /* Recognises the preface of HTTP/2 (RFC 9113 section 3.3, prior knowledge) in the first bytes of a
  * connection. Returns true if it is there, or may be: then the bytes are not read as a head. */
-static bool take_preface(struct client *c, const struct head_bytes *got)
+static bool take_preface(struct socket_client *c, const struct head_bytes *got)
 {
     size_t n = got->all.n < HTTP2_PREFACE_SIZE ? got->all.n : HTTP2_PREFACE_SIZE;
 
@@ -192,16 +193,16 @@ static bool take_preface(struct client *c, const struct head_bytes *got)
     struct iobuf *in = c->stream.in;
     c->stream.in = NULL;
     http2_begin(c, got->all);
-    iobuf_put(&c->worker->buffers, &in);
+    iobuf_put(&c->client.worker->buffers, &in);
     return true;
 }
 
-void http1_read_head(struct client *c)
+void http1_read_head(struct socket_client *c)
 {
     struct head_bytes got;
     struct refusal refusal;
-    struct request_head *head = &c->worker->request;
-    size_t size, seen = c->scanned, max = c->worker->policy->size_limits.request_header;
+    struct request_head *head = &c->client.worker->request;
+    size_t size, seen = c->scanned, max = c->client.worker->policy->size_limits.request_header;
 
     if (!receive(c, &got))
         return;

@@ -3,16 +3,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/log.h"
-#include "downstream/client_internal.h"
 #include "proxy/exchange.h"
 
 enum {
     SECOND_GOAWAY_US = 1000000, /* if the PING between the two is not answered */
     ROUNDS_MAX = 4,             /* buffers written per connection and loop iteration */
-    FREE_REQUESTS_MAX = 256
+    FREE_REQUESTS_MAX = 256,
+    LINGER_HEADS_MAX = 64 * 1024 /* dropped in the lingering close, beside content */
 };
+
+static struct http2_connection *connection_of(const struct client *client)
+{
+    return socket_client_of(client)->http2;
+}
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
@@ -21,7 +25,7 @@ enum {
 static void on_fault(void *context, enum http2_cause cause, const char *why)
 {
     struct http2_connection *connection = context;
-    struct worker *w = connection->client->worker;
+    struct worker *w = connection->client->client.worker;
     bool of_stream = cause == HTTP2_MALFORMED || cause == HTTP2_TOO_MANY_STREAMS;
     uint64_t suppressed = 0;
     struct address address;
@@ -30,15 +34,16 @@ static void on_fault(void *context, enum http2_cause cause, const char *why)
     counter_add(&w->stats.http2_errors[cause], 1);
     if (of_stream
             ? log_threshold < LEVEL_DEBUG
-            : !log_throttle_allows(&w->downstream->http2_throttle[cause], clock_us(), &suppressed))
+            : !log_throttle_allows(&connection->shared->throttle[cause], clock_us(), &suppressed))
         return;
     if (suppressed)
         snprintf(more, sizeof more, " (and %llu similar ones not logged)",
                  (unsigned long long)suppressed);
-    log_write(of_stream ? LEVEL_DEBUG : LEVEL_WARN, "client %s: HTTP/2 %s: %s%s%s%s",
-              address_format(address_of_peer(&connection->client->origin.peer, &address), peer),
-              of_stream || cause == HTTP2_HEADER_LIST ? "stream reset" : "connection closed",
-              http2_cause_text[cause], why ? ": " : "", why ? why : "", more);
+    log_write(
+        of_stream ? LEVEL_DEBUG : LEVEL_WARN, "client %s: HTTP/2 %s: %s%s%s%s",
+        address_format(address_of_peer(&connection->client->client.origin.peer, &address), peer),
+        of_stream || cause == HTTP2_HEADER_LIST ? "stream reset" : "connection closed",
+        http2_cause_text[cause], why ? ": " : "", why ? why : "", more);
 }
 
 static const struct http2_events events = {.request = http2_on_request,
@@ -54,7 +59,7 @@ static const struct http2_events events = {.request = http2_on_request,
 /* Takes the connection off the list of those to be flushed. */
 static void take_off(struct http2_connection *connection)
 {
-    struct http2_worker *h = connection->client->worker->downstream->http2;
+    struct http2_worker *h = connection->shared;
 
     if (!connection->dirty)
         return;
@@ -64,13 +69,10 @@ static void take_off(struct http2_connection *connection)
 }
 
 /* Frees the session, and ends the requests of its streams as abandoned. */
-static void end(struct client *c)
+static void end_session(struct http2_connection *connection)
 {
-    struct http2_connection *connection = c->http2;
     struct http2_request *r;
 
-    if (!connection) /* ended by finish() */
-        return;
     connection->lost = true;
     while ((r = TAILQ_FIRST(&connection->requests))) {
         r->stream = NULL;
@@ -80,16 +82,22 @@ static void end(struct client *c)
     deadline_cancel(&connection->second);
     http2_session_free(connection->session);
     free(connection);
-    c->http2 = NULL;
 }
 
-static void cut(struct client *c, enum cause cause)
+static void end(struct client *client)
 {
+    end_session(connection_of(client));
+    socket_client_end(client);
+}
+
+static void cut(struct client *client, enum cause cause)
+{
+    struct http2_connection *connection = connection_of(client);
     struct http2_request *r;
 
-    while ((r = TAILQ_FIRST(&c->http2->requests)))
+    while ((r = TAILQ_FIRST(&connection->requests)))
         exchange_cut(r->downstream.exchange, cause);
-    client_close(c);
+    client_close(client);
 }
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
@@ -105,10 +113,11 @@ static void wait_in(struct client *c, struct deadline_queue *queue, uint64_t aft
  * libnghttp2 sends END_STREAM only if the stream's window is open. */
 static void choose_list_and_deadline(struct http2_connection *connection, bool moved)
 {
-    struct client *c = connection->client;
+    struct client *c = &connection->client->client;
     struct worker *w = c->worker;
     const struct timeouts *timeouts = &w->policy->timeouts;
-    bool busy = !TAILQ_EMPTY(&connection->requests) || stream_holds_output(&c->stream);
+    bool unsent = stream_holds_output(&connection->client->stream),
+         busy = unsent || !TAILQ_EMPTY(&connection->requests);
 
     if (busy)
         client_enter(c, CLIENT_EXCHANGE);
@@ -117,14 +126,14 @@ static void choose_list_and_deadline(struct http2_connection *connection, bool m
             c->since_ms = client_now_ms();
         client_enter(c, CLIENT_IDLE);
     }
-    if (stream_holds_output(&c->stream))
-        wait_in(c, &w->downstream->queue.http2_send, timeouts->send_us, moved);
+    if (unsent)
+        wait_in(c, &connection->shared->send, timeouts->send_us, moved);
     else if (c->state == CLIENT_HEAD || http2_session_in_head(connection->session))
         wait_in(c, &w->downstream->queue.head, timeouts->request_header_us, false);
     else if (busy)
         deadline_cancel(&c->deadline);
     else if (connection->stopping || connection->idle_over)
-        wait_in(c, &w->downstream->queue.http2_send, timeouts->send_us, false);
+        wait_in(c, &connection->shared->send, timeouts->send_us, false);
     else
         wait_in(c, &w->downstream->queue.idle, timeouts->keepalive_us, false);
 }
@@ -137,10 +146,12 @@ static void head_timed_out(struct client *c)
 
 static void idle_timed_out(struct client *c)
 {
-    c->http2->idle_over = true;
-    http2_session_shut_down(c->http2->session);
-    http2_session_shut_down(c->http2->session);
-    http2_touch(c->http2);
+    struct http2_connection *connection = connection_of(c);
+
+    connection->idle_over = true;
+    http2_session_shut_down(connection->session);
+    http2_session_shut_down(connection->session);
+    http2_touch(connection);
 }
 
 static void send_passed(struct deadline *deadline)
@@ -158,13 +169,13 @@ static void second_passed(struct deadline *deadline)
 /* GOAWAY, then the end of all streams, then the close. */
 static void stop(struct client *c)
 {
-    struct http2_connection *connection = c->http2;
+    struct http2_connection *connection = connection_of(c);
 
     if (connection->stopping)
         return;
     connection->stopping = true;
     http2_session_shut_down(connection->session);
-    deadline_arm(&c->worker->downstream->queue.http2_second, &connection->second, clock_cached_us(),
+    deadline_arm(&connection->shared->second, &connection->second, clock_cached_us(),
                  SECOND_GOAWAY_US);
     http2_touch(connection);
 }
@@ -173,19 +184,19 @@ static void stop(struct client *c)
 
 void http2_touch(struct http2_connection *connection)
 {
-    struct worker *w = connection->client->worker;
+    struct http2_worker *h = connection->shared;
 
     if (connection->dirty)
         return;
     connection->dirty = true;
-    TAILQ_INSERT_TAIL(&w->downstream->http2->dirty, connection, dirty_link);
-    w->downstream->http2->dirty_count++;
+    TAILQ_INSERT_TAIL(&h->dirty, connection, dirty_link);
+    h->dirty_count++;
 }
 
 bool http2_push(struct http2_connection *connection)
 {
-    struct client *c = connection->client;
-    enum sent sent = stream_flush(&c->stream, &c->worker->buffers);
+    struct socket_client *c = connection->client;
+    enum sent sent = stream_flush(&c->stream, &c->client.worker->buffers);
 
     if (sent == SENT_PART)
         stream_want_write(&c->stream, true);
@@ -196,9 +207,9 @@ bool http2_push(struct http2_connection *connection)
 /* The client has closed the connection, or it has failed. Requests whose content is complete and
  * whose response was sent go on: the server still gets the rest of the content, which weir has
  * read, as over HTTP/1.1. They have no stream any more. */
-static void client_left(struct client *c)
+static void client_left(struct http2_connection *connection)
 {
-    struct http2_connection *connection = c->http2;
+    struct socket_client *c = connection->client;
     struct http2_request *r, *next;
 
     connection->lost = connection->left = true;
@@ -209,30 +220,33 @@ static void client_left(struct client *c)
         r->stream = NULL;
         exchange_client_gone(r->downstream.exchange);
     }
-    stream_drop_output(&c->stream, &c->worker->buffers);
+    stream_drop_output(&c->stream, &c->client.worker->buffers);
     stream_want_write(&c->stream, false);
     stream_want_read(&c->stream, false);
-    deadline_cancel(&c->deadline);
+    deadline_cancel(&c->client.deadline);
     http2_touch(connection);
 }
 
 /* The session is over: the client may still be sending, and must receive the GOAWAY. */
-static void finish(struct client *c)
+static void finish(struct http2_connection *connection)
 {
-    end(c);
-    linger_begin(c);
+    struct socket_client *c = connection->client;
+    uint64_t window = c->client.worker->policy->http2.initial_window;
+
+    end_session(connection);
+    linger_begin(c, HTTP2_CONNECTION_WINDOWS * window + LINGER_HEADS_MAX);
 }
 
 static void flush(struct http2_connection *connection)
 {
-    struct client *c = connection->client;
+    struct socket_client *c = connection->client;
     struct http2_session *session = connection->session;
     bool moved = false, sent = true;
 
     if (connection->left) {
         http2_report_ready(connection);
         if (TAILQ_EMPTY(&connection->requests))
-            client_close(c);
+            client_close(&c->client);
         return;
     }
     for (unsigned i = 0; i < ROUNDS_MAX && sent && !connection->lost; i++) {
@@ -245,9 +259,9 @@ static void flush(struct http2_connection *connection)
         moved |= iobuf_held(c->stream.out) < held;
     }
     if (connection->lost)
-        client_left(c);
+        client_left(connection);
     else if (sent && http2_session_is_over(session))
-        finish(c);
+        finish(connection);
     else {
         stream_want_read(&c->stream, sent);
         if (sent && (c->stream.out || http2_session_has_work(session)))
@@ -271,12 +285,10 @@ static void free_ended(struct http2_worker *h)
     }
 }
 
-void http2_flush(struct worker *w)
+static void flush_all(struct protocol_worker *protocol)
 {
-    struct http2_worker *h = w->downstream->http2;
+    struct http2_worker *h = CONTAINER_OF(protocol, struct http2_worker, protocol);
 
-    if (!h)
-        return;
     for (unsigned n = h->dirty_count; n && h->dirty_count; n--) {
         struct http2_connection *connection = TAILQ_FIRST(&h->dirty);
         take_off(connection);
@@ -284,34 +296,33 @@ void http2_flush(struct worker *w)
     }
     free_ended(h);
     if (h->dirty_count) /* the loop must not wait for events */
-        event_active(&w->downstream->http2_wake, EV_TIMEOUT, 1);
+        event_active(&h->wake, EV_TIMEOUT, 1);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static void readable(struct client *c, bool closed)
+static void readable(struct socket_client *c, bool closed)
 {
     struct http2_connection *connection = c->http2;
-    struct worker *w = c->worker;
+    char *receive = connection->shared->receive;
 
     (void)closed;
     if (stream_holds_output(&c->stream)) { /* resumed by flush() */
         stream_want_read(&c->stream, false);
         return;
     }
-    ssize_t n = stream_read(&c->stream, w->downstream->http2->receive, IOBUF_READ_MAX);
+    ssize_t n = stream_read(&c->stream, receive, IOBUF_READ_MAX);
     if (n == STREAM_AGAIN)
         return;
     if (n <= 0) {
-        client_left(c);
+        client_left(connection);
         return;
     }
-    http2_session_receive(connection->session,
-                          (struct slice){w->downstream->http2->receive, (size_t)n}, clock_us());
+    http2_session_receive(connection->session, (struct slice){receive, (size_t)n}, clock_us());
     http2_touch(connection);
 }
 
-static void writable(struct client *c)
+static void writable(struct socket_client *c)
 {
     struct http2_connection *connection = c->http2;
     size_t held = iobuf_held(c->stream.out);
@@ -324,35 +335,58 @@ static void writable(struct client *c)
 
 static bool awaits_reader(const struct client *c, uint64_t *count)
 {
-    const struct http2_connection *connection = c->http2;
-    bool full = stream_holds_output(&c->stream);
+    const struct http2_connection *connection = connection_of(c);
+    const struct stream *stream = &connection->client->stream;
+    bool full = stream_holds_output(stream);
     const struct http2_request *r;
 
     TAILQ_FOREACH (r, &connection->requests, link)
         if (!r->downstream.pending)
             return false;
-    *count = full ? stream_taken(&c->stream) : connection->content_sent;
+    *count = full ? stream_taken(stream) : connection->content_sent;
     return full || !TAILQ_EMPTY(&connection->requests);
 }
 
-static const struct client_protocol protocol = {.readable = readable,
-                                                .writable = writable,
-                                                .head_timed_out = head_timed_out,
-                                                .idle_timed_out = idle_timed_out,
-                                                .stop = stop,
-                                                .cut = cut,
-                                                .memory = http2_memory,
-                                                .shed = http2_shed,
-                                                .awaits_reader = awaits_reader,
-                                                .end = end};
+static const struct socket_protocol http2_protocol = {
+    .client = {.has_input = socket_client_has_input,
+               .head_timed_out = head_timed_out,
+               .idle_timed_out = idle_timed_out,
+               .stop = stop,
+               .cut = cut,
+               .awaits_reader = awaits_reader,
+               .memory = http2_memory,
+               .shed = http2_shed,
+               .end = end,
+               .free = socket_client_free},
+    .readable = readable,
+    .writable = writable};
 
-/* ---- begin ----------------------------------------------------------------------------------- */
+/* ---- of a worker ----------------------------------------------------------------------------- */
+
+static void wake(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what, (void)arg; /* flush_all() follows */
+}
+
+static void free_all(struct protocol_worker *protocol)
+{
+    struct http2_worker *h = CONTAINER_OF(protocol, struct http2_worker, protocol);
+
+    free_ended(h);
+    for (struct http2_request *r; (r = h->free_requests);) {
+        h->free_requests = (void *)r->connection;
+        free(r);
+    }
+    event_del(&h->wake);
+    http2_scratch_free(h->scratch);
+    free(h);
+}
 
 static struct http2_worker *worker_of(struct worker *w)
 {
     struct http2_worker *h = w->downstream->http2;
 
-    if (h || !(h = malloc(sizeof *h)))
+    if (h || !(h = calloc(1, sizeof *h)))
         return h;
     if (!(h->scratch = http2_scratch_new())) {
         free(h);
@@ -360,15 +394,19 @@ static struct http2_worker *worker_of(struct worker *w)
     }
     TAILQ_INIT(&h->dirty);
     TAILQ_INIT(&h->ended);
-    h->dirty_count = 0;
-    h->free_requests = NULL;
-    h->free_count = 0;
+    event_assign(&h->wake, w->base, -1, 0, wake, NULL);
+    deadline_queue_init(&w->deadlines, &h->send, send_passed);
+    deadline_queue_init(&w->deadlines, &h->second, second_passed);
+    h->protocol = (struct protocol_worker){.flush = flush_all, .free = free_all};
+    clients_add_protocol(w, &h->protocol);
     return w->downstream->http2 = h;
 }
 
-void http2_begin(struct client *c, struct slice bytes)
+/* ---- begin ----------------------------------------------------------------------------------- */
+
+void http2_begin(struct socket_client *c, struct slice bytes)
 {
-    struct worker *w = c->worker;
+    struct worker *w = c->client.worker;
     struct http2_worker *h = worker_of(w);
     struct http2_connection *connection = h ? calloc(1, sizeof *connection) : NULL;
 
@@ -378,47 +416,20 @@ void http2_begin(struct client *c, struct slice bytes)
     if (!connection || !connection->session) {
         log_error("no memory for an HTTP/2 connection");
         free(connection);
-        client_close(c);
+        client_close(&c->client);
         return;
     }
     connection->client = c;
+    connection->shared = h;
     TAILQ_INIT(&connection->requests);
     TAILQ_INIT(&connection->ready);
-    c->protocol = &protocol;
+    socket_client_use(c, &http2_protocol);
     c->http2 = connection;
-    c->origin.version = HTTP_VERSION_2;
+    c->client.origin.version = HTTP_VERSION_2;
     counter_add(&w->stats.http2_connections, 1);
     if (bytes.n) {
         memcpy(h->receive, bytes.p, bytes.n);
         http2_session_receive(connection->session, (struct slice){h->receive, bytes.n}, clock_us());
     }
     http2_touch(connection);
-}
-
-static void wake(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what, (void)arg; /* http2_flush() follows */
-}
-
-void http2_init(struct worker *w)
-{
-    event_assign(&w->downstream->http2_wake, w->base, -1, 0, wake, w);
-    deadline_queue_init(&w->deadlines, &w->downstream->queue.http2_send, send_passed);
-    deadline_queue_init(&w->deadlines, &w->downstream->queue.http2_second, second_passed);
-}
-
-void http2_worker_free(struct worker *w)
-{
-    struct http2_worker *h = w->downstream->http2;
-
-    if (!h)
-        return;
-    free_ended(h);
-    for (struct http2_request *r; (r = h->free_requests);) {
-        h->free_requests = (void *)r->connection;
-        free(r);
-    }
-    event_del(&w->downstream->http2_wake);
-    http2_scratch_free(h->scratch);
-    free(h);
 }

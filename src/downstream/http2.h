@@ -10,18 +10,13 @@
 #ifndef WEIR_DOWNSTREAM_HTTP2_H
 #define WEIR_DOWNSTREAM_HTTP2_H
 
-#include "downstream/client.h"
+#include "downstream/socket_client.h"
 
 /* Per worker: buffers and lists; created with the first connection. */
 struct http2_worker;
 
 /* Makes the connection an HTTP/2 one. `bytes` were received: at most IOBUF_LARGE, beginning with
  * the preface, or none. May close the connection. */
-void http2_begin(struct client *client, struct slice bytes);
-
-/* Writes the output of this loop iteration and frees what has ended. Called once per iteration. */
-void http2_flush(struct worker *worker);
-void http2_worker_free(struct worker *worker);
-void http2_init(struct worker *worker);
+void http2_begin(struct socket_client *client, struct slice bytes);
 
 #endif

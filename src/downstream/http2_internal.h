@@ -29,7 +29,8 @@ struct http2_request {
 TAILQ_HEAD(http2_requests, http2_request);
 
 struct http2_connection {
-    struct client *client;
+    struct socket_client *client;
+    struct http2_worker *shared; /* by the connections of a worker */
     struct http2_session *session;
     struct http2_requests requests, ready; /* ready: exchange_body_ready() is due */
     TAILQ_ENTRY(http2_connection) dirty_link;
@@ -43,7 +44,11 @@ struct http2_connection {
 };
 
 struct http2_worker {
+    struct protocol_worker protocol;
     struct http2_scratch *scratch;
+    struct event wake; /* active while output is pending */
+    struct deadline_queue send, second;
+    struct log_throttle throttle[HTTP2_CAUSE_COUNT];
     TAILQ_HEAD(http2_dirty, http2_connection) dirty;
     unsigned dirty_count;
     struct http2_requests ended;         /* in this loop iteration */
@@ -56,7 +61,7 @@ struct http2_worker {
 size_t http2_memory(const struct client *client, uint64_t now_us, uint64_t *still_us);
 unsigned http2_shed(struct client *client);
 
-/* Queues the connection for http2_flush(). */
+/* Queues the connection for the flush of the loop iteration. */
 void http2_touch(struct http2_connection *connection);
 /* Writes output to the socket. Returns false if some is left or the socket has failed. */
 bool http2_push(struct http2_connection *connection);

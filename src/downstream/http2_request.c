@@ -4,7 +4,6 @@
  * Otherwise it is stored, at most a window of it; weir returns window as the exchange consumes. */
 #include <stdlib.h>
 
-#include "downstream/client_internal.h"
 #include "downstream/http2_internal.h"
 #include "http/head.h"
 #include "http/trailers.h"
@@ -28,8 +27,8 @@ struct http2_request *http2_request_of(struct downstream *d)
 static struct http2_request *request_new(struct http2_stream *stream)
 {
     struct http2_connection *connection = http2_session_context(http2_stream_session(stream));
-    struct client *c = connection->client;
-    struct http2_worker *h = c->worker->downstream->http2;
+    struct client *c = &connection->client->client;
+    struct http2_worker *h = connection->shared;
     struct http2_request *r = h->free_requests;
 
     if (r) {
@@ -80,7 +79,7 @@ static void request_end(struct http2_request *r)
     r->ended = true;
     r->stream = NULL;
     TAILQ_REMOVE(&r->connection->requests, r, link);
-    TAILQ_INSERT_TAIL(&w->downstream->http2->ended, r, link);
+    TAILQ_INSERT_TAIL(&r->connection->shared->ended, r, link);
     http2_touch(r->connection);
 }
 
@@ -88,7 +87,7 @@ static void end(struct downstream *d, enum downstream_end how)
 {
     struct http2_request *r = http2_request_of(d);
     struct http2_stream *stream = r->stream;
-    struct client *c = r->connection->client;
+    struct client *c = &r->connection->client->client;
 
     if (stream) {
         if (how == DOWNSTREAM_ABORTED)
@@ -112,9 +111,10 @@ static size_t memory_of(const struct http2_request *r)
     return size;
 }
 
-size_t http2_memory(const struct client *c, uint64_t now_us, uint64_t *still_us)
+size_t http2_memory(const struct client *client, uint64_t now_us, uint64_t *still_us)
 {
-    size_t size = 0;
+    const struct socket_client *c = socket_client_of(client);
+    size_t size = socket_client_buffers(c);
 
     for (const struct http2_request *r = TAILQ_FIRST(&c->http2->requests); r;
          r = TAILQ_NEXT(r, link)) {
@@ -126,8 +126,9 @@ size_t http2_memory(const struct client *c, uint64_t now_us, uint64_t *still_us)
     return size;
 }
 
-unsigned http2_shed(struct client *c)
+unsigned http2_shed(struct client *client)
 {
+    struct socket_client *c = socket_client_of(client);
     unsigned count = 0;
 
     for (struct http2_request *r = TAILQ_FIRST(&c->http2->requests), *next; r; r = next) {
@@ -138,7 +139,7 @@ unsigned http2_shed(struct client *c)
         count++;
     }
     if (stream_holds_output(&c->stream))
-        client_close(c);
+        client_close(client);
     return count;
 }
 
@@ -291,7 +292,7 @@ void http2_on_request(struct http2_stream *stream, struct request_head *head,
     const struct http2_connection *connection = http2_session_context(http2_stream_session(stream));
     struct http2_request *r;
 
-    if (head->whole.n > connection->client->worker->policy->size_limits.request_header) {
+    if (head->whole.n > connection->client->client.worker->policy->size_limits.request_header) {
         refuse(stream, 431, "see size_limits.request_header", head->whole);
         return;
     }

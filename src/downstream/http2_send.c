@@ -4,7 +4,6 @@
  * stored, at most one piece; `pending` is set meanwhile. */
 #include <assert.h>
 
-#include "downstream/client_internal.h"
 #include "downstream/http2_internal.h"
 #include "http/trailers.h"
 #include "proxy/exchange.h"

@@ -14,19 +14,16 @@
  * A lingering connection owns no buffer. Dropped input is never parsed as a request: in
  * CLIENT_DRAIN the message framing marks the start of the next request, in CLIENT_LINGER there is
  * none. */
-#include "base/clock.h"
-#include "downstream/client_internal.h"
-#include "http2/session.h"
+#include "downstream/socket_client.h"
 
 enum {
     LINGER_PAUSE_US = 5 * 1000000,
     LINGER_RATE_MIN = 1000,           /* bytes per second */
     LINGER_STOPPING_US = 2 * 1000000, /* remaining time when weir stops */
-    LINGER_HEADS_MAX = 64 * 1024,     /* over HTTP/2, beside content */
     LINGERING_MAX = 1024              /* if size_limits.connections is 0 */
 };
 
-static void drain(struct client *c, bool readable);
+static const struct socket_protocol lingering;
 
 static unsigned lingering_max(const struct worker *w)
 {
@@ -41,7 +38,7 @@ static void make_room(struct worker *w)
         client_close(TAILQ_FIRST(&w->downstream->lingering));
 }
 
-static void arm(struct client *c)
+void linger_arm(struct client *c)
 {
     uint64_t left = c->worker->stopping ? LINGER_STOPPING_US : LINGER_PAUSE_US;
     uint64_t most = c->worker->policy->timeouts.linger_us;
@@ -50,109 +47,98 @@ static void arm(struct client *c)
                  left < most ? left : most);
 }
 
-static void begin(struct client *c, enum client_state state)
+static void begin(struct socket_client *c, enum client_state state, uint64_t dropped_max)
 {
-    make_room(c->worker);
-    c->since_ms = client_now_ms();
+    make_room(c->client.worker);
+    c->client.since_ms = client_now_ms();
     c->dropped = 0;
-    client_enter(c, state);
+    c->dropped_max = dropped_max;
+    client_enter(&c->client, state);
     stream_want_read(&c->stream, true);
-    arm(c);
+    linger_arm(&c->client);
 }
 
-void linger_begin(struct client *c)
+void linger_begin(struct socket_client *c, uint64_t dropped_max)
 {
-    iobuf_put(&c->worker->buffers, &c->stream.in);
-    if (c->stream.eof || c->worker->policy->timeouts.linger_us == 0 || !stream_end(&c->stream))
-        client_close(c);
+    struct worker *w = c->client.worker;
+
+    socket_client_use(c, &lingering);
+    iobuf_put(&w->buffers, &c->stream.in);
+    if (c->stream.eof || w->policy->timeouts.linger_us == 0 || !stream_end(&c->stream))
+        client_close(&c->client);
     else
-        begin(c, CLIENT_LINGER);
+        begin(c, CLIENT_LINGER, dropped_max);
 }
 
-void linger_drain(struct client *c)
+void linger_begin_drain(struct socket_client *c)
 {
-    begin(c, CLIENT_DRAIN);
-    drain(c, false);
-}
-
-/* Returns the most bytes to drop. */
-static uint64_t dropped_max(const struct client *c)
-{
-    return c->origin.version == HTTP_VERSION_2
-               ? HTTP2_CONNECTION_WINDOWS * c->worker->policy->http2.initial_window +
-                     LINGER_HEADS_MAX
-               : UINT64_MAX;
+    begin(c, CLIENT_DRAIN, UINT64_MAX);
 }
 
 /* Counts `n` dropped bytes. False: it has lingered too long, or the input is too slow or too
  * much. */
-static bool goes_on(struct client *c, uint64_t n)
+static bool goes_on(struct socket_client *c, uint64_t n)
 {
-    uint64_t elapsed_us = (uint64_t)(client_now_ms() - c->since_ms) * 1000;
+    uint64_t elapsed_us = client_since_us(&c->client);
 
     c->dropped += n;
-    if (elapsed_us > c->worker->policy->timeouts.linger_us || c->dropped > dropped_max(c) ||
+    if (elapsed_us > c->client.worker->policy->timeouts.linger_us || c->dropped > c->dropped_max ||
         (elapsed_us > LINGER_PAUSE_US && c->dropped < LINGER_RATE_MIN * (elapsed_us / 1000000)))
         return false;
-    if (n && !c->worker->stopping)
-        arm(c);
+    if (n && !c->client.worker->stopping)
+        linger_arm(&c->client);
     return true;
 }
 
-static void read_and_drop(struct client *c)
+static void read_and_drop(struct socket_client *c, bool closed)
 {
-    ssize_t n = stream_read(&c->stream, c->worker->receive, IOBUF_READ_MAX);
+    ssize_t n = stream_read(&c->stream, c->client.worker->receive, IOBUF_READ_MAX);
 
+    (void)closed;
     if (n != STREAM_AGAIN && (n <= 0 || !goes_on(c, (uint64_t)n)))
-        client_close(c);
+        client_close(&c->client);
 }
 
-/* Reads and drops the rest of a request body. Its framing marks the next request. */
-static void drain(struct client *c, bool readable)
+/* The message framing marks the next request. */
+bool linger_drain(struct socket_client *c, bool receive)
 {
     struct body_reader *request = &c->http1.request;
-    struct body_io io = {&c->worker->buffers, c->worker->receive, NULL};
+    struct body_io io = {&c->client.worker->buffers, c->client.worker->receive, NULL};
     struct content_piece piece;
     const char *why;
     uint64_t before = request->bytes;
-    enum body_status status = body_read(request, &c->stream, readable, &io, &piece, &why);
+    enum body_status status = body_read(request, &c->stream, receive, &io, &piece, &why);
     bool usable =
         status == BODY_READ ? body_consume(&c->stream, &piece, &io) : status == BODY_AGAIN;
 
     if (usable && request->ended)
-        c->protocol->drained(c);
-    else if (!usable || !goes_on(c, request->bytes - before))
-        client_close(c);
+        return true;
+    if (!usable || !goes_on(c, request->bytes - before))
+        client_close(&c->client);
+    return false;
 }
 
-void linger_readable(struct client *c)
-{
-    if (c->state == CLIENT_DRAIN)
-        drain(c, true);
-    else
-        read_and_drop(c);
-}
-
-void linger_stop(struct worker *w)
-{
-    for (struct client *c = TAILQ_FIRST(&w->downstream->lingering); c; c = TAILQ_NEXT(c, link))
-        arm(c);
-}
+static const struct socket_protocol lingering = {.client = {.has_input = socket_client_has_input,
+                                                            .stop = linger_arm,
+                                                            .memory = socket_client_memory,
+                                                            .shed = socket_client_shed,
+                                                            .end = socket_client_end,
+                                                            .free = socket_client_free},
+                                                 .readable = read_and_drop};
 
 /* On a busy machine the deadline may fire before timely input is read. */
 static void linger_passed(struct deadline *deadline)
 {
-    struct client *c = CONTAINER_OF(deadline, struct client, deadline);
+    struct socket_client *c = CONTAINER_OF(deadline, struct socket_client, client.deadline);
 
-    MAGIC_CHECK(c, CLIENT_MAGIC);
-    if (!c->worker->stopping && stream_has_unread(&c->stream) && goes_on(c, 0))
-        arm(c);
+    MAGIC_CHECK(&c->client, CLIENT_MAGIC);
+    if (!c->client.worker->stopping && stream_has_unread(&c->stream) && goes_on(c, 0))
+        linger_arm(&c->client);
     else
-        client_close(c);
+        client_close(&c->client);
 }
 
 void linger_init(struct worker *w)
 {
-    TAILQ_INIT(&w->downstream->lingering);
     deadline_queue_init(&w->deadlines, &w->downstream->queue.linger, linger_passed);
 }

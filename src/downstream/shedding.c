@@ -1,8 +1,7 @@
 #include "downstream/shedding.h"
 
-#include "base/clock.h"
 #include "base/macros.h"
-#include "downstream/client_internal.h"
+#include "downstream/client.h"
 
 enum { BUCKETS = 64 };
 
@@ -21,8 +20,7 @@ struct shed {
 static struct holding holding_of(const struct client *c, uint64_t now_us)
 {
     uint64_t still_us = 0;
-    size_t bytes = c->protocol->memory(c, now_us, &still_us) + iobuf_memory(c->stream.in) +
-                   iobuf_memory(c->stream.out);
+    size_t bytes = c->protocol->memory(c, now_us, &still_us);
     uint64_t product = (bytes / 1024 + 1) * (still_us / 1000 + 1);
 
     return (struct holding){bytes, 63 - (unsigned)__builtin_clzll(product)};

@@ -8,8 +8,7 @@
  *
  * Requests pay nothing for this: connections are looked at only while slots are short, at most
  * every SWEEP_MS. Slow ones are moved to the front of the list, slowest first. */
-#include "base/clock.h"
-#include "downstream/client_internal.h"
+#include "downstream/client.h"
 
 enum {
     SLOW_MIN_MS = 2000,

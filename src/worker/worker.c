@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "downstream/acceptor.h"
 #include "downstream/client.h"
-#include "downstream/http2.h"
 #include "http/rewrite.h"
 #include "net/ip_shares.h"
 #include "proxy/drain.h"
@@ -72,7 +71,7 @@ static void iteration_is_long(void *arg)
 static void flush_upstreams(struct worker *w)
 {
     upstream_worker_flush(&w->upstream);
-    http2_flush(w);
+    clients_flush(w);
     if (upstream_worker_has_work(&w->upstream))
         upstream_worker_wake(&w->upstream);
 }
@@ -85,7 +84,7 @@ static void run_iteration(struct worker *w)
     generations_flush(w);
     servers_refresh(&w->now->pools);
     worker_memory_check(w);
-    http2_flush(w);
+    clients_flush(w);
     if (upstream_worker_has_work(&w->upstream))
         flush_upstreams(w);
     clients_free_closed(w);

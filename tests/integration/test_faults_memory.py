@@ -4,7 +4,7 @@ the memory returns to the system afterwards."""
 import struct
 import time
 
-from http2_wire import INITIAL_WINDOW_SIZE, SETTINGS, WINDOW_UPDATE, Http2
+from http2_wire import DATA, INITIAL_WINDOW_SIZE, SETTINGS, WINDOW_UPDATE, Http2
 from queues import queue
 from rig import eventually, sanitized
 from wire import Connection, get, request_bytes
@@ -170,6 +170,25 @@ def test_a_steady_reader_is_not_reset(rig):
         take(10000)
     take(10000)
     for client in [*clients, reader]:
+        client.socket.close()
+
+
+def test_lingering_http2_connections_hold_no_request(rig):
+    """Their session has ended when memory runs out."""
+    weir = small_weir(rig, limits={"slow": queue(limit=650, period="1h", max_delay="1h")},
+                      rules=[{"match": {"path": "/slow"}, "limits": ["slow"]}, {}])
+    assert get(weir.address, "/slow").status == 200
+    clients = []
+    while not weir.metric("weir_errors_total", cause="memory_limit"):
+        lingers = Http2(weir.address)
+        lingers.send(DATA, 0, 0, b"on no stream")
+        lingers.read_until(lambda: lingers.goaways)
+        clients += [lingers, Http2(weir.address, hold=True)]
+        for _ in range(16):
+            clients[-1].send_body(clients[-1].start("/slow", method="POST", end=False), bytes(60000), end=False)
+    assert weir.metric("weir_connections_lingering") > 0
+    assert get(weir.address, "/bytes/100").status == 200
+    for client in clients:
         client.socket.close()
 
 
