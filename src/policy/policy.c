@@ -55,7 +55,7 @@ bool listen_settings_same(const struct listen_settings *one, const struct listen
     return strcmp(address_format(&one->address, text[0]),
                   address_format(&other->address, text[1])) == 0 &&
            one->proxy_protocol == other->proxy_protocol && one->decides == other->decides &&
-           !one->tls == !other->tls;
+           one->serves_limits == other->serves_limits && !one->tls == !other->tls;
 }
 
 /* Returns the equal listener of `policy`, or NULL. Prefers `index`: several may use port 0. */

@@ -12,6 +12,7 @@
  *   identity.h, identity_source.h the client of a request; identity_token.h: tokens
  *   rule_choice.h, rule_match.h   the rule of a request; rule_index.h, criteria.h, query.h, pairs.h
  *   original_request.h            the request that another proxy asks about
+ *   rate_limit_service.h, descriptor_name.h    descriptors of Envoy's rate limit service
  *   client_table.h, address_lists.h    named clients; allowed and blocked addresses
  *   shipped_limiter.h             the limiters of lua/
  *   zone.h, calendar.h, civil.h   time zones, windows of the calendar */
@@ -32,6 +33,7 @@
 #include "policy/identity_settings.h"
 #include "policy/key_source.h"
 #include "policy/original_request.h"
+#include "policy/rate_limit_service.h"
 #include "policy/rule.h"
 
 struct certificate_files { /* paths as written */
@@ -41,6 +43,7 @@ struct certificate_files { /* paths as written */
 struct listen_settings {
     struct address address;
     bool decides;        /* of the section decisions: forwards nothing */
+    bool serves_limits;  /* of the section rate_limit_service: forwards nothing */
     bool proxy_protocol; /* expect a PROXY protocol header (net/proxy_header.h) */
     struct certificate_files *certificates;
     unsigned certificate_count; /* 0: no TLS */
@@ -149,6 +152,7 @@ struct policy {
     struct listen_settings *listen;
     unsigned listen_count;
     struct decision_settings decisions;
+    struct rate_limit_service rate_limit_service;
     struct admin_listener *admin;
     unsigned admin_count; /* 0: no admin listener */
     struct redis_settings redis;
@@ -240,7 +244,7 @@ unsigned policy_name_count(const struct policy *policy);
 /* Without limits, weir does not connect to Redis. */
 static inline bool policy_needs_redis(const struct policy *policy)
 {
-    return policy->limit_count > 0;
+    return policy->limit_count > 0 || policy->rate_limit_service.rate_limit_count > 0;
 }
 
 #endif
