@@ -5,6 +5,7 @@
 
 void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int64_t time_us)
 {
+    time_us = op->now_us ? op->now_us : time_us;
     for (unsigned i = 0; i < op->count; i++, replies++) {
         struct op_limit *part = &op->limits[i];
         bool repeat = part->repeat_key.n && replies->retry_after_us == LIMIT_REPLY_REPEATS;
@@ -22,11 +23,15 @@ void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int
  * since then holds nothing of the charge. */
 static bool can_give_back(const struct limit_op *op, const struct op_limit *part, uint64_t now_us)
 {
+    const struct limiter *l = op->limiter;
     int64_t elapsed_us = (int64_t)(now_us - op->started_us); /* from before the charge */
 
+    if (op->now_us)
+        elapsed_us = l->now_us - op->now_us;
     if (part->limit->kind == LIMIT_WINDOW || part->limit->max_delay_us)
         return elapsed_us - part->limit->rest_us < part->charge.counts_us;
-    return elapsed_us + (int64_t)op->limiter->policy->redis.timeout_us < part->charge.counts_us;
+    return elapsed_us + (op->now_us ? 0 : (int64_t)l->policy->redis.timeout_us) <
+           part->charge.counts_us;
 }
 
 /* Keeps only the limits to adjust, with the difference as cost. */
@@ -61,6 +66,7 @@ void op_adjust(struct limit_op *op, const int64_t *totals)
         return;
     }
     op->is_adjustment = true;
+    op->now_us = l->now_us;
     op_gather_quietly(op);
 }
 

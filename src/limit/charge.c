@@ -83,6 +83,18 @@ void limiter_adjust(struct decision_request *decision_request, const struct char
     adjust_charge(decision_request, adjust_to_outcome, outcome);
 }
 
+void limiter_final_charges(const struct decision_request *decision_request,
+                           const struct charge_outcome *outcome, int64_t *units)
+{
+    const struct limit_op *op = decision_request->charge;
+
+    memset(units, 0, LIMITS_PER_RULE_MAX * sizeof *units);
+    for (unsigned i = 0; i < op->count; i++)
+        units[op->limits[i].place] = op->limits[i].limit->kind == LIMIT_CONCURRENCY
+                                         ? op->limits[i].charge.units
+                                         : total_of(&op->limits[i], outcome);
+}
+
 void limiter_leave(struct decision_request *decision_request)
 {
     permits_leave(decision_request);

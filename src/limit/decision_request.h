@@ -22,10 +22,6 @@ struct limit_facts {
     const struct fields *fields; /* for per: header:NAME */
     const struct json_values *json;  /* for per: json:PATH; NULL: none */
     const struct key_values *values; /* for per: jwt:CLAIM and the like; NULL: none */
-    /* 0: the clock of Redis. Otherwise the time of the request in Unix µs: a replay. The script
-     * must have been composed for it (compose_driver_with_clock). Such requests must come in the
-     * order of their times. They use no leases and no remembered denials. */
-    int64_t now_us;
 };
 
 /* Units that a request holds of one concurrency limit. */

@@ -94,7 +94,6 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
     }
     assert(!keys.failed); /* op_pool.keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
-    op->now_us = facts->now_us;
     if (!op->now_us)
         op_meet_lease(op, facts);
 }
@@ -320,6 +319,11 @@ void limiter_retire(struct limiter *l)
 void limiter_flush(struct limiter *l)
 {
     batches_flush(l);
+}
+
+void limiter_set_time(struct limiter *l, int64_t now_us)
+{
+    l->now_us = now_us;
 }
 
 bool limiter_redis_ready(const struct limiter *l)

@@ -47,6 +47,12 @@ bool limiter_redis_ready(const struct limiter *limiter);
 bool limiter_redis_away(const struct limiter *limiter);
 enum redis_breaker limiter_breaker(const struct limiter *limiter);
 
+/* Virtual time: decisions, adjustments and releases that follow happen at this time in Unix µs
+ * instead of that of the clock of Redis. The script must have been composed for it
+ * (compose_driver_with_clock). Times must not fall. No leases and no remembered denials are used
+ * then. Permits of concurrency limits are renewed by the real clock; their leases must be long. */
+void limiter_set_time(struct limiter *limiter, int64_t now_us);
+
 enum decided { DECIDED_NOW, DECIDED_LATER };
 
 /* Returns true if an operator's grant is active for the client. A grant overrides the policy and
@@ -92,6 +98,11 @@ struct charge_outcome {
  * lower one is given back. Best effort, as limiter_refund(). Ends the charge. */
 void limiter_adjust(struct decision_request *decision_request,
                     const struct charge_outcome *outcome);
+
+/* Writes what limiter_adjust() brings the charge to, by position in rule->limits; 0 where nothing
+ * is charged. Only while there is a charge. */
+void limiter_final_charges(const struct decision_request *decision_request,
+                           const struct charge_outcome *outcome, int64_t *units);
 
 /* Keeps the charge as it is. Ends it. */
 void limiter_keep_charge(struct decision_request *decision_request);

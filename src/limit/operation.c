@@ -155,7 +155,7 @@ void op_clear(struct limit_op *op)
 {
     op->decision_request = NULL;
     op->started_us = 0;
-    op->now_us = 0;
+    op->now_us = op->limiter->now_us;
     op->keys_size = 0;
     op->count = 0;
     op->denial.key_known = op->is_adjustment = op->denial.barred = op->abandoned =

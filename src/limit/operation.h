@@ -57,7 +57,7 @@ struct limit_op {
     struct decision_request *decision_request; /* NULL: canceled, or no caller */
     struct deadline deadline;
     uint64_t started_us;
-    int64_t now_us;                  /* as in struct limit_facts */
+    int64_t now_us;                  /* virtual time; 0: the clock of Redis */
     struct {                         /* queue.c, batch.c */
         TAILQ_ENTRY(limit_op) entry; /* in the gathered, later or spare list */
         struct batch *batch;         /* SENT; else NULL */

@@ -2,6 +2,24 @@
 
 #include "policy/bounds.h"
 
+enum { BYTES_PER_TOKEN = 4 }; /* of the estimate `reserve: auto` */
+
+int64_t limit_cost_reserve(const struct limit_cost *own, const struct json_values *values,
+                           uint64_t bytes)
+{
+    int64_t cost = own->reserve, limit = own->max ? own->max : INT64_MAX;
+    int64_t value = json_values_first(values, &own->request_json);
+
+    if (own->automatic && bytes != BYTES_UNKNOWN) {
+        uint64_t tokens = bytes / BYTES_PER_TOKEN;
+        cost = tokens > (uint64_t)limit ? limit : (int64_t)tokens;
+        cost += value > 0 ? value : 0;
+    } else if (value >= 0)
+        cost = value;
+    cost = cost > limit ? limit : cost;
+    return cost > 0 ? cost : 1;
+}
+
 bool cost_in_request(const struct fields *fields, const char *header, int64_t max, int64_t *cost,
                      const char **why)
 {

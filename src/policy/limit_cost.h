@@ -3,6 +3,7 @@
 #ifndef WEIR_POLICY_LIMIT_COST_H
 #define WEIR_POLICY_LIMIT_COST_H
 
+#include "content/json_values.h"
 #include "content/usage.h"
 #include "http/head.h"
 
@@ -48,6 +49,13 @@ static inline bool limit_cost_settles(const struct limit_cost *cost)
 {
     return cost->response_header || cost->usage.kind != USAGE_KIND_NONE;
 }
+
+/* Returns what a request costs before its response if no header states it: the first integer of
+ * request_json, the estimate of `reserve: auto`, or the reserve. `bytes`: length of the content;
+ * BYTES_UNKNOWN: there is no estimate. */
+#define BYTES_UNKNOWN UINT64_MAX
+int64_t limit_cost_reserve(const struct limit_cost *cost, const struct json_values *values,
+                           uint64_t bytes);
 
 /* Reads the cost in a request header, at most `max`, into `*cost`; 0: the header is missing.
  * Returns false if the request must be rejected with 400 and the reason `*why`. */

@@ -4,6 +4,7 @@
 
 #include "http/head.h"
 #include "policy/limit.h"
+#include "policy/limit_cost.h"
 #include "policy/upstream_settings.h"
 
 /* Placeholder in a rejection body. */
@@ -96,10 +97,13 @@ struct rule {
  * limits applies. Returns false if the request must be rejected with 400 and the reason `*why`. */
 MUST_CHECK bool rule_cost_of(const struct rule *rule, bool peer_trusted,
                              const struct fields *fields, int64_t *cost, const char **why);
-/* Fills `costs`, by position in rule->limits: the costs in request headers of limits with costs of
- * their own; 0: none. Returns false as rule_cost_of(). */
+/* Fills `costs`, by position in rule->limits, with what a request costs in the limits with costs of
+ * their own, before its response; 0 for other limits. `values`: of rule->request_paths. `bytes`:
+ * length of the content, as far as it is known, or BYTES_UNKNOWN. Returns false as
+ * rule_cost_of(). */
 MUST_CHECK bool rule_limit_costs(const struct rule *rule, bool peer_trusted,
-                                 const struct fields *fields, int64_t *costs, const char **why);
+                                 const struct fields *fields, const struct json_values *values,
+                                 uint64_t bytes, int64_t *costs, const char **why);
 /* Returns true if the request is a CORS preflight (Fetch Standard section 3.3.2) that the rule does
  * not charge: it does not name OPTIONS in `methods`. A preflight has no content and no method
  * override, which a server could execute. */

@@ -196,7 +196,8 @@ bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct field
 }
 
 bool rule_limit_costs(const struct rule *rule, bool peer_trusted, const struct fields *fields,
-                      int64_t *costs, const char **why)
+                      const struct json_values *values, uint64_t bytes, int64_t *costs,
+                      const char **why)
 {
     for (unsigned i = 0; i < rule->limit_count; i++) {
         const struct limit_cost *own = rule->limits[i]->own_cost;
@@ -206,6 +207,8 @@ bool rule_limit_costs(const struct rule *rule, bool peer_trusted, const struct f
         if (own->request_header && peer_trusted &&
             !cost_in_request(fields, own->request_header, own->max, &costs[i], why))
             return false;
+        if (!costs[i])
+            costs[i] = limit_cost_reserve(own, values, bytes);
     }
     return true;
 }

@@ -15,7 +15,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "policy/identity.h"
 #include "redis/embedded.h"
+#include "replay/replay_engine.h"
 #include "replay/replay_policy.h"
 #include "replay/replay_search.h"
 
@@ -112,7 +114,16 @@ static void count_one(struct replay_stats *stats, struct slot *slot,
         replay_stats_block(stats, &slot->request);
     else
         replay_stats_decide(stats, &slot->request, &decision->request.decision);
-    replay_engine_finish(decision, slot->status);
+}
+
+/* A log tells the status of a response, and not what it stated. */
+static void finish_one(struct pass *p, unsigned policy, struct slot *slot)
+{
+    struct virtual_response response = {.status = slot->status, .cost = -1};
+
+    memset(response.own_costs, 0xff, sizeof response.own_costs);
+    replay_engine_finish(p->engines[policy], &slot->decisions[policy], slot->request.time_us,
+                         &response, NULL);
 }
 
 /* A limiter script of the operator may fail. weir's own fail only if Redis does. */
@@ -140,8 +151,10 @@ static void count_slot(struct pass *p, struct slot *slot)
 {
     bool first, second;
 
-    for (unsigned i = 0; i < p->count; i++)
+    for (unsigned i = 0; i < p->count; i++) {
         count_one(&p->summary->results[i].stats, slot, &slot->decisions[i]);
+        finish_one(p, i, slot);
+    }
     for (unsigned i = 0; i < p->count; i++)
         if (p->summary->results[i].stats.failed && !has_custom_limits(p->policies[i]))
             fail(p);
@@ -191,21 +204,45 @@ static void copy_slice(struct slice from, char *room, size_t size, struct slice 
     memcpy(room, from.p, to->n);
 }
 
+/* Converts a line. `name` is room for the client: the one that weir logged, or the user as an
+ * id. */
+static struct virtual_request request_of(const struct pass *p, const struct log_line *line,
+                                         struct text *name)
+{
+    const struct replay_options *options = &p->order->options;
+
+    if (line->client.n)
+        identity_write_name(name, line->client);
+    else if (options->user_is_id && line->user.n) {
+        text_literal(name, "id:");
+        text_put(name, line->user);
+    }
+    return (struct virtual_request){.now_us = line->time_us,
+                                    .method = line->method,
+                                    .target = line->target,
+                                    .host = line->host.n ? line->host : slice_of(options->host),
+                                    .address = line->address,
+                                    .client = text_slice(name)};
+}
+
 /* Decides one request. If a charge depends on the response, the next request waits for it. */
 static void decide(struct pass *p, const struct log_line *line, const char *file, uint64_t number)
 {
     struct slot *slot = slot_at(p, p->used++);
-    bool charges = false;
+    char name[REPLAY_CLIENT_MAX];
+    struct text client = text_over(name, sizeof name);
+    const struct virtual_request request = request_of(p, line, &client);
+    bool learns = false;
 
     slot->request = (struct replay_request){.time_us = line->time_us, .file = file, .line = number};
     slot->status = line->status;
     copy_slice(line->method, slot->method, sizeof slot->method, &slot->request.method);
     copy_slice(line->target, slot->target, sizeof slot->target, &slot->request.target);
     for (unsigned i = 0; i < p->count; i++) {
-        replay_engine_decide(p->engines[i], line, &slot->decisions[i]);
-        charges |= slot->decisions[i].has_charges;
+        replay_engine_decide(p->engines[i], &request, &slot->decisions[i]);
+        learns |= slot->decisions[i].learns;
     }
-    if (charges)
+    if (learns)
         drain(p);
 }
 
@@ -263,8 +300,7 @@ static bool load_policies(struct pass *p, const struct replay_search *search)
             return false;
         if (search)
             replay_search_apply(&search[i], p->policies[i]);
-        p->engines[i] =
-            replay_engine_new(p->base, p->policies[i], &p->order->options, p->order->lua_dir);
+        p->engines[i] = replay_engine_new(p->base, p->policies[i], p->order->lua_dir);
         if (!p->engines[i])
             return false;
         replay_stats_init(&result->stats, p->policies[i]->limit_count);

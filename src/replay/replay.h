@@ -7,12 +7,18 @@
 #ifndef WEIR_REPLAY_REPLAY_H
 #define WEIR_REPLAY_REPLAY_H
 
-#include "replay/replay_engine.h"
+#include <stdbool.h>
 
 enum replay_suggest {
     REPLAY_SUGGEST_AUTO, /* if the logs are files and the first pass was short */
     REPLAY_SUGGEST_ALWAYS,
     REPLAY_SUGGEST_NEVER
+};
+
+/* How lines of a log become requests. */
+struct replay_options {
+    const char *host; /* Host of lines without one; NULL: that of the rule's first server */
+    bool user_is_id;  /* the user of common and combined lines is an id */
 };
 
 struct replay_order {

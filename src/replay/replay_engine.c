@@ -7,55 +7,115 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "limit/compose.h"
+#include "policy/identity_token.h"
 #include "policy/rule_choice.h"
+#include "proxy/cause.h"
 
 enum { FALLBACK_ENTRIES = 1024 };
 
 struct replay_engine {
     struct policy *policy;
-    const struct replay_options *options;
     struct limiter *limiter;
     struct limiter_stats stats;
+    struct token_checker *tokens;
+    struct token_stats token_stats;
     struct fallback *fallback;
     struct request_head head;
     struct route_room route;
-    char head_bytes[2 * REPLAY_LINE_MAX];
+    struct key_values key_values;
+    struct json_values values;
+    char head_bytes[REPLAY_HEAD_MAX];
 };
 
-/* --- From a line to a request ----------------------------------------------------------------- */
+/* A request on its way to a decision. */
+struct deciding {
+    struct replay_engine *engine;
+    const struct virtual_request *given;
+    struct replay_decision *decision;
+    struct address address;
+    struct content_facts content;
+    struct identity_input input;
+    struct identity identity;
+    struct route route;
+};
 
-static void refuse_replay(struct replay_decision *decision, const char *why)
+/* --- Refusals --------------------------------------------------------------------------------- */
+
+/* `why` NULL: the text of the cause. Returns false. */
+static bool refuse(struct deciding *d, enum cause cause, const char *why)
 {
-    decision->kind = REPLAY_REFUSED;
-    decision->why = why;
-}
+    bool blocked = cause == CAUSE_ADDRESS_BLOCKED || cause == CAUSE_CLIENT_BLOCKED;
 
-/* Writes the head that the client sent, as far as the log has it, and parses it as the proxy
- * does. */
-static bool parse_head(struct replay_engine *engine, const struct log_line *line,
-                       struct replay_decision *decision)
-{
-    struct slice host = line->host.n            ? line->host
-                        : engine->options->host ? slice_of(engine->options->host)
-                                                : upstream_host(&engine->policy->upstreams[0]);
-    struct text head = text_over(engine->head_bytes, sizeof engine->head_bytes);
-    struct refusal refusal;
-    size_t seen = 0, size;
-
-    text_put(&head, line->method);
-    text_char(&head, ' ');
-    text_put(&head, line->target);
-    text_literal(&head, " HTTP/1.1\r\nHost: ");
-    text_put(&head, host);
-    text_literal(&head, "\r\n\r\n");
-    refusal.why = head.failed ? "the request is too long" : "the request holds a line end";
-    if (!head.failed &&
-        request_head_read(text_slice(&head), &seen, &size, &engine->head, &refusal) == SCAN_WHOLE &&
-        size == head.n && engine->head.fields.count == 1)
-        return true;
-    refuse_replay(decision, refusal.why);
+    d->decision->kind = blocked ? REPLAY_BLOCKED : REPLAY_REFUSED;
+    d->decision->status = cause_table[cause].status;
+    d->decision->why = why ? why : cause_table[cause].text;
     return false;
 }
+
+/* --- The head --------------------------------------------------------------------------------- */
+
+/* Writes the head that the client sent, as far as it is known, and parses it as the proxy does. */
+static bool parse_head(struct deciding *d)
+{
+    struct replay_engine *engine = d->engine;
+    const struct virtual_request *given = d->given;
+    struct slice host = given->host.n ? given->host : upstream_host(&engine->policy->upstreams[0]);
+    struct text head = text_over(engine->head_bytes, sizeof engine->head_bytes);
+    struct refusal refusal = {.why = "the request is too long"};
+    unsigned count = given->field_count + 1;
+    size_t seen = 0, size;
+
+    text_put(&head, given->method);
+    text_char(&head, ' ');
+    text_put(&head, given->target);
+    text_literal(&head, " HTTP/1.1\r\nHost: ");
+    text_put(&head, host);
+    text_literal(&head, "\r\n");
+    text_put(&head, given->field_lines);
+    if (given->content.p) {
+        text_printf(&head, "Content-Length: %zu\r\n", given->content.n);
+        count++;
+    }
+    text_literal(&head, "\r\n");
+    if (head.failed)
+        return refuse(d, CAUSE_HEAD_TOO_LARGE, refusal.why);
+    refusal.why = "the request holds a line end";
+    if (request_head_read(text_slice(&head), &seen, &size, &engine->head, &refusal) == SCAN_WHOLE &&
+        size == head.n && engine->head.fields.count == count)
+        return true;
+    return refuse(d, CAUSE_BAD_REQUEST, refusal.why);
+}
+
+/* --- The content ------------------------------------------------------------------------------ */
+
+/* Reads the values of `paths`; NULL: none are needed. */
+static void read_content(struct deciding *d, const struct json_paths *paths)
+{
+    struct slice content = d->given->content;
+    struct json_values *values = &d->engine->values;
+
+    d->content = (struct content_facts){.state = CONTENT_ABSENT, .values = values};
+    json_values_clear(values);
+    if (!content.p || content.n == 0 || !paths)
+        return;
+    d->content.state = content.n <= d->engine->policy->size_limits.inspected_content &&
+                               json_values_read(values, paths, content)
+                           ? CONTENT_VALUES
+                           : CONTENT_UNSURE;
+}
+
+/* A rule matches on content that is not certain. */
+static bool refuse_content(struct deciding *d)
+{
+    if (d->given->content.n > d->engine->policy->size_limits.inspected_content)
+        return refuse(d, CAUSE_CONTENT_TOO_LARGE,
+                      "a rule matches on it; see size_limits.inspected_content");
+    return refuse(d, CAUSE_BAD_REQUEST,
+                  "a rule matches on the content, which is no valid JSON object, or has a name "
+                  "twice");
+}
+
+/* --- The client ------------------------------------------------------------------------------- */
 
 /* "unix:" is how weir logs the peer of a Unix socket. Returns false if the text is no address. */
 static bool read_address(struct slice text, struct address *address)
@@ -72,39 +132,81 @@ static bool read_address(struct slice text, struct address *address)
     return true;
 }
 
-/* The identity that weir logged, or that the log's address and user give. */
-static bool find_identity(struct replay_engine *engine, const struct log_line *line,
-                          struct identity *identity, const char **why)
+/* The given client replaces the one that the sources have found. */
+static bool take_name(struct deciding *d, const char **why)
 {
-    char id[REPLAY_CLIENT_MAX];
-    struct text text = text_over(id, sizeof id);
-    struct address address = {0};
-    const struct identity_input input = {.policy = engine->policy,
-                                         .peer = {.address = &address},
-                                         .fields = &engine->head.fields,
-                                         .query = engine->head.query};
-    bool has_address = read_address(line->address, &address);
+    const struct policy *policy = d->engine->policy;
+    struct identity named, *identity = &d->identity;
 
-    if (line->client.n)
-        identity_write_name(&text, line->client);
-    else if (engine->options->user_is_id && line->user.n) {
-        text_literal(&text, "id:");
-        text_put(&text, line->user);
+    if (!client_query_identity(policy, d->given->client, &named, why))
+        return false;
+    if (named.is_id && policy->identity.known_clients_only && !quotas_are_set(&policy->quotas) &&
+        !policy_client(policy, &named)) {
+        identity->is_id = false;
+        identity_write_address(&policy->identity, identity);
+        return true;
     }
-    if (!has_address && text.n == 0) {
-        *why = "the line has neither a client nor an address";
-        return false;
+    if (!named.is_id && !slice_equal(identity_text(&named), identity_text(identity))) {
+        identity->has_ip = named.has_ip;
+        identity->ip = named.ip;
+        identity->listed = named.listed;
     }
-    if (!identity_of(&input, identity, why))
-        return false;
-    enum listed listed = identity->listed;
-    if (text.n && !client_query_identity(engine->policy, text_slice(&text), identity, why))
-        return false;
-    identity->listed = has_address ? listed : LISTED_NOT;
+    identity->is_id = named.is_id;
+    identity->size = named.size;
+    memcpy(identity->text, named.text, named.size);
     return true;
 }
 
-/* --- Decisions -------------------------------------------------------------------------------- */
+static bool find_identity(struct deciding *d)
+{
+    const struct policy *policy = d->engine->policy;
+    bool has_address = read_address(d->given->address, &d->address);
+    const char *why = NULL;
+
+    if (!has_address && d->given->client.n == 0)
+        return refuse(d, CAUSE_BAD_IDENTITY, "the line has neither a client nor an address");
+    read_content(d, policy->identity.paths);
+    d->input = (struct identity_input){.policy = policy,
+                                       .peer = {.address = &d->address, .unknown = !has_address},
+                                       .fields = &d->engine->head.fields,
+                                       .query = d->engine->head.query,
+                                       .tokens = d->engine->tokens,
+                                       .content = &d->content};
+    bool good = identity_of(&d->input, &d->identity, &why);
+    if (!has_address)
+        d->identity.listed = LISTED_NOT;
+    if (good && d->given->client.n)
+        good = take_name(d, &why);
+    if (d->identity.listed == LISTED_BLOCKED)
+        return refuse(d, CAUSE_ADDRESS_BLOCKED, NULL);
+    if (!good)
+        return refuse(d,
+                      d->identity.failure == IDENTITY_INVALID_TOKEN ? CAUSE_INVALID_TOKEN
+                                                                    : CAUSE_BAD_IDENTITY,
+                      why);
+    d->decision->client_size = d->identity.size;
+    memcpy(d->decision->client, d->identity.text, d->identity.size);
+    return !policy_blocks(policy, &d->identity) || refuse(d, CAUSE_CLIENT_BLOCKED, NULL);
+}
+
+/* --- Rule and decision ------------------------------------------------------------------------ */
+
+static bool find_rule(struct deciding *d)
+{
+    struct replay_engine *engine = d->engine;
+    const struct policy *policy = engine->policy;
+    struct route_request request = {&engine->head, &d->identity, d->given->https, &d->content};
+
+    policy_sort_headers(policy, &d->identity, &engine->head.fields);
+    if (engine->head.method == METHOD_TRACE)
+        return refuse(d, CAUSE_METHOD_NOT_ALLOWED, NULL);
+    read_content(d, policy->match_paths);
+    const char *why = policy_route(policy, &request, &engine->route, &d->route);
+    if (why && d->content.decides)
+        return refuse_content(d);
+    d->decision->rule = d->route.rule;
+    return !why || refuse(d, CAUSE_BAD_REQUEST, why);
+}
 
 static void decided(struct decision_request *request)
 {
@@ -112,71 +214,113 @@ static void decided(struct decision_request *request)
     decision->pending = false;
 }
 
-static bool may_refund(const struct rule *rule)
+/* Returns true if the end of a request of this rule gives something back, or charges more. */
+static bool rule_learns(const struct rule *rule)
 {
     for (unsigned i = 0; i < rule->limit_count; i++)
-        if (rule->limits[i]->counted)
+        if (rule->limits[i]->kind == LIMIT_CONCURRENCY)
             return true;
-    return false;
+    return rule->learns;
 }
 
-static void decide(struct replay_engine *engine, const struct log_line *line,
-                   const struct route *route, const struct identity *identity,
-                   struct replay_decision *decision)
+/* Reads what the limits count by, and what the request costs. */
+static bool read_facts(struct deciding *d, struct limit_facts *facts, int64_t *costs)
 {
+    struct replay_engine *engine = d->engine;
     const struct request_head *head = &engine->head;
-    const struct rule *rule = route->rule;
-    struct slice path = route->path.n ? route->path : head->path;
-    struct key_values values = {0};
-    struct limit_facts facts = {.rule = rule,
-                                .identity = identity,
-                                .method = head->method_text,
-                                .host = head->host,
-                                .path = head->path,
-                                .fields = &head->fields,
-                                .values = &values,
-                                .now_us = line->time_us};
+    const struct rule *rule = d->route.rule;
+    const char *why = NULL;
 
-    key_values_read_path(engine->policy, rule, path, &engine->route, &values);
+    if (!key_values_read(&d->input, rule, &d->identity, &engine->key_values, &why))
+        return refuse(d, CAUSE_BAD_IDENTITY, why);
+    key_values_read_path(engine->policy, rule, d->route.path.n ? d->route.path : head->path,
+                         &engine->route, &engine->key_values);
+    read_content(d, rule->request_paths);
+    if (!rule_cost_of(rule, d->identity.peer_trusted, &head->fields, &facts->cost, &why) ||
+        !rule_limit_costs(rule, d->identity.peer_trusted, &head->fields, &engine->values,
+                          d->given->content.n, costs, &why))
+        return refuse(d, CAUSE_BAD_REQUEST, why);
+    return true;
+}
 
-    decision->has_charges = may_refund(rule);
-    decision->request =
-        (struct decision_request){.decided = decided, .wants_charge = decision->has_charges};
+static void decide(struct deciding *d)
+{
+    struct replay_engine *engine = d->engine;
+    struct replay_decision *decision = d->decision;
+    const struct request_head *head = &engine->head;
+    int64_t costs[LIMITS_PER_RULE_MAX];
+    struct limit_facts facts = {
+        .rule = d->route.rule,
+        .identity = &d->identity,
+        .client_limits = d->given->client_limits,
+        .uncharged = rule_skips_preflight(d->route.rule, head, d->given->content.p != NULL),
+        .own_costs = d->route.rule->has_own_costs ? costs : NULL,
+        .method = head->method_text,
+        .host = head->host,
+        .path = head->path,
+        .fields = &head->fields,
+        .json = &engine->values,
+        .values = &engine->key_values};
+
+    if (!read_facts(d, &facts, costs))
+        return;
+    decision->learns = rule_learns(d->route.rule);
+    decision->request = (struct decision_request){
+        .decided = decided, .wants_charge = d->route.rule->learns || d->given->wants_units};
+    limiter_set_time(engine->limiter, d->given->now_us);
     decision->pending =
         limiter_decide(engine->limiter, &facts, &decision->request) == DECIDED_LATER;
 }
 
-void replay_engine_decide(struct replay_engine *engine, const struct log_line *line,
+void replay_engine_decide(struct replay_engine *engine, const struct virtual_request *given,
                           struct replay_decision *decision)
 {
-    struct identity identity;
-    struct route_request request = {.head = &engine->head, .identity = &identity};
-    struct route route;
-    const char *why;
+    struct deciding d = {.engine = engine, .given = given, .decision = decision};
 
     decision->kind = REPLAY_DECIDED;
-    decision->pending = decision->has_charges = false;
+    decision->pending = decision->learns = false;
+    decision->rule = NULL;
     decision->client_size = 0;
-    if (!parse_head(engine, line, decision))
-        return;
-    if (!find_identity(engine, line, &identity, &why)) {
-        refuse_replay(decision, why);
-        return;
-    }
-    decision->client_size = identity.size;
-    memcpy(decision->client, identity.text, identity.size);
-    if (identity.listed == LISTED_BLOCKED || policy_blocks(engine->policy, &identity))
-        decision->kind = REPLAY_BLOCKED;
-    else if ((why = policy_route(engine->policy, &request, &engine->route, &route)))
-        refuse_replay(decision, why);
-    else
-        decide(engine, line, &route, &identity, decision);
+    if (parse_head(&d) && find_identity(&d) && find_rule(&d))
+        decide(&d);
 }
 
-void replay_engine_finish(struct replay_decision *decision, unsigned status)
+/* --- The end of a request --------------------------------------------------------------------- */
+
+/* As the proxy does, an error without a stated cost is refunded by limits that say so. */
+static int64_t own_cost(const struct limit *limit, int64_t stated, unsigned status)
 {
-    if (decision->has_charges)
-        limiter_adjust(&decision->request, &(struct charge_outcome){.status = status, .cost = -1});
+    const struct limit_cost *own = limit->own_cost;
+
+    if (!own || !limit_cost_settles(own))
+        return -1;
+    return stated < 0 && status >= 400 && own->on_error == COST_ON_ERROR_REFUND ? 0 : stated;
+}
+
+void replay_engine_finish(struct replay_engine *engine, struct replay_decision *decision,
+                          int64_t now_us, const struct virtual_response *response, int64_t *units)
+{
+    const struct rule *rule = decision->rule;
+    int64_t own_costs[LIMITS_PER_RULE_MAX];
+    struct charge_outcome outcome = {
+        .status = response->status, .cost = response->cost, .own_costs = own_costs};
+
+    if (units)
+        memset(units, 0, LIMITS_PER_RULE_MAX * sizeof *units);
+    if (decision->kind != REPLAY_DECIDED)
+        return;
+    limiter_set_time(engine->limiter, now_us);
+    limiter_leave(&decision->request);
+    if (!decision->request.charge)
+        return;
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        own_costs[i] = own_cost(rule->limits[i], response->own_costs[i], response->status);
+    if (units)
+        limiter_final_charges(&decision->request, &outcome, units);
+    if (rule->learns)
+        limiter_adjust(&decision->request, &outcome);
+    else
+        limiter_keep_charge(&decision->request);
 }
 
 void replay_engine_flush(struct replay_engine *engine)
@@ -203,15 +347,16 @@ static bool reserve_rows(struct replay_engine *engine)
 }
 
 struct replay_engine *replay_engine_new(struct event_base *base, struct policy *policy,
-                                        const struct replay_options *options, const char *lua_dir)
+                                        const char *lua_dir)
 {
     struct replay_engine *engine = xcalloc(1, sizeof *engine);
 
     engine->policy = policy;
-    engine->options = options;
     engine->fallback = fallback_new(FALLBACK_ENTRIES);
-    policy->driver = compose_driver_with_clock(policy, lua_dir, stderr);
-    if (policy->driver && reserve_rows(engine))
+    if (!policy->driver)
+        policy->driver = compose_driver_with_clock(policy, lua_dir, stderr);
+    if (policy->driver && reserve_rows(engine) &&
+        token_checker_new(policy, &engine->token_stats, &engine->tokens))
         engine->limiter =
             limiter_new(base, policy, engine->fallback, slice_of(policy->driver), &engine->stats);
     if (engine->limiter)
@@ -225,6 +370,7 @@ void replay_engine_free(struct replay_engine *engine)
     if (!engine)
         return;
     limiter_free(engine->limiter);
+    token_checker_free(engine->tokens);
     fallback_free(engine->fallback);
     counter_table_clear(&engine->stats.by_limit);
     free(engine);

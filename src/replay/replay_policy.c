@@ -64,7 +64,17 @@ static void note_costs(const struct rule *rule, struct replay_result *result)
              "costs in request and response headers are not in logs; the default costs apply");
 }
 
-static void prepare_limit(struct limit *limit, struct replay_result *result)
+/* Returns true if no line of a log can have the value that a limit counts by. */
+static bool is_unlogged(const struct policy *policy, const struct limit_part *part)
+{
+    struct slice written = slice_of(part->written);
+
+    return part->per == PER_VALUE && !slice_starts_with(written, SLICE("path:")) &&
+           !(policy->identity.headers_from_anyone && slice_starts_with(written, SLICE("query:")));
+}
+
+static void prepare_limit(const struct policy *policy, struct limit *limit,
+                          struct replay_result *result)
 {
     limit->on_failure = ON_FAILURE_DENY;
     limit->lease_units = 0;
@@ -75,8 +85,7 @@ static void prepare_limit(struct limit *limit, struct replay_result *result)
     for (unsigned i = 0; i < limit->per_count; i++)
         if (limit->per[i].per == PER_HEADER)
             note(result, "logs do not have the headers of per: all requests count as having none");
-        else if (limit->per[i].per == PER_VALUE &&
-                 !slice_starts_with(slice_of(limit->per[i].written), SLICE("path:")))
+        else if (is_unlogged(policy, &limit->per[i]))
             note(result, "logs do not have the claims, cookies and parameters of per: all requests "
                          "count as having none");
         else if (limit->per[i].per == PER_JSON)
@@ -110,9 +119,9 @@ struct policy *replay_policy_load(const char *file, const char *lua_dir,
         note_criteria(&policy->rules[i], result);
     }
     for (unsigned i = 0; i < policy->limit_count; i++)
-        prepare_limit(&policy->limits[i], result);
+        prepare_limit(policy, &policy->limits[i], result);
     for (unsigned i = 0; i < policy->variant_count; i++)
-        prepare_limit(policy->variants[i], result);
+        prepare_limit(policy, policy->variants[i], result);
     if (quotas_are_set(&policy->quotas))
         note(result, "quotas of the database are left out; the policy's limits apply");
     policy->quotas.connection = NULL;

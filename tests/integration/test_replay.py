@@ -214,6 +214,28 @@ def test_a_charge_by_status_uses_the_logged_status(rig):
     assert (got["applied"], got["rejected"], got["first_rejection"]["line"]) == (7, 2, 6), (got, done.stderr)
 
 
+def test_a_bucket_refunds_short_charges_too(rig):
+    """A charge counts for less than a second here; no time passes before its refund."""
+    policy = {"upstreams": POLICY["upstreams"], "rules": [{"limits": ["failures"]}],
+              "limits": {"failures": {"script": "gcra", "limit": 10, "period": "1s", "burst": 1, "count": [401]}}}
+    rig.write("status.yaml", json.dumps(policy))
+    rig.write("a.log", "\n".join(common_line(START, "192.0.2.1", "/") for _ in range(5)))
+    done = rig.command("replay", "-c", "status.yaml", "--json", "--no-suggest", "a.log")
+    got = json.loads(done.stdout)["policies"][0]["limits"][0]
+    assert (got["applied"], got["rejected"]) == (5, 0), (got, done.stderr)
+
+
+def test_ids_have_the_addresses_of_their_lines(rig):
+    """A limit per address counts clients with ids, too, each by its address."""
+    policy = {"upstreams": POLICY["upstreams"], "rules": [{"limits": ["address"]}],
+              "limits": {"address": {"script": "fixed_window", "limit": 2, "period": "1h", "per": "ip"}}}
+    rig.write("address.yaml", json.dumps(policy))
+    rig.write("a.log", "\n".join(common_line(START, f"192.0.2.{i % 2}", "/").replace(" - - ", f" - user-{i} ") for i in range(6)))
+    done = rig.command("replay", "-c", "address.yaml", "--json", "--user", "--no-suggest", "a.log")
+    got = json.loads(done.stdout)["policies"][0]["limits"][0]
+    assert (got["applied"], got["rejected"]) == (6, 2), (got, done.stderr)
+
+
 def test_usage_errors_and_unreadable_files(rig):
     rig.write("replay.yaml", json.dumps(POLICY))
     for arguments, words, status in (((), "name at least one log file", 2), (("--nonsense", "x"), "unknown option", 2),
