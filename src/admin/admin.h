@@ -5,7 +5,7 @@
  * touches no request on its way. In reading order:
  *
  *   admin.h, bound.h, access.h    listeners; one socket; who may ask
- *   answer.h, json_writer.h       how answers are written
+ *   answer.h                      how answers are written
  *   metrics.h, metrics_text.h     /metrics: metrics_table.c has the declared counters
  *   api.h                         /api/v1: the table of its paths
  *   status.h, policy_api.h, top_api.h, clients_api.h    its answers; client_body.h, grant_body.h

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "admin/json_writer.h"
+#include "base/json_writer.h"
 
 void answer(struct evhttp_request *request, int status, const char *type, struct evbuffer *body)
 {

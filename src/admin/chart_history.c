@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "admin/answer.h"
-#include "admin/json_writer.h"
 #include "admin/percentile.h"
 #include "base/clock.h"
+#include "base/json_writer.h"
 
 /* The lines of the charts. Durations in seconds; -1: none in this second. */
 enum line { ALL, REJECTED, REQUEST_P50, REQUEST_P99, REDIS_P50, REDIS_P99, LINES };

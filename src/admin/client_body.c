@@ -2,8 +2,8 @@
 
 #include <time.h>
 
-#include "admin/json_writer.h"
 #include "base/clock.h"
+#include "base/json_writer.h"
 
 static void write_per(struct json_writer *json, const struct limit *limit)
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "admin/answer.h"
-#include "admin/json_writer.h"
+#include "base/json_writer.h"
 #include "config/policy_file.h"
 #include "config/yaml_tree.h"
 

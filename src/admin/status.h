@@ -4,8 +4,8 @@
 
 #include <event2/buffer.h>
 
-#include "admin/json_writer.h"
 #include "admin/metrics.h"
+#include "base/json_writer.h"
 
 /* Writes the answer to /api/v1/status. */
 void status_write(struct evbuffer *out, const struct admin_view *view);

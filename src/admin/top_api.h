@@ -4,8 +4,8 @@
 
 #include <event2/http.h>
 
-#include "admin/json_writer.h"
 #include "admin/metrics.h"
+#include "base/json_writer.h"
 #include "proxy/top_clients.h"
 
 enum { TOP_CLIENTS_MAX = 100, TOP_CLIENTS_DEFAULT = 20 };

@@ -108,6 +108,17 @@ size_t text_printable(struct slice s)
     return c < ' ' || c == 0x7f || (n == 2 && is_c1(s)) ? 0 : n;
 }
 
+bool text_is_utf8(struct slice s)
+{
+    while (s.n) {
+        size_t n = utf8_length(s);
+        if (n == 0)
+            return false;
+        s = (struct slice){s.p + n, s.n - n};
+    }
+    return true;
+}
+
 void text_clean(struct text *t, struct slice s)
 {
     for (size_t n; s.n; s.p += n, s.n -= n) {

@@ -73,6 +73,8 @@ void text_json(struct text *t, struct slice s);
 /* Returns the bytes of the character at the start of `s`, which is not empty. Returns 0 if it is a
  * control character, which could command a terminal, or not UTF-8. */
 size_t text_printable(struct slice s);
+/* Returns whether all of `s` is UTF-8 (RFC 3629); may be empty. */
+bool text_is_utf8(struct slice s);
 /* Copies `s`; "?" stands for each byte that text_printable() refuses. */
 void text_clean(struct text *t, struct slice s);
 /* Same as printf. Not for the hot path. */

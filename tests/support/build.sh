@@ -22,6 +22,8 @@ have() {
     libjansson-dev) pkg-config --exists jansson ;;
     libpq-dev) pkg-config --exists libpq ;;
     libnghttp2-dev) pkg-config --exists libnghttp2 ;;
+    libprotobuf-c-dev) pkg-config --exists libprotobuf-c ;;
+    protobuf-c-compiler) command -v protoc-c ;;
     postgresql) [[ -n $(find /usr/lib/postgresql -name initdb -print -quit) ]] ;;
     libclang-rt-*-dev) [[ -n $(find "$(clang -print-resource-dir)" -name '*asan*.a' -print -quit) ]] ;;
     check) pkg-config --exists check ;;
@@ -116,7 +118,8 @@ Then run this again."
 }
 
 need_for_building() {
-    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev libjansson-dev libpq-dev libnghttp2-dev
+    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev libjansson-dev libpq-dev libnghttp2-dev \
+        libprotobuf-c-dev protobuf-c-compiler
 }
 
 # build NAME TARGETS [CONFIGURE-OPTION...]: makes the targets in build/NAME. Configures the directory

@@ -9,8 +9,8 @@
  *     json_end(&json, '}');                  }
  *
  * `key` is NULL for the items of a list. */
-#ifndef WEIR_ADMIN_JSON_WRITER_H
-#define WEIR_ADMIN_JSON_WRITER_H
+#ifndef WEIR_BASE_JSON_WRITER_H
+#define WEIR_BASE_JSON_WRITER_H
 
 #include <event2/buffer.h>
 #include <stdbool.h>

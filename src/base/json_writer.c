@@ -1,4 +1,4 @@
-#include "admin/json_writer.h"
+#include "base/json_writer.h"
 
 #include "base/text.h"
 
