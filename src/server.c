@@ -332,6 +332,16 @@ static bool make_quotas(struct weir *weir)
     return true;
 }
 
+/* The loop fetches keys while the workers wait for the first ones. */
+static bool make_key_fetcher(struct weir *weir)
+{
+    weir->keys = key_fetcher_new(weir->base, wake_workers, weir);
+    if (!weir->keys)
+        return false;
+    key_fetcher_apply(weir->keys, weir->first);
+    return true;
+}
+
 /* Starts everything except the log file and the threads. Prints configuration errors to `report`
  * and logs other errors. */
 static bool start_all(struct weir *weir, FILE *report)
@@ -343,8 +353,8 @@ static bool start_all(struct weir *weir, FILE *report)
         return false;
     }
     return memory_start(weir) && assign_rows(weir, weir->first) && open_listeners(weir) &&
-           start_redis(weir, report) && make_quotas(weir) && make_workers(weir) &&
-           start_admin(weir) && watch_problems(weir) && watchdog_start(weir);
+           start_redis(weir, report) && make_quotas(weir) && make_key_fetcher(weir) &&
+           make_workers(weir) && start_admin(weir) && watch_problems(weir) && watchdog_start(weir);
 }
 
 /* Loads the policy and starts. Log lines go to stderr until everything except the threads has
@@ -386,6 +396,7 @@ static void end(struct weir *weir)
     for (unsigned i = 0; i < weir->made; i++)
         worker_free(weir->workers[i]);
     quotas_free(weir->quotas);
+    key_fetcher_free(weir->keys);
     drop_endpoint_set(weir->endpoint_set);
     log_stop();
     embedded_stop(weir->embedded);

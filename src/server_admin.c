@@ -68,6 +68,7 @@ bool start_admin(struct weir *weir)
                                      .limits = &weir->limits,
                                      .servers = &weir->servers,
                                      .quotas = weir->quotas,
+                                     .keys = weir->keys,
                                      .workers = weir->workers,
                                      .worker_count = weir->made};
     if (!weir->first->admin_count)

@@ -19,6 +19,7 @@
 #include "admin/recent_counts.h"
 #include "base/counter_table.h"
 #include "base/memory_stream.h"
+#include "jwks/key_fetcher.h"
 #include "quota/quotas.h"
 #include "upstream/endpoint_set.h"
 #include "worker/worker.h"
@@ -44,6 +45,7 @@ struct weir {
     struct counter_names rules, limits, servers;
     struct worker_shared shared;
     struct quotas *quotas;
+    struct key_fetcher *keys;
     struct worker **workers;
     unsigned made, started; /* counts of workers, at most first->workers */
     _Atomic unsigned serving, ended;
@@ -148,6 +150,8 @@ bool adjust_redis(const struct weir *weir, struct policy *next, FILE *report);
 /* Assigns counter rows to rules and limits by name, so that counts continue across reloads.
  * Returns false if out of memory. */
 bool assign_rows(struct weir *weir, struct policy *policy);
+/* Upstream addresses, or keys of tokens, have changed: wakes the workers. `context`: the weir. */
+void wake_workers(void *context);
 /* Returns an endpoint set for the policy that will become active, or NULL if out of memory. */
 struct endpoint_set *make_endpoint_set(struct weir *weir, struct policy *policy);
 void drop_endpoint_set(struct endpoint_set *endpoint_set);

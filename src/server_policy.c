@@ -101,8 +101,7 @@ bool assign_rows(struct weir *weir, struct policy *policy)
     return true;
 }
 
-/* Upstream addresses have changed: wakes the workers. */
-static void on_endpoints_changed(void *context)
+void wake_workers(void *context)
 {
     struct weir *weir = context;
     for (unsigned i = 0; i < weir->made; i++)
@@ -112,7 +111,7 @@ static void on_endpoints_changed(void *context)
 
 struct endpoint_set *make_endpoint_set(struct weir *weir, struct policy *policy)
 {
-    const struct endpoint_set_listener listener = {on_endpoints_changed, weir};
+    const struct endpoint_set_listener listener = {wake_workers, weir};
     return endpoint_set_new(weir->base, policy, weir->endpoint_set, &listener);
 }
 
@@ -204,6 +203,7 @@ static void put_in_force(struct weir *weir, struct policy *next, struct endpoint
     apply_log_settings(next);
     apply_memory_limit(next);
     quotas_apply(weir->quotas, next);
+    key_fetcher_apply(weir->keys, next);
     for (unsigned i = 0; i < weir->made; i++)
         worker_reload(weir->workers[i], endpoint_set);
     policy_log_changes(weir->policy, next);

@@ -20,6 +20,7 @@ struct admin_view {
     bool last_reload_failed;
     const struct counter_names *rules, *limits, *servers;
     const struct quotas *quotas;
+    const struct key_fetcher *keys;
     const struct recent_counts *recent; /* NULL: not yet */
     struct worker *const *workers;
     unsigned worker_count;

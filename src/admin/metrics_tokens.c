@@ -1,5 +1,7 @@
 /* metrics_tokens.c - metrics of tokens (identity.jwt). */
 #include "admin/metrics.h"
+#include "admin/metrics_text.h"
+#include "jwks/key_fetcher.h"
 #include "policy/jwt.h"
 
 static uint64_t sum(const struct admin_view *view,
@@ -22,6 +24,29 @@ static const counter_t *invalid(const struct token_stats *stats, unsigned fault)
     return &stats->invalid[fault];
 }
 
+/* Of keys by URL. A URL contains no quotes and backslashes. */
+static void keys_by_url(struct evbuffer *out, const struct admin_view *view)
+{
+    const char *age = "weir_jwt_keys_age_seconds", *fetches = "weir_jwt_key_fetches_total";
+    struct key_status status[KEY_URLS_MAX];
+    unsigned count = key_fetcher_list(view->keys, status);
+
+    if (count == 0)
+        return;
+    metric_head(out, age, "gauge", "Time since the keys of tokens were fetched, by URL.");
+    for (unsigned i = 0; i < count; i++)
+        if (status[i].has_keys)
+            evbuffer_add_printf(out, "%s{url=\"%s\"} %.3f\n", age, status[i].url,
+                                (double)status[i].age_us / 1e6);
+    metric_head(out, fetches, "counter", "Fetches of keys of tokens, by URL and result.");
+    for (unsigned i = 0; i < count; i++)
+        evbuffer_add_printf(out,
+                            "%s{url=\"%s\",result=\"good\"} %llu\n"
+                            "%s{url=\"%s\",result=\"failed\"} %llu\n",
+                            fetches, status[i].url, (unsigned long long)status[i].fetches_good,
+                            fetches, status[i].url, (unsigned long long)status[i].fetches_failed);
+}
+
 void metrics_write_tokens(struct evbuffer *out, const struct admin_view *view)
 {
     const char *tokens = "weir_tokens_total", *faults = "weir_invalid_tokens_total";
@@ -42,4 +67,5 @@ void metrics_write_tokens(struct evbuffer *out, const struct admin_view *view)
     for (unsigned f = JWT_GOOD + 1; f < JWT_FAULT_COUNT; f++)
         evbuffer_add_printf(out, "%s{reason=\"%s\"} %llu\n", faults, jwt_fault_label[f],
                             (unsigned long long)sum(view, invalid, f));
+    keys_by_url(out, view);
 }

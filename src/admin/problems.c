@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
+#include "jwks/key_fetcher.h"
 #include "policy/identity.h"
 #include "redis/outage.h"
 
@@ -135,6 +136,34 @@ static bool certificate_expired(const struct admin_view *view, struct text *sent
     return false;
 }
 
+/* Writes the first URL whose keys are missing, or whose last fetches have failed. */
+static bool keys_problem(const struct admin_view *view, bool missing, struct text *sentence)
+{
+    struct key_status status[KEY_URLS_MAX];
+    unsigned count = key_fetcher_list(view->keys, status);
+
+    for (unsigned i = 0; i < count; i++) {
+        if (missing ? status[i].has_keys : !status[i].has_keys || !status[i].why)
+            continue;
+        if (missing)
+            text_literal(sentence, "tokens are invalid: there are no keys yet from ");
+        else
+            text_printf(sentence, "the keys of tokens are %llu s old and cannot be fetched from ",
+                        (unsigned long long)status[i].age_us / 1000000);
+        text_printf(sentence, "%.200s", status[i].url);
+        if (status[i].why)
+            text_printf(sentence, ": %.200s", status[i].why);
+        return true;
+    }
+    return false;
+}
+
+static bool keys_are_missing(const struct admin_view *view, enum jwt_invalid invalid,
+                             struct text *sentence)
+{
+    return view->policy->identity.jwt.invalid == invalid && keys_problem(view, true, sentence);
+}
+
 /* --- Rates and differences -------------------------------------------------------------------- */
 
 static bool redis_is_slow(const struct admin_view *view, struct text *sentence)
@@ -254,6 +283,9 @@ bool problem_exists(const struct admin_view *view, enum problem problem, struct 
     case PROBLEM_STARTING: return say(!view->ready, sentence, SLICE("starting"));
     case PROBLEM_REDIS_DENIES: return redis_denies(view, sentence);
     case PROBLEM_NO_SERVER: return no_server(view, sentence);
+    case PROBLEM_TOKENS_DENIED: return keys_are_missing(view, JWT_INVALID_401, sentence);
+    case PROBLEM_KEYS_MISSING: return keys_are_missing(view, JWT_INVALID_FALL_THROUGH, sentence);
+    case PROBLEM_KEYS_OLD: return keys_problem(view, false, sentence);
     case PROBLEM_DESCRIPTORS:
         return say(descriptors_are_scarce(), sentence,
                    SLICE("no file descriptor is free, so new clients wait"));

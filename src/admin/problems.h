@@ -12,7 +12,10 @@
     X(PROBLEM_STARTING, "starting", true)                                                          \
     X(PROBLEM_REDIS_DENIES, "redis_denies", true) /* on_failure: deny, and Redis is unavailable */ \
     X(PROBLEM_NO_SERVER, "no_server", true)                                                        \
+    X(PROBLEM_TOKENS_DENIED, "tokens_denied", true) /* no keys by URL, and invalid: 401 */         \
     X(PROBLEM_DESCRIPTORS, "descriptors", true)                                                    \
+    X(PROBLEM_KEYS_MISSING, "keys_missing", false)                                                 \
+    X(PROBLEM_KEYS_OLD, "keys_old", false)                                                         \
     X(PROBLEM_REDIS_UNAVAILABLE, "redis_unavailable", false)                                       \
     X(PROBLEM_REDIS_ERRORS, "redis_errors", false)                                                 \
     X(PROBLEM_REDIS_SLOW, "redis_slow", false)                                                     \

@@ -55,6 +55,15 @@ static void warn_of_log(const struct policy *policy, FILE *report)
     free(copy);
 }
 
+static void warn_of_state(const struct policy *policy, FILE *report)
+{
+    const char *directory = policy->state_directory;
+
+    if (directory && access(directory, W_OK | X_OK) != 0)
+        fprintf(report, "%s: warning: state_directory: %s cannot be written by this user: %s\n",
+                policy->file, directory, strerror(errno));
+}
+
 int cli_check(const char *policy_file, const char *lua_dir)
 {
     struct policy *policy = policy_load(policy_file, lua_dir, stderr);
@@ -69,8 +78,13 @@ int cli_check(const char *policy_file, const char *lua_dir)
         cli_check_redis(policy, stderr);
     if (good)
         warn_of_log(policy, stderr);
+    if (good)
+        warn_of_state(policy, stderr);
     if (good && !policy_needs_redis(policy))
         fprintf(stderr, "%s: note: there are no limits, so weir does not connect to Redis\n",
+                policy->file);
+    if (good && policy->identity.jwt.remote_count)
+        fprintf(stderr, "%s: note: identity.jwt.keys: weir check does not fetch URLs\n",
                 policy->file);
     if (good)
         policy_print(policy, stdout);

@@ -92,11 +92,21 @@ static void warn_of_quotas(struct loading *l)
 
 /* --- tokens --- */
 
+static void warn_of_no_url(struct loading *l, const struct node *section)
+{
+    const struct node *refresh = node_find(section, "refresh"), *ca = node_find(section, "ca");
+
+    if (refresh || ca)
+        warning(l, refresh ? refresh : ca, "has no effect: identity.jwt.keys names no URL");
+}
+
 static void warn_of_jwt(struct loading *l)
 {
     const struct identity_settings *identity = &l->policy->identity;
     const struct node *section = node_at(l, "identity", "jwt");
 
+    if (section && identity->jwt.remote_count == 0)
+        warn_of_no_url(l, section);
     if (section && identity->claim_count == 0)
         warning(l, section,
                 "nothing reads tokens; name \"jwt:CLAIM\" in identity.from or in per of a limit");

@@ -20,6 +20,11 @@ static bool idle_is_written(const void *policy)
     return ((const struct policy *)policy)->timeouts.idle_us != 0;
 }
 
+static bool state_directory_is_written(const void *policy)
+{
+    return ((const struct policy *)policy)->state_directory != NULL;
+}
+
 static bool memory_is_written(const void *policy)
 {
     return ((const struct policy *)policy)->size_limits.memory != 0;
@@ -30,6 +35,11 @@ static const struct option rows[] = {
     {.path = "half_close", .type = &type_enum, OF(half_close), .fallback = "end",
      .names = half_close_names,
      .help = "handling of a client that closes its sending side while its request is in flight"},
+
+    {.path = "state_directory", .type = &type_directory, OF(state_directory),
+     .fallback = "$STATE_DIRECTORY", .low = 1, .high = 2048, .flags = DERIVED,
+     .applies = state_directory_is_written,
+     .help = "directory in which weir keeps the last keys of tokens by URL over a restart"},
 
     {.path = "timeouts", .type = &type_section, .fallback = "",
      .help = "timeouts of client connections"},

@@ -32,9 +32,10 @@ extern const struct option_type type_servers;          /* read_upstreams.c: upst
 extern const struct option_type type_identity_from;    /* read_identity.c: identity_settings */
 extern const struct option_type type_client_ip_header; /* read_identity.c: identity_settings */
 extern const struct option_type type_hash_key;         /* read_identity.c: identity_settings */
-extern const struct option_type type_jwt_keys;         /* read_identity.c: jwt_settings */
-extern const struct option_type type_jwt_secret;       /* read_identity.c: jwt_settings */
-extern const struct option_type type_jwt_secret_file;  /* read_identity.c: jwt_settings */
+extern const struct option_type type_jwt_keys;         /* read_jwt.c: jwt_settings */
+extern const struct option_type type_jwt_ca;           /* read_jwt.c: jwt_settings */
+extern const struct option_type type_jwt_secret;       /* read_jwt.c: jwt_settings */
+extern const struct option_type type_jwt_secret_file;  /* read_jwt.c: jwt_settings */
 extern const struct option_type type_address_files;    /* read_addresses.c: address_files */
 extern const struct option_type type_trusted;          /* read_identity.c: identity_settings */
 extern const struct option_type type_limits;           /* read_limits.c: policy */
@@ -190,8 +191,9 @@ bool identity_reads_tokens(const void *policy); /* for option->applies */
 /* Sets headers_from_anyone after the section is read, and reports a jwt source without keys. */
 void identity_finish(struct loading *l);
 
-bool jwt_has_inline_secret(const void *policy); /* for option->applies */
-void check_jwt(struct loading *l); /* read_identity.c: reports a jwt source without keys */
+bool jwt_has_urls(const void *policy); /* for option->applies, as the next one */
+bool jwt_has_inline_secret(const void *policy);
+void check_jwt(struct loading *l); /* read_jwt.c: reports a jwt source without keys */
 
 /* --- admin --- */
 

@@ -163,3 +163,19 @@ static void print_client_tls(const struct printer *printer, const struct option 
 
 const struct option_type type_client_tls = {"true, false or map", read_client_tls, print_client_tls,
                                             true, 0};
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+static void read_directory(struct loading *l, const struct option *option, const struct node *node,
+                           void *field)
+{
+    if (node->null || !expect_text(l, option, node, "a directory's path"))
+        return;
+    if (node->text.p[0] == '/')
+        *(char **)field = keep_text(l, node);
+    else
+        mistake(l, node, "%s is relative; expected a path that begins with /", QUOTE(node->text));
+}
+
+const struct option_type type_directory = {"path", read_directory, print_text, true,
+                                           sizeof(char *)};

@@ -162,8 +162,7 @@ bool named_file_read(struct loading *l, const struct node *node, struct arena *a
     if (file_read(arena, path, max, bytes, &why))
         return true;
     if (strstr(path, "://")) {
-        mistake(l, node, "%s is a URL; expected a file, since weir fetches nothing",
-                QUOTE(node->text));
+        mistake(l, node, "%s is a URL; expected a file", QUOTE(node->text));
         return false;
     }
     mistake(l, node, "%s cannot be read: %s", path, why);

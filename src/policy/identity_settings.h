@@ -8,6 +8,7 @@
 
 struct json_path; /* content/json_path.h */
 struct json_paths;
+struct remote_keys;     /* policy/remote_keys.h */
 struct identity_source; /* a row of identity_sources[] */
 
 struct identity_from {
@@ -18,7 +19,7 @@ struct identity_from {
     unsigned claim;               /* of a jwt source: its position in identity_settings.claims */
 };
 
-enum { IDENTITY_FROM_MAX = 8, CLAIMS_MAX = 24 };
+enum { IDENTITY_FROM_MAX = 8, CLAIMS_MAX = 24, KEY_URLS_MAX = 8, KEYS_FROM_MAX = 16 };
 
 /* Peers whose identity headers, cookies and query parameters are accepted, and the headers of
  * `per`. */
@@ -31,11 +32,16 @@ enum cookies_treatment { COOKIES_HASH, COOKIES_REJECT };
 enum jwt_invalid { JWT_INVALID_FALL_THROUGH, JWT_INVALID_401 };
 
 struct jwt_settings {
-    char *header;                  /* that carries the token */
-    char *keys_file, *secret_file; /* as written; NULL: none */
-    char *secret;                  /* from either option; NULL: none */
-    struct jwt_keys *keys;         /* owned; NULL: no key */
-    char *issuer, *audience;       /* NULL: any */
+    char *header;     /* that carries the token */
+    char **keys_from; /* files and URLs, as written */
+    unsigned keys_from_count;
+    char *ca, *secret_file; /* as written; NULL: none */
+    char *secret;           /* from either option; NULL: none */
+    struct jwt_keys *keys;  /* of files, and the secret; a reference; NULL: no key */
+    struct remote_keys *remote[KEY_URLS_MAX]; /* references */
+    unsigned remote_count;
+    uint64_t refresh_us;     /* of keys by URL */
+    char *issuer, *audience; /* NULL: any */
     uint64_t leeway_us;
     bool require_exp;
     enum jwt_invalid invalid;

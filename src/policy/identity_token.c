@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "policy/identity_internal.h"
+#include "policy/remote_keys.h"
 #include "policy/token_cache.h"
 
 static const uint64_t log_interval_us = 10000000;
@@ -14,6 +15,7 @@ static const uint64_t log_interval_us = 10000000;
 struct token_checker {
     struct token_cache *cache;
     struct jwt_rules rules;
+    struct remote_hold remote[KEY_URLS_MAX];
     const struct identity_settings *settings;
     struct token_stats *stats;
     uint64_t logged_us, unlogged; /* time of the last line; invalid tokens since */
@@ -34,6 +36,7 @@ bool token_checker_new(const struct policy *policy, struct token_stats *stats,
     made->settings = settings;
     made->stats = stats;
     made->rules = (struct jwt_rules){.keys = jwt->keys,
+                                     .remote_count = jwt->remote_count,
                                      .issuer = jwt->issuer,
                                      .audience = jwt->audience,
                                      .leeway_s = (int64_t)(jwt->leeway_us / 1000000),
@@ -49,9 +52,21 @@ bool token_checker_new(const struct policy *policy, struct token_stats *stats,
 
 void token_checker_free(struct token_checker *checker)
 {
+    for (unsigned i = 0; checker && i < checker->rules.remote_count; i++)
+        remote_keys_let_go(&checker->remote[i]);
     if (checker)
         token_cache_free(checker->cache);
     free(checker);
+}
+
+bool token_checker_is_ready(const struct token_checker *checker)
+{
+    const struct jwt_settings *jwt = checker ? &checker->settings->jwt : NULL;
+
+    for (unsigned i = 0; jwt && i < jwt->remote_count; i++)
+        if (!remote_keys_are_settled(jwt->remote[i]))
+            return false;
+    return true;
 }
 
 /* --- Reading --- */
@@ -111,6 +126,28 @@ static int store(struct token_checker *checker, const struct token_hash *hash,
     return entry;
 }
 
+/* Takes the current keys. A token that was verified with a key that is withdrawn must not stay
+ * valid. */
+static void update_keys(struct token_checker *checker)
+{
+    struct remote_keys *const *remote = checker->settings->jwt.remote;
+    bool changed = false;
+
+    for (unsigned i = 0; i < checker->rules.remote_count; i++) {
+        changed |= remote_keys_update(remote[i], &checker->remote[i]);
+        checker->rules.remote[i] = checker->remote[i].keys;
+    }
+    if (changed)
+        token_cache_clear(checker->cache);
+}
+
+/* The issuer may have a new key. */
+static void want_keys(const struct token_checker *checker)
+{
+    for (unsigned i = 0; i < checker->rules.remote_count; i++)
+        remote_keys_want(checker->settings->jwt.remote[i]);
+}
+
 static enum jwt_fault check(struct token_checker *checker, struct slice token, int *entry,
                             bool *cached)
 {
@@ -118,6 +155,7 @@ static enum jwt_fault check(struct token_checker *checker, struct slice token, i
     int64_t now_s = (int64_t)(clock_cached_wall_us() / 1000000);
     struct jwt_token verified;
 
+    update_keys(checker);
     *entry = token_cache_find(checker->cache, &hash, now_s);
     *cached = *entry >= 0;
     if (*cached)
@@ -126,7 +164,8 @@ static enum jwt_fault check(struct token_checker *checker, struct slice token, i
     if (fault == JWT_GOOD) {
         *entry = store(checker, &hash, &verified);
         jwt_token_free(&verified);
-    }
+    } else if (fault == JWT_UNKNOWN_KEY)
+        want_keys(checker);
     return fault;
 }
 

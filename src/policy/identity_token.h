@@ -19,5 +19,7 @@ struct token_checker;
 MUST_CHECK bool token_checker_new(const struct policy *policy, struct token_stats *stats,
                                   struct token_checker **checker);
 void token_checker_free(struct token_checker *checker);
+/* Returns whether the first fetch of all keys by URL has ended. NULL is ready. */
+bool token_checker_is_ready(const struct token_checker *checker);
 
 #endif

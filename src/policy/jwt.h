@@ -15,6 +15,7 @@
 #include "base/slice.h"
 
 enum {
+    JWT_SETS_MAX = 8,         /* sets of keys by URL, besides the own keys of the policy */
     JWT_TOKEN_MAX = 16 << 10, /* bytes of a token; longer ones are malformed */
     JWT_KEYS_MAX = 64,        /* usable keys */
     JWT_KEY_ID_MAX = 256,     /* bytes of a kid */
@@ -30,8 +31,13 @@ enum {
  * then any thread may verify with it. */
 struct jwt_keys;
 
-struct jwt_keys *jwt_keys_new(void); /* exits the process if out of memory */
-void jwt_keys_free(struct jwt_keys *keys);
+struct jwt_keys *jwt_keys_new(void); /* one reference; NULL: no memory */
+struct jwt_keys *jwt_keys_hold(struct jwt_keys *keys);
+void jwt_keys_drop(struct jwt_keys *keys); /* NULL is allowed */
+unsigned jwt_keys_count(const struct jwt_keys *keys);
+
+/* Who can read a set: secrets and private keys in public ones are skipped. */
+enum jwt_set_kind { JWT_SET_PRIVATE, JWT_SET_PUBLIC };
 
 struct jwt_set_report {
     unsigned usable, skipped; /* skipped: for encryption, or of another type or algorithm */
@@ -41,7 +47,7 @@ struct jwt_set_report {
 
 /* Adds the keys of a JWK set. Returns false if the set is malformed, has more than JWT_KEYS_MAX
  * usable keys, or two keys with one kid and algorithm. */
-MUST_CHECK bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json,
+MUST_CHECK bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json, enum jwt_set_kind kind,
                                  struct jwt_set_report *report);
 
 /* Adds an HS256 key without kid. Copies `secret`, which has JWT_SECRET_MIN to JWT_SECRET_MAX
@@ -57,6 +63,7 @@ MUST_CHECK bool jwt_keys_add_secret(struct jwt_keys *keys, struct slice secret);
     X(JWT_MALFORMED, "malformed", "it is no signed JWT")                                           \
     X(JWT_WRONG_ALGORITHM, "algorithm", "no key has its algorithm")                                \
     X(JWT_UNKNOWN_KEY, "unknown_key", "no key has its kid, or it has none and several keys fit")   \
+    X(JWT_NO_KEYS, "no_keys", "the keys of its issuer are not known yet")                          \
     X(JWT_BAD_SIGNATURE, "signature", "the signature does not match")                              \
     X(JWT_EXPIRED, "expired", "it has expired")                                                    \
     X(JWT_NOT_YET_VALID, "not_yet_valid", "it is not valid yet")                                   \
@@ -75,7 +82,9 @@ extern const char *const jwt_fault_label[JWT_FAULT_COUNT];
 extern const char *const jwt_fault_text[JWT_FAULT_COUNT];
 
 struct jwt_rules {
-    const struct jwt_keys *keys;
+    const struct jwt_keys *keys;                 /* NULL: none */
+    const struct jwt_keys *remote[JWT_SETS_MAX]; /* further sets; NULL: not known yet */
+    unsigned remote_count;
     const char *issuer, *audience; /* NULL: any */
     int64_t leeway_s;              /* allowed clock difference, for exp and nbf */
     bool require_exp;
@@ -87,7 +96,9 @@ struct jwt_token {
     void *claims;
 };
 
-/* Verifies the signature, then exp, nbf, iss and aud (RFC 7519 section 7.2). Tokens with a `crit`
+/* Keys of several sets may have the same kid: each is tried.
+ *
+ * Verifies the signature, then exp, nbf, iss and aud (RFC 7519 section 7.2). Tokens with a `crit`
  * header are malformed. After JWT_GOOD, the caller frees `*token` with jwt_token_free(). Takes 20
  * to 200 us. */
 MUST_CHECK enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text,

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <openssl/evp.h>
+#include <stdatomic.h>
 
 #include "policy/jwt.h"
 
@@ -20,6 +21,7 @@ struct jwt_key {
 };
 
 struct jwt_keys {
+    atomic_uint references;
     unsigned count;
     struct jwt_key *at[JWT_KEYS_MAX];
 };

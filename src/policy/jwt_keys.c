@@ -23,7 +23,22 @@ const char *const jwt_algorithm_name[JWT_ALGORITHM_COUNT] = {
 
 struct jwt_keys *jwt_keys_new(void)
 {
-    return xcalloc(1, sizeof(struct jwt_keys));
+    struct jwt_keys *keys = calloc(1, sizeof *keys);
+
+    if (keys)
+        atomic_init(&keys->references, 1);
+    return keys;
+}
+
+struct jwt_keys *jwt_keys_hold(struct jwt_keys *keys)
+{
+    atomic_fetch_add_explicit(&keys->references, 1, memory_order_relaxed);
+    return keys;
+}
+
+unsigned jwt_keys_count(const struct jwt_keys *keys)
+{
+    return keys->count;
 }
 
 static void key_free(struct jwt_key *key)
@@ -36,9 +51,11 @@ static void key_free(struct jwt_key *key)
     free(key);
 }
 
-void jwt_keys_free(struct jwt_keys *keys)
+void jwt_keys_drop(struct jwt_keys *keys)
 {
-    for (unsigned i = 0; keys && i < keys->count; i++)
+    if (!keys || atomic_fetch_sub_explicit(&keys->references, 1, memory_order_acq_rel) > 1)
+        return;
+    for (unsigned i = 0; i < keys->count; i++)
         key_free(keys->at[i]);
     free(keys);
 }
@@ -229,14 +246,24 @@ static bool is_taken(const struct jwt_keys *keys, const struct jwt_key *key)
     return false;
 }
 
+/* Everyone who can read such a key can sign tokens. */
+static const char *disclosure(const json_t *jwk, const struct jwt_key *key)
+{
+    return !key->pkey                  ? "is a secret, which anyone can read at the URL"
+           : json_object_get(jwk, "d") ? "is a private key, which anyone can read at the URL"
+                                       : NULL;
+}
+
 /* Adds one key, or counts it as skipped. Returns false if the set must be refused. */
-static bool add(struct jwt_keys *keys, const json_t *jwk, unsigned number,
+static bool add(struct jwt_keys *keys, const json_t *jwk, unsigned number, enum jwt_set_kind kind,
                 struct jwt_set_report *report)
 {
     struct jwt_key *key = calloc(1, sizeof *key);
     const char *why = !key ? no_memory : json_is_object(jwk) ? read_key(jwk, key) : "is no object";
     bool good = why != no_memory;
 
+    if (!why && kind == JWT_SET_PUBLIC)
+        why = disclosure(jwk, key);
     if (!why && is_taken(keys, key))
         good = false, why = "has the kid and the algorithm of another key";
     else if (!why && keys->count == JWT_KEYS_MAX)
@@ -253,7 +280,8 @@ static bool add(struct jwt_keys *keys, const json_t *jwk, unsigned number,
     return good;
 }
 
-bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json, struct jwt_set_report *report)
+bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json, enum jwt_set_kind kind,
+                      struct jwt_set_report *report)
 {
     json_error_t error = {.text = "no object"};
     json_t *root = jwt_parse_object(json.p, json.n, &error), *jwk;
@@ -267,7 +295,7 @@ bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json, struct jwt_set_r
                  error.line > 0 ? error.line : 1, JWT_WHY_MAX - 64, error.text);
     else if (!good)
         snprintf(report->why, sizeof report->why, "no \"keys\": [ ... ] in it");
-    json_array_foreach(list, i, jwk) if (good) good = add(keys, jwk, (unsigned)i + 1, report);
+    json_array_foreach(list, i, jwk) if (good) good = add(keys, jwk, (unsigned)i + 1, kind, report);
     json_decref(root);
     return good;
 }

@@ -55,29 +55,49 @@ static json_t *decode_object(struct slice part)
 
 /* --- Keys --- */
 
-/* Returns the only key that may verify the token. The key's algorithm must be that of the token. A
- * token without kid needs a single key of its algorithm. */
-static enum jwt_fault choose_key(const struct jwt_keys *keys, const char *algorithm,
-                                 const char *kid, const struct jwt_key **chosen)
-{
-    unsigned of_kid = 0, fitting = 0;
+/* Keys that may verify a token. Within a set, kid and algorithm name one key. */
+struct fitting {
+    const struct jwt_key *at[1 + JWT_SETS_MAX];
+    unsigned count;  /* may be larger than the array */
+    unsigned of_kid; /* keys with the kid, also of other algorithms */
+};
 
-    for (unsigned i = 0; i < keys->count; i++) {
+static void add_fitting(struct fitting *fitting, const struct jwt_keys *keys, const char *algorithm,
+                        const char *kid)
+{
+    for (unsigned i = 0; keys && i < keys->count; i++) {
         const struct jwt_key *key = keys->at[i];
         bool same_kid = !kid || (key->kid && strcmp(key->kid, kid) == 0);
-        of_kid += same_kid;
-        if (same_kid && strcmp(jwt_algorithm_name[key->algorithm], algorithm) == 0) {
-            fitting++;
-            *chosen = key;
-        }
+        fitting->of_kid += same_kid;
+        if (!same_kid || strcmp(jwt_algorithm_name[key->algorithm], algorithm) != 0)
+            continue;
+        if (fitting->count < COUNT_OF(fitting->at))
+            fitting->at[fitting->count] = key;
+        fitting->count++;
     }
-    if (fitting == 1)
-        return JWT_GOOD;
-    return of_kid > 0 && fitting == 0 ? JWT_WRONG_ALGORITHM : JWT_UNKNOWN_KEY;
 }
 
-static enum jwt_fault read_header(const struct jwt_keys *keys, struct slice part,
-                                  const struct jwt_key **key)
+/* Finds the keys of the token's algorithm with its kid, at most one per set. A token without kid
+ * needs a single key of its algorithm. */
+static enum jwt_fault choose_keys(const struct jwt_rules *rules, const char *algorithm,
+                                  const char *kid, struct fitting *fitting)
+{
+    bool all_known = true;
+
+    add_fitting(fitting, rules->keys, algorithm, kid);
+    for (unsigned i = 0; i < rules->remote_count; i++) {
+        add_fitting(fitting, rules->remote[i], algorithm, kid);
+        all_known &= rules->remote[i] != NULL;
+    }
+    if (fitting->count == 1 || (fitting->count > 1 && kid))
+        return JWT_GOOD;
+    if (fitting->count == 0 && !all_known)
+        return JWT_NO_KEYS;
+    return fitting->of_kid > 0 && fitting->count == 0 ? JWT_WRONG_ALGORITHM : JWT_UNKNOWN_KEY;
+}
+
+static enum jwt_fault read_header(const struct jwt_rules *rules, struct slice part,
+                                  struct fitting *fitting)
 {
     json_t *header = decode_object(part);
     const json_t *kid = json_object_get(header, "kid");
@@ -86,7 +106,7 @@ static enum jwt_fault read_header(const struct jwt_keys *keys, struct slice part
 
     /* weir understands no extension (RFC 7515 section 4.1.11) */
     if (algorithm && !json_object_get(header, "crit") && (!kid || json_is_string(kid)))
-        fault = choose_key(keys, algorithm, json_string_value(kid), key);
+        fault = choose_keys(rules, algorithm, json_string_value(kid), fitting);
     json_decref(header);
     return fault;
 }
@@ -223,16 +243,19 @@ static enum jwt_fault check_claims(const struct jwt_rules *rules, int64_t now_s,
 enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text, int64_t now_s,
                           struct jwt_token *token)
 {
-    const struct jwt_key *key = NULL;
+    struct fitting fitting = {.count = 0};
     struct parts parts;
+    bool good = false;
 
     token->claims = NULL;
     if (text.n > JWT_TOKEN_MAX || !split(text, &parts))
         return JWT_MALFORMED;
-    enum jwt_fault fault = read_header(rules->keys, parts.header, &key);
+    enum jwt_fault fault = read_header(rules, parts.header, &fitting);
     if (fault != JWT_GOOD)
         return fault;
-    if (!verify_signature(key, &parts))
+    for (unsigned i = 0; i < fitting.count && !good; i++)
+        good = verify_signature(fitting.at[i], &parts);
+    if (!good)
         return JWT_BAD_SIGNATURE;
     token->claims = decode_object(parts.payload);
     fault = token->claims ? check_claims(rules, now_s, token) : JWT_MALFORMED;

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "net/tls.h"
 #include "policy/jwt.h"
+#include "policy/remote_keys.h"
 
 struct policy *policy_new(const char *file)
 {
@@ -41,7 +42,9 @@ void policy_drop(struct policy *policy)
     for (unsigned i = 0; i < policy->upstream_count; i++)
         tls_client_free(policy->upstreams[i].tls.client);
     tls_client_free(policy->redis.tls.client);
-    jwt_keys_free(policy->identity.jwt.keys);
+    jwt_keys_drop(policy->identity.jwt.keys);
+    for (unsigned i = 0; i < policy->identity.jwt.remote_count; i++)
+        remote_keys_drop(policy->identity.jwt.remote[i]);
     address_table_clear(&policy->addresses.table);
     arena_free(policy->arena);
     free(policy->arena);

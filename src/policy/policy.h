@@ -192,7 +192,8 @@ struct policy {
     struct size_limits size_limits;
     struct http2_settings http2;
     struct log_settings log;
-    struct arena *arena; /* holds all of the above */
+    char *state_directory; /* NULL: not set */
+    struct arena *arena;   /* holds all of the above */
 };
 
 /* Reads and validates `file`. Limiter scripts are searched by name in `lua_dir`. Prints errors and

@@ -33,12 +33,17 @@ struct token_cache *token_cache_new(unsigned values, size_t value_max)
     cache->value_max = value_max;
     cache->sizes = calloc((size_t)TOKEN_CACHE_SIZE * values, sizeof *cache->sizes);
     cache->texts = calloc((size_t)TOKEN_CACHE_SIZE * values, value_max);
-    for (unsigned i = 0; i < TOKEN_CACHE_SIZE; i++)
-        cache->entries[i].until_s = INT64_MIN;
+    token_cache_clear(cache);
     if (cache->sizes && cache->texts)
         return cache;
     token_cache_free(cache);
     return NULL;
+}
+
+void token_cache_clear(struct token_cache *cache)
+{
+    for (unsigned i = 0; i < TOKEN_CACHE_SIZE; i++)
+        cache->entries[i].until_s = INT64_MIN;
 }
 
 void token_cache_free(struct token_cache *cache)

@@ -22,6 +22,8 @@ struct token_hash {
  * memory. */
 struct token_cache *token_cache_new(unsigned values, size_t value_max);
 void token_cache_free(struct token_cache *cache);
+/* Removes all tokens. */
+void token_cache_clear(struct token_cache *cache);
 
 struct token_hash token_cache_hash(const struct token_cache *cache, struct slice token);
 

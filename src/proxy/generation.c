@@ -91,7 +91,8 @@ void generations_flush(struct worker *worker)
         limiter_flush(worker->coming->limiter);
         if ((!policy_needs_redis(worker->coming->policy) ||
              limiter_redis_ready(worker->coming->limiter)) &&
-            endpoint_set_is_resolved(worker->coming->endpoint_set))
+            endpoint_set_is_resolved(worker->coming->endpoint_set) &&
+            token_checker_is_ready(worker->coming->tokens))
             install_coming(worker);
     }
     limiter_flush(worker->now->limiter);

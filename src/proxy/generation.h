@@ -28,9 +28,9 @@ struct generation *generation_new(struct worker *worker, struct endpoint_set *en
 /* Switches new exchanges to `next` at once and retires the current generation. */
 void generation_install(struct worker *worker, struct generation *next);
 
-/* As generation_install, but waits until `next` is connected to Redis and its names are
- * resolved. This way a reload does not send decisions to on_failure. It waits at most
- * GENERATION_WAIT_US. Replaces a generation that was announced earlier and still waits. */
+/* As generation_install, but waits until `next` is connected to Redis, its names are resolved and
+ * its keys by URL are fetched. This way a reload does not send decisions to on_failure. It waits at
+ * most GENERATION_WAIT_US. Replaces a generation that was announced earlier and still waits. */
 enum { GENERATION_WAIT_US = 1000000 };
 void generation_announce(struct worker *worker, struct generation *next);
 /* Returns whether all pending Redis operations have ended, such as the release of slots of

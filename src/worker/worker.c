@@ -110,6 +110,11 @@ static bool names_are_resolved(const struct worker *w)
     return endpoint_set_is_resolved(w->now->endpoint_set);
 }
 
+static bool keys_are_known(const struct worker *w)
+{
+    return token_checker_is_ready(w->now->tokens);
+}
+
 static void wait_until(struct worker *w, bool (*done)(const struct worker *w), uint64_t most_us)
 {
     deadline_arm(&w->first_queue, &w->first_wait, clock_us(), most_us);
@@ -118,7 +123,8 @@ static void wait_until(struct worker *w, bool (*done)(const struct worker *w), u
     deadline_cancel(&w->first_wait);
 }
 
-/* Waits until upstream names are resolved, for at most 1 s, and then until Redis is connected: for
+/* Waits until upstream names are resolved, and until keys by URL are fetched or cannot be, for at
+ * most 1 s each, and then until Redis is connected: for
  * redis.timeout, but at least 200 ms, since the first connection may take longer than a decision.
  * Meanwhile connections wait in the kernel. */
 static void await_readiness(struct worker *w)
@@ -127,6 +133,7 @@ static void await_readiness(struct worker *w)
 
     redis_us = redis_us < REDIS_WAIT_MIN_US ? REDIS_WAIT_MIN_US : redis_us;
     wait_until(w, names_are_resolved, GENERATION_WAIT_US);
+    wait_until(w, keys_are_known, GENERATION_WAIT_US);
     wait_until(w, redis_is_ready, redis_us < GENERATION_WAIT_US ? redis_us : GENERATION_WAIT_US);
 }
 

@@ -42,13 +42,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct jwt_set_report report;
 
     char *bytes = fuzz_copy((const uint8_t *)set.p, set.n);
-    bool good = jwt_keys_add_set(keys, (struct slice){bytes, set.n}, &report);
+    bool good = jwt_keys_add_set(keys, (struct slice){bytes, set.n}, JWT_SET_PRIVATE, &report);
     free(bytes);
     PROPERTY(good || report.why[0]);
     enum jwt_fault fault = verify(keys, token, token_size);
     PROPERTY(verify(keys, token, token_size) == fault);
     if (fault == JWT_GOOD)
         PROPERTY(verify(keys, token, token_size - 1) != JWT_GOOD);
-    jwt_keys_free(keys);
+    jwt_keys_drop(keys);
     return 0;
 }

@@ -13,10 +13,12 @@ from zoneinfo import ZoneInfo
 from browser import Site
 from grpc_programs import GrpcServer
 from http2_wire import Http2
+from key_server import KeyServer
 from postgres import Postgres
 from recipe_book import blocks, weir_with_recipe, recipes
 from rig import eventually, top, weir_program
 from scripted import OK, Scripted
+from tls_server import CA
 from tokens import Issuer
 from wire import Connection, count, flood, get, request_bytes
 
@@ -286,6 +288,28 @@ def test_limits_per_user_from_an_access_token(rig):
     eventually(lambda: get(weir.address, headers={"Authorization": "Bearer " + carol}).number("X-RateLimit-Limit"), what="a limit")
     echo = json.loads(get(weir.address, "/echo", headers={"Authorization": "Bearer " + carol}).body)
     assert ["X-Weir-Client", "jwt:carol"] in echo["fields"]
+
+
+def test_an_issuer_that_rotates_its_keys(rig):
+    old, new = Issuer("RS256", kid="2025"), Issuer("RS256", kid="2026")
+    issuer = KeyServer(rig, old.jwks)
+    state = os.path.join(rig.directory, "state")
+    os.mkdir(state)
+    weir = weir_with_recipe(rig, "An issuer that rotates its keys", replace=[
+        ("https://id.example.com/realms/shop/certs", f"{issuer.url}\n    ca: {CA}"), ("/var/lib/weir", state)])
+    claims = {"sub": "alice", "aud": "api", "iss": "https://id.example.com/realms/shop"}
+
+    def client(keys):
+        echo = get(weir.address, "/echo", headers={"Authorization": "Bearer " + keys.sign("RS256", claims)[0]})
+        return dict(json.loads(echo.body)["fields"])["X-Weir-Client"]
+    assert client(old) == "jwt:alice"
+    issuer.content = new.jwks
+    eventually(lambda: client(new) == "jwt:alice", what="the new key")
+    assert client(old) == "ip:127.0.0.1" and len(issuer.fetches) == 2
+    issuer.close()
+    again = rig.weir(text=open(weir.policy_file, encoding="utf-8").read())
+    assert get(again.address, "/echo", headers={"Authorization": "Bearer " + new.sign("RS256", claims)[0]}).status == 200
+    assert "1 kept, of" in again.output() and weir.metric("weir_jwt_keys_age_seconds") < 7200
 
 
 def test_api_keys_that_are_never_stored(rig):

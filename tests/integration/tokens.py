@@ -59,10 +59,14 @@ def make(keys, tokens):
 
 
 class Issuer:
-    def __init__(self, *algorithms):
+    """`kid`: of the key, if there is one algorithm; without it, the name of the algorithm."""
+
+    def __init__(self, *algorithms, kid=None):
         made = make({algorithm: None for algorithm in algorithms}, [])
-        self.keys, self.jwks = made["keys"], json.dumps({"keys": made["set"]})
+        self.kid, self.keys = kid, made["keys"]
+        self.set = [{**key, "kid": kid or key["kid"]} for key in made["set"]]
+        self.jwks = json.dumps({"keys": self.set})
 
     def sign(self, algorithm, *claims, kid=True):
-        headers = {"kid": algorithm} if kid and algorithm in self.keys else {}
+        headers = {"kid": self.kid or algorithm} if kid and algorithm in self.keys else {}
         return make(self.keys, [[algorithm, c, headers] for c in claims])["tokens"]

@@ -21,6 +21,7 @@ have() {
     libssl-dev) pkg-config --exists openssl ;;
     libjansson-dev) pkg-config --exists jansson ;;
     libpq-dev) pkg-config --exists libpq ;;
+    libcurl4-openssl-dev) pkg-config --exists libcurl ;;
     libnghttp2-dev) pkg-config --exists libnghttp2 ;;
     libprotobuf-c-dev) pkg-config --exists libprotobuf-c ;;
     protobuf-c-compiler) command -v protoc-c ;;
@@ -118,7 +119,7 @@ Then run this again."
 }
 
 need_for_building() {
-    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev libjansson-dev libpq-dev libnghttp2-dev \
+    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev libjansson-dev libpq-dev libcurl4-openssl-dev libnghttp2-dev \
         libprotobuf-c-dev protobuf-c-compiler
 }
 

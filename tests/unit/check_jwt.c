@@ -19,7 +19,8 @@ static struct jwt_set_report report;
 static struct jwt_keys *keys_of(const char *json)
 {
     struct jwt_keys *made = jwt_keys_new();
-    ck_assert_msg(jwt_keys_add_set(made, slice_of(json), &report), "%s", report.why);
+    ck_assert_msg(jwt_keys_add_set(made, slice_of(json), JWT_SET_PRIVATE, &report), "%s",
+                  report.why);
     return made;
 }
 
@@ -97,7 +98,7 @@ START_TEST(published_tokens_are_verified)
         signature[i] = 0;
         ck_assert_int_eq(verify_at(vector->input, signature, 0), JWT_BAD_SIGNATURE);
     }
-    jwt_keys_free(keys);
+    jwt_keys_drop(keys);
 }
 END_TEST
 
@@ -105,7 +106,7 @@ START_TEST(unsecured_tokens_are_invalid) /* RFC 7515 appendix A.5 */
 {
     keys = keys_of(file_text("rfc.json"));
     ck_assert_int_eq(verify_at("eyJhbGciOiJub25lIn0." JOE, "", 0), JWT_WRONG_ALGORITHM);
-    jwt_keys_free(keys);
+    jwt_keys_drop(keys);
 }
 END_TEST
 
@@ -176,14 +177,14 @@ START_TEST(the_key_determines_the_algorithm)
     for (unsigned i = 0; i < COUNT_OF(headers); i++)
         ck_assert_int_eq(check(&rules, headers[i], "{}", 0), JWT_WRONG_ALGORITHM);
     ck_assert_int_eq(check(&rules, "{\"alg\":\"RS256\"}", "{}", 0), JWT_BAD_SIGNATURE);
-    jwt_keys_free((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.keys);
     /* public keys never verify an HMAC (RFC 8725 section 2.1) */
     rules.keys = keys_of("{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"a\","
                          "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}");
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"a\"}", "{}", 0),
                      JWT_WRONG_ALGORITHM);
     ck_assert_int_eq(check(&rules, HS256, "{}", 0), JWT_WRONG_ALGORITHM);
-    jwt_keys_free((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.keys);
 }
 END_TEST
 
@@ -199,15 +200,15 @@ START_TEST(keys_are_found_by_kid)
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"\"}", "{}", 0), JWT_UNKNOWN_KEY);
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":7}", "{}", 0), JWT_MALFORMED);
     ck_assert_int_eq(check(&rules, HS256, "{}", 0), JWT_GOOD); /* the only one */
-    jwt_keys_free((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.keys);
     rules.keys = keys_of("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\"," K
                          "},{\"kty\":\"oct\",\"kid\":\"b\"," K "}]}");
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"b\"}", "{}", 0), JWT_GOOD);
     ck_assert_int_eq(check(&rules, HS256, "{}", 0), JWT_UNKNOWN_KEY);
-    jwt_keys_free((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.keys);
     rules.keys = secret_key();
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"a\"}", "{}", 0), JWT_UNKNOWN_KEY);
-    jwt_keys_free((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.keys);
 }
 END_TEST
 
@@ -238,7 +239,7 @@ START_TEST(keys_that_cannot_verify_are_skipped)
 
     for (unsigned i = 0; i < COUNT_OF(skipped); i++) {
         snprintf(json, sizeof json, "{\"keys\":[%s]}", skipped[i].jwk);
-        jwt_keys_free(keys_of(json));
+        jwt_keys_drop(keys_of(json));
         ck_assert_msg(report.usable == 0 && report.skipped == 1 &&
                           strstr(report.why, skipped[i].why),
                       "%s: %s", json, report.why);
@@ -259,9 +260,10 @@ START_TEST(malformed_key_sets_are_refused)
 
     for (unsigned i = 0; i < COUNT_OF(bad); i++) {
         struct jwt_keys *none = jwt_keys_new();
-        ck_assert_msg(!jwt_keys_add_set(none, slice_of(bad[i]), &report), "%s", bad[i]);
+        ck_assert_msg(!jwt_keys_add_set(none, slice_of(bad[i]), JWT_SET_PRIVATE, &report), "%s",
+                      bad[i]);
         ck_assert_str_ne(report.why, "");
-        jwt_keys_free(none);
+        jwt_keys_drop(none);
     }
 }
 END_TEST
@@ -297,7 +299,7 @@ START_TEST(dates_issuer_and_audience_are_checked)
     ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a\",\"aud\":[\"apis\"]}", 0),
                      JWT_WRONG_AUDIENCE);
     ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a\"}", 0), JWT_WRONG_AUDIENCE);
-    jwt_keys_free((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.keys);
 }
 END_TEST
 
@@ -332,7 +334,7 @@ START_TEST(claims_are_strings_and_integers)
         ck_assert_uint_eq(jwt_claim(&token, "other", number).n, 0);
         jwt_token_free(&token);
     }
-    jwt_keys_free((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.keys);
 }
 END_TEST
 
@@ -371,7 +373,7 @@ START_TEST(malformed_tokens_are_invalid)
     ck_assert_int_eq(jwt_verify(&rules, (struct slice){longer, JWT_TOKEN_MAX + 1}, 0, &token),
                      JWT_MALFORMED);
     free(longer);
-    jwt_keys_free((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.keys);
 }
 END_TEST
 

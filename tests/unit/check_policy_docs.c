@@ -7,6 +7,7 @@
 #include "config/policy_file.h"
 #include "config/types.h"
 #include "http2/session.h"
+#include "jwks/https_get.h"
 #include "policy/jwt.h"
 #include "policy/shipped_limiter.h"
 #include "quota/postgres_link.h"
@@ -220,7 +221,7 @@ START_TEST(the_sample_is_a_policy_without_warnings)
     setenv("WEIR_TOKEN_SECRET", "secret", 1);
     char *sample = file_text("conf/weir.yaml"), *all = with_all_options(sample);
     assert_loads_without_output(sample);
-    if (postgres_is_there())
+    if (postgres_is_there() && https_is_there())
         for (size_t i = 0; i < COUNT_OF(places); i++) {
             char *one = with_ids(all);
             keep_one_redis(one, places[i]);

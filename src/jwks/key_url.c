@@ -1,0 +1,84 @@
+#include "jwks/key_url.h"
+
+static const struct slice https = {"https://", 8}, http = {"http://", 7};
+
+enum { PORT_TEXT_MAX = 6 };
+
+static bool starts_with_nocase(struct slice text, struct slice start)
+{
+    return text.n >= start.n && slice_equal_nocase((struct slice){text.p, start.n}, start);
+}
+
+bool key_url_is_one(struct slice text)
+{
+    return text.n >= 3 && memmem(text.p, text.n, "://", 3) != NULL && text.p[0] != '/' &&
+           text.p[0] != '.';
+}
+
+static bool is_loopback(const struct key_url *url)
+{
+    static const unsigned char v6[16] = {[15] = 1};
+
+    if (!url->is_ip)
+        return slice_equal_nocase(url->host, SLICE("localhost"));
+    return ip_is_v4(&url->ip) ? url->ip.bytes[12] == 127 : memcmp(url->ip.bytes, v6, 16) == 0;
+}
+
+static bool has_only(struct slice text, const char *refused)
+{
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] <= ' ' || text.p[i] >= 0x7f || strchr(refused, text.p[i]))
+            return false;
+    return true;
+}
+
+/* Reads HOST or HOST:PORT. */
+static bool read_authority(struct slice authority, struct key_url *url)
+{
+    char bytes[HOST_NAME_BYTES_MAX + PORT_TEXT_MAX + 4];
+    struct text text = text_over(bytes, sizeof bytes);
+    const char *bracket = authority.n ? memrchr(authority.p, ']', authority.n) : NULL, *why;
+    size_t after = bracket ? (size_t)(bracket - authority.p) : 0;
+    bool has_port = authority.n && memchr(authority.p + after, ':', authority.n - after);
+    struct address address;
+    struct slice host;
+
+    text_put(&text, authority);
+    if (!has_port)
+        text_put(&text, url->tls ? SLICE(":443") : SLICE(":80"));
+    if (text.failed || !address_split(text_slice(&text), &address, &host, &url->port, &why) ||
+        host.n == 0 || url->port == 0)
+        return false;
+    url->host = (struct slice){authority.p + (authority.p[0] == '['), host.n};
+    url->is_ip = address.length != 0;
+    return !url->is_ip || ip_of_address(&address, &url->ip);
+}
+
+bool key_url_parse(struct slice text, struct key_url *url, const char **why)
+{
+    bool tls = starts_with_nocase(text, https);
+    struct slice rest = {text.p + (tls ? https.n : http.n), 0};
+
+    *url = (struct key_url){.tls = tls};
+    if (!tls && !starts_with_nocase(text, http)) {
+        *why = "expected a URL that starts with https://";
+        return false;
+    }
+    rest.n = text.n - (size_t)(rest.p - text.p);
+    size_t end = 0;
+    while (end < rest.n && !strchr("/?#", rest.p[end]))
+        end++;
+    struct slice authority = {rest.p, end};
+    if (memchr(rest.p, '@', end))
+        *why = "contains a user or a password; an issuer publishes its keys to everyone";
+    else if (text.n > KEY_URL_MAX || !has_only(rest, "#\\\"<>^`{|}"))
+        *why = "is too long, has a fragment, or a byte that must be percent-encoded";
+    else if (!read_authority(authority, url))
+        *why = "has no valid host and port; expected https://HOST/PATH or https://HOST:PORT/PATH";
+    else if (!tls && !is_loopback(url))
+        *why = "is not encrypted, so anyone on the way could replace the keys; write https:// "
+               "(http:// is for loopback addresses)";
+    else
+        return true;
+    return false;
+}
