@@ -30,6 +30,7 @@ static const struct command {
      "QUOTA is a number per period, or unlimited. DURATION is 10m, 4h or 30d, for example.\n"
      "weir grant CLIENT none takes the grant back. CLIENT as for inspect.\n"},
     {"replay", "[-c FILE] LOG...", "report who would have been limited, from access logs", NULL},
+    {"test", "[-c FILE] TEST.yaml...", "run tests of a policy, in virtual time", NULL},
     {"top", "[-c FILE] [--once] [--token-file FILE] [URL]", "live view of a running weir",
      "--once             print one screen, as wide as COLUMNS says (default 100), and exit\n"
      "--token-file FILE  token of the admin listener, if it is not in the policy\n"
@@ -147,6 +148,8 @@ int main(int argc, char **argv)
         return print_help(first);
     if (argc > 1 && strcmp(argv[1], "replay") == 0)
         return cli_replay(argc - 1, argv + 1, file, lua_dir);
+    if (argc > 1 && strcmp(argv[1], "test") == 0)
+        return cli_test(argc - 1, argv + 1, lua_dir);
     opterr = 0;
     if (argc > 1 && strcmp(argv[1], "top") == 0)
         return cli_top(file, argc - 1, argv + 1, lua_dir);

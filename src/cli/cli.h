@@ -24,6 +24,9 @@ int cli_grant(const char *policy_file, const char *client, const char *quota, co
 /* `argv[0]` is "replay"; its own options follow, see `weir replay --help`. */
 int cli_replay(int argc, char **argv, const char *policy_file, const char *lua_dir);
 
+/* `argv[0]` is "test"; its own options follow, see `weir test --help`. */
+int cli_test(int argc, char **argv, const char *lua_dir);
+
 /* Tests the policy's own limiter scripts in a private Redis (limit/contract.h). Then compiles
  * `composed` in the configured Redis, if `composed` is not NULL and Redis is reachable. False: a
  * script failed; the reason was printed. If no private Redis can be started, prints a warning

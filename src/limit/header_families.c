@@ -66,9 +66,7 @@ static bool has_window(const struct limit_result *r)
     return r->limit->kind != LIMIT_CONCURRENCY;
 }
 
-/* Returns the limit to show: the one that rejected, else the one with the smallest share left.
- * NULL: no limit may be shown. */
-static const struct limit_result *most_telling(const struct decision *d)
+const struct limit_result *decision_shown(const struct decision *d)
 {
     const struct limit_result *found = NULL;
 
@@ -334,7 +332,7 @@ uint64_t decision_fields_write_marked(struct text *out, const struct decision *d
                                       uint64_t wall_us, struct marks *marks)
 {
     struct writer w = {out, d, wall_us, marks};
-    const struct limit_result *shown = shows_limits(d->verdict) ? most_telling(d) : NULL;
+    const struct limit_result *shown = shows_limits(d->verdict) ? decision_shown(d) : NULL;
     uint64_t written = 0;
 
     for (unsigned i = 0; i < HEADER_FAMILIES; i++)

@@ -14,6 +14,10 @@ extern const char *const header_family_words[];
  * record. */
 bool header_families_have_texts(unsigned headers);
 
+/* Returns the limit that fields show which have only one: the one that rejected, else the one with
+ * the smallest share left. NULL: no limit may be shown. */
+const struct limit_result *decision_shown(const struct decision *decision);
+
 /* Appends the fields of the families in `headers` as lines "Name: value CRLF", and Retry-After for
  * rejections that have one. `wall_us` (Unix time) is for fields with a time of day. Appends nothing
  * if no limit applied. Returns the FIELD_BITs of the families that it has appended. */

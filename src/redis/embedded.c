@@ -40,6 +40,10 @@ static const uint64_t start_timeout_us = 5000000, stop_timeout_us = 3000000;
 static const uint64_t again_min_us = 100000, again_max_us = 5000000;
 static const uint64_t stable_us = 10000000; /* after this uptime, the back-off is reset */
 
+/* USE_TRIAL tests scripts: its memory is bounded, and it reports no missing program. USE_PRIVATE is
+ * for one command. Starts and stops of both are not logged, and they are killed on stop. */
+enum use { USE_SERVER, USE_TRIAL, USE_PRIVATE };
+
 struct embedded {
     uint32_t magic;
     pid_t pid; /* 0: not running */
@@ -51,7 +55,7 @@ struct embedded {
     struct address address;
     struct event *child_event, *again_timer;
     uint64_t started_us, again_us;
-    bool trial; /* tests scripts: bounded memory, start and stop not logged, killed on stop */
+    enum use use;
 };
 
 /* --- Child process ---------------------------------------------------------------------------- */
@@ -127,7 +131,7 @@ static void child_run(const struct embedded *e, pid_t parent)
     dup2(null, 1);
     dup2(null, 2);
     child_close_files();
-    if (e->trial)
+    if (e->use == USE_TRIAL)
         setrlimit(RLIMIT_AS, &(struct rlimit){TRIAL_MEMORY, TRIAL_MEMORY});
     execv(e->program, (char *const *)(uintptr_t)e->arguments);
     _exit(127);
@@ -237,7 +241,7 @@ static void end_child(struct embedded *e)
     kill(e->pid, SIGTERM);
     kill(e->pid, SIGCONT);
     while (!reap(e, &status)) {
-        if (e->trial || clock_us() - since > stop_timeout_us)
+        if (e->use != USE_SERVER || clock_us() - since > stop_timeout_us)
             kill(e->pid, SIGKILL);
         nap();
     }
@@ -316,22 +320,26 @@ static bool make_address(struct embedded *e)
     return false;
 }
 
-static struct embedded *start(bool trial)
+/* `needed_by`: in the error if there is no program; NULL: that is not an error. */
+static struct embedded *start(enum use use, const char *needed_by)
 {
     struct embedded *e = xcalloc(1, sizeof *e);
-    e->directory.fd = -1;
-    e->trial = trial;
+    e->directory = (struct embedded_directory){.fd = -1, .alive = -1};
+    e->use = use;
 
     MAGIC_SET(e, EMBEDDED_MAGIC);
     e->again_us = again_min_us;
     choose_memory(e);
     e->program = embedded_find_program();
-    if (!e->program && !trial)
-        embedded_report_no_program();
-    if (e->program && embedded_make_directory(&e->directory) && make_address(e)) {
+    if (!e->program && needed_by)
+        embedded_report_no_program(needed_by, use == USE_SERVER);
+    if (e->program &&
+        (use == USE_PRIVATE ? embedded_make_guarded_directory(&e->directory)
+                            : embedded_make_directory(&e->directory)) &&
+        make_address(e)) {
         make_arguments(e);
         if (spawn(e) && wait_until_it_answers(e)) {
-            if (!trial)
+            if (use == USE_SERVER)
                 log_info("embedded Redis: %s runs as process %d in %s", e->program, (int)e->pid,
                          e->directory.path);
             return e;
@@ -343,12 +351,17 @@ static struct embedded *start(bool trial)
 
 struct embedded *embedded_start(void)
 {
-    return start(false);
+    return start(USE_SERVER, "redis.address is embedded");
 }
 
 struct embedded *embedded_start_trial(void)
 {
-    return start(true);
+    return start(USE_TRIAL, NULL);
+}
+
+struct embedded *embedded_start_private(const char *needed_by)
+{
+    return start(USE_PRIVATE, needed_by);
 }
 
 uint64_t embedded_cpu_us(const struct embedded *e)

@@ -22,6 +22,11 @@ struct embedded *embedded_start(void);
  * not start (logged). */
 struct embedded *embedded_start_trial(void);
 
+/* Starts a server for one command, which has one thread. Whatever ends the process, the server and
+ * its directory vanish. Returns NULL after logging the error; `needed_by` is its subject if there
+ * is no binary: "weir test runs limits in a private Redis". */
+struct embedded *embedded_start_private(const char *needed_by);
+
 /* Copies the text that follows `mark` in the last line of the server's log that contains it.
  * Returns false if no line does. */
 bool embedded_last_line(const struct embedded *embedded, const char *mark, char *line, size_t room);

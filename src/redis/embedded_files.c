@@ -5,18 +5,23 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/slice.h"
 
-enum { LEFT_S = 60 /* younger directories may still be in creation */ };
+enum {
+    LEFT_S = 60, /* younger directories may still be in creation */
+    GUARD_TRIES = 200
+};
 
 /* --- Program ---------------------------------------------------------------------------------- */
 
@@ -58,12 +63,11 @@ char *embedded_find_program(void)
     return NULL;
 }
 
-void embedded_report_no_program(void)
+void embedded_report_no_program(const char *needed_by, bool may_be_set)
 {
-    log_error("redis.address is embedded, but there is neither redis-server nor valkey-server; "
-              "install the Debian "
-              "package redis-server (apt-get install redis-server), or set redis.address to a "
-              "Redis that runs");
+    log_error("%s, but there is neither redis-server nor valkey-server; install the Debian package "
+              "redis-server (apt-get install redis-server)%s",
+              needed_by, may_be_set ? ", or set redis.address to a Redis that runs" : "");
 }
 
 static const char *const directory_files[] = {EMBEDDED_SOCKET, EMBEDDED_LOG};
@@ -150,8 +154,73 @@ bool embedded_make_directory(struct embedded_directory *d)
     return false;
 }
 
+/* --- A directory that vanishes with the process ----------------------------------------------- */
+
+/* The guard: makes the directory, sends its path, and removes it when the other end of `alive` is
+ * closed. Redis may still end then, and write to its log. */
+static _Noreturn void guard(struct embedded_directory *d, int alive, int made)
+{
+    const struct timespec moment = {0, 10000000};
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    char byte;
+
+    setsid(); /* signals from a terminal are for the process that is guarded */
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    if (!embedded_make_directory(d) || write(made, d->path, sizeof d->path) != sizeof d->path)
+        d->path[0] = 0;
+    for (int fd = 0; fd <= 2; fd++)
+        dup2(null, fd);
+    close(made);
+    while (read(alive, &byte, 1) < 0 && errno == EINTR)
+        ;
+    for (unsigned i = 0; d->path[0] && i < GUARD_TRIES; i++) {
+        remove_files(d->path);
+        if (rmdir(d->path) == 0 || errno == ENOENT)
+            break;
+        nanosleep(&moment, NULL);
+    }
+    _exit(0);
+}
+
+bool embedded_make_guarded_directory(struct embedded_directory *d)
+{
+    int alive[2], made[2];
+
+    if (pipe2(alive, O_CLOEXEC) != 0)
+        return false;
+    if (pipe2(made, O_CLOEXEC) != 0 || (d->guard = fork()) < 0) {
+        log_error("embedded Redis: no process for its directory: %s", strerror(errno));
+        return false;
+    }
+    if (d->guard == 0) {
+        close(alive[1]);
+        close(made[0]);
+        guard(d, alive[0], made[1]);
+    }
+    close(alive[0]);
+    close(made[1]);
+    d->alive = alive[1];
+    ssize_t size = read(made[0], d->path, sizeof d->path);
+    close(made[0]);
+    if (size != sizeof d->path)
+        d->path[0] = 0; /* the guard has logged the error */
+    return d->path[0] != 0;
+}
+
+static void end_guard(struct embedded_directory *d)
+{
+    close(d->alive);
+    while (waitpid(d->guard, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
 void embedded_remove_directory(struct embedded_directory *d)
 {
+    if (d->guard > 0) {
+        end_guard(d);
+        return;
+    }
     if (!d->path[0])
         return;
     remove_files(d->path);

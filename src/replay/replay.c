@@ -123,7 +123,7 @@ static void finish_one(struct pass *p, unsigned policy, struct slot *slot)
 
     memset(response.own_costs, 0xff, sizeof response.own_costs);
     replay_engine_finish(p->engines[policy], &slot->decisions[policy], slot->request.time_us,
-                         &response, NULL);
+                         &response);
 }
 
 /* A limiter script of the operator may fail. weir's own fail only if Redis does. */
@@ -345,7 +345,8 @@ static bool run_pass(const struct replay_order *order, const struct replay_searc
                      .number = number,
                      .numbers_max = numbers_max,
                      .base = event_base_new(),
-                     .redis = embedded_start(),
+                     .redis =
+                         embedded_start_private("weir replay decides requests in a private Redis"),
                      .ring = xcalloc(RING_SIZE, sizeof *p.ring)};
     bool good = p.base && p.redis && load_policies(&p, search) && connect_redis(&p) &&
                 (p.merge = log_merge_open(order->logs, order->log_count)) != NULL;

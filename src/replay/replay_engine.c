@@ -10,6 +10,7 @@
 #include "policy/identity_token.h"
 #include "policy/rule_choice.h"
 #include "proxy/cause.h"
+#include "quota/quotas.h"
 
 enum { FALLBACK_ENTRIES = 1024 };
 
@@ -36,6 +37,7 @@ struct deciding {
     struct content_facts content;
     struct identity_input input;
     struct identity identity;
+    struct client_limits found, *client_limits; /* of the database; NULL: the policy's */
     struct route route;
 };
 
@@ -157,6 +159,12 @@ static bool take_name(struct deciding *d, const char **why)
     return true;
 }
 
+static void note_client(struct deciding *d)
+{
+    d->decision->client_size = d->identity.size;
+    memcpy(d->decision->client, d->identity.text, d->identity.size);
+}
+
 static bool find_identity(struct deciding *d)
 {
     const struct policy *policy = d->engine->policy;
@@ -184,12 +192,11 @@ static bool find_identity(struct deciding *d)
                       d->identity.failure == IDENTITY_INVALID_TOKEN ? CAUSE_INVALID_TOKEN
                                                                     : CAUSE_BAD_IDENTITY,
                       why);
-    d->decision->client_size = d->identity.size;
-    memcpy(d->decision->client, d->identity.text, d->identity.size);
-    return !policy_blocks(policy, &d->identity) || refuse(d, CAUSE_CLIENT_BLOCKED, NULL);
+    note_client(d);
+    return true;
 }
 
-/* --- Rule and decision ------------------------------------------------------------------------ */
+/* --- The rule --------------------------------------------------------------------------------- */
 
 static bool find_rule(struct deciding *d)
 {
@@ -197,6 +204,8 @@ static bool find_rule(struct deciding *d)
     const struct policy *policy = engine->policy;
     struct route_request request = {&engine->head, &d->identity, d->given->https, &d->content};
 
+    if (policy_blocks(policy, &d->identity))
+        return refuse(d, CAUSE_CLIENT_BLOCKED, NULL);
     policy_sort_headers(policy, &d->identity, &engine->head.fields);
     if (engine->head.method == METHOD_TRACE)
         return refuse(d, CAUSE_METHOD_NOT_ALLOWED, NULL);
@@ -207,6 +216,36 @@ static bool find_rule(struct deciding *d)
     d->decision->rule = d->route.rule;
     return !why || refuse(d, CAUSE_BAD_REQUEST, why);
 }
+
+/* --- Quotas of the database ------------------------------------------------------------------- */
+
+/* As proxy/step_quota.c: the row of an id, or the next source if the database does not know it. */
+static bool find_quota(struct deciding *d)
+{
+    const struct policy *policy = d->engine->policy;
+    struct identity first = d->identity;
+    struct quota_row row;
+    const char *why;
+
+    while (d->identity.is_id && !policy_client(policy, &d->identity)) {
+        if (d->given->quotas.find(d->given->quotas.context, identity_text(&d->identity), &row)) {
+            d->found = quota_client_limits(policy, &row);
+            d->client_limits = &d->found;
+            break;
+        }
+        if (!policy->identity.known_clients_only)
+            return policy->quotas.unknown_client != UNKNOWN_CLIENT_DENY ||
+                   refuse(d, CAUSE_UNKNOWN_CLIENT, NULL);
+        if (!identity_next(&d->input, &d->identity, &why))
+            return refuse(d, CAUSE_BAD_IDENTITY, why);
+    }
+    if (slice_equal(identity_text(&first), identity_text(&d->identity)))
+        return true;
+    note_client(d);
+    return find_rule(d);
+}
+
+/* --- The decision ----------------------------------------------------------------------------- */
 
 static void decided(struct decision_request *request)
 {
@@ -252,7 +291,7 @@ static void decide(struct deciding *d)
     struct limit_facts facts = {
         .rule = d->route.rule,
         .identity = &d->identity,
-        .client_limits = d->given->client_limits,
+        .client_limits = d->client_limits,
         .uncharged = rule_skips_preflight(d->route.rule, head, d->given->content.p != NULL),
         .own_costs = d->route.rule->has_own_costs ? costs : NULL,
         .method = head->method_text,
@@ -281,7 +320,9 @@ void replay_engine_decide(struct replay_engine *engine, const struct virtual_req
     decision->pending = decision->learns = false;
     decision->rule = NULL;
     decision->client_size = 0;
-    if (parse_head(&d) && find_identity(&d) && find_rule(&d))
+    if (!parse_head(&d) || !find_identity(&d) || !find_rule(&d))
+        return;
+    if (!given->quotas.find || !d.route.rule->limit_count || find_quota(&d))
         decide(&d);
 }
 
@@ -297,27 +338,45 @@ static int64_t own_cost(const struct limit *limit, int64_t stated, unsigned stat
     return stated < 0 && status >= 400 && own->on_error == COST_ON_ERROR_REFUND ? 0 : stated;
 }
 
-void replay_engine_finish(struct replay_engine *engine, struct replay_decision *decision,
-                          int64_t now_us, const struct virtual_response *response, int64_t *units)
+/* Fills outcome->own_costs. */
+static void set_own_costs(const struct replay_decision *decision,
+                          const struct virtual_response *response, int64_t *costs)
 {
     const struct rule *rule = decision->rule;
-    int64_t own_costs[LIMITS_PER_RULE_MAX];
-    struct charge_outcome outcome = {
-        .status = response->status, .cost = response->cost, .own_costs = own_costs};
 
-    if (units)
-        memset(units, 0, LIMITS_PER_RULE_MAX * sizeof *units);
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        costs[i] = own_cost(rule->limits[i], response->own_costs[i], response->status);
+}
+
+void replay_engine_units(const struct replay_decision *decision,
+                         const struct virtual_response *response, int64_t *units)
+{
+    int64_t costs[LIMITS_PER_RULE_MAX];
+    struct charge_outcome outcome = {
+        .status = response->status, .cost = response->cost, .own_costs = costs};
+
+    memset(units, 0, LIMITS_PER_RULE_MAX * sizeof *units);
+    if (decision->kind != REPLAY_DECIDED || !decision->request.charge)
+        return;
+    set_own_costs(decision, response, costs);
+    limiter_final_charges(&decision->request, &outcome, units);
+}
+
+void replay_engine_finish(struct replay_engine *engine, struct replay_decision *decision,
+                          int64_t now_us, const struct virtual_response *response)
+{
+    int64_t costs[LIMITS_PER_RULE_MAX];
+    struct charge_outcome outcome = {
+        .status = response->status, .cost = response->cost, .own_costs = costs};
+
     if (decision->kind != REPLAY_DECIDED)
         return;
     limiter_set_time(engine->limiter, now_us);
     limiter_leave(&decision->request);
     if (!decision->request.charge)
         return;
-    for (unsigned i = 0; i < rule->limit_count; i++)
-        own_costs[i] = own_cost(rule->limits[i], response->own_costs[i], response->status);
-    if (units)
-        limiter_final_charges(&decision->request, &outcome, units);
-    if (rule->learns)
+    set_own_costs(decision, response, costs);
+    if (decision->rule->learns)
         limiter_adjust(&decision->request, &outcome);
     else
         limiter_keep_charge(&decision->request);

@@ -5,6 +5,7 @@
 #define WEIR_REPLAY_REPLAY_ENGINE_H
 
 #include "limit/limiter.h"
+#include "quota/quota_row.h"
 
 /* A request. Empty slices: not known. */
 struct virtual_request {
@@ -16,9 +17,14 @@ struct virtual_request {
     struct slice content; /* p NULL: none */
     struct slice address; /* of the peer; "unix:": a Unix socket */
     struct slice client; /* as identity_parse() takes it: instead of the sources of identity.from */
-    const struct client_limits *client_limits; /* from the database; NULL: the policy's */
+    /* Finds the row of an identity in the stand-in for the quota database. NULL: there is no
+     * database. */
+    struct {
+        bool (*find)(const void *context, struct slice identity, struct quota_row *row);
+        const void *context;
+    } quotas;
     bool https;
-    bool wants_units; /* replay_engine_finish() tells the charged units */
+    bool wants_units; /* replay_engine_units() will be called */
 };
 
 /* What the response states. */
@@ -66,11 +72,15 @@ bool replay_engine_ready(const struct replay_engine *engine);
 void replay_engine_decide(struct replay_engine *engine, const struct virtual_request *request,
                           struct replay_decision *decision);
 
+/* Writes what a decided request with wants_units is charged in the end, by position in
+ * rule->limits. */
+void replay_engine_units(const struct replay_decision *decision,
+                         const struct virtual_response *response, int64_t *units);
+
 /* Ends a decided request at `now_us`: gives back what it held, and charges what its response
- * states. `units`: receives what it was charged in the end, by position in rule->limits; NULL: not
- * wanted, else the request must have had wants_units. */
+ * states. */
 void replay_engine_finish(struct replay_engine *engine, struct replay_decision *decision,
-                          int64_t now_us, const struct virtual_response *response, int64_t *units);
+                          int64_t now_us, const struct virtual_response *response);
 
 /* Sends gathered decisions to Redis. Call once per iteration of the event loop. */
 void replay_engine_flush(struct replay_engine *engine);

@@ -8,8 +8,7 @@
 
 static const uint64_t redis_timeout_us = 60000000;
 
-/* Policy warnings are `weir check`'s; a replay prints errors only. */
-static struct policy *load(const char *file, const char *lua_dir)
+struct policy *policy_load_quietly(const char *file, const char *lua_dir, FILE *out)
 {
     char *text = NULL;
     size_t size;
@@ -19,7 +18,7 @@ static struct policy *load(const char *file, const char *lua_dir)
     if (report)
         fclose(report);
     if (!policy && text)
-        fputs(text, stderr);
+        fputs(text, out);
     free(text);
     return policy;
 }
@@ -76,8 +75,6 @@ static bool is_unlogged(const struct policy *policy, const struct limit_part *pa
 static void prepare_limit(const struct policy *policy, struct limit *limit,
                           struct replay_result *result)
 {
-    limit->on_failure = ON_FAILURE_DENY;
-    limit->lease_units = 0;
     if (limit->own_cost)
         note(result, "costs in headers and contents are not in logs: requests cost the reserve");
     if (limit->dedup.header)
@@ -92,27 +89,40 @@ static void prepare_limit(const struct policy *policy, struct limit *limit,
             note(result, "logs do not have the contents of per: all requests count as having none");
 }
 
-static void prepare_redis(struct redis_settings *settings, const struct address *redis,
-                          char *prefix)
+static void isolate_limit(struct limit *limit)
 {
-    *settings = (struct redis_settings){.address = *redis,
-                                        .address_text = prefix,
-                                        .embedded = true,
-                                        .key_prefix = prefix,
-                                        .timeout_us = redis_timeout_us,
-                                        .on_failure = ON_FAILURE_DENY,
-                                        .instances = 1};
+    limit->on_failure = ON_FAILURE_DENY;
+    limit->lease_units = 0;
+    if (limit->kind == LIMIT_CONCURRENCY)
+        limit->lease_us = limit->period_us = PERIOD_MAX_US;
+}
+
+void replay_policy_isolate(struct policy *policy, const struct address *redis, const char *prefix)
+{
+    char *name = arena_text(policy->arena, slice_of(prefix));
+
+    policy->redis = (struct redis_settings){.address = *redis,
+                                            .address_text = name,
+                                            .embedded = true,
+                                            .key_prefix = name,
+                                            .timeout_us = redis_timeout_us,
+                                            .on_failure = ON_FAILURE_DENY,
+                                            .instances = 1};
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        isolate_limit(&policy->limits[i]);
+    for (unsigned i = 0; i < policy->variant_count; i++)
+        isolate_limit(policy->variants[i]);
 }
 
 struct policy *replay_policy_load(const char *file, const char *lua_dir,
                                   const struct address *redis, const char *prefix,
                                   struct replay_result *result)
 {
-    struct policy *policy = load(file, lua_dir);
+    struct policy *policy = policy_load_quietly(file, lua_dir, stderr);
 
     if (!policy)
         return NULL;
-    prepare_redis(&policy->redis, redis, arena_text(policy->arena, slice_of(prefix)));
+    replay_policy_isolate(policy, redis, prefix);
     for (unsigned i = 0; i < policy->rule_count; i++) {
         remove_concurrency(&policy->rules[i], result);
         note_costs(&policy->rules[i], result);

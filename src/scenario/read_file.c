@@ -1,0 +1,290 @@
+/* read_file.c - a test file: its policy, and the keys of tests. */
+#include "admin/client_query.h"
+#include "base/file.h"
+#include "base/memory_stream.h"
+#include "replay/log_line.h"
+#include "replay/replay_policy.h"
+#include "scenario/read_internal.h"
+
+#include <stdlib.h>
+
+enum { FILE_MAX = 16 << 20, QUOTAS_MAX = 4096 };
+
+static const int64_t default_start_us = INT64_C(1767225600) * 1000000; /* 2026-01-01T00:00:00Z */
+
+/* --- Rows ------------------------------------------------------------------------------------- */
+
+static const struct option *row_of(const struct option *rows, struct slice key)
+{
+    for (; rows->type; rows++)
+        if (slice_equal(key, slice_of(rows->path)))
+            return rows;
+    return NULL;
+}
+
+static void unknown_key(struct loading *l, const struct option *rows, const struct node *node)
+{
+    struct suggestion meant = suggestion_for(node->key);
+    char bytes[256];
+    struct text known = text_over(bytes, sizeof bytes);
+
+    for (const struct option *row = rows; row->type; row++) {
+        suggestion_consider(&meant, slice_of(row->path));
+        text_printf(&known, "%s%s", row == rows ? "" : ", ", row->path);
+    }
+    if (meant.best.n)
+        mistake_of_key(l, node, "unknown key %s%s", QUOTE(node->key), DID_YOU_MEAN(&meant));
+    else
+        mistake_of_key(l, node, "unknown key %s; expected one of %.*s", QUOTE(node->key),
+                       SLICE_ARG(text_slice(&known)));
+}
+
+static void read_row_of(struct loading *l, const struct option *row, const struct node *map,
+                        void *base)
+{
+    const struct node *node = node_find(map, row->path);
+
+    if (!node && row->flags & OPTION_REQUIRED)
+        mistake(l, map, "%s is missing: %s", row->path, row->help);
+    else if (node && node->null)
+        mistake(l, node, "has no value; remove the key, or give one");
+    else if (node && !node->broken)
+        row->type->read(l, row, node, (char *)base + row->offset);
+}
+
+void rows_read(struct loading *l, const struct node *map, const struct option *rows, void *base)
+{
+    for (const struct node *child = map->first; child; child = child->next)
+        if (!row_of(rows, child->key))
+            unknown_key(l, rows, child);
+    for (; rows->type; rows++)
+        read_row_of(l, rows, map, base);
+}
+
+/* --- Keys that files and tests share ---------------------------------------------------------- */
+
+static void read_time(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
+{
+    int64_t time_us;
+
+    (void)option;
+    if (!expect_scalar(l, node, "a time such as 2026-01-31T23:59:50Z"))
+        return;
+    if (!log_time_parse(node->text, &time_us))
+        mistake(l, node,
+                "%s is not a time; write it as 2026-01-31T23:59:50Z or "
+                "2026-01-31T23:59:50+01:00",
+                QUOTE(node->text));
+    else if (time_us >= TIME_END_US)
+        mistake(l, node, "%s is out of range; virtual time ends with 2059", QUOTE(node->text));
+    else
+        *(int64_t *)field = time_us;
+}
+
+static const struct option_type type_time = {.name = "time", .read = read_time};
+
+bool client_is_good(struct loading *l, const struct node *node, struct identity *identity)
+{
+    const char *why;
+
+    if (!expect_scalar(l, node, "a client such as alice or ip:203.0.113.7"))
+        return false;
+    if (client_query_identity(l->policy, node->text, identity, &why))
+        return true;
+    mistake(l, node, "%s is no client: %s", QUOTE(node->text), why);
+    return false;
+}
+
+/* A quota as a database has it, or the name of a plan. */
+static bool read_quota(struct loading *l, const struct node *node, struct quota_row *row)
+{
+    *row = (struct quota_row){.present = true, .quota = QUOTA_OF_ITS_OWN};
+    if (!expect_scalar(l, node, "a quota such as 100, unlimited or 0, or a plan"))
+        return false;
+    if (quota_read(node->text, &row->quota))
+        return true;
+    struct suggestion meant = suggestion_for(node->text);
+    for (unsigned i = 0; i < l->policy->plan_count; i++) {
+        struct slice plan = slice_of(l->policy->plans[i].name);
+        suggestion_consider(&meant, plan);
+        if (slice_equal(node->text, plan)) {
+            memcpy(row->plan, plan.p, plan.n + 1);
+            return true;
+        }
+    }
+    mistake(l, node, "%s is neither a quota (a whole number or unlimited) nor a plan%s",
+            QUOTE(node->text), DID_YOU_MEAN(&meant));
+    return false;
+}
+
+static void read_quotas(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
+{
+    struct scenario_quota **list = field, *quota;
+
+    if (!expect_entries(l, option, node, "a map of clients and quotas", "clients"))
+        return;
+    if (!quotas_are_set(&l->policy->quotas)) {
+        mistake_of_key(l, node,
+                       "the policy has no quotas from a database; quotas of single "
+                       "clients are in its section clients");
+        return;
+    }
+    for (const struct node *child = node->first; child; child = child->next) {
+        const char *why;
+        quota = arena_zeroed(l->arena, 1, sizeof *quota);
+        if (child->broken)
+            continue;
+        if (!client_query_identity(l->policy, child->key, &quota->identity, &why))
+            mistake_of_key(l, child, "%s is no client: %s", QUOTE(child->key), why);
+        else if (read_quota(l, child, &quota->row)) {
+            quota->next = *list;
+            *list = quota;
+        }
+    }
+}
+
+static const struct option_type type_quota_rows = {.name = "map", .read = read_quotas};
+
+static void read_from(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
+{
+    struct ip ip;
+
+    (void)option;
+    if (!expect_scalar(l, node, "an address such as 203.0.113.7"))
+        return;
+    if (!slice_equal(node->text, SLICE("unix:")) && !ip_parse(node->text, &ip))
+        mistake(l, node,
+                "%s is no address; expected one such as 203.0.113.7 or 2001:db8::7, or "
+                "unix: for a Unix socket",
+                QUOTE(node->text));
+    else
+        *(struct slice *)field = slice_of(keep_text(l, node));
+}
+
+const struct option_type type_from = {.name = "address", .read = read_from};
+
+/* --- Tests ------------------------------------------------------------------------------------ */
+
+static const struct option test_rows[] = {
+    {.path = "name",
+     .type = &type_text,
+     MEMBER(scenario, name),
+     .low = 1,
+     .high = 200,
+     .flags = REQUIRED,
+     .help = "what the test shows"},
+    {.path = "start", .type = &type_time, MEMBER(scenario, start_us)},
+    {.path = "from", .type = &type_from, MEMBER(scenario, address)},
+    {.path = "quotas", .type = &type_quota_rows, MEMBER(scenario, quotas), .high = QUOTAS_MAX},
+    {.path = "requests",
+     .type = &type_steps,
+     .flags = REQUIRED,
+     .help = "a list of requests, such as { path: /, expect: admitted }"},
+    {0}};
+
+static void read_tests(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
+{
+    const struct scenario *defaults = field;
+    struct scenario *test, *last = NULL;
+    struct scenario_file *file = CONTAINER_OF(defaults, struct scenario_file, defaults);
+
+    (void)option;
+    if (!expect_list(l, node, "a list of tests, each with name and requests"))
+        return;
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+        if (item->broken || !expect_map(l, item, "a test with name and requests"))
+            continue;
+        test = arena_zeroed(l->arena, 1, sizeof *test);
+        *test = *defaults;
+        test->position = item->position;
+        rows_read(l, item, test_rows, test);
+        *(last ? &last->next : &file->scenarios) = test;
+        last = test;
+        file->count++;
+    }
+    if (file->count == 0 && !l->report->mistakes)
+        mistake(l, node, "has no test");
+}
+
+static const struct option_type type_tests = {.name = "list", .read = read_tests};
+
+static void skip(struct loading *l, const struct option *option, const struct node *node,
+                 void *field)
+{
+    (void)l, (void)option, (void)node, (void)field; /* read before the others */
+}
+
+static const struct option_type type_policy = {.name = "text", .read = skip};
+
+/* Read in this order: the keys before the tests are their defaults. */
+static const struct option file_rows[] = {
+    {.path = "policy", .type = &type_policy},
+    {.path = "start", .type = &type_time, MEMBER(scenario, start_us)},
+    {.path = "from", .type = &type_from, MEMBER(scenario, address)},
+    {.path = "quotas", .type = &type_quota_rows, MEMBER(scenario, quotas), .high = QUOTAS_MAX},
+    {.path = "tests",
+     .type = &type_tests,
+     .flags = REQUIRED,
+     .help = "a list of tests, each with name and requests"},
+    {0}};
+
+/* --- The file --------------------------------------------------------------------------------- */
+
+/* Returns the path of the policy; NULL: an error was reported. */
+static const char *policy_path(struct loading *l)
+{
+    const struct node *node = node_find(l->root, "policy");
+
+    if (!node)
+        report_mistake(l->report, (struct position){1, 1},
+                       "policy is missing: the path of a policy file, relative to this file; or "
+                       "use weir test -c FILE");
+    if (!node || node->broken || !expect_scalar(l, node, "the path of a policy file"))
+        return NULL;
+    return neighbour_path(l, node->text);
+}
+
+static void read_root(struct loading *l, struct scenario_file *file, const char *policy_file,
+                      FILE *report)
+{
+    if (l->root->broken || !expect_map(l, l->root, "a map of keys and values, such as tests: ..."))
+        return;
+    if (!policy_file && !(policy_file = policy_path(l)))
+        return;
+    l->policy = file->policy = policy_load_quietly(policy_file, l->lua_dir, report);
+    if (!file->policy)
+        return;
+    rows_read(l, l->root, file_rows, &file->defaults);
+}
+
+bool scenario_file_read(struct scenario_file *file, const char *policy_file, const char *lua_dir,
+                        FILE *out)
+{
+    struct report report = {.file = file->path};
+    struct loading l = {.arena = &file->arena, .report = &report, .lua_dir = lua_dir};
+    struct slice bytes;
+    const char *why;
+
+    if (!file_read(&l.scratch, file->path, FILE_MAX, &bytes, &why)) {
+        fprintf(out, "%s: cannot be read: %s\n", file->path, why);
+        arena_free(&l.scratch);
+        return false;
+    }
+    file->defaults = (struct scenario){.start_us = default_start_us, .address = SLICE("127.0.0.1")};
+    l.root = tree_read(&l.scratch, bytes, &report);
+    read_root(&l, file, policy_file, out);
+    bool good = file->policy && report.mistakes == 0;
+    report_finish(&report, out);
+    arena_free(&l.scratch);
+    return good;
+}
+
+void scenario_file_free(struct scenario_file *file)
+{
+    policy_drop(file->policy);
+    arena_free(&file->arena);
+}

@@ -1,0 +1,362 @@
+/* read_steps.c - the entries of `requests`. */
+#include "admin/json_writer.h"
+#include "base/memory.h"
+#include "http/chars.h"
+#include "scenario/read_internal.h"
+
+enum { LINES_MAX = 64 * 1024, STEPS_MAX = 100000 };
+
+/* --- Texts ------------------------------------------------------------------------------------ */
+
+static void keep(struct loading *l, struct slice *field, struct slice text)
+{
+    *field = (struct slice){arena_text(l->arena, text), text.n};
+}
+
+static void read_method(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
+{
+    if (!expect_text(l, option, node, "a method such as POST"))
+        return;
+    for (size_t i = 0; i < node->text.n; i++)
+        if (!char_is(node->text.p[i], CHAR_TOKEN)) {
+            mistake(l, node, "%s is not a method", QUOTE(node->text));
+            return;
+        }
+    keep(l, field, node->text);
+}
+
+static void read_path(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
+{
+    if (!expect_text(l, option, node, "a path such as /v1/items"))
+        return;
+    if (node->text.p[0] != '/' && !slice_equal(node->text, SLICE("*")))
+        mistake(l, node, "%s does not begin with \"/\"; the host has a key of its own, host",
+                QUOTE(node->text));
+    else if (slice_has_control_bytes(node->text) || memchr(node->text.p, ' ', node->text.n) ||
+             memchr(node->text.p, '#', node->text.n))
+        mistake(l, node,
+                "contains a character that no client sends in a path; write a space as "
+                "%%20, and no fragment");
+    else
+        keep(l, field, node->text);
+}
+
+static void read_host(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
+{
+    if (expect_text(l, option, node, "a host such as api.example.com"))
+        keep(l, field, node->text);
+}
+
+static const struct option_type type_method = {.name = "word", .read = read_method};
+static const struct option_type type_path = {.name = "path", .read = read_path};
+static const struct option_type type_host = {.name = "host", .read = read_host};
+
+static void read_client(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
+{
+    struct identity identity;
+
+    (void)option;
+    if (client_is_good(l, node, &identity))
+        keep(l, field, node->text);
+}
+
+static const struct option_type type_client = {.name = "client", .read = read_client};
+
+/* --- Query ------------------------------------------------------------------------------------ */
+
+/* Percent-encodes all but unreserved characters (RFC 3986 section 2.3). */
+static void put_encoded(struct text *out, struct slice text)
+{
+    static const char hex[] = "0123456789ABCDEF";
+
+    for (size_t i = 0; i < text.n; i++) {
+        unsigned char c = (unsigned char)text.p[i];
+        if (char_is((char)c, CHAR_LABEL) || c == '.')
+            text_char(out, (char)c);
+        else
+            text_bytes(out, (char[]){'%', hex[c >> 4], hex[c & 15]}, 3);
+    }
+}
+
+static void read_query(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
+{
+    char *bytes = arena_zeroed(&l->scratch, LINES_MAX, 1);
+    struct text out = text_over(bytes, LINES_MAX);
+
+    (void)option;
+    if (node->kind == NODE_SCALAR)
+        text_put(&out, node->text);
+    else if (!expect_map(l, node, "a map of parameters and values, or a text such as a=1&b=2"))
+        return;
+    for (const struct node *name = node->first; name; name = name->next)
+        for (const struct node *value = list_first(name); value; value = list_next(name, value)) {
+            if (name->broken || value->broken || !expect_scalar(l, value, "a value"))
+                continue;
+            text_put(&out, out.n ? SLICE("&") : SLICE(""));
+            put_encoded(&out, name->key);
+            text_char(&out, '=');
+            put_encoded(&out, value->text);
+        }
+    if (out.failed)
+        mistake(l, node, "is longer than %d bytes", LINES_MAX);
+    else
+        keep(l, field, text_slice(&out));
+}
+
+static const struct option_type type_query = {.name = "map", .read = read_query};
+
+/* --- Headers ---------------------------------------------------------------------------------- */
+
+static bool name_is_token(struct slice name)
+{
+    for (size_t i = 0; i < name.n; i++)
+        if (!char_is(name.p[i], CHAR_TOKEN))
+            return false;
+    return name.n > 0;
+}
+
+/* Returns why a field of this name cannot be given; NULL: it can. */
+static const char *name_fault(struct slice name)
+{
+    if (!name_is_token(name))
+        return "is not the name of a header";
+    if (slice_equal_nocase(name, SLICE("Host")))
+        return "has a key of its own, host";
+    if (slice_equal_nocase(name, SLICE("Content-Length")) ||
+        slice_equal_nocase(name, SLICE("Transfer-Encoding")))
+        return "cannot be given; the length follows from json";
+    return NULL;
+}
+
+static void put_field(struct loading *l, const struct node *name, const struct node *value,
+                      struct scenario_step *step, struct text *out)
+{
+    if (!expect_scalar(l, value, "the value of a header"))
+        return;
+    if (slice_has_control_bytes(value->text)) {
+        mistake(l, value, "contains control bytes; expected printable text");
+        return;
+    }
+    text_put(out, name->key);
+    text_literal(out, ": ");
+    text_put(out, value->text);
+    text_literal(out, "\r\n");
+    step->field_count++;
+}
+
+static void read_headers(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
+{
+    char *bytes = arena_zeroed(&l->scratch, LINES_MAX, 1);
+    struct text out = text_over(bytes, LINES_MAX);
+    struct scenario_step *step = field;
+    const char *fault;
+
+    (void)option;
+    if (!expect_map(l, node, "a map of headers and values"))
+        return;
+    for (const struct node *name = node->first; name; name = name->next) {
+        if (name->broken)
+            continue;
+        if ((fault = name_fault(name->key)))
+            mistake_of_key(l, name, "%s %s", QUOTE(name->key), fault);
+        for (const struct node *value = list_first(name); value && !fault;
+             value = list_next(name, value))
+            put_field(l, name, value, step, &out);
+    }
+    if (out.failed)
+        mistake(l, node, "are longer than %d bytes", LINES_MAX);
+    else
+        keep(l, &step->field_lines, text_slice(&out));
+}
+
+static const struct option_type type_headers = {.name = "map", .read = read_headers};
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+static const char *skip_digits(const char *p)
+{
+    while (char_is(*p, CHAR_DIGIT))
+        p++;
+    return p;
+}
+
+/* RFC 8259 section 6. The text ends with NUL. */
+static bool is_json_number(const char *p)
+{
+    const char *start = p += *p == '-';
+
+    p = skip_digits(p);
+    if (p == start || (*start == '0' && p > start + 1))
+        return false;
+    if (*p == '.' && (start = ++p, p = skip_digits(p)) == start)
+        return false;
+    if (*p == 'e' || *p == 'E') {
+        p += p[1] == '+' || p[1] == '-' ? 2 : 1;
+        if (start = p, (p = skip_digits(p)) == start)
+            return false;
+    }
+    return *p == 0;
+}
+
+static void put_scalar(struct json_writer *json, const char *key, const struct node *node)
+{
+    bool word = slice_equal(node->text, SLICE("true")) || slice_equal(node->text, SLICE("false"));
+
+    if (node->null)
+        json_put_null(json, key);
+    else if (!node->quoted && (word || is_json_number(node->text.p)))
+        json_put_verbatim(json, key, node->text);
+    else
+        json_put_slice(json, key, node->text);
+}
+
+/* The depth of the tree is bounded. */
+static void put_json(struct json_writer *json, const char *key, const struct node *node)
+{
+    bool map = node->kind == NODE_MAP;
+
+    if (node->kind == NODE_SCALAR) {
+        put_scalar(json, key, node);
+        return;
+    }
+    json_begin(json, key, map ? '{' : '[');
+    for (const struct node *child = node->first; child; child = child->next)
+        put_json(json, map ? child->key.p : NULL, child);
+    json_end(json, map ? '}' : ']');
+}
+
+/* A text is the document itself, so that invalid ones can be tested. */
+static void read_json(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
+{
+    struct evbuffer *out = evbuffer_new();
+    struct json_writer json = json_writer_over(out);
+
+    (void)option;
+    if (!out)
+        memory_exhausted();
+    if (node->kind == NODE_SCALAR)
+        json_put_verbatim(&json, NULL, node->text);
+    else
+        put_json(&json, NULL, node);
+    size_t size = evbuffer_get_length(out);
+    const char *bytes = (const char *)evbuffer_pullup(out, -1);
+    keep(l, field, (struct slice){size ? bytes : "", size});
+    evbuffer_free(out);
+}
+
+static const struct option_type type_json = {.name = "map", .read = read_json};
+
+/* --- Entries ---------------------------------------------------------------------------------- */
+
+#define STEP(member) MEMBER(scenario_step, member)
+#define LONGEST      (INT64_C(366) * 86400 * 1000000)
+
+static const char *const schemes[] = {"http", "https", NULL};
+
+static const struct option rows[] = {
+    {.path = "wait", .type = &type_duration, STEP(wait_us), .high = LONGEST},
+    {.path = "client", .type = &type_client, STEP(client)},
+    {.path = "method", .type = &type_method, STEP(method), .low = 1, .high = 32},
+    {.path = "path", .type = &type_path, STEP(path), .low = 1, .high = LINES_MAX / 2},
+    {.path = "query", .type = &type_query, STEP(query)},
+    {.path = "host", .type = &type_host, STEP(host), .low = 1, .high = 255},
+    {.path = "scheme", .type = &type_enum, STEP(https), .names = schemes},
+    {.path = "headers", .type = &type_headers},
+    {.path = "json", .type = &type_json, STEP(content)},
+    {.path = "from", .type = &type_from, STEP(address)},
+    {.path = "repeat", .type = &type_number, STEP(repeat), .low = 1, .high = REPEAT_MAX},
+    {.path = "every", .type = &type_duration, STEP(every_us), .high = LONGEST},
+    {.path = "duration", .type = &type_duration, STEP(duration_us), .high = LONGEST},
+    {.path = "status", .type = &type_count, STEP(status), .low = 200, .high = STATUS_MAX},
+    {.path = "cost", .type = &type_step_costs, STEP(costs)},
+    {.path = "expect", .type = &type_expect, STEP(expected)},
+    {0}};
+
+static void set_target(struct loading *l, struct scenario_step *step)
+{
+    size_t room = step->path.n + step->query.n + 2;
+    struct text out = text_over(arena_zeroed(l->arena, room, 1), room);
+    bool has_query = step->path.n && memchr(step->path.p, '?', step->path.n);
+
+    text_put(&out, step->path.n ? step->path : SLICE("/"));
+    if (step->query.n) {
+        text_char(&out, has_query ? '&' : '?');
+        text_put(&out, step->query);
+    }
+    step->target = text_slice(&out);
+}
+
+/* Returns true if the key is one that makes the entry a request. */
+static bool has_request(const struct node *item)
+{
+    return item->count > 1 || (item->count == 1 && !node_find(item, "wait"));
+}
+
+static void complete(struct loading *l, const struct node *item, struct scenario_step *step,
+                     const struct scenario *scenario)
+{
+    const struct node *every = node_find(item, "every");
+
+    if (item->count == 0)
+        mistake(l, item,
+                "is empty; expected a request such as { path: /, expect: admitted }, or "
+                "{ wait: 1s }");
+    if (every && step->repeat == 1)
+        mistake_of_key(l, every, "every is the time between repeats; it needs repeat: N");
+    step->is_request = has_request(item);
+    if (!step->method.n)
+        step->method = step->content.p ? SLICE("POST") : SLICE("GET");
+    if (!step->address.n)
+        step->address = scenario->address;
+    set_target(l, step);
+}
+
+/* Virtual time ends before time zones are unknown. */
+static bool fits_in_time(struct loading *l, const struct node *item,
+                         const struct scenario_step *step, int64_t *now_us)
+{
+    __int128 end = (__int128)*now_us + step->wait_us +
+                   (__int128)step->every_us * (step->repeat - 1) + step->duration_us;
+
+    if (end >= TIME_END_US)
+        mistake(l, item, "is later than 2059, the end of virtual time");
+    *now_us = end >= TIME_END_US ? *now_us : (int64_t)end;
+    return end < TIME_END_US;
+}
+
+static void read_steps(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
+{
+    struct scenario *scenario = field;
+    struct scenario_step *step, **end = &scenario->steps;
+    int64_t now_us = scenario->start_us;
+
+    (void)option;
+    if (!expect_list(l, node, "a list of requests"))
+        return;
+    if (list_count(node) == 0 || list_count(node) > STEPS_MAX)
+        mistake(l, node, "expected a list of 1 to %d requests", STEPS_MAX);
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+        if (item->broken || !expect_map(l, item, "a request such as { path: /, expect: admitted }"))
+            continue;
+        step = arena_zeroed(l->arena, 1, sizeof *step);
+        step->position = item->position;
+        step->repeat = 1;
+        step->status = 200;
+        rows_read(l, item, rows, step);
+        complete(l, item, step, scenario);
+        if (!fits_in_time(l, item, step, &now_us))
+            return;
+        *end = step;
+        end = &step->next;
+    }
+}
+
+const struct option_type type_steps = {.name = "list", .read = read_steps};
