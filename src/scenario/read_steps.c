@@ -1,5 +1,5 @@
 /* read_steps.c - the entries of `requests`. */
-#include "admin/json_writer.h"
+#include "base/json_writer.h"
 #include "base/memory.h"
 #include "http/chars.h"
 #include "scenario/read_internal.h"

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "admin/json_writer.h"
+#include "base/json_writer.h"
 #include "base/memory.h"
 
 /* --- Text ------------------------------------------------------------------------------------- */
