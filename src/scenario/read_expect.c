@@ -119,6 +119,11 @@ static bool read_value(struct loading *l, const struct node *node, struct expect
     case EXPECT_REJECTED: return read_number(l, node, REPEAT_MAX, &e->number);
     case EXPECT_STATUS: return read_number(l, node, STATUS_MAX, &e->number);
     case EXPECT_REMAINING:
+        if (slice_equal(node->text, SLICE("none"))) {
+            e->number = EXPECT_NONE;
+            return true;
+        }
+        return read_number(l, node, LIMIT_MAX, &e->number);
     case EXPECT_COST: return read_number(l, node, LIMIT_MAX, &e->number);
     case EXPECT_RETRY_AFTER:
     case EXPECT_RESET: return read_seconds(l, node, &e->number);

@@ -10,6 +10,7 @@ import subprocess
 
 import yaml
 
+from recipe_book import TESTED, tested_files
 from rig import eventually, timeout, top, weir_program
 
 POLICY = """
@@ -463,3 +464,23 @@ def test_nothing_is_left_behind(rig):
     write(rig, PASSING)
     assert rig.command("test", "test.yaml", env=at_home(rig)).returncode == 1
     assert not left(rig.directory) and not private_redises(rig.directory)
+
+
+def test_every_recipe_has_its_test_file(rig):
+    """Its policy is the documented one, and all files are in the tarball."""
+    present = set(os.listdir(TESTED)) - {"files.am"}
+    for name, text in tested_files().items():
+        assert name in present, f"{name} is missing: run tests/integration/recipe_book.py"
+        with open(os.path.join(TESTED, name), encoding="utf-8") as file:
+            assert file.read() == text, f"{name} differs from docs/recipes.md: run tests/integration/recipe_book.py"
+        if name.endswith(".yaml"):
+            assert name.replace(".yaml", ".test.yaml") in present, f"the recipe of {name} has no test in conf/tests"
+    with open(os.path.join(TESTED, "files.am"), encoding="utf-8") as listed:
+        assert set(re.findall(r"conf/tests/(\S+)", listed.read())) == present, "conf/tests/files.am lists others"
+
+
+def test_the_tests_of_recipes_pass(rig):
+    files = sorted(os.path.join(TESTED, name) for name in os.listdir(TESTED) if name.endswith(".test.yaml"))
+    done = rig.command("test", *files)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {os.path.join(TESTED, name) for name in re.findall(r"^ok +\S*/([^/:]+):", done.stdout, re.M)} == set(files), "each has a test"
