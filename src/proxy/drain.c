@@ -117,11 +117,11 @@ bool drain_begin(struct exchange *x)
 {
     struct worker *w = x->worker;
     struct downstream *left = x->downstream;
-    uint64_t until_us = clock_cached_us() + x->route.rule->upstream->response_timeout_us;
     struct drain *drain = is_worth_it(x) ? drain_new(w) : NULL;
 
     if (!drain)
         return false;
+    uint64_t until_us = clock_cached_us() + x->route.rule->upstream->response_timeout_us;
     drain->origin = *left->origin;
     drain->downstream = (struct downstream){
         .ops = &drain_ops, .worker = w, .origin = &drain->origin, .exchange = x};

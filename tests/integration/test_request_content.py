@@ -422,3 +422,14 @@ def test_a_server_that_answers_before_it_reads_gets_all_content(rig):
     for _ in range(3):
         assert charged(weir, named_at_the_end(MIB)) == 50
     assert seen == [MIB] * 3
+
+
+def test_a_client_that_leaves_before_a_rule_is_chosen(rig):
+    weir = rig.weir(workers=1, limits={"few": dict(script="gcra", limit=5, period="1h")},
+                    rules=[{"match": {"json": {"model": ["a"]}}, "limits": ["few"]}, {"limits": "none"}])
+    for _ in range(2):
+        with Connection(weir.address) as connection:
+            connection.send(request_bytes("/", "POST", {"Content-Length": "100"}) + b'{"model"')
+            weir.counts(1, "weir_requests_active")
+        weir.counts(0, "weir_requests_active")
+    assert weir.alive()
