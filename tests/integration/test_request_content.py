@@ -291,6 +291,17 @@ def test_slow_and_broken_content_ends_the_request(rig):
         assert connection.response("POST").status == 413
 
 
+def test_a_client_that_leaves_before_its_rule_is_chosen_ends_the_request(rig):
+    weir = matching_weir(rig)
+    connection = Connection(weir.address)
+    connection.send(request_bytes("/", "POST", headers={"Content-Length": "100"}) + b'{"a"')
+    eventually(lambda: weir.metric("weir_requests_active") == 1)
+    connection.close()
+    eventually(lambda: weir.metric("weir_requests_active") == 0)
+    weir.counts(1, "weir_errors_total", cause="client_gone")
+    assert chosen(weir, b'{"n": 5}') == "strict"
+
+
 def test_whole_content_is_sent_again_where_a_request_without_content_is(rig):
     """A server that closes without a response: the next one gets the request, if repeating it is safe."""
     def closing(peer, _number):
