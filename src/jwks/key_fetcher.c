@@ -251,6 +251,7 @@ static void fetch(struct source *source)
     if (source->get)
         return;
     event_del(source->timer);
+    remote_keys_begin(source->keys, source->wanted_us ? source->wanted_us + KEYS_WANTED_US : 0);
     if (fetcher->client && fetcher->resolver)
         source->get = https_get(fetcher->client, fetcher->resolver, remote_keys_url(source->keys),
                                 remote_keys_ca(source->keys), on_end, source);
@@ -304,6 +305,7 @@ static void source_free(struct source *source)
 {
     https_get_cancel(source->get);
     event_drop(source->timer);
+    remote_keys_begin(source->keys, UINT64_MAX); /* never again */
     remote_keys_settle(source->keys);
     remote_keys_drop(source->keys);
     MAGIC_WIPE(source);

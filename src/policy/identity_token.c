@@ -164,9 +164,36 @@ static enum jwt_fault check(struct token_checker *checker, struct slice token, i
     if (fault == JWT_GOOD) {
         *entry = store(checker, &hash, &verified);
         jwt_token_free(&verified);
-    } else if (fault == JWT_UNKNOWN_KEY)
+    } else if (fault == JWT_UNKNOWN_KEY || fault == JWT_NO_KEYS)
         want_keys(checker);
     return fault;
+}
+
+bool token_checker_keys_may_come(const struct token_checker *checker)
+{
+    for (unsigned i = 0; i < checker->rules.remote_count; i++)
+        if (remote_keys_may_come(checker->settings->jwt.remote[i]))
+            return true;
+    return false;
+}
+
+bool token_checker_should_wait(struct token_checker *checker, const struct fields *fields)
+{
+    const struct jwt_settings *jwt = &checker->settings->jwt;
+    const struct field *field = fields_next_named(fields, slice_of(jwt->header), NULL);
+    struct slice token;
+
+    if (!field || !read_token(jwt, field->value, &token))
+        return false;
+    update_keys(checker);
+    struct token_hash hash = token_cache_hash(checker->cache, token);
+    if (token_cache_find(checker->cache, &hash, (int64_t)(clock_cached_wall_us() / 1000000)) >= 0)
+        return false;
+    enum jwt_fault fault = jwt_find_key(&checker->rules, token);
+    if (fault != JWT_UNKNOWN_KEY && fault != JWT_NO_KEYS)
+        return false;
+    want_keys(checker);
+    return token_checker_keys_may_come(checker);
 }
 
 static void read_request(const struct identity_search *search, const struct field *field)

@@ -21,5 +21,9 @@ MUST_CHECK bool token_checker_new(const struct policy *policy, struct token_stat
 void token_checker_free(struct token_checker *checker);
 /* Returns whether the first fetch of all keys by URL has ended. NULL is ready. */
 bool token_checker_is_ready(const struct token_checker *checker);
+/* Returns whether the request's token names an unknown key that may be fetched soon: the caller may
+ * wait until token_checker_keys_may_come() is false. Requests the fetch. */
+bool token_checker_should_wait(struct token_checker *checker, const struct fields *fields);
+bool token_checker_keys_may_come(const struct token_checker *checker);
 
 #endif

@@ -104,6 +104,8 @@ struct jwt_token {
 MUST_CHECK enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text,
                                      int64_t now_s, struct jwt_token *token);
 void jwt_token_free(struct jwt_token *token);
+/* Returns JWT_GOOD if there is a key of the token's algorithm with its kid. Verifies nothing. */
+MUST_CHECK enum jwt_fault jwt_find_key(const struct jwt_rules *rules, struct slice text);
 
 /* Returns a claim as text. An integer is written in decimal into `room`; other text belongs to the
  * token. Returns an empty slice if the claim is missing, empty, contains control bytes, or is

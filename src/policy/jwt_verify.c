@@ -240,6 +240,16 @@ static enum jwt_fault check_claims(const struct jwt_rules *rules, int64_t now_s,
     return JWT_GOOD;
 }
 
+enum jwt_fault jwt_find_key(const struct jwt_rules *rules, struct slice text)
+{
+    struct fitting fitting = {.count = 0};
+    struct parts parts;
+
+    if (text.n > JWT_TOKEN_MAX || !split(text, &parts))
+        return JWT_MALFORMED;
+    return read_header(rules, parts.header, &fitting);
+}
+
 enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text, int64_t now_s,
                           struct jwt_token *token)
 {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 struct remote_keys {
@@ -13,7 +14,8 @@ struct remote_keys {
     pthread_mutex_t lock;
     struct jwt_keys *current; /* under the lock */
     atomic_uint version;      /* 0: no keys yet */
-    atomic_bool settled, wanted;
+    atomic_bool settled, wanted, fetching;
+    _Atomic uint64_t closed_until_us;
     char *url, *ca;
 };
 
@@ -84,8 +86,15 @@ void remote_keys_publish(struct remote_keys *remote, struct jwt_keys *keys)
     atomic_store(&remote->settled, true);
 }
 
+void remote_keys_begin(struct remote_keys *remote, uint64_t closed_until_us)
+{
+    atomic_store(&remote->fetching, true);
+    atomic_store(&remote->closed_until_us, closed_until_us);
+}
+
 void remote_keys_settle(struct remote_keys *remote)
 {
+    atomic_store(&remote->fetching, false);
     atomic_store(&remote->wanted, false);
     atomic_store(&remote->settled, true);
 }
@@ -100,6 +109,12 @@ bool remote_keys_are_wanted(const struct remote_keys *remote)
 bool remote_keys_are_settled(const struct remote_keys *remote)
 {
     return atomic_load(&remote->settled);
+}
+
+bool remote_keys_may_come(const struct remote_keys *remote)
+{
+    return atomic_load(&remote->fetching) ||
+           (remote->wake_fd >= 0 && clock_us() >= atomic_load(&remote->closed_until_us));
 }
 
 void remote_keys_want(struct remote_keys *remote)

@@ -2,7 +2,8 @@
  *
  *   main thread   jwks/key_fetcher.h --remote_keys_publish--> an immutable set of keys, a version
  *   worker        remote_keys_update(): holds the set that it saw last
- *                 remote_keys_want(): a token names an unknown key
+ *                 remote_keys_want(): a token names an unknown key, which
+ *                 remote_keys_may_come() soon
  *
  * A policy owns one of these per URL; after a reload, the next policy shares those of the same
  * URLs. */
@@ -29,8 +30,10 @@ bool remote_keys_same(const struct remote_keys *one, const struct remote_keys *o
 void remote_keys_wake_by(struct remote_keys *remote, int fd);
 /* Makes `keys` the current set; takes over the caller's reference. */
 void remote_keys_publish(struct remote_keys *remote, struct jwt_keys *keys);
-/* A fetch has ended, or there is none: nobody waits for the first one any more, and the next
- * unknown key is reported. */
+/* A fetch begins. Before `closed_until_us` (clock_us()), unknown keys cause no further one. */
+void remote_keys_begin(struct remote_keys *remote, uint64_t closed_until_us);
+/* A fetch has ended, or there is none: nobody waits for it any more, and the next unknown key is
+ * reported. */
 void remote_keys_settle(struct remote_keys *remote);
 bool remote_keys_are_wanted(const struct remote_keys *remote);
 
@@ -38,6 +41,8 @@ bool remote_keys_are_wanted(const struct remote_keys *remote);
 
 /* Returns whether there are keys, or a fetch has failed. */
 bool remote_keys_are_settled(const struct remote_keys *remote);
+/* Returns whether a fetch is under way, or remote_keys_want() causes one. */
+bool remote_keys_may_come(const struct remote_keys *remote);
 /* Requests a fetch. Cheap until the next remote_keys_settle(). */
 void remote_keys_want(struct remote_keys *remote);
 

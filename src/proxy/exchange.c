@@ -2,6 +2,7 @@
  *
  *   exchange_begin() notes the header and wakes the exchange
  *     ROUTE    client identity, path, rule, size limits ------------------------.
+ *     KEYS     until the key of its token is fetched, then ROUTE --------------------+
  *     QUOTA    client quota from a database -------------------------------------+
  *     CONTENT  costs in the content of the request, if a limit needs them ---------+
  *     LIMIT    at once, or when Redis replies -----------------------------------+--> REPLY
@@ -23,6 +24,7 @@
  * else runs or ends an exchange; in a step, it exists until the step has returned.
  *
  * Every phase that waits has a deadline:
+ *   KEYS           3 s
  *   QUOTA          quotas.timeout
  *   CONTENT        timeouts.request_body
  *   LIMIT          redis.timeout (enforced by the limiter)
@@ -47,9 +49,10 @@
 #include "proxy/waiting_request.h"
 
 static enum step (*const step_of[])(struct exchange *x) = {
-    [PHASE_ROUTE] = step_route, [PHASE_QUOTA] = step_quota,   [PHASE_CONTENT] = step_content,
-    [PHASE_LIMIT] = step_limit, [PHASE_HOLD] = step_hold,     [PHASE_CONNECT] = step_connect,
-    [PHASE_RELAY] = step_relay, [PHASE_TUNNEL] = step_tunnel, [PHASE_REPLY] = step_reply,
+    [PHASE_ROUTE] = step_route,     [PHASE_KEYS] = step_keys,   [PHASE_QUOTA] = step_quota,
+    [PHASE_CONTENT] = step_content, [PHASE_LIMIT] = step_limit, [PHASE_HOLD] = step_hold,
+    [PHASE_CONNECT] = step_connect, [PHASE_RELAY] = step_relay, [PHASE_TUNNEL] = step_tunnel,
+    [PHASE_REPLY] = step_reply,
 };
 
 static enum step fail(struct exchange *x);
@@ -79,6 +82,7 @@ static enum step interrupt(struct exchange *x)
 {
     if (x->phase == PHASE_HOLD)
         hold_end(x);
+    keys_end(x);
     if (exchange_has(x, EVENT_FAILED))
         return STEP_FAIL;
     if (exchange_has(x, EVENT_CUT)) {
@@ -248,6 +252,7 @@ static void finish(struct exchange *x)
         TAILQ_REMOVE(&w->decided, x, limits.queued_link);
     if (x->decision_request.op)
         limiter_abandon(&x->decision_request);
+    keys_end(x);
     waiting_request_free(x);
     quota_client_abandon(&x->quota);
     client_requests_leave(x);

@@ -64,5 +64,7 @@ void exchanges_init(struct worker *worker);
 void exchanges_free(struct worker *worker);
 /* Frees the memory of ended exchanges that was not needed since the last call. */
 void exchanges_trim(struct worker *worker);
+/* Fetches of keys may have ended: exchanges that wait for them go on. */
+void exchanges_keys_changed(struct worker *worker);
 
 #endif

@@ -288,6 +288,26 @@ static void wake_waiting(evutil_socket_t fd, short what, void *arg)
         event_active(&w->act, EV_TIMEOUT, 1);
 }
 
+/* ---- keys of tokens -------------------------------------------------------------------------- */
+
+void exchanges_keys_changed(struct worker *w)
+{
+    for (struct exchange *x = TAILQ_FIRST(&w->keys_awaited); x;) {
+        if (token_checker_keys_may_come(x->generation->tokens)) {
+            x = TAILQ_NEXT(x, keys.link);
+            continue;
+        }
+        keys_end(x);
+        note(x, EVENT_KEYS); /* may end others too */
+        x = TAILQ_FIRST(&w->keys_awaited);
+    }
+}
+
+static void keys_passed(struct deadline *deadline)
+{
+    note(CONTAINER_OF(deadline, struct exchange, client_deadline), EVENT_KEYS);
+}
+
 /* ---- timers ---------------------------------------------------------------------------------- */
 
 static void hold_passed(struct timer *timer)
@@ -340,6 +360,7 @@ static void call_passed(struct timer *timer)
 void exchanges_init(struct worker *w)
 {
     TAILQ_INIT(&w->decided);
+    TAILQ_INIT(&w->keys_awaited);
     TAILQ_INIT(&w->drains);
     event_assign(&w->act, w->base, -1, 0, wake_waiting, w);
     timer_heap_init(&w->holds, w->base, hold_passed);
@@ -349,6 +370,7 @@ void exchanges_init(struct worker *w)
     deadline_queue_init(&w->deadlines, &w->queue.reply, write_passed);
     deadline_queue_init(&w->deadlines, &w->queue.tunnel, tunnel_passed);
     deadline_queue_init(&w->deadlines, &w->queue.exchange, exchange_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.keys, keys_passed);
 }
 
 void exchanges_free(struct worker *w)

@@ -5,8 +5,9 @@
 #define TO(phase) (1u << (phase))
 
 const uint16_t exchange_next_phases[] = {
-    [PHASE_ROUTE] =
-        TO(PHASE_QUOTA) | TO(PHASE_CONTENT) | TO(PHASE_LIMIT) | TO(PHASE_REPLY) | TO(PHASE_DONE),
+    [PHASE_ROUTE] = TO(PHASE_KEYS) | TO(PHASE_QUOTA) | TO(PHASE_CONTENT) | TO(PHASE_LIMIT) |
+                    TO(PHASE_REPLY) | TO(PHASE_DONE),
+    [PHASE_KEYS] = TO(PHASE_ROUTE) | TO(PHASE_REPLY) | TO(PHASE_DONE),
     [PHASE_QUOTA] = TO(PHASE_CONTENT) | TO(PHASE_LIMIT) | TO(PHASE_REPLY) | TO(PHASE_DONE),
     [PHASE_CONTENT] = TO(PHASE_ROUTE) | TO(PHASE_LIMIT) | TO(PHASE_REPLY) | TO(PHASE_DONE),
     [PHASE_LIMIT] = TO(PHASE_HOLD) | TO(PHASE_CONNECT) | TO(PHASE_REPLY) | TO(PHASE_DONE),
@@ -19,10 +20,10 @@ const uint16_t exchange_next_phases[] = {
 };
 
 static const char *const phase_name[] = {
-    [PHASE_ROUTE] = "route", [PHASE_QUOTA] = "quota",   [PHASE_CONTENT] = "content",
-    [PHASE_LIMIT] = "limit", [PHASE_HOLD] = "hold",     [PHASE_CONNECT] = "connect",
-    [PHASE_RELAY] = "relay", [PHASE_TUNNEL] = "tunnel", [PHASE_REPLY] = "reply",
-    [PHASE_DONE] = "done",
+    [PHASE_ROUTE] = "route",     [PHASE_KEYS] = "keys",   [PHASE_QUOTA] = "quota",
+    [PHASE_CONTENT] = "content", [PHASE_LIMIT] = "limit", [PHASE_HOLD] = "hold",
+    [PHASE_CONNECT] = "connect", [PHASE_RELAY] = "relay", [PHASE_TUNNEL] = "tunnel",
+    [PHASE_REPLY] = "reply",     [PHASE_DONE] = "done",
 };
 
 void exchange_log_transition(const struct exchange *x, enum phase next)

@@ -12,6 +12,7 @@
 
 enum phase {
     PHASE_ROUTE,
+    PHASE_KEYS,
     PHASE_QUOTA,
     PHASE_CONTENT,
     PHASE_LIMIT,
@@ -62,6 +63,12 @@ struct exchange {
         uint64_t kept_us;            /* when the client last kept the rate, or the wait began */
         bool exact;                  /* `taken` is exact */
     } send;
+    struct {         /* KEYS */
+        bool waits;  /* in worker->keys_awaited */
+        bool waited; /* once is enough */
+        TAILQ_ENTRY(exchange) link;
+    } keys;
+
     uint32_t requests_entry; /* client_requests.h: counts the request; 0: not counted */
 
     struct {                     /* ROUTE, QUOTA */
@@ -152,7 +159,7 @@ struct exchange {
         uint32_t log_split; /* offset of its second part */
     } record;
 
-    struct waiting_request *waiting; /* in QUOTA: the header as received, and more */
+    struct waiting_request *waiting; /* in KEYS and QUOTA: the header as received, and more */
     size_t identity_size, id_size;
     bool has_client_ip; /* client_ip is set */
     /* exchange_new() does not clear the members from here on. */

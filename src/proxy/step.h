@@ -43,7 +43,8 @@ enum {
     EVENT_CONTENT_LATE = 1 << 15, /* of the client that sends, */
     EVENT_WRITE_LATE = 1 << 16,   /* of the client that reads, */
     EVENT_TUNNEL_LATE = 1 << 17,  /* of an idle tunnel, */
-    EVENT_OVERDUE = 1 << 18       /* and of the whole exchange: exchange.overdue */
+    EVENT_OVERDUE = 1 << 18,      /* and of the whole exchange: exchange.overdue */
+    EVENT_KEYS = 1 << 20          /* the wait for the key of a token has ended */
 };
 
 static inline bool exchange_has(const struct exchange *x, unsigned events)
@@ -155,6 +156,7 @@ void exchange_wake(struct exchange *x);
 /* ---- the steps ------------------------------------------------------------------------------- */
 
 enum step step_route(struct exchange *x);
+enum step step_keys(struct exchange *x);
 enum step step_quota(struct exchange *x);
 enum step step_content(struct exchange *x);
 enum step step_limit(struct exchange *x);
@@ -163,6 +165,9 @@ enum step step_connect(struct exchange *x);
 enum step step_relay(struct exchange *x);
 enum step step_tunnel(struct exchange *x);
 enum step step_reply(struct exchange *x);
+
+/* The exchange no longer waits in KEYS, if it does. */
+void keys_end(struct exchange *x);
 
 /* HOLD ends by an event of every phase. Before the delay has passed, sets x->hold.left_early. */
 void hold_end(struct exchange *x);

@@ -1,4 +1,5 @@
-/* waiting_request.h - the copy of a request that waits before its decision: QUOTA and CONTENT. */
+/* waiting_request.h - the copy of a request that waits before its decision: KEYS, QUOTA and
+ * CONTENT. */
 #ifndef WEIR_PROXY_WAITING_REQUEST_H
 #define WEIR_PROXY_WAITING_REQUEST_H
 

@@ -60,9 +60,11 @@ struct worker {
     struct free_list free_exchanges;            /* in the memory of `buffers` */
     TAILQ_HEAD(decided_list, exchange) decided; /* decided by the limits, not processed yet */
     TAILQ_HEAD(drain_list, drain) drains;       /* of clients that have left (drain.h) */
-    uint64_t decided_iteration;                 /* iteration of the last decision */
-    unsigned decided_count;                     /* number of decisions in that iteration */
-    struct event act;                           /* active while `decided` is not empty */
+    struct decided_list keys_awaited;           /* exchanges in KEYS */
+    unsigned keys_awaited_count;
+    uint64_t decided_iteration; /* iteration of the last decision */
+    unsigned decided_count;     /* number of decisions in that iteration */
+    struct event act;           /* active while `decided` is not empty */
 
     struct quota_client *quotas;
     struct iobuf_pool buffers;
@@ -70,7 +72,7 @@ struct worker {
     struct timer_heap holds; /* timers of held exchanges, see step_hold.c */
     struct timer_heap calls; /* deadlines of gRPC calls, see grpc.h */
     struct {
-        struct deadline_queue content, write, reply, tunnel, exchange;
+        struct deadline_queue content, write, reply, tunnel, exchange, keys;
     } queue;
 
     /* Shared by all connections. Data needed after a callback is copied into a buffer. */

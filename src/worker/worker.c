@@ -243,6 +243,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
         return;
     take_endpoint_set(w);
     listeners_receive(w);
+    exchanges_keys_changed(w);
     w->draining = atomic_load(&w->drain);
     if (atomic_load(&w->stop) && !w->downstream->listeners_closed)
         begin_to_stop(w);

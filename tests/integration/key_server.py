@@ -4,6 +4,7 @@
     server.url                  # https://127.0.0.1:PORT/jwks.json
     server.content = other      # what it responds with from now on
     server.fields = ["Cache-Control: max-age=300"]
+    server.gate = Event()       # waits for it before it responds
     server.act = function       # takes over: function(peer, head) writes the response itself
 """
 
@@ -14,7 +15,7 @@ from tls_server import CA, TlsServer
 
 class KeyServer(TlsServer):
     def __init__(self, rig, content, **more):
-        self.content, self.status, self.fields, self.act, self.fetches = content, "200 OK", [], None, []
+        self.content, self.status, self.fields, self.act, self.gate, self.fetches = content, "200 OK", [], None, None, []
         super().__init__(rig, self.respond, **more)
         self.url = "https://%s/jwks.json" % self.text
 
@@ -26,6 +27,8 @@ class KeyServer(TlsServer):
         if self.act:
             self.act(peer, request[0])
             return
+        if self.gate:
+            self.gate.wait(60)
         content = self.content.encode()
         head = [f"HTTP/1.1 {self.status}", f"Content-Length: {len(content)}", *self.fields, "", ""]
         peer.send("\r\n".join(head).encode() + content)

@@ -8,11 +8,12 @@ import threading
 import time
 
 import tls_server
+from http2_wire import Http2
 from key_server import KeyServer, settings
 from rig import eventually, time_scale
 from scripted import Scripted
 from tokens import SECRET, Issuer
-from wire import get
+from wire import Connection, get, request_bytes
 
 LIMIT = {"each": dict(script="fixed_window", limit=1000000, period="1d")}
 CLAIMS = {"sub": "alice", "aud": "api"}
@@ -136,13 +137,61 @@ def test_a_key_that_is_not_announced_is_fetched_at_once(rig):
     assert identity_of(weir, old.sign("EdDSA", CLAIMS)[0]) == "jwt:alice"
     server.content = new.jwks
     token = new.sign("EdDSA", CLAIMS)[0]
-    eventually(lambda: identity_of(weir, token) == "jwt:alice", 5, what="the new key")
-    assert len(server.fetches) == 2
+    load = Load(rig, weir).start(token)
+    load.more()
+    load.end()
+    assert load.identities(token) == {"jwt:alice"} and not load.failures, "the first requests have waited for it"
+    assert len(server.fetches) == 2 and weir.metric("weir_invalid_tokens_total") == 0
     unknown = Issuer("EdDSA", kid="3").sign("EdDSA", *({**CLAIMS, "n": n} for n in range(50)))
     for bad in unknown * 4 + foreign.sign("EdDSA", CLAIMS):
         assert identity_of(weir, bad) == "ip:127.0.0.1"
     assert identity_of(weir, token) == "jwt:alice"
     assert len(server.fetches) == 2, "once within 30 s, whatever clients send"
+
+
+def test_requests_wait_for_an_unknown_key(rig):
+    old, new = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
+    server = KeyServer(rig, old.jwks)
+    weir = start(rig, server, workers=1)
+    token = new.sign("EdDSA", CLAIMS)[0]
+    server.gate, server.content = threading.Event(), new.jwks
+    rig.add_cleanup(server.gate.set)
+    gone = Connection(weir.address)
+    gone.send(request_bytes("/echo", headers=bearer(token)))
+    eventually(lambda: len(server.fetches) == 2, what="a fetch")
+    began = time.monotonic()
+    assert identity_of(weir, token) == "ip:127.0.0.1" and time.monotonic() - began > 2.5, "3 s are over"
+    gone.close()
+    results = []
+
+    def post():
+        response = get(weir.address, "/echo", method="POST", headers=bearer(token), body=b"x" * 50000)
+        results.append((response.status, dict(json.loads(response.body)["fields"])["X-Weir-Client"]))
+
+    def of_http2():
+        with Http2(weir.address) as client:
+            response = client.get("/echo", fields=[("authorization", "Bearer " + token)])
+            results.append((response.status, {k.lower(): v for k, v in json.loads(response.body)["fields"]}["x-weir-client"]))
+    leaving = Connection(weir.address)
+    leaving.send(request_bytes("/echo", headers=bearer(token)))
+    threads = [threading.Thread(target=target) for target in (post, of_http2, post)]
+    for thread in threads:
+        thread.start()
+    leaving.close()
+    assert identity_of(weir, old.sign("EdDSA", CLAIMS)[0]) == "jwt:alice", "others do not wait"
+    flood = [Connection(weir.address) for _ in range(80)]
+    for connection in flood:
+        connection.send(request_bytes("/echo", headers=bearer(token)))
+    eventually(lambda: (weir.metric("weir_invalid_tokens_total") or 0) >= 80 + 1 + 2 - 64, what="those that do not wait")
+    assert not results, "no response while the key is fetched"
+    server.gate.set()
+    for thread in threads:
+        thread.join()
+    assert results == [(200, "jwt:alice")] * 3
+    for connection in flood:
+        assert connection.response("GET").status == 200
+        connection.close()
+    weir.counts(0, "weir_requests_active")
 
 
 def test_hostile_responses_keep_the_keys(rig):

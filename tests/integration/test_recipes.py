@@ -304,7 +304,7 @@ def test_an_issuer_that_rotates_its_keys(rig):
         return dict(json.loads(echo.body)["fields"])["X-Weir-Client"]
     assert client(old) == "jwt:alice"
     issuer.content = new.jwks
-    eventually(lambda: client(new) == "jwt:alice", what="the new key")
+    assert client(new) == "jwt:alice", "the request waits for the new key"
     assert client(old) == "ip:127.0.0.1" and len(issuer.fetches) == 2
     issuer.close()
     again = rig.weir(text=open(weir.policy_file, encoding="utf-8").read())

@@ -453,12 +453,20 @@ static void want(void)
 
 START_TEST(an_unknown_key_is_fetched_at_once_but_every_30_seconds)
 {
+    const struct remote_keys *remote;
+
     begin(SET(KEY("a")));
+    remote = policy->identity.jwt.remote[0];
+    ck_assert(remote_keys_may_come(remote));
     pass(1);
+    ck_assert(remote_keys_may_come(remote)); /* if requested */
     want();
-    ck_assert_uint_eq(fetches, 2);
-    for (unsigned second = 0; second < 29; second++) {
+    ck_assert(fetches == 2 && remote_keys_may_come(remote));
+    pass(1);
+    ck_assert(!remote_keys_may_come(remote));
+    for (unsigned second = 0; second < 28; second++) {
         pass(1);
+        ck_assert(!remote_keys_may_come(remote));
         for (unsigned i = 0; i < 100; i++)
             want();
     }
