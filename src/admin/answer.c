@@ -1,6 +1,7 @@
 #include "admin/answer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/json_writer.h"
 
@@ -20,6 +21,18 @@ void answer(struct evhttp_request *request, int status, const char *type, struct
     evhttp_send_reply(request, status, NULL, body);
 }
 
+struct evbuffer *buffer_of_json(struct text *json)
+{
+    struct evbuffer *buffer = json->failed ? NULL : evbuffer_new();
+
+    if (buffer) {
+        evbuffer_add(buffer, json->p, json->n);
+        evbuffer_add(buffer, "\n", 1);
+    }
+    free(json->p);
+    return buffer;
+}
+
 void answer_line(struct evhttp_request *request, int status, const char *line)
 {
     struct evbuffer *body = evbuffer_new();
@@ -34,23 +47,33 @@ void answer_line(struct evhttp_request *request, int status, const char *line)
 void answer_problem(struct evhttp_request *request, int status, const char *title,
                     const char *detail)
 {
-    struct evbuffer *body = evbuffer_new();
+    struct text text;
+    struct json_writer json = json_writer_growing(&text);
 
     if (status == 503)
         evhttp_add_header(evhttp_request_get_output_headers(request), "Retry-After", "1");
-    if (body) {
-        struct json_writer json = json_writer_over(body);
-        json_begin(&json, NULL, '{');
-        json_put_text(&json, "type", "about:blank");
-        json_put_text(&json, "title", title);
-        json_put_i64(&json, "status", status);
-        json_put_text(&json, "detail", detail);
-        json_end(&json, '}');
-        evbuffer_add(body, "\n", 1);
-    }
+    json_begin(&json, NULL, '{');
+    json_put_text(&json, "type", "about:blank");
+    json_put_text(&json, "title", title);
+    json_put_i64(&json, "status", status);
+    json_put_text(&json, "detail", detail);
+    json_end(&json, '}');
+    struct evbuffer *body = buffer_of_json(&text);
     answer(request, status, "application/problem+json", body);
     if (body)
         evbuffer_free(body);
+}
+
+void answer_json(struct evhttp_request *request, struct text *json)
+{
+    struct evbuffer *body = buffer_of_json(json);
+
+    if (!body) {
+        answer_problem(request, 500, "Internal Server Error", "no memory");
+        return;
+    }
+    answer(request, 200, "application/json", body);
+    evbuffer_free(body);
 }
 
 bool answer_methods(struct evhttp_request *request, unsigned methods, const char *allow)

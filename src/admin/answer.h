@@ -9,11 +9,18 @@
 #include <stdbool.h>
 
 #include "base/macros.h"
+#include "base/text.h"
 
 /* Sends a response with the content of `body`, which is moved out of the buffer; the caller
  * still owns the buffer. A HEAD request gets only the length. `body` NULL (no memory): sends no
  * content. */
 void answer(struct evhttp_request *request, int status, const char *type, struct evbuffer *body);
+
+/* Returns a buffer with a document of json_writer_growing(), which is freed, and an end of line.
+ * Returns NULL if the document has failed, or if out of memory. */
+struct evbuffer *buffer_of_json(struct text *json);
+/* Sends such a document, with 200; if memory ran out, a problem document with 500. */
+void answer_json(struct evhttp_request *request, struct text *json);
 
 /* Sends one line of plain text. */
 void answer_line(struct evhttp_request *request, int status, const char *line);

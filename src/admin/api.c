@@ -7,15 +7,10 @@
 
 static void status(struct api *api, struct evhttp_request *request)
 {
-    struct evbuffer *body = evbuffer_new();
+    struct text body;
 
-    if (!body) {
-        answer_problem(request, 500, "Internal Server Error", "no memory");
-        return;
-    }
-    status_write(body, api->view);
-    answer(request, 200, "application/json", body);
-    evbuffer_free(body);
+    status_write(&body, api->view);
+    answer_json(request, &body);
 }
 
 static void policy(struct api *api, struct evhttp_request *request)

@@ -138,13 +138,9 @@ static void write_sample(struct json_writer *json, const struct sample *sample)
 
 void chart_history_answer(struct chart_history *h, struct evhttp_request *request)
 {
-    struct evbuffer *body = evbuffer_new();
+    struct text body;
+    struct json_writer json = json_writer_growing(&body);
 
-    if (!body) {
-        answer_problem(request, 500, "Internal Server Error", "no memory");
-        return;
-    }
-    struct json_writer json = json_writer_over(body);
     json_begin(&json, NULL, '{');
     json_begin(&json, "samples", '[');
     for (unsigned i = 0; i < h->count; i++)
@@ -152,7 +148,5 @@ void chart_history_answer(struct chart_history *h, struct evhttp_request *reques
                      &h->samples[(h->next + CHART_SAMPLES_MAX - h->count + i) % CHART_SAMPLES_MAX]);
     json_end(&json, ']');
     json_end(&json, '}');
-    evbuffer_add(body, "\n", 1);
-    answer(request, 200, "application/json", body);
-    evbuffer_free(body);
+    answer_json(request, &body);
 }

@@ -120,10 +120,10 @@ static void write_look(struct json_writer *json, const struct query *query)
     json_end(json, ']');
 }
 
-void client_body_write(struct evbuffer *out, const struct query *query, enum client_query_kind kind,
+void client_body_write(struct text *out, const struct query *query, enum client_query_kind kind,
                        const struct identity *identity)
 {
-    struct json_writer json = json_writer_over(out);
+    struct json_writer json = json_writer_growing(out);
 
     json_begin(&json, NULL, '{');
     json_put_slice(&json, "client", identity_text(identity));
@@ -138,5 +138,4 @@ void client_body_write(struct evbuffer *out, const struct query *query, enum cli
     else
         json_put_bool(&json, "complete", client_query_complete(query));
     json_end(&json, '}');
-    evbuffer_add(out, "\n", 1);
 }

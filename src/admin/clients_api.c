@@ -95,7 +95,7 @@ static void apply_grant(const struct pending_query *pending_query)
 
 static void pending_query_succeed(struct pending_query *pending_query)
 {
-    struct evbuffer *body;
+    struct text body;
 
     if (pending_query->kind == CLIENT_QUERY_RESET) { /* others are notified */
         denials_forget_all();
@@ -109,14 +109,8 @@ static void pending_query_succeed(struct pending_query *pending_query)
     }
     if (pending_query->kind == CLIENT_QUERY_GRANT)
         apply_grant(pending_query);
-    body = evbuffer_new();
-    if (!body) {
-        pending_query_fail(pending_query, "no memory");
-        return;
-    }
-    client_body_write(body, pending_query->query, pending_query->kind, &pending_query->identity);
-    answer(pending_query->request, 200, "application/json", body);
-    evbuffer_free(body);
+    client_body_write(&body, pending_query->query, pending_query->kind, &pending_query->identity);
+    answer_json(pending_query->request, &body);
     pending_query_end(pending_query);
 }
 

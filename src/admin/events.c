@@ -63,13 +63,15 @@ static void send_to(struct listener *listener, struct evbuffer *bytes)
 
 static struct evbuffer *make_event(struct events *events)
 {
-    struct evbuffer *event = evbuffer_new();
+    static const char before[] = "event: snapshot\ndata: ";
+    struct evbuffer *event;
+    struct text text;
 
-    if (!event)
+    snapshot_write(&text, events->view, events->history);
+    if (!(event = buffer_of_json(&text)))
         return NULL;
-    evbuffer_add_printf(event, "event: snapshot\ndata: ");
-    snapshot_write(event, events->view, events->history);
-    evbuffer_add_printf(event, "\n\n");
+    evbuffer_prepend(event, before, sizeof before - 1);
+    evbuffer_add(event, "\n", 1);
     return event;
 }
 

@@ -4,6 +4,7 @@
 
 #include "admin/answer.h"
 #include "base/json_writer.h"
+#include "base/memory_stream.h"
 #include "config/policy_file.h"
 #include "config/yaml_tree.h"
 
@@ -22,43 +23,47 @@ static bool is_json_integer(struct slice text)
     return true;
 }
 
-static void write_scalar(struct json_writer *json, const char *key, const struct node *node)
+static void write_scalar(struct json_writer *json, const struct node *node)
 {
     bool is_word =
         slice_equal(node->text, SLICE("true")) || slice_equal(node->text, SLICE("false"));
 
     if (node->null)
-        json_put_null(json, key);
+        json_put_null(json, NULL);
     else if (!node->quoted && (is_word || is_json_integer(node->text)))
-        json_put_verbatim(json, key, node->text);
+        json_put_verbatim(json, NULL, node->text);
     else
-        json_put_slice(json, key, node->text);
+        json_put_slice(json, NULL, node->text);
 }
 
 /* The tree's depth is bounded by TREE_DEPTH_MAX. */
-static void write_node(struct json_writer *json, const char *key, const struct node *node)
+static void write_node(struct json_writer *json, const struct node *node)
 {
     if (node->kind == NODE_SCALAR) {
-        write_scalar(json, key, node);
+        write_scalar(json, node);
         return;
     }
     bool map = node->kind == NODE_MAP;
-    json_begin(json, key, map ? '{' : '[');
-    for (const struct node *child = node->first; child; child = child->next)
-        write_node(json, map ? child->key.p : NULL, child);
+    json_begin(json, NULL, map ? '{' : '[');
+    for (const struct node *child = node->first; child; child = child->next) {
+        if (map)
+            json_put_key(json, child->key);
+        write_node(json, child);
+    }
     json_end(json, map ? '}' : ']');
 }
 
-static void write_json(struct evbuffer *out, struct slice yaml)
+static struct evbuffer *json_of(struct slice yaml)
 {
     struct arena arena = {NULL};
     struct report report = {.file = "policy"};
-    struct json_writer json = json_writer_over(out);
+    struct text out;
+    struct json_writer json = json_writer_growing(&out);
 
-    write_node(&json, NULL, tree_read(&arena, yaml, &report));
-    evbuffer_add(out, "\n", 1);
+    write_node(&json, tree_read(&arena, yaml, &report));
     report_forget(&report);
     arena_free(&arena);
+    return buffer_of_json(&out);
 }
 
 /* --- The answer ------------------------------------------------------------------------------- */
@@ -71,26 +76,25 @@ static bool wants_json(struct evhttp_request *request)
 
 void policy_answer(const struct admin_view *view, struct evhttp_request *request)
 {
-    struct evbuffer *body = evbuffer_new();
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = body ? open_memstream(&text, &size) : NULL;
+    struct memory_stream out;
+    struct evbuffer *body = NULL;
+    char *yaml = NULL;
     bool json = wants_json(request);
 
-    if (out) {
-        policy_print(view->policy, out);
-        fclose(out);
+    if (memory_stream_open(&out)) {
+        policy_print(view->policy, out.file);
+        yaml = memory_stream_close(&out);
     }
-    if (text && json)
-        write_json(body, (struct slice){text, size});
-    else if (text)
-        evbuffer_add(body, text, size);
+    if (yaml && json)
+        body = json_of(slice_of(yaml));
+    else if (yaml && (body = evbuffer_new()))
+        evbuffer_add(body, yaml, strlen(yaml));
+    free(yaml);
     evhttp_add_header(evhttp_request_get_output_headers(request), "Vary", "Accept");
-    if (body && evbuffer_get_length(body))
-        answer(request, 200, json ? "application/json" : "application/yaml", body);
-    else
+    if (!body) {
         answer_problem(request, 500, "Internal Server Error", "no memory");
-    free(text);
-    if (body)
-        evbuffer_free(body);
+        return;
+    }
+    answer(request, 200, json ? "application/json" : "application/yaml", body);
+    evbuffer_free(body);
 }

@@ -374,11 +374,11 @@ static void top(struct source *s)
     json_end(&s->json, '}');
 }
 
-void snapshot_write(struct evbuffer *out, const struct admin_view *view,
+void snapshot_write(struct text *out, const struct admin_view *view,
                     struct snapshot_history *history)
 {
     uint64_t now = clock_us();
-    struct source s = {json_writer_over(out), view, history,
+    struct source s = {json_writer_growing(out), view, history,
                        history->at_us ? (double)(now - history->at_us) / 1e6 : 0};
 
     history->read = 0;

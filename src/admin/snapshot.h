@@ -20,9 +20,9 @@ void snapshot_history_free(struct snapshot_history *history);
 /* Forgets the snapshot before: the next one has no rates. Call when the policy changes. */
 void snapshot_history_clear(struct snapshot_history *history);
 
-/* Writes one line of JSON without a line end. Rates are null in the first snapshot. Percentiles are
- * those of the histograms in /metrics (percentile.h). */
-void snapshot_write(struct evbuffer *out, const struct admin_view *view,
+/* Writes one line of JSON, by json_writer_growing(). Rates are null in the first snapshot.
+ * Percentiles are those of the histograms in /metrics (percentile.h). */
+void snapshot_write(struct text *out, const struct admin_view *view,
                     struct snapshot_history *history);
 
 #endif

@@ -146,9 +146,9 @@ void status_write_upstreams(struct json_writer *json, const struct admin_view *v
     json_end(json, ']');
 }
 
-void status_write(struct evbuffer *out, const struct admin_view *view)
+void status_write(struct text *out, const struct admin_view *view)
 {
-    struct json_writer json = json_writer_over(out);
+    struct json_writer json = json_writer_growing(out);
 
     json_begin(&json, NULL, '{');
     status_write_process(&json, view);
@@ -167,5 +167,4 @@ void status_write(struct evbuffer *out, const struct admin_view *view)
         json_put_null(&json, "redis");
     status_write_upstreams(&json, view);
     json_end(&json, '}');
-    evbuffer_add(out, "\n", 1);
 }

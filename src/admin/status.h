@@ -7,8 +7,8 @@
 #include "admin/metrics.h"
 #include "base/json_writer.h"
 
-/* Writes the answer to /api/v1/status. */
-void status_write(struct evbuffer *out, const struct admin_view *view);
+/* Writes the answer to /api/v1/status, by json_writer_growing(). */
+void status_write(struct text *out, const struct admin_view *view);
 
 /* Writes the members version, pid, state, uptime_seconds, policy_file and problems. */
 void status_write_process(struct json_writer *json, const struct admin_view *view);

@@ -94,18 +94,12 @@ void top_answer(const struct admin_view *view, struct evhttp_request *request)
 
     if (!read_query(request, &by, &n))
         return;
-    struct evbuffer *body = evbuffer_new();
-    if (!body) {
-        answer_problem(request, 500, "Internal Server Error", "no memory");
-        return;
-    }
-    struct json_writer json = json_writer_over(body);
+    struct text body;
+    struct json_writer json = json_writer_growing(&body);
     json_begin(&json, NULL, '{');
     json_put_text(&json, "by", top_by_label[by]);
     top_write(&json, "clients", view, by, n, &seconds);
     json_put_number(&json, "seconds", seconds);
     json_end(&json, '}');
-    evbuffer_add(body, "\n", 1);
-    answer(request, 200, "application/json", body);
-    evbuffer_free(body);
+    answer_json(request, &body);
 }

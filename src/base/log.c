@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json_writer.h"
 #include "base/log_internal.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -136,14 +137,15 @@ static void put_text_event(struct text *t, enum log_level level, struct slice me
 static void put_json_event(struct text *t, enum log_level level, struct slice message)
 {
     static const char *const word[] = {"error", "warn", "info", "debug"};
+    struct json_writer json = json_writer_over(t);
 
-    text_literal(t, "{\"time\":\"");
+    json_begin(&json, NULL, '{');
+    json_begin_string(&json, "time");
     put_time(t);
-    text_literal(t, "\",\"level\":\"");
-    text_put(t, slice_of(word[level]));
-    text_literal(t, "\",\"message\":\"");
-    text_json(t, message);
-    text_literal(t, "\"}");
+    json_end_string(&json);
+    json_put_text(&json, "level", word[level]);
+    json_put_slice(&json, "message", message);
+    json_end(&json, '}');
 }
 
 /* Cuts a message that does not fit, never inside a UTF-8 sequence, and appends "...". */

@@ -1,5 +1,6 @@
 #include "limit/dialect.h"
 
+#include "base/json_writer.h"
 #include "limit/numbers.h"
 
 enum {
@@ -15,51 +16,60 @@ static bool is_quota(const struct decision *d)
     return wait < 0 || wait > QUOTA_SECONDS;
 }
 
-static void message(struct text *out, const struct decision *d)
+static void put_message(struct json_writer *json, const struct decision *d)
 {
+    struct text *out = json->out;
     int64_t wait = decision_retry_after(d);
 
-    if (d->verdict == VERDICT_PROHIBITED) {
+    json_begin_string(json, "message");
+    if (d->verdict == VERDICT_PROHIBITED)
         text_literal(out, "This client may not use this resource.");
-        return;
+    else {
+        text_literal(out, "Rate limit reached for ");
+        text_json(out, slice_of(d->results[d->rejected_by].limit->name));
+        if (wait < 0)
+            text_literal(out, ": the request costs more than the limit ever allows.");
+        else {
+            text_literal(out, ". Please try again in ");
+            text_i64(out, wait);
+            text_put(out, wait == 1 ? SLICE(" second.") : SLICE(" seconds."));
+        }
     }
-    text_literal(out, "Rate limit reached for ");
-    text_json(out, slice_of(d->results[d->rejected_by].limit->name));
-    if (wait < 0) {
-        text_literal(out, ": the request costs more than the limit ever allows.");
-        return;
-    }
-    text_literal(out, ". Please try again in ");
-    text_i64(out, wait);
-    text_put(out, wait == 1 ? SLICE(" second.") : SLICE(" seconds."));
+    json_end_string(json);
 }
 
-static void openai_body(struct text *out, const struct decision *d)
+static void openai_body(struct json_writer *json, const struct decision *d)
 {
     bool tokens = limit_is_of_usage(d->results[d->rejected_by].limit);
 
-    text_literal(out, "{\"error\":{\"message\":\"");
-    message(out, d);
-    text_literal(out, "\",\"type\":\"");
-    text_put(out, is_quota(d) ? SLICE("insufficient_quota")
-                  : tokens    ? SLICE("tokens")
-                              : SLICE("requests"));
-    text_literal(out, "\",\"param\":null,\"code\":\"");
-    text_put(out, is_quota(d) ? SLICE("insufficient_quota") : SLICE("rate_limit_exceeded"));
-    text_literal(out, "\"}}\n");
+    json_begin(json, NULL, '{');
+    json_begin(json, "error", '{');
+    put_message(json, d);
+    json_put_text(json, "type",
+                  is_quota(d) ? "insufficient_quota"
+                  : tokens    ? "tokens"
+                              : "requests");
+    json_put_null(json, "param");
+    json_put_text(json, "code", is_quota(d) ? "insufficient_quota" : "rate_limit_exceeded");
 }
 
-static void anthropic_body(struct text *out, const struct decision *d)
+static void anthropic_body(struct json_writer *json, const struct decision *d)
 {
-    text_literal(out,
-                 "{\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\",\"message\":\"");
-    message(out, d);
-    text_literal(out, "\"}}\n");
+    json_begin(json, NULL, '{');
+    json_put_text(json, "type", "error");
+    json_begin(json, "error", '{');
+    json_put_text(json, "type", "rate_limit_error");
+    put_message(json, d);
 }
 
 void dialect_body_write(struct text *out, const struct decision *d, enum rejection_dialect dialect)
 {
-    (dialect == DIALECT_OPENAI ? openai_body : anthropic_body)(out, d);
+    struct json_writer json = json_writer_over(out);
+
+    (dialect == DIALECT_OPENAI ? openai_body : anthropic_body)(&json, d);
+    json_end(&json, '}');
+    json_end(&json, '}');
+    text_char(out, '\n');
 }
 
 void dialect_fields_write(struct text *out, const struct decision *d)

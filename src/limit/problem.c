@@ -1,14 +1,17 @@
 #include "limit/problem.h"
 
+#include "base/json_writer.h"
+
 #define PROBLEM_QUOTA "https://iana.org/assignments/http-problem-types#quota-exceeded"
 #define PROBLEM_CAPACITY                                                                           \
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 
-static void detail_member(struct text *out, const struct decision *d, struct marks *marks)
+static void put_detail(struct json_writer *json, const struct decision *d, struct marks *marks)
 {
+    struct text *out = json->out;
     int64_t wait = decision_retry_after(d);
 
-    text_literal(out, "\"detail\":\"");
+    json_begin_string(json, "detail");
     if (d->verdict == VERDICT_FAILED_CLOSED)
         text_literal(out, "The rate limit cannot be checked at the moment.");
     else if (d->verdict == VERDICT_PROHIBITED)
@@ -20,42 +23,35 @@ static void detail_member(struct text *out, const struct decision *d, struct mar
         decision_put_number(out, d, NUMBER_WAIT, 0, 0, marks);
         text_put(out, wait == 1 ? SLICE(" second.") : SLICE(" seconds."));
     }
-    text_literal(out, "\"");
+    json_end_string(json);
 }
 
-static void violated_member(struct text *out, const struct decision *d)
+static void put_violated(struct json_writer *json, const struct decision *d)
 {
-    bool first = true;
-
-    text_literal(out, ",\"violated-policies\":[");
+    json_begin(json, "violated-policies", '[');
     for (unsigned i = 0; i < d->result_count; i++) {
         const struct limit_result *r = &d->results[i];
-        if (r->verdict != VERDICT_LIMITED && r->verdict != VERDICT_PROHIBITED)
-            continue;
-        if (!first)
-            text_char(out, ',');
-        first = false;
-        text_char(out, '"');
-        text_json(out, slice_of(r->limit->name));
-        text_char(out, '"');
+        if (r->verdict == VERDICT_LIMITED || r->verdict == VERDICT_PROHIBITED)
+            json_put_text(json, NULL, r->limit->name);
     }
-    text_char(out, ']');
+    json_end(json, ']');
 }
 
 /* Kept short: no "title", since "type" and "detail" cover it. */
 void decision_problem_write_marked(struct text *out, const struct decision *d, unsigned status,
                                    struct marks *marks)
 {
+    struct json_writer json = json_writer_over(out);
     bool quota = d->verdict != VERDICT_FAILED_CLOSED;
 
-    text_put(out, quota ? SLICE("{\"type\":\"" PROBLEM_QUOTA "\",\"status\":")
-                        : SLICE("{\"type\":\"" PROBLEM_CAPACITY "\",\"status\":"));
-    text_u64(out, status);
-    text_char(out, ',');
-    detail_member(out, d, marks);
+    json_begin(&json, NULL, '{');
+    json_put_text(&json, "type", quota ? PROBLEM_QUOTA : PROBLEM_CAPACITY);
+    json_put_u64(&json, "status", status);
+    put_detail(&json, d, marks);
     if (quota)
-        violated_member(out, d);
-    text_literal(out, "}\n");
+        put_violated(&json, d);
+    json_end(&json, '}');
+    text_char(out, '\n');
 }
 
 void decision_problem_write(struct text *out, const struct decision *d, unsigned status)

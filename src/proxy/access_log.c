@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/json_writer.h"
 #include "base/log.h"
 #include "http/traceparent.h"
 
@@ -34,23 +35,6 @@ static struct slice referer(const struct exchange *x, const struct request_head 
                             struct redacted *room)
 {
     return redact(x, field_value(head, FIELD_REFERER), room);
-}
-
-static void member_text(struct text *t, const char *name, struct slice value)
-{
-    text_literal(t, ",\"");
-    text_put(t, slice_of(name));
-    text_literal(t, "\":\"");
-    text_json(t, value);
-    text_char(t, '"');
-}
-
-static void member_u64(struct text *t, const char *name, uint64_t value)
-{
-    text_literal(t, ",\"");
-    text_put(t, slice_of(name));
-    text_literal(t, "\":");
-    text_u64(t, value);
 }
 
 /* Writes quotes, backslashes and unprintable bytes as \xHH, like Apache, so a client cannot
@@ -127,123 +111,123 @@ static void json_time(struct text *t, uint64_t wall_us)
     text_char(t, 'Z');
 }
 
-static void json_begin(struct text *t, struct exchange *x, const struct request_line *line,
-                       const struct request_head *head)
+static void json_line_begin(struct text *t, struct exchange *x, const struct request_line *line,
+                            const struct request_head *head)
 {
+    struct json_writer json = json_writer_over(t);
     struct redacted room;
 
-    text_literal(t, "{\"time\":\"");
+    json_begin(&json, NULL, '{');
+    json_begin_string(&json, "time");
     json_time(t, clock_wall_us());
-    text_literal(t, "\",\"peer\":\"");
+    json_end_string(&json);
+    json_begin_string(&json, "peer");
     peer_text(x, t);
-    text_char(t, '"');
+    json_end_string(&json);
     if (line->method.n) {
-        member_text(t, "method", cut(line->method));
-        member_text(t, "target", redact(x, line->target, &room));
+        json_put_slice(&json, "method", cut(line->method));
+        json_put_slice(&json, "target", redact(x, line->target, &room));
     }
     if (!head)
         return;
-    member_text(t, "host", cut(head->host));
-    member_text(t, "protocol", protocol_of(x, head));
+    json_put_slice(&json, "host", cut(head->host));
+    json_put_slice(&json, "protocol", protocol_of(x, head));
     if (fields_have(&head->fields, FIELD_USER_AGENT))
-        member_text(t, "user_agent", field_value(head, FIELD_USER_AGENT));
+        json_put_slice(&json, "user_agent", field_value(head, FIELD_USER_AGENT));
     if (fields_have(&head->fields, FIELD_REFERER))
-        member_text(t, "referer", referer(x, head, &room));
+        json_put_slice(&json, "referer", referer(x, head, &room));
     struct slice trace = traceparent_id(field_value(head, FIELD_TRACEPARENT));
     if (trace.n)
-        member_text(t, "trace_id", trace);
+        json_put_slice(&json, "trace_id", trace);
 }
 
 /* Lists the limits in shadow mode that would have rejected the request. */
-static void shadow_member(struct text *t, const struct decision *d)
+static void shadow_member(struct json_writer *json, const struct decision *d)
 {
     bool any = false;
 
     for (unsigned i = 0; i < d->result_count; i++) {
         if (d->results[i].verdict != VERDICT_SHADOW)
             continue;
-        text_put(t, any ? SLICE(",\"") : SLICE(",\"shadow\":[\""));
-        text_json(t, slice_of(d->results[i].limit->name));
-        text_char(t, '"');
+        if (!any)
+            json_begin(json, "shadow", '[');
         any = true;
+        json_put_text(json, NULL, d->results[i].limit->name);
     }
     if (any)
-        text_char(t, ']');
+        json_end(json, ']');
 }
 
 /* Writes a map of the costs in the limits that have costs of their own. */
-static void costs_member(struct text *t, const struct exchange *x, const char *name,
+static void costs_member(struct json_writer *json, const struct exchange *x, const char *name,
                          const int64_t *costs)
 {
     const struct rule *rule = x->route.rule;
-    const char *before = "\":{\"";
 
-    text_literal(t, ",\"");
-    text_put(t, slice_of(name));
+    json_begin(json, name, '{');
     for (unsigned i = 0; i < rule->limit_count; i++) {
         if (!rule->limits[i]->own_cost)
             continue;
-        text_put(t, slice_of(before));
-        text_json(t, slice_of(rule->limits[i]->name));
-        text_literal(t, "\":");
-        text_i64(t, costs[i]);
-        before = ",\"";
+        json_put_key(json, slice_of(rule->limits[i]->name));
+        json_put_i64(json, NULL, costs[i]);
     }
-    text_char(t, '}');
+    json_end(json, '}');
 }
 
-static void json_end(struct text *t, const struct exchange *x, struct slice begun,
-                     uint64_t duration_us)
+static void json_line_end(struct text *t, const struct exchange *x, struct slice begun,
+                          uint64_t duration_us)
 {
     const struct decision *d = &x->decision_request.decision;
+    struct json_writer json = {.out = t, .comma = true};
 
     text_put(t, begun);
     if (x->has_client_ip) {
-        text_literal(t, ",\"client_ip\":\"");
+        json_begin_string(&json, "client_ip");
         ip_format(&x->client_ip, t);
-        text_char(t, '"');
+        json_end_string(&json);
     }
     if (x->identity_size)
-        member_text(t, "client", (struct slice){x->identity, x->identity_size});
-    member_text(t, "request_id", (struct slice){x->request_id, x->id_size});
-    member_u64(t, "status", x->record.status ? x->record.status : 499);
+        json_put_slice(&json, "client", (struct slice){x->identity, x->identity_size});
+    json_put_slice(&json, "request_id", (struct slice){x->request_id, x->id_size});
+    json_put_u64(&json, "status", x->record.status ? x->record.status : 499);
     if (x->grpc && x->record.grpc_status != GRPC_STATUS_NONE)
-        member_u64(t, "grpc_status", (uint64_t)x->record.grpc_status);
-    member_u64(t, "bytes", x->response.bytes + x->record.reply_bytes);
-    member_u64(t, "bytes_in", x->request.bytes);
-    member_u64(t, "duration_us", duration_us);
+        json_put_u64(&json, "grpc_status", (uint64_t)x->record.grpc_status);
+    json_put_u64(&json, "bytes", x->response.bytes + x->record.reply_bytes);
+    json_put_u64(&json, "bytes_in", x->request.bytes);
+    json_put_u64(&json, "duration_us", duration_us);
     if (x->limits.decision_us)
-        member_u64(t, "decision_us", x->limits.decision_us);
+        json_put_u64(&json, "decision_us", x->limits.decision_us);
     if (x->record.response_us)
-        member_u64(t, "upstream_us", x->record.response_us);
+        json_put_u64(&json, "upstream_us", x->record.response_us);
     if (x->record.last_us)
-        member_u64(t, "upstream_total_us", x->record.last_us);
+        json_put_u64(&json, "upstream_total_us", x->record.last_us);
     if (x->hold.since_us)
-        member_u64(t, "held_us", x->hold.held_us);
+        json_put_u64(&json, "held_us", x->hold.held_us);
     if (x->route.rule)
-        member_text(t, "rule", slice_of(x->route.rule->name));
+        json_put_text(&json, "rule", x->route.rule->name);
     if (x->route.rule && x->record.server) {
-        member_text(t, "upstream", slice_of(x->route.rule->upstream->name));
-        member_text(t, "server", slice_of(x->record.server->text));
+        json_put_text(&json, "upstream", x->route.rule->upstream->name);
+        json_put_text(&json, "server", x->record.server->text);
     }
     if (x->limits.decided)
-        member_text(t, "decision", slice_of(verdict_label[d->verdict]));
+        json_put_text(&json, "decision", verdict_label[d->verdict]);
     if (x->limits.decided && x->route.rule && x->route.rule->has_own_costs && decision_admits(d)) {
-        costs_member(t, x, "reserve", x->reserves);
-        costs_member(t, x, "cost", x->finals);
+        costs_member(&json, x, "reserve", x->reserves);
+        costs_member(&json, x, "cost", x->finals);
     }
     if (d->rejected_by >= 0)
-        member_text(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
+        json_put_text(&json, "limit", d->results[d->rejected_by].limit->name);
     if (x->worker->sample.left_out && x->limits.decided && !decision_admits(d)) {
-        member_u64(t, "left_out", x->worker->sample.left_out);
+        json_put_u64(&json, "left_out", x->worker->sample.left_out);
         x->worker->sample.left_out = 0;
     }
-    shadow_member(t, d);
+    shadow_member(&json, d);
     if (x->record.cause != CAUSE_NONE)
-        member_text(t, "error", slice_of(cause_table[x->record.cause].label));
+        json_put_text(&json, "error", cause_table[x->record.cause].label);
     if (x->record.why)
-        member_text(t, "detail", slice_of(x->record.why));
-    text_literal(t, "}\n");
+        json_put_text(&json, "detail", x->record.why);
+    json_end(&json, '}');
+    text_char(t, '\n');
 }
 
 /* ---- combined ------------------------------------------------------------------------------- */
@@ -315,8 +299,8 @@ static const struct {
                   const struct request_head *head);
     /* Writes the line. `begun` is what begin() wrote. */
     void (*end)(struct text *t, const struct exchange *x, struct slice begun, uint64_t duration_us);
-} formats[] = {
-    [ACCESS_JSON] = {json_begin, json_end}, [ACCESS_COMBINED] = {combined_begin, combined_end}};
+} formats[] = {[ACCESS_JSON] = {json_line_begin, json_line_end},
+               [ACCESS_COMBINED] = {combined_begin, combined_end}};
 
 static void begin(struct exchange *x, const struct request_line *line,
                   const struct request_head *head)

@@ -1,6 +1,7 @@
 #include "proxy/reply.h"
 
 #include "base/clock.h"
+#include "base/json_writer.h"
 #include "http/response.h"
 #include "http/rewrite.h"
 #include "limit/dialect.h"
@@ -42,22 +43,24 @@ static bool tells_methods(const struct exchange *x)
 /* {"type":"about:blank","title":"Bad Gateway","status":502,"detail":"...","request_id":"..."} */
 static void error_document(struct text *out, const struct exchange *x, const char *why)
 {
+    struct json_writer json = json_writer_over(out);
     bool redis = x->record.cause == CAUSE_NONE;
 
-    text_literal(out, "{\"type\":\"about:blank\",\"title\":\"");
-    text_json(out, slice_of(reason_phrase(x->record.status)));
-    text_literal(out, "\",\"status\":");
-    text_u64(out, x->record.status);
-    text_literal(out, ",\"detail\":\"");
+    json_begin(&json, NULL, '{');
+    json_put_text(&json, "type", "about:blank");
+    json_put_text(&json, "title", reason_phrase(x->record.status));
+    json_put_u64(&json, "status", x->record.status);
+    json_begin_string(&json, "detail");
     text_json(out, slice_of(redis ? "the rate limits cannot be checked at the moment"
                                   : cause_table[x->record.cause].text));
     if (why) {
         text_literal(out, ": ");
         text_json(out, slice_of(why));
     }
-    text_literal(out, "\",\"request_id\":\"");
-    text_json(out, (struct slice){x->request_id, x->id_size});
-    text_literal(out, "\"}\n");
+    json_end_string(&json);
+    json_put_slice(&json, "request_id", (struct slice){x->request_id, x->id_size});
+    json_end(&json, '}');
+    text_char(out, '\n');
 }
 
 /* ---- configured body ------------------------------------------------------------------------ */

@@ -1,155 +1,151 @@
 /* replay_json.c - the report as JSON. */
-#include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/json_writer.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "replay/replay_report.h"
 
 enum { TOP_CLIENTS = 100 };
 
-/* Writes `text` as a JSON string. */
-static void put_string(FILE *out, const char *text)
+static void put_example(struct json_writer *json, const char *name,
+                        const struct replay_example *example)
 {
-    size_t room = 6 * strlen(text) + 1;
-    char *bytes = xmalloc(room);
-    struct text escaped = text_over(bytes, room);
-
-    text_json(&escaped, slice_of(text));
-    fprintf(out, "\"%.*s\"", SLICE_ARG(text_slice(&escaped)));
-    free(bytes);
+    json_begin(json, name, '{');
+    json_put_seconds(json, "time", example->time_us);
+    json_put_text(json, "client", example->client);
+    json_put_text(json, "request", example->request);
+    json_put_text(json, "file", example->file);
+    json_put_u64(json, "line", example->line);
+    json_end(json, '}');
 }
 
-static void put_time(FILE *out, const char *name, int64_t time_us)
-{
-    fprintf(out, "\"%s\":%" PRId64 ".%06" PRId64, name, time_us / 1000000, time_us % 1000000);
-}
-
-static void put_example(FILE *out, const char *name, const struct replay_example *example)
-{
-    fprintf(out, ",\"%s\":{", name);
-    put_time(out, "time", example->time_us);
-    fputs(",\"client\":", out);
-    put_string(out, example->client);
-    fputs(",\"request\":", out);
-    put_string(out, example->request);
-    fputs(",\"file\":", out);
-    put_string(out, example->file);
-    fprintf(out, ",\"line\":%" PRIu64 "}", example->line);
-}
-
-static void put_clients(FILE *out, const struct client_table *clients)
+static void put_clients(struct json_writer *json, const struct client_table *clients)
 {
     const struct client_count *top[TOP_CLIENTS];
     unsigned count = client_table_top(clients, top, TOP_CLIENTS);
 
-    fprintf(out, ",\"clients\":%zu,\"clients_complete\":%s,\"top_clients\":[", clients->used,
-            clients->beyond ? "false" : "true");
+    json_put_u64(json, "clients", clients->used);
+    json_put_bool(json, "clients_complete", !clients->beyond);
+    json_begin(json, "top_clients", '[');
     for (unsigned i = 0; i < count; i++) {
-        fputs(i ? ",{\"client\":" : "{\"client\":", out);
-        put_string(out, top[i]->name);
-        fprintf(out, ",\"rejected\":%" PRIu64 "}", top[i]->count);
+        json_begin(json, NULL, '{');
+        json_put_text(json, "client", top[i]->name);
+        json_put_u64(json, "rejected", top[i]->count);
+        json_end(json, '}');
     }
-    putc(']', out);
+    json_end(json, ']');
 }
 
-static void put_suggestion(FILE *out, const struct limit_suggestion *suggestion)
+static void put_suggestion(struct json_writer *json, const struct limit_suggestion *suggestion)
 {
-    fprintf(out,
-            ",\"suggestion\":{\"value\":%" PRId64
-            ",\"rejected_percent\":%.4f,\"clients\":%zu,\"limited_clients\":%zu,\"most_limited\":[",
-            suggestion->limit, suggestion->share, suggestion->clients, suggestion->limited);
-    for (unsigned i = 0; i < suggestion->named; i++) {
-        fputs(i ? "," : "", out);
-        put_string(out, suggestion->names[i]);
-    }
-    fputs("]}", out);
+    json_begin(json, "suggestion", '{');
+    json_put_i64(json, "value", suggestion->limit);
+    json_put_number(json, "rejected_percent",
+                    (double)(int64_t)(suggestion->share * 1e4 + 0.5) / 1e4);
+    json_put_u64(json, "clients", suggestion->clients);
+    json_put_u64(json, "limited_clients", suggestion->limited);
+    json_begin(json, "most_limited", '[');
+    for (unsigned i = 0; i < suggestion->named; i++)
+        json_put_text(json, NULL, suggestion->names[i]);
+    json_end(json, ']');
+    json_end(json, '}');
 }
 
-static void put_limit(FILE *out, const struct replay_result *result, unsigned index)
+static void put_limit(struct json_writer *json, const struct replay_result *result, unsigned index)
 {
     const struct limit *limit = &result->policy->limits[index];
     const struct limit_stats *stats = &result->stats.limits[index];
 
-    fputs("{\"limit\":", out);
-    put_string(out, limit->name);
-    fprintf(out,
-            ",\"value\":%" PRId64 ",\"shadow\":%s,\"applied\":%" PRIu64 ",\"rejected\":%" PRIu64
-            ",\"delayed\":%" PRIu64,
-            limit->limit, limit->shadow || limit->enforce == 0 ? "true" : "false", stats->applied,
-            stats->rejected, stats->delayed);
+    json_begin(json, NULL, '{');
+    json_put_text(json, "limit", limit->name);
+    json_put_i64(json, "value", limit->limit);
+    json_put_bool(json, "shadow", limit->shadow || limit->enforce == 0);
+    json_put_u64(json, "applied", stats->applied);
+    json_put_u64(json, "rejected", stats->rejected);
+    json_put_u64(json, "delayed", stats->delayed);
     if (stats->rejected) {
-        put_example(out, "first_rejection", &stats->first);
-        fprintf(out, ",\"worst_minute\":{\"time\":%" PRId64 ",\"rejected\":%" PRIu64 "}",
-                stats->worst_minute * 60, stats->worst_count);
+        put_example(json, "first_rejection", &stats->first);
+        json_begin(json, "worst_minute", '{');
+        json_put_i64(json, "time", stats->worst_minute * 60);
+        json_put_u64(json, "rejected", stats->worst_count);
+        json_end(json, '}');
     }
-    put_clients(out, &stats->clients);
+    put_clients(json, &stats->clients);
     if (result->suggestions && result->suggestions[index].limit)
-        put_suggestion(out, &result->suggestions[index]);
-    putc('}', out);
+        put_suggestion(json, &result->suggestions[index]);
+    json_end(json, '}');
 }
 
-static void put_result(FILE *out, const struct replay_result *result)
+static void put_result(struct json_writer *json, const struct replay_result *result)
 {
     const struct replay_stats *stats = &result->stats;
 
-    fputs("{\"policy\":", out);
-    put_string(out, result->policy->file);
-    fprintf(out,
-            ",\"requests\":%" PRIu64 ",\"admitted\":%" PRIu64 ",\"rejected\":%" PRIu64
-            ",\"unlimited\":%" PRIu64 ",\"blocked\":%" PRIu64 ",\"invalid\":%" PRIu64,
-            stats->requests, stats->admitted, stats->rejected, stats->unlimited, stats->blocked,
-            stats->refused);
-    put_clients(out, &stats->rejected_clients);
+    json_begin(json, NULL, '{');
+    json_put_text(json, "policy", result->policy->file);
+    json_put_u64(json, "requests", stats->requests);
+    json_put_u64(json, "admitted", stats->admitted);
+    json_put_u64(json, "rejected", stats->rejected);
+    json_put_u64(json, "unlimited", stats->unlimited);
+    json_put_u64(json, "blocked", stats->blocked);
+    json_put_u64(json, "invalid", stats->refused);
+    put_clients(json, &stats->rejected_clients);
     if (stats->refused) {
-        put_example(out, "first_invalid", &stats->first_refused);
-        fputs(",\"invalid_reason\":", out);
-        put_string(out, stats->refused_why);
+        put_example(json, "first_invalid", &stats->first_refused);
+        json_put_text(json, "invalid_reason", stats->refused_why);
     }
-    fputs(",\"limits\":[", out);
-    for (unsigned i = 0; i < stats->limit_count; i++) {
-        if (i)
-            putc(',', out);
-        put_limit(out, result, i);
+    json_begin(json, "limits", '[');
+    for (unsigned i = 0; i < stats->limit_count; i++)
+        put_limit(json, result, i);
+    json_end(json, ']');
+    json_begin(json, "notes", '[');
+    for (unsigned i = 0; i < result->note_count; i++)
+        json_put_text(json, NULL, result->notes[i]);
+    json_end(json, ']');
+    json_end(json, '}');
+}
+
+static void put_summary(struct json_writer *json, const struct replay_summary *s)
+{
+    json_begin(json, NULL, '{');
+    json_put_u64(json, "lines", s->logs.lines);
+    json_put_u64(json, "requests", s->logs.requests);
+    json_put_u64(json, "other_lines", s->logs.other);
+    json_put_u64(json, "odd_lines", s->logs.odd);
+    json_put_u64(json, "out_of_order", s->logs.out_of_order);
+    json_put_seconds(json, "seconds", (int64_t)(s->took_us + 500) / 1000 * 1000);
+    if (s->logs.requests) {
+        json_put_seconds(json, "first_time", s->first_us);
+        json_put_seconds(json, "last_time", s->last_us);
     }
-    fputs("],\"notes\":[", out);
-    for (unsigned i = 0; i < result->note_count; i++) {
-        if (i)
-            putc(',', out);
-        put_string(out, result->notes[i]);
+    if (s->logs.odd) {
+        json_begin(json, "first_odd", '{');
+        json_put_text(json, "file", s->odd_file);
+        json_put_u64(json, "line", s->odd_line);
+        json_end(json, '}');
     }
-    fputs("]}", out);
+    json_begin(json, "policies", '[');
+    for (unsigned i = 0; i < s->result_count; i++)
+        put_result(json, &s->results[i]);
+    json_end(json, ']');
+    if (s->result_count > 1) {
+        json_begin(json, "comparison", '{');
+        json_put_u64(json, "rejected_by_both", s->both);
+        json_put_u64(json, "only_first", s->only_first);
+        json_put_u64(json, "only_second", s->only_second);
+        json_end(json, '}');
+    }
+    json_end(json, '}');
 }
 
 void replay_report_json(const struct replay_summary *s, FILE *out)
 {
-    fprintf(out,
-            "{\"lines\":%" PRIu64 ",\"requests\":%" PRIu64 ",\"other_lines\":%" PRIu64
-            ",\"odd_lines\":%" PRIu64 ",\"out_of_order\":%" PRIu64 ",\"seconds\":%.3f",
-            s->logs.lines, s->logs.requests, s->logs.other, s->logs.odd, s->logs.out_of_order,
-            (double)s->took_us / 1e6);
-    if (s->logs.requests) {
-        putc(',', out);
-        put_time(out, "first_time", s->first_us);
-        putc(',', out);
-        put_time(out, "last_time", s->last_us);
-    }
-    if (s->logs.odd) {
-        fputs(",\"first_odd\":{\"file\":", out);
-        put_string(out, s->odd_file);
-        fprintf(out, ",\"line\":%" PRIu64 "}", s->odd_line);
-    }
-    fputs(",\"policies\":[", out);
-    for (unsigned i = 0; i < s->result_count; i++) {
-        if (i)
-            putc(',', out);
-        put_result(out, &s->results[i]);
-    }
-    putc(']', out);
-    if (s->result_count > 1)
-        fprintf(out,
-                ",\"comparison\":{\"rejected_by_both\":%" PRIu64 ",\"only_first\":%" PRIu64
-                ",\"only_second\":%" PRIu64 "}",
-                s->both, s->only_first, s->only_second);
-    fputs("}\n", out);
+    struct text text;
+    struct json_writer json = json_writer_growing(&text);
+
+    put_summary(&json, s);
+    if (text.failed)
+        memory_exhausted();
+    fwrite(text.p, 1, text.n, out);
+    putc('\n', out);
+    free(text.p);
 }

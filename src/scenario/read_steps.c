@@ -1,4 +1,6 @@
 /* read_steps.c - the entries of `requests`. */
+#include <stdlib.h>
+
 #include "base/json_writer.h"
 #include "base/memory.h"
 #include "http/chars.h"
@@ -204,30 +206,33 @@ static bool is_json_number(const char *p)
     return *p == 0;
 }
 
-static void put_scalar(struct json_writer *json, const char *key, const struct node *node)
+static void put_scalar(struct json_writer *json, const struct node *node)
 {
     bool word = slice_equal(node->text, SLICE("true")) || slice_equal(node->text, SLICE("false"));
 
     if (node->null)
-        json_put_null(json, key);
+        json_put_null(json, NULL);
     else if (!node->quoted && (word || is_json_number(node->text.p)))
-        json_put_verbatim(json, key, node->text);
+        json_put_verbatim(json, NULL, node->text);
     else
-        json_put_slice(json, key, node->text);
+        json_put_slice(json, NULL, node->text);
 }
 
 /* The depth of the tree is bounded. */
-static void put_json(struct json_writer *json, const char *key, const struct node *node)
+static void put_json(struct json_writer *json, const struct node *node)
 {
     bool map = node->kind == NODE_MAP;
 
     if (node->kind == NODE_SCALAR) {
-        put_scalar(json, key, node);
+        put_scalar(json, node);
         return;
     }
-    json_begin(json, key, map ? '{' : '[');
-    for (const struct node *child = node->first; child; child = child->next)
-        put_json(json, map ? child->key.p : NULL, child);
+    json_begin(json, NULL, map ? '{' : '[');
+    for (const struct node *child = node->first; child; child = child->next) {
+        if (map)
+            json_put_key(json, child->key);
+        put_json(json, child);
+    }
     json_end(json, map ? '}' : ']');
 }
 
@@ -235,20 +240,18 @@ static void put_json(struct json_writer *json, const char *key, const struct nod
 static void read_json(struct loading *l, const struct option *option, const struct node *node,
                       void *field)
 {
-    struct evbuffer *out = evbuffer_new();
-    struct json_writer json = json_writer_over(out);
+    struct text out;
+    struct json_writer json = json_writer_growing(&out);
 
     (void)option;
-    if (!out)
-        memory_exhausted();
     if (node->kind == NODE_SCALAR)
         json_put_verbatim(&json, NULL, node->text);
     else
-        put_json(&json, NULL, node);
-    size_t size = evbuffer_get_length(out);
-    const char *bytes = (const char *)evbuffer_pullup(out, -1);
-    keep(l, field, (struct slice){size ? bytes : "", size});
-    evbuffer_free(out);
+        put_json(&json, node);
+    if (out.failed)
+        memory_exhausted();
+    keep(l, field, text_slice(&out));
+    free(out.p);
 }
 
 static const struct option_type type_json = {.name = "map", .read = read_json};

@@ -358,30 +358,32 @@ static bool put_base64(struct json_writer *json, const char *key, struct slice b
 }
 
 /* Recursive, at most METADATA_DEPTH_MAX deep. */
-static void put_value(struct json_writer *json, const char *key, const struct metadata *value)
+static void put_value(struct json_writer *json, const struct metadata *value)
 {
     char bytes[400];
 
     switch (value->kind) {
-    case METADATA_NULL: json_put_null(json, key); break;
-    case METADATA_BOOL: json_put_bool(json, key, value->is_true); break;
+    case METADATA_NULL: json_put_null(json, NULL); break;
+    case METADATA_BOOL: json_put_bool(json, NULL, value->is_true); break;
     case METADATA_NUMBER: {
         struct text text = text_over(bytes, sizeof bytes);
         text_printf(&text, "%.17g", value->number);
-        json_put_verbatim(json, key, text_slice(&text));
+        json_put_verbatim(json, NULL, text_slice(&text));
         break;
     }
-    case METADATA_TEXT: json_put_slice(json, key, value->text); break;
+    case METADATA_TEXT: json_put_slice(json, NULL, value->text); break;
     case METADATA_LIST:
-        json_begin(json, key, '[');
+        json_begin(json, NULL, '[');
         for (unsigned i = 0; i < value->count; i++)
-            put_value(json, NULL, &value->items[i]);
+            put_value(json, &value->items[i]);
         json_end(json, ']');
         break;
     case METADATA_MAP:
-        json_begin(json, key, '{');
-        for (unsigned i = 0; i < value->count; i++)
-            put_value(json, value->items[i].key.p, &value->items[i]);
+        json_begin(json, NULL, '{');
+        for (unsigned i = 0; i < value->count; i++) {
+            json_put_key(json, value->items[i].key);
+            put_value(json, &value->items[i]);
+        }
         json_end(json, '}');
         break;
     }
@@ -393,16 +395,19 @@ static void put_metadata(struct json_writer *json, const struct call_response *r
     for (unsigned i = 0; i < response->metadata_count; i++)
         for (unsigned j = 0; j < response->metadata[i]->count; j++) {
             const struct metadata *item = &response->metadata[i]->items[j];
-            if (!call_metadata_has(response->metadata + i + 1, response->metadata_count - i - 1,
-                                   item->key))
-                put_value(json, item->key.p, item);
+            if (call_metadata_has(response->metadata + i + 1, response->metadata_count - i - 1,
+                                  item->key))
+                continue;
+            json_put_key(json, item->key);
+            put_value(json, item);
         }
     json_end(json, '}');
 }
 
 bool call_response_write_json(const struct call_response *response, struct evbuffer *out)
 {
-    struct json_writer json = json_writer_over(out);
+    struct text text;
+    struct json_writer json = json_writer_growing(&text);
     bool good = true;
 
     json_begin(&json, NULL, '{');
@@ -417,5 +422,7 @@ bool call_response_write_json(const struct call_response *response, struct evbuf
     if (response->metadata_count)
         put_metadata(&json, response);
     json_end(&json, '}');
+    good = good && !text.failed && evbuffer_add(out, text.p, text.n) == 0;
+    free(text.p);
     return good;
 }

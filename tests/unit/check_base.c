@@ -12,6 +12,7 @@
 #include "base/deadline.h"
 #include "base/hash.h"
 #include "base/histogram.h"
+#include "base/json_writer.h"
 #include "base/log.h"
 #include "base/log_throttle.h"
 #include "base/recent.h"
@@ -109,6 +110,65 @@ START_TEST(text_writes_numbers)
     text_hex(&t, 0xdeadbeef), text_char(&t, ' ');
     text_hex_fixed(&t, 0xab, 4);
     assert_text(&t, "18446744073709551615 -9223372036854775808 0 deadbeef 00ab");
+}
+END_TEST
+
+static void write_document(struct json_writer *json)
+{
+    json_begin(json, NULL, '{');
+    json_put_u64(json, "most", UINT64_MAX);
+    json_put_i64(json, "least", INT64_MIN);
+    json_begin(json, "list", '[');
+    json_put_text(json, NULL, NULL);
+    json_put_bool(json, NULL, true);
+    json_put_seconds(json, NULL, 1500000);
+    json_begin(json, NULL, '{');
+    json_end(json, '}');
+    json_end(json, ']');
+    json_put_key(json, SLICE("a \"key\""));
+    json_put_slice(json, NULL, SLICE("\x01"));
+    json_begin_string(json, "string");
+    text_u64(json->out, 7);
+    json_end_string(json);
+    json_end(json, '}');
+}
+
+static const char document[] =
+    "{\"most\":18446744073709551615,\"least\":-9223372036854775808,\"list\":[null,true,1.5,{}],"
+    "\"a \\\"key\\\"\":\"\\u0001\",\"string\":\"7\"}";
+
+START_TEST(json_documents)
+{
+    char bytes[sizeof document + 20];
+    struct text t = text_over(bytes, sizeof bytes);
+    struct json_writer json = json_writer_over(&t);
+
+    write_document(&json);
+    assert_text(&t, document);
+    for (size_t room = 0; room < sizeof document - 1; room++) {
+        t = text_over(bytes, room);
+        json = json_writer_over(&t);
+        write_document(&json);
+        ck_assert(t.failed && t.n <= room);
+    }
+}
+END_TEST
+
+START_TEST(json_documents_grow)
+{
+    static char zeros[100000];
+    struct text t;
+    struct json_writer json = json_writer_growing(&t);
+
+    json_begin(&json, NULL, '[');
+    for (unsigned i = 0; i < 1000; i++)
+        write_document(&json);
+    json_put_slice(&json, NULL, (struct slice){zeros, sizeof zeros});
+    json_end(&json, ']');
+    ck_assert(!t.failed);
+    ck_assert_uint_eq(t.n, 1000 * sizeof document + 6 * sizeof zeros + sizeof "[\"\"]" - 1);
+    ck_assert_int_eq(strncmp(t.p + 1 + 999 * sizeof document, document, sizeof document - 1), 0);
+    free(t.p);
 }
 END_TEST
 
@@ -730,6 +790,8 @@ int main(void)
     tcase_add_test(tests, lists_skip_empty_elements_and_trim);
     tcase_add_test(tests, text_never_writes_past_its_end);
     tcase_add_test(tests, text_writes_numbers);
+    tcase_add_test(tests, json_documents);
+    tcase_add_test(tests, json_documents_grow);
     tcase_add_test(tests, json_text_is_always_valid);
     tcase_add_test(tests, text_for_terminals_has_no_control_characters);
     tcase_add_test(tests, siphash_depends_on_every_byte_and_the_key);
