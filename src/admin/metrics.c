@@ -354,6 +354,7 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     redis(&s);
     quotas(&s);
     metrics_write_tokens(out, view);
+    metrics_write_tls(out, view);
     metrics_write_policy(out, view);
     metric_single(out, "weir_descriptor_shortages_total", "counter",
                   "Number of times that the process ran out of file descriptors.",

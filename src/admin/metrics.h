@@ -47,6 +47,8 @@ void metrics_write_rules(struct evbuffer *out, const struct admin_view *view);
 void metrics_write_process(struct evbuffer *out, const struct admin_view *view);
 /* Appends the counts of tokens, if the policy reads any. */
 void metrics_write_tokens(struct evbuffer *out, const struct admin_view *view);
+/* Appends failed handshakes of listeners with TLS. */
+void metrics_write_tls(struct evbuffer *out, const struct admin_view *view);
 /* Appends the policy's load time, reload counts, and certificate expiry times. */
 void metrics_write_policy(struct evbuffer *out, const struct admin_view *view);
 

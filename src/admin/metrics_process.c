@@ -124,7 +124,8 @@ static void write_certificates(struct evbuffer *out, const struct policy *policy
 
     if (count)
         metric_head(out, name, "gauge",
-                    "Expiry time of the first certificate of the file, in seconds since 1970.");
+                    "Expiry time of the first certificate or revocation list of the file, in "
+                    "seconds since 1970.");
     for (unsigned i = 0; i < count; i++) {
         struct text path = text_over(bytes, sizeof bytes);
         label_value(&path, found[i].path);

@@ -120,16 +120,19 @@ static bool no_server(const struct admin_view *view, struct text *sentence)
     return false;
 }
 
-static bool certificate_expired(const struct admin_view *view, struct text *sentence)
+/* Names the first certificate, or the first file of revocation lists, that has expired. */
+static bool file_expired(const struct admin_view *view, bool is_crl, struct text *sentence)
 {
     struct certificate found[CERTIFICATES_LISTED_MAX];
     unsigned count = certificates_list(view->policy, found);
     int64_t now_s = (int64_t)(clock_wall_us() / 1000000);
 
     for (unsigned i = 0; i < count; i++) {
-        if (found[i].until_s > now_s)
+        if (found[i].until_s > now_s || found[i].is_crl != is_crl)
             continue;
-        text_literal(sentence, "a certificate has expired: ");
+        text_put(sentence, is_crl ? SLICE("a revocation list has expired, all clients of its "
+                                          "issuer are refused: ")
+                                  : SLICE("a certificate has expired: "));
         text_put(sentence, slice_of(found[i].path));
         return true;
     }
@@ -301,7 +304,8 @@ bool problem_exists(const struct admin_view *view, enum problem problem, struct 
     case PROBLEM_LOG_LINES:
         return say(view->recent && recent_lost_lines(view->recent), sentence,
                    SLICE("log lines are lost: the disk of the log is slow or full"));
-    case PROBLEM_CERTIFICATE: return certificate_expired(view, sentence);
+    case PROBLEM_CERTIFICATE: return file_expired(view, false, sentence);
+    case PROBLEM_CRL: return file_expired(view, true, sentence);
     case PROBLEM_RELOAD:
         return say(view->last_reload_failed, sentence,
                    SLICE("the last reload failed, the policy before it is in effect"));
@@ -323,9 +327,10 @@ static void watch_certificates(const struct admin_view *view)
         logged_s = now_s; /* those before were reported when the policy was read */
     for (unsigned i = 0; i < count; i++) {
         if (found[i].until_s > logged_s && found[i].until_s <= now_s)
-            log_error("the certificate %s has expired: clients and servers refuse it; replace the "
-                      "file and reload weir",
-                      found[i].path);
+            log_error("%s %s has expired: %s; replace the file and reload weir",
+                      found[i].is_crl ? "the revocation list" : "the certificate", found[i].path,
+                      found[i].is_crl ? "all clients of its issuer are refused"
+                                      : "clients and servers refuse it");
     }
     logged_s = now_s > logged_s ? now_s : logged_s;
 }

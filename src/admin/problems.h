@@ -24,6 +24,7 @@
     X(PROBLEM_SERVER_SLOW, "server_slow", false)                                                   \
     X(PROBLEM_LOG_LINES, "log_lines_lost", false)                                                  \
     X(PROBLEM_CERTIFICATE, "certificate_expired", false)                                           \
+    X(PROBLEM_CRL, "crl_expired", false)                                                           \
     X(PROBLEM_RELOAD, "reload_failed", false)                                                      \
     X(PROBLEM_REJECTIONS, "rejections", false)
 
@@ -47,8 +48,8 @@ bool problem_exists(const struct admin_view *view, enum problem problem, struct 
  * SERVER_SLOW. */
 bool problem_of_server(const struct admin_view *view, enum problem problem, unsigned row);
 
-/* Logs certificates that have expired since the last call, once each, and when a problem that is a
- * rate or a difference begins and ends. Call about once a second. */
+/* Logs certificates and revocation lists that have expired since the last call, once each, and when
+ * a problem that is a rate or a difference begins and ends. Call about once a second. */
 void problems_watch(const struct admin_view *view);
 
 #endif

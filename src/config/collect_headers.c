@@ -4,11 +4,12 @@
 #include "policy/identity_source.h"
 
 /* Maximum number of names in identity (from, jwt.header, client_ip_header), limits.NAME.per,
- * limits.NAME.dedup, rules[].match.header and rules[].cost.request_header. */
+ * limits.NAME.dedup, limits.NAME.granted_header, rules[].match.header, rules[].cost.request_header
+ * and upstreams.NAME.client_certificate_header. */
 static unsigned headers_max(const struct policy *policy)
 {
     return IDENTITY_FROM_MAX + 2 + policy->limit_count * (LIMIT_PER_MAX + 2) +
-           policy->criterion_count + policy->rule_count;
+           policy->criterion_count + policy->rule_count + policy->upstream_count;
 }
 
 /* Rejects a header that frameworks take the path or the environment from: weir removes it. */
@@ -62,6 +63,26 @@ static const struct node *first_of(const struct node *map, const char *section)
     return node ? node->first : NULL;
 }
 
+/* Adds a header that only weir sets. The client's own ones and their twins are dropped. */
+static void add_own(struct loading *l, const char *name, const struct node *node)
+{
+    struct policy *policy = l->policy;
+
+    if (!name)
+        return;
+    add(l, name, node);
+    policy->own_headers[policy->own_header_count++] = slice_of(name);
+}
+
+static void add_of_upstreams(struct loading *l)
+{
+    const struct node *node = first_of(l->root, "upstreams");
+
+    for (unsigned i = 0; node && i < l->policy->upstream_count; i++, node = node->next)
+        add_own(l, l->policy->upstreams[i].certificate_header,
+                node_find(node, "client_certificate_header"));
+}
+
 /* `node` is the first rule's. */
 static void add_of_rules(struct loading *l, const struct node *node)
 {
@@ -110,14 +131,17 @@ void read_headers_collect(struct loading *l)
     const struct node *limit_node = first_of(l->root, "limits"), *rule = first_of(l->root, "rules");
 
     policy->read_headers.names = arena_zeroed(l->arena, headers_max(policy), sizeof(struct slice));
+    policy->own_headers = arena_zeroed(l->arena, policy->limit_count + policy->upstream_count,
+                                       sizeof *policy->own_headers);
     add_identity(l);
+    add_of_upstreams(l);
     for (unsigned i = 0; i < policy->limit_count && limit_node;
          i++, limit_node = limit_node->next) {
         const struct limit *limit = &policy->limits[i];
         for (unsigned k = 0; k < limit->per_count; k++)
             add(l, header_of_part(policy, &limit->per[k]), node_find(limit_node, "per"));
         add(l, limit->dedup.header, node_find(limit_node, "dedup"));
-        add(l, limit->granted_header, node_find(limit_node, "granted_header"));
+        add_own(l, limit->granted_header, node_find(limit_node, "granted_header"));
     }
     add_of_rules(l, rule);
 }

@@ -1,6 +1,6 @@
 /* lint.c - checks across options: contradictions (errors) and probable mistakes (warnings). */
 #include "config/lint.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "policy/shipped_limiter.h"
 
 /* Warning threshold: 31 days. With a longer period, counters outlive deployments, and only an
@@ -116,6 +116,10 @@ static void warn_of_upstreams(struct loading *l)
                     "an attacker between weir and the servers can read and change all traffic; set "
                     "ca to the servers' authority instead");
         warn_of_loop(l, node_find(node, "servers"), &l->policy->upstreams[i]);
+        if (l->policy->upstreams[i].certificate_header && !listeners_verify_clients(l->policy))
+            warning(l, node_find(node, "client_certificate_header"),
+                    "is never sent, since no listener requests certificates; set client_ca in tls "
+                    "of a listener");
     }
 }
 

@@ -1,6 +1,7 @@
 /* lint_listeners.c - warns about admin listeners, and about limits that need more than the decision
  * listener sees. */
 #include "config/lint.h"
+#include "policy/identity_source.h"
 
 /* ---- admin ----------------------------------------------------------------------------------- */
 
@@ -68,6 +69,13 @@ void warn_of_decisions(struct loading *l)
     if (l->policy->identity.paths)
         warning(l, node_at(l, "identity", "from"),
                 "the listener of decisions sees no content: json sources have no value there");
+    for (unsigned i = 0; i < l->policy->identity.from_count; i++)
+        if (strcmp(l->policy->identity.from[i].source->word, "certificate") == 0) {
+            warning(l, node_at(l, "identity", "from"),
+                    "the listener of decisions does not see the certificates of the other proxy's "
+                    "clients: certificate sources have no value there");
+            break;
+        }
     if (with_json)
         warning(l, with_json,
                 "the listener of decisions sees no content: rules with match.json match nothing "

@@ -103,7 +103,7 @@ static const struct option rows[] = {
      .fallback = "false", .applies = limit_has_best_effort,
      .help = "if true and less than the cost remains, weir charges the remainder and admits the "
              "request"},
-    {.path = "limits.NAME.granted_header", .type = &type_granted_header, LIMIT(granted_header),
+    {.path = "limits.NAME.granted_header", .type = &type_own_header, LIMIT(granted_header),
      .fallback = "", .low = 1, .high = 128, .applies = limit_has_granted_header,
      .help = "with best_effort: name of a request header that tells the server how many units "
              "were granted, for example X-Granted"},

@@ -9,9 +9,14 @@ static const char *const request_from_names[] = {[REQUEST_FROM_FORWARDED] = "for
                                                  [REQUEST_FROM_REQUEST] = "request",
                                                  NULL};
 
-#define LISTEN(m)      MEMBER(listen_settings, m)
-#define ADMIN(m)       MEMBER(admin_listener, m)
-#define CERTIFICATE(m) MEMBER(certificate_files, m)
+#define LISTEN(m)     MEMBER(listen_settings, m)
+#define ADMIN(m)      MEMBER(admin_listener, m)
+#define LISTEN_TLS(m) MEMBER(listen_tls_entry, m)
+
+static const char *const client_certificate_names[] = {
+    [CLIENT_CERTIFICATE_REQUIRED] = "required", [CLIENT_CERTIFICATE_OPTIONAL] = "optional", NULL};
+static const char *const min_version_names[] = {
+    [MIN_VERSION_1_2] = "1.2", [MIN_VERSION_1_3] = "1.3", NULL};
 
 /* clang-format off */
 static const struct option rows[] = {
@@ -26,15 +31,31 @@ static const struct option rows[] = {
     {.path = "listen[].address", .type = &type_address, LISTEN(address),
      .flags = RESTART | REQUIRED,
      .help = "address of an entry that is written as a map"},
-    {.path = "listen[].tls", .type = &type_listen_tls, .fallback = "", .high = CERTIFICATES_MAX,
+    {.path = "listen[].tls", .type = &type_listen_tls, LISTEN(tls), .fallback = "", .high = CERTIFICATES_MAX,
      .help = "enables TLS 1.2 and newer with this certificate or list of certificates"},
-    {.path = "listen[].tls.certificate", .type = &type_text, CERTIFICATE(certificate), .low = 1,
+    {.path = "listen[].tls.certificate", .type = &type_text, LISTEN_TLS(certificate), .low = 1,
      .high = 4096, .flags = REQUIRED,
      .help = "path of a PEM file with the certificate, followed by its intermediate certificates "
              "in order"},
-    {.path = "listen[].tls.key", .type = &type_text, CERTIFICATE(key), .low = 1, .high = 4096,
+    {.path = "listen[].tls.key", .type = &type_text, LISTEN_TLS(key), .low = 1, .high = 4096,
      .flags = REQUIRED,
      .help = "path of a PEM file with the private key, without a passphrase"},
+    {.path = "listen[].tls.client_ca", .type = &type_text, LISTEN_TLS(client_ca), .fallback = "",
+     .low = 1, .high = 4096,
+     .help = "path of a PEM file with the authorities that issue the clients' certificates"},
+    {.path = "listen[].tls.client_certificate", .type = &type_enum, LISTEN_TLS(client_certificate),
+     .fallback = "required", .names = client_certificate_names,
+     .help = "required refuses clients without a certificate; optional serves them"},
+    {.path = "listen[].tls.client_crl", .type = &type_text, LISTEN_TLS(client_crl), .fallback = "",
+     .low = 1, .high = 4096,
+     .help = "path of a PEM file with the revocation lists of all issuers of the clients' "
+             "certificates"},
+    {.path = "listen[].tls.min_version", .type = &type_enum, LISTEN_TLS(min_version),
+     .fallback = "1.2", .names = min_version_names,
+     .help = "oldest version of TLS that clients may use: 1.2 or 1.3"},
+    {.path = "listen[].tls.ciphers", .type = &type_text, LISTEN_TLS(ciphers), .fallback = "",
+     .low = 1, .high = 4096,
+     .help = "ciphers of TLS 1.2, as a list of OpenSSL"},
     {.path = "listen[].proxy_protocol", .type = &type_bool, LISTEN(proxy_protocol),
      .fallback = "false", .flags = RESTART,
      .help = "if true, connections must come from a proxy in identity.trusted_proxies and begin "

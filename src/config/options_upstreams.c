@@ -35,6 +35,10 @@ static const struct option rows[] = {
      .fallback = "false",
      .help = "if true, weir adds Forwarded (RFC 7239) with for, host and proto to requests, in "
              "addition to X-Forwarded-*"},
+    {.path = "upstreams.NAME.client_certificate_header", .type = &type_own_header,
+     UPSTREAM(certificate_header), .fallback = "", .low = 1, .high = 128,
+     .help = "request header with the subject of the client's certificate, such as "
+             "X-Client-Certificate-Subject"},
     {.path = "upstreams.NAME.tls", .type = &type_client_tls, UPSTREAM(tls), .fallback = "",
      .help = "true or a map enables TLS 1.2 and newer to the servers"},
     {.path = "upstreams.NAME.tls.verify", .type = &type_bool, CLIENT_TLS(verify),

@@ -246,6 +246,20 @@ static void print_client_ip_header(const struct printer *printer, const struct o
 const struct option_type type_client_ip_header = {"text", read_client_ip_header,
                                                   print_client_ip_header, false, 0};
 
+/* Reports sources that never have a value, since no listener requests certificates. */
+static void check_certificates(struct loading *l)
+{
+    const struct identity_settings *identity = &l->policy->identity;
+    const struct node *from = node_at(l, "identity", "from");
+    const struct node *item = from ? list_first(from) : NULL;
+
+    for (unsigned i = 0; item && i < identity->from_count; i++, item = list_next(from, item))
+        if (strcmp(identity->from[i].source->word, "certificate") == 0 &&
+            !listeners_verify_clients(l->policy))
+            mistake(l, item,
+                    "no listener requests certificates; set client_ca in tls of a listener");
+}
+
 void identity_finish(struct loading *l)
 {
     struct identity_settings *identity = &l->policy->identity;
@@ -253,4 +267,5 @@ void identity_finish(struct loading *l)
 
     identity->headers_from_anyone = trusts_nobody || identity->headers_from == HEADERS_FROM_ANYONE;
     check_jwt(l);
+    check_certificates(l);
 }

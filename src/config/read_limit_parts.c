@@ -47,8 +47,8 @@ bool limit_has_granted_header(const void *limit)
     return ((const struct limit *)limit)->granted_header != NULL;
 }
 
-static void read_granted(struct loading *l, const struct option *option, const struct node *node,
-                         void *field)
+static void read_own_header(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
 {
     if (node->null)
         return;
@@ -60,11 +60,10 @@ static void read_granted(struct loading *l, const struct option *option, const s
         return;
     }
     *(char **)field = keep_text(l, node);
-    l->policy->has_granted_headers = true;
 }
 
-const struct option_type type_granted_header = {"text", read_granted, print_text, true,
-                                                sizeof(char *)};
+const struct option_type type_own_header = {"text", read_own_header, print_text, true,
+                                            sizeof(char *)};
 
 static bool any_rule_has_best_effort(const struct node *rules)
 {
@@ -83,6 +82,7 @@ void limit_check_granted_header(struct loading *l, const struct node *node,
 
     if (!limit->granted_header)
         return;
+    l->policy->has_granted_headers = true;
     if (!limit->best_effort && !any_rule_has_best_effort(node_find(l->root, "rules")))
         mistake_of_key(l, key,
                        "without best_effort the whole cost is granted; add best_effort: true");

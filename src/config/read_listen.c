@@ -43,83 +43,6 @@ const struct option_type type_workers = {"number", read_workers, print_workers, 
 
 /* --- listen --- */
 
-static void load_certificate(struct loading *l, const struct node *node, struct tls_server *tls,
-                             const struct certificate_files *files)
-{
-    char why[TLS_WHY_MAX];
-    const char *path = neighbour_path(l, slice_of(files->certificate));
-    enum tls_fault fault = tls_server_add(tls, path, neighbour_path(l, slice_of(files->key)), why);
-    bool of_key = fault == TLS_BAD_KEY;
-    struct tls_dates dates;
-
-    if (fault == TLS_GOOD && tls_read_dates(path, &dates))
-        certificate_check(l, node_find(node, "certificate"), &dates);
-
-    if (fault != TLS_GOOD)
-        mistake(l, node_find(node, of_key ? "key" : "certificate"), "%s %s",
-                QUOTE(slice_of(of_key ? files->key : files->certificate)), why);
-}
-
-static void read_certificate(struct loading *l, const struct node *node,
-                             struct listen_settings *listen)
-{
-    struct certificate_files *files = &listen->certificates[listen->certificate_count++];
-
-    if (node->broken || !expect_map(l, node, "a map with certificate and key"))
-        return;
-    options_read(l, node, "listen[].tls", files);
-    if (files->certificate && files->key)
-        load_certificate(l, node, listen->tls, files);
-}
-
-/* Reads a map, or a list of maps. */
-static void read_listen_tls(struct loading *l, const struct option *option, const struct node *node,
-                            void *field)
-{
-    struct listen_settings *listen = field;
-    unsigned count = node->kind == NODE_MAP ? 1 : list_count(node);
-
-    if (node->null)
-        return;
-    if (node->kind == NODE_SCALAR || count < 1 || count > (unsigned)option->high) {
-        mistake(l, node, "expected a map with certificate and key, or a list of 1 to %d of them",
-                (int)option->high);
-        return;
-    }
-    listen->certificates = arena_zeroed(l->arena, count, sizeof *listen->certificates);
-    listen->tls = tls_server_new();
-    if (!listen->tls)
-        mistake(l, node, "no memory");
-    else if (node->kind == NODE_MAP)
-        read_certificate(l, node, listen);
-    else
-        for (const struct node *item = list_first(node); item; item = list_next(node, item))
-            read_certificate(l, item, listen);
-}
-
-static void print_certificate(FILE *out, const void *field, unsigned index)
-{
-    const struct certificate_files *files =
-        &((const struct listen_settings *)field)->certificates[index];
-
-    fputs("{ certificate: ", out);
-    print_scalar(out, slice_of(files->certificate));
-    fputs(", key: ", out);
-    print_scalar(out, slice_of(files->key));
-    fputs(" }", out);
-}
-
-static void print_listen_tls(const struct printer *printer, const struct option *option,
-                             const void *field)
-{
-    (void)option;
-    print_items(printer, ((const struct listen_settings *)field)->certificate_count,
-                print_certificate, field);
-}
-
-const struct option_type type_listen_tls = {"map, or list of maps", read_listen_tls,
-                                            print_listen_tls, true, 0};
-
 /* Reads "host:port", or a map with `address`. */
 static void read_listener(struct loading *l, const struct option *option, const struct node *item,
                           struct listen_settings *listen)
@@ -133,7 +56,7 @@ static void read_listener(struct loading *l, const struct option *option, const 
     } else if (expect_scalar(l, item, "an address, or a map with one"))
         type_address.read(l, option, item, &listen->address);
     if (listen->tls && listen->http2)
-        tls_server_offer_http2(listen->tls);
+        tls_server_offer_http2(listen->tls->server);
 }
 
 static void refuse_second(struct loading *l, const struct node *item,
@@ -175,7 +98,7 @@ static void read_listen(struct loading *l, const struct option *option, const st
 static void print_listener(FILE *out, const void *listeners, unsigned index)
 {
     const struct listen_settings *listen = (const struct listen_settings *)listeners + index;
-    if (!listen->proxy_protocol && !listen->certificate_count && listen->http2) {
+    if (!listen->proxy_protocol && !listen->tls && listen->http2) {
         print_address(out, &listen->address);
         return;
     }
@@ -183,10 +106,7 @@ static void print_listener(FILE *out, const void *listeners, unsigned index)
     print_address(out, &listen->address);
     if (listen->proxy_protocol)
         fputs(", proxy_protocol: true", out);
-    if (listen->certificate_count) {
-        fputs(", tls: ", out);
-        print_list(out, listen->certificate_count, print_certificate, listen);
-    }
+    listen_tls_print_inline(out, listen->tls);
     if (!listen->http2)
         fputs(", http2: false", out);
     fputs(" }", out);

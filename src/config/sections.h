@@ -13,7 +13,7 @@
  * the enclosing struct; the keyword struct is omitted. */
 extern const struct option_type type_workers;          /* read_listen.c: unsigned */
 extern const struct option_type type_listen;           /* read_listen.c: policy */
-extern const struct option_type type_listen_tls;       /* read_listen.c: listen_settings */
+extern const struct option_type type_listen_tls;       /* read_listen_tls.c: listen_tls * */
 extern const struct option_type type_admin;            /* read_admin.c: policy */
 extern const struct option_type type_own_hosts;        /* read_admin.c: own_hosts */
 extern const struct option_type type_admin_mode;       /* read_admin.c: unsigned */
@@ -41,7 +41,7 @@ extern const struct option_type type_trusted;          /* read_identity.c: ident
 extern const struct option_type type_limits;           /* read_limits.c: policy */
 extern const struct option_type type_script;           /* read_script.c: limit */
 extern const struct option_type type_per;              /* read_limit_per.c: limit */
-extern const struct option_type type_granted_header;   /* read_limit_parts.c: char * */
+extern const struct option_type type_own_header;       /* read_limit_parts.c: char * */
 extern const struct option_type type_label;            /* read_limits.c: char * */
 extern const struct option_type type_align;            /* read_limits.c: bool */
 extern const struct option_type type_script_number;    /* read_script.c: limit */
@@ -194,6 +194,13 @@ void identity_finish(struct loading *l);
 bool jwt_has_urls(const void *policy); /* for option->applies, as the next one */
 bool jwt_has_inline_secret(const void *policy);
 void check_jwt(struct loading *l); /* read_jwt.c: reports a jwt source without keys */
+
+/* --- tls of listeners --- */
+
+/* Prints ", tls: ..." for a listener that is printed as a map in one line; NULL: nothing. */
+void listen_tls_print_inline(FILE *out, const struct listen_tls *tls);
+/* Returns whether a listener of clients requests certificates. */
+bool listeners_verify_clients(const struct policy *policy);
 
 /* --- admin --- */
 

@@ -90,6 +90,7 @@ void client_close(struct client *c)
     take_out(c, list_of(c, c->state));
     c->state = CLIENT_CLOSED;
     deadline_cancel(&c->deadline);
+    timer_cancel(&w->downstream->expiries, &c->expiry);
     TAILQ_INSERT_TAIL(&w->downstream->closed, c, link);
     counter_subtract(&w->stats.connections_open, 1);
     slot_free(w);
@@ -168,8 +169,9 @@ bool clients_any(const struct worker *w)
 
 bool client_gives_way(const struct client *c)
 {
-    return c->worker->draining || (c->worker->downstream->slots_exhausted &&
-                                   client_now_ms() - c->opened_ms >= SERVED_MIN_MS);
+    return c->worker->draining || c->ends ||
+           (c->worker->downstream->slots_exhausted &&
+            client_now_ms() - c->opened_ms >= SERVED_MIN_MS);
 }
 
 void client_evict(struct client *c)
@@ -225,6 +227,7 @@ bool clients_init(struct worker *w)
     deadline_queue_init(&w->deadlines, &d->queue.head, head_passed);
     deadline_queue_init(&w->deadlines, &d->queue.idle, idle_passed);
     linger_init(w);
+    verification_init(w);
     return poller_init(&d->poller, w->base, CLIENTS_PER_BATCH) == 0;
 }
 
@@ -264,6 +267,7 @@ void clients_free_closed(struct worker *w)
     for (struct client *c; (c = TAILQ_FIRST(&w->downstream->closed));) {
         TAILQ_REMOVE(&w->downstream->closed, c, link);
         MAGIC_WIPE(c);
+        free(c->origin.certificate);
         c->protocol->free(c);
     }
 }
@@ -275,6 +279,7 @@ void clients_free(struct worker *w)
     if (!d)
         return;
     handoff_clear(&d->handoff);
+    timer_heap_clear(&d->expiries);
     for (struct protocol_worker *p; (p = d->protocols);) {
         d->protocols = p->next;
         p->free(p);

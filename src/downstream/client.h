@@ -45,6 +45,8 @@ struct client_protocol {
     /* Resets the requests with buffers, with CAUSE_MEMORY_LIMIT; without requests, closes the
      * connection. Returns the number of requests. */
     unsigned (*shed)(struct client *client);
+    /* Optional (NULL). Returns whether the listener would verify the client now as it has done. */
+    bool (*is_verified)(const struct client *client);
     /* Called by client_close(): ends what is left, and releases all but the struct. */
     void (*end)(struct client *client);
     void (*free)(struct client *client); /* the loop iteration has ended: releases the struct */
@@ -66,8 +68,10 @@ struct client {
         uint32_t sweep;         /* of the last look at which it awaited its reader */
         bool is_slow;
     } slow;
-    bool silent;  /* no byte was received yet */
-    bool counted; /* counted in the connections of its peer's address */
+    struct timer expiry; /* of verification.c */
+    bool ends;           /* serves no further request: its verification has ended */
+    bool silent;         /* no byte was received yet */
+    bool counted;        /* counted in the connections of its peer's address */
 };
 
 /* ---- for protocols --------------------------------------------------------------------------- */
@@ -86,6 +90,10 @@ void client_close(struct client *client);
 /* Returns whether the next response must be the last: all slots are taken, other connections
  * wait, and this one has been open for at least 1 s. */
 bool client_gives_way(const struct client *client);
+
+/* verification.c: ends the connection when origin.certificate expires. Returns false if out of
+ * memory. */
+MUST_CHECK bool client_await_expiry(struct client *client);
 
 /* Returns monotonic milliseconds; wraps around. */
 static inline uint32_t client_now_ms(void)
@@ -129,6 +137,10 @@ struct client *client_to_evict(struct worker *worker, bool for_slot);
 struct client *slow_clients_slowest(struct worker *worker);
 /* Closes the connection to make room, and counts the eviction. */
 void client_evict(struct client *client);
+/* verification.c; call after a reload. Connections whose listener verifies its clients differently
+ * now end: idle ones at once, others after their responses, all after timeouts.shutdown. */
+void clients_verify_again(struct worker *worker);
+void verification_init(struct worker *worker);
 /* Returns whether any connection is open. */
 bool clients_any(const struct worker *worker);
 

@@ -8,6 +8,7 @@
  *   client.h                 a connection of any protocol: lists, eviction, shutdown
  *   slow_clients.c           clients that do not take their responses
  *   shedding.h               memory is short
+ *   verification.c           the end of what a client's certificate proves
  *   socket_client.h          a connection on a socket of its own
  *   opening.c                PROXY protocol header, TLS handshake
  *   http1_head.c, http1.c    HTTP/1.1: a request's head; the downstream of a request
@@ -20,6 +21,7 @@
 #include <pthread.h>
 
 #include "net/address.h"
+#include "net/tls.h"
 #include "proxy/worker_state.h"
 
 struct client;
@@ -61,7 +63,10 @@ struct downstream_worker {
     } queue;
 
     struct protocol_worker *protocols; /* those that have a state of a worker */
-    struct http2_worker *http2;        /* NULL: no HTTP/2 connection yet */
+    struct timer_heap expiries;        /* of verification.c */
+    uint64_t generation;               /* number of the one by which clients were verified */
+    struct log_throttle tls_throttle[TLS_FAILURE_COUNT];
+    struct http2_worker *http2; /* NULL: no HTTP/2 connection yet */
 };
 
 #endif

@@ -484,6 +484,7 @@ const struct socket_protocol http1_protocol = {.client = {.has_input = socket_cl
                                                           .awaits_reader = awaits_reader,
                                                           .memory = memory,
                                                           .shed = shed,
+                                                          .is_verified = socket_client_is_verified,
                                                           .end = socket_client_end,
                                                           .free = socket_client_free},
                                                .readable = readable,

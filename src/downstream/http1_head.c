@@ -14,7 +14,7 @@ void http1_await_request(struct socket_client *c)
     struct worker *w = c->client.worker;
 
     c->scanned = 0;
-    if (w->stopping || (c->stream.eof && !iobuf_held(c->stream.in))) {
+    if (w->stopping || c->client.ends || (c->stream.eof && !iobuf_held(c->stream.in))) {
         client_close(&c->client);
         return;
     }

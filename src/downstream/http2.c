@@ -356,6 +356,7 @@ static const struct socket_protocol http2_protocol = {
                .awaits_reader = awaits_reader,
                .memory = http2_memory,
                .shed = http2_shed,
+               .is_verified = socket_client_is_verified,
                .end = end,
                .free = socket_client_free},
     .readable = readable,

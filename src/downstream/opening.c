@@ -1,43 +1,102 @@
 /* opening.c - the start of a connection on a socket: PROXY protocol header and TLS handshake, if
  * its listener uses them. The deadline of the first request's head covers both. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "downstream/http2.h"
 #include "downstream/peer_counts.h"
 #include "downstream/proxy_header_reader.h"
 #include "downstream/socket_client.h"
 #include "net/tls.h"
 
-static const struct listen_settings *settings_of(const struct socket_client *c)
-{
-    return &c->client.worker->policy->listen[c->listener]; /* reloads keep listeners in order */
-}
-
 /* ---- TLS ------------------------------------------------------------------------------------- */
 
-/* Not logged one by one: anybody can cause failed handshakes. */
+static void count_failure(struct socket_client *c, enum tls_failure failure)
+{
+    struct worker_stats *stats = &c->client.worker->stats;
+
+    counter_add(&stats->tls_handshakes_failed, 1);
+    counter_add(counter_table_row(&stats->handshake_failures, c->listener) + failure, 1);
+}
+
+/* Only failures that concern certificates are logged, a bounded number per reason and worker:
+ * anybody can cause the others. */
+static void log_failure(struct socket_client *c, enum tls_failure failure, const char *subject)
+{
+    const struct tls_failure_row *row = &tls_failure_table[failure];
+    char peer[ADDRESS_TEXT_MAX], listener[ADDRESS_TEXT_MAX], more[64] = "";
+    struct address address;
+    uint64_t suppressed;
+
+    if (!log_throttle_allows(&c->client.worker->downstream->tls_throttle[failure], clock_us(),
+                             &suppressed))
+        return;
+    if (suppressed)
+        snprintf(more, sizeof more, " (and %llu similar ones not logged)",
+                 (unsigned long long)suppressed);
+    log_warn("client %s on %s: TLS handshake refused, %s: %s%s%s%s",
+             address_format(address_of_peer(&c->client.origin.peer, &address), peer),
+             address_format(&socket_client_listener(c)->address, listener), row->label, row->remedy,
+             subject ? "; subject: " : "", subject ? subject : "", more);
+}
+
+/* The client has sent or will send a request behind its certificate, and must receive the alert. */
+static void refuse_certificate(struct socket_client *c, enum tls_failure failure,
+                               const char *subject)
+{
+    log_failure(c, failure, subject);
+    tls_end(&c->stream);
+    linger_begin(c, UINT64_MAX);
+}
+
 static void refuse_handshake(struct socket_client *c)
 {
-    counter_add(&c->client.worker->stats.tls_handshakes_failed, 1);
-    if (c->stream.layer && tls_end_for_plain_http(&c->stream)) {
+    const char *subject;
+    enum tls_failure failure = tls_accept_failure(&c->stream, &subject);
+
+    if (tls_end_for_plain_http(&c->stream)) {
+        count_failure(c, TLS_FAILURE_PLAIN_HTTP);
         c->client.origin.secure = false;
         socket_client_use(c, &http1_protocol);
         http1_refuse(c, "plain HTTP was sent to a TLS port; use https://");
-    } else
+        return;
+    }
+    count_failure(c, failure);
+    if (tls_failure_table[failure].remedy)
+        refuse_certificate(c, failure, subject);
+    else
         client_close(&c->client);
+}
+
+static void fail_handshake(struct socket_client *c, enum tls_failure failure)
+{
+    count_failure(c, failure);
+    client_close(&c->client);
+}
+
+static void handshake_done(struct socket_client *c)
+{
+    struct client_origin *origin = &c->client.origin;
+    bool has;
+
+    origin->certificate = tls_client_certificate(&c->stream, &has);
+    if (has && (!origin->certificate || !client_await_expiry(&c->client)))
+        fail_handshake(c, TLS_FAILURE_OTHER);
+    else if (c->client.ends) /* it was verified by files that are not valid any more */
+        client_close(&c->client);
+    else if (tls_chose_http2(&c->stream))
+        http2_begin(c, SLICE_NONE);
+    else
+        socket_client_use(c, &http1_protocol);
 }
 
 static void handshake(struct socket_client *c)
 {
     switch (tls_handshake(&c->stream)) {
     case TLS_AGAIN: break;
-    case TLS_DONE:
-        if (tls_chose_http2(&c->stream))
-            http2_begin(c, SLICE_NONE);
-        else
-            socket_client_use(c, &http1_protocol);
-        break;
+    case TLS_DONE: handshake_done(c); break;
     case TLS_FAILED: refuse_handshake(c); break;
     }
 }
@@ -45,15 +104,15 @@ static void handshake(struct socket_client *c)
 /* Starts the TLS handshake, or requests reading on a listener without TLS. */
 static void secure(struct socket_client *c)
 {
-    struct tls_server *tls = settings_of(c)->tls;
+    struct tls_server *tls = listen_tls_server(socket_client_listener(c)->tls);
 
     c->client.origin.secure = tls != NULL;
     if (tls && !tls_accept(&c->stream, tls)) {
-        refuse_handshake(c);
+        fail_handshake(c, TLS_FAILURE_OTHER);
         return;
     }
     if (!tls) {
-        c->may_be_http2 = settings_of(c)->http2;
+        c->may_be_http2 = socket_client_listener(c)->http2;
         socket_client_use(c, &http1_protocol);
     }
     stream_want_read(&c->stream, true);
@@ -106,7 +165,7 @@ static void timed_out(struct client *client)
     struct socket_client *c = socket_client_of(client);
 
     if (c->stream.layer)
-        refuse_handshake(c);
+        fail_handshake(c, TLS_FAILURE_TIMEOUT);
     else
         refuse_proxy_header(c);
 }
@@ -116,6 +175,7 @@ static const struct socket_protocol opening = {.client = {.has_input = socket_cl
                                                           .stop = socket_client_stop,
                                                           .memory = socket_client_memory,
                                                           .shed = socket_client_shed,
+                                                          .is_verified = socket_client_is_verified,
                                                           .end = socket_client_end,
                                                           .free = socket_client_free},
                                                .readable = readable};
@@ -135,9 +195,9 @@ bool socket_client_open(struct worker *w, int fd, const struct address *peer, un
     c->downstream =
         (struct downstream){.ops = &http1_ops, .worker = w, .origin = &c->client.origin};
     c->listener = (uint16_t)listener;
-    c->client.origin.decides = settings_of(c)->decides;
+    c->client.origin.decides = socket_client_listener(c)->decides;
     socket_client_watch(c, fd);
-    if (!settings_of(c)->proxy_protocol)
+    if (!socket_client_listener(c)->proxy_protocol)
         secure(c);
     return true;
 }

@@ -1,5 +1,7 @@
 #include "downstream/socket_client.h"
 
+#include "net/tls.h"
+
 void socket_client_use(struct socket_client *c, const struct socket_protocol *protocol)
 {
     c->protocol = protocol;
@@ -54,6 +56,15 @@ void socket_client_stop(struct client *client)
 {
     if (!stream_has_input(&socket_client_of(client)->stream))
         client_close(client);
+}
+
+bool socket_client_is_verified(const struct client *client)
+{
+    const struct socket_client *c = socket_client_of(client);
+    const struct tls_server *server = tls_server_of(&c->stream);
+
+    return !server ||
+           tls_server_same_clients(server, listen_tls_server(socket_client_listener(c)->tls));
 }
 
 size_t socket_client_memory(const struct client *client, uint64_t now_us, uint64_t *still_us)

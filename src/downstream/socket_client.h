@@ -63,6 +63,12 @@ static inline struct socket_client *socket_client_of(const struct client *client
 bool socket_client_open(struct worker *worker, int fd, const struct address *peer,
                         unsigned listener, bool counted);
 
+/* Returns the settings of its listener now. Reloads keep listeners in order. */
+static inline const struct listen_settings *socket_client_listener(const struct socket_client *c)
+{
+    return &c->client.worker->policy->listen[c->listener];
+}
+
 /* Changes the protocol. */
 void socket_client_use(struct socket_client *client, const struct socket_protocol *protocol);
 /* Calls the protocol on the events of the socket. */
@@ -73,6 +79,7 @@ size_t socket_client_buffers(const struct socket_client *client);
 /* Members of struct client_protocol that several protocols share. */
 bool socket_client_has_input(const struct client *client);
 void socket_client_stop(struct client *client); /* closes it unless a request may have arrived */
+bool socket_client_is_verified(const struct client *client);
 size_t socket_client_memory(const struct client *client, uint64_t now_us, uint64_t *still_us);
 unsigned socket_client_shed(struct client *client); /* closes it */
 void socket_client_end(struct client *client);

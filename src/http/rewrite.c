@@ -104,6 +104,9 @@ static void forwarding_write(struct text *out, const struct request_head *head,
         WRITE_FIELD(out, "X-Request-Id", facts->request_id);
     if (facts->client.n)
         WRITE_FIELD(out, "X-Weir-Client", facts->client);
+    if (facts->certificate_subject.n)
+        field_write(out, &(struct field){.name = facts->certificate_name,
+                                         .value = facts->certificate_subject});
 }
 
 /* Writes the framing as parsed, not as received. "Content-Length: 0" is sent only if the client

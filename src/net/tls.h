@@ -11,7 +11,14 @@
 
 enum { TLS_WHY_MAX = 200 };
 
-enum tls_fault { TLS_GOOD, TLS_BAD_CERTIFICATE, TLS_BAD_KEY, TLS_BAD_CA };
+enum tls_fault {
+    TLS_GOOD,
+    TLS_BAD_CERTIFICATE,
+    TLS_BAD_KEY,
+    TLS_BAD_CA,
+    TLS_BAD_CRL,
+    TLS_BAD_CIPHERS
+};
 
 /* Validity of the certificates of a PEM file: from the latest notBefore to the earliest notAfter,
  * in seconds since 1970. */
@@ -45,6 +52,34 @@ MUST_CHECK enum tls_fault tls_server_add(struct tls_server *server, const char *
 bool tls_server_certificate(const struct tls_server *server, unsigned index, const char **path,
                             struct tls_dates *dates);
 
+struct tls_server_settings {
+    const char *client_ca;  /* PEM file of the authorities of client certificates; NULL: none */
+    const char *client_crl; /* PEM file of revocation lists; NULL: none */
+    bool client_optional;   /* accept clients without a certificate */
+    bool min_1_3;           /* refuse TLS 1.2 */
+    const char *ciphers;    /* of TLS 1.2, as OpenSSL lists them; NULL: default */
+};
+
+/* Applies settings to all certificates of the server; call after tls_server_add(). On failure,
+ * returns which setting is invalid and sets `why`. Blocks: reads the files. */
+MUST_CHECK enum tls_fault tls_server_set(struct tls_server *server,
+                                         const struct tls_server_settings *settings,
+                                         char why[static TLS_WHY_MAX]);
+
+/* Returns the name of a cipher of the server that HTTP/2 prohibits (RFC 9113 section 9.2.2), since
+ * it has no ephemeral key or no AEAD; NULL: none. */
+const char *tls_prohibited_by_http2(const struct tls_server *server);
+
+/* Returns whether both verify their clients by the same files and in the same way. NULL is
+ * allowed. */
+bool tls_server_same_clients(const struct tls_server *one, const struct tls_server *other);
+/* Lets `next` resume the sessions of `now`, if both verify their clients in the same way. Call
+ * before threads share `next`. */
+void tls_server_keep_sessions(struct tls_server *next, const struct tls_server *now);
+/* Returns the path of client_crl, as given, and the time at which its first list expires, in
+ * seconds since 1970. Returns NULL if there is none. */
+const char *tls_server_crl(const struct tls_server *server, int64_t *until_s);
+
 /* Offers HTTP/2 (ALPN h2) before HTTP/1.1. Call before threads share the server. */
 void tls_server_offer_http2(struct tls_server *server);
 /* Returns whether the handshake, which is done, has chosen HTTP/2. */
@@ -52,6 +87,59 @@ bool tls_chose_http2(const struct stream *stream);
 
 /* Starts TLS on the stream as server. No events are wanted yet. Returns false if out of memory. */
 MUST_CHECK bool tls_accept(struct stream *stream, struct tls_server *server);
+
+/* Returns the server whose handshake the stream has begun; NULL: none. */
+const struct tls_server *tls_server_of(const struct stream *stream);
+
+struct tls_certificate;
+/* Returns the client's verified certificate after the handshake; the caller frees it. `*has`:
+ * whether it has sent one. NULL with `*has` set: out of memory. */
+struct tls_certificate *tls_client_certificate(const struct stream *stream, bool *has);
+
+/* Why a handshake with a client failed: the name in metrics, and what to do; NULL: not logged, as
+ * anybody can cause it. */
+/* clang-format off */
+#define TLS_FAILURES(X)                                                                            \
+    X(TLS_FAILURE_NO_CERTIFICATE, "no_certificate",                                                \
+      "it sent no certificate; give it one, or set client_certificate: optional")                  \
+    X(TLS_FAILURE_EXPIRED, "expired", "its certificate has expired; renew it")                     \
+    X(TLS_FAILURE_NOT_YET_VALID, "not_yet_valid",                                                  \
+      "its certificate is not valid yet; check the clocks of both machines")                       \
+    X(TLS_FAILURE_REVOKED, "revoked",                                                              \
+      "its certificate is revoked in client_crl; issue a new one")                                 \
+    X(TLS_FAILURE_UNKNOWN_CA, "unknown_ca",                                                        \
+      "no authority in client_ca has issued its certificate; add the authority, or let the "       \
+      "client send its intermediate certificates too")                                             \
+    X(TLS_FAILURE_CRL_EXPIRED, "crl_expired",                                                      \
+      "the revocation list of its issuer has expired; replace client_crl and reload")              \
+    X(TLS_FAILURE_CRL_MISSING, "crl_missing",                                                      \
+      "client_crl has no revocation list of its issuer; add the list and reload")                  \
+    X(TLS_FAILURE_BAD_CERTIFICATE, "bad_certificate",                                              \
+      "its certificate is not for TLS clients, or malformed; issue one with the extended key "     \
+      "usage clientAuth")                                                                          \
+    X(TLS_FAILURE_ALERT, "client_alert", NULL)                                                     \
+    X(TLS_FAILURE_PLAIN_HTTP, "plain_http", NULL)                                                  \
+    X(TLS_FAILURE_PROTOCOL, "protocol", NULL)                                                      \
+    X(TLS_FAILURE_CLOSED, "closed", NULL)                                                          \
+    X(TLS_FAILURE_TIMEOUT, "timeout", NULL)                                                        \
+    X(TLS_FAILURE_OTHER, "other", NULL)
+/* clang-format on */
+
+enum tls_failure {
+#define X(name, label, remedy) name,
+    TLS_FAILURES(X)
+#undef X
+        TLS_FAILURE_COUNT
+};
+
+struct tls_failure_row {
+    const char *label, *remedy;
+};
+extern const struct tls_failure_row tls_failure_table[TLS_FAILURE_COUNT];
+
+/* After TLS_FAILED: returns why, and the subject of the certificate that is refused, in ASCII
+ * (NULL: none), which is valid as long as the stream. */
+enum tls_failure tls_accept_failure(const struct stream *stream, const char **subject);
 
 /* ---- client side ----------------------------------------------------------------------------- */
 
@@ -120,5 +208,8 @@ enum tls_handshake tls_handshake(struct stream *stream);
  * stream, so that a plain response can be sent, and returns true. The first bytes of the request
  * are lost. */
 bool tls_end_for_plain_http(struct stream *stream);
+/* Server: after TLS_FAILED, ends TLS on the stream, so that what the client still sends can be read
+ * and dropped: closing earlier could destroy the alert on its way. */
+void tls_end(struct stream *stream);
 
 #endif

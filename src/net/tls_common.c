@@ -70,7 +70,19 @@ bool tls_can_be_read(const char *path, char why[static TLS_WHY_MAX])
     return good;
 }
 
-static bool seconds_of(const ASN1_TIME *time, int64_t *seconds)
+void tls_name_print(const X509_NAME *name, char *text, size_t size)
+{
+    BIO *memory = BIO_new(BIO_s_mem());
+    char *bytes = NULL;
+    long n = memory && X509_NAME_print_ex(memory, name, 0, XN_FLAG_RFC2253) >= 0
+                 ? BIO_get_mem_data(memory, &bytes)
+                 : 0;
+
+    snprintf(text, size, "%.*s", (int)n, n > 0 ? bytes : "");
+    BIO_free(memory);
+}
+
+bool tls_seconds_of(const ASN1_TIME *time, int64_t *seconds)
 {
     struct tm tm;
 
@@ -88,9 +100,9 @@ static bool read_one(FILE *file, struct tls_dates *dates)
 
     if (!certificate)
         return false;
-    if (seconds_of(X509_get0_notBefore(certificate), &from) && from > dates->from_s)
+    if (tls_seconds_of(X509_get0_notBefore(certificate), &from) && from > dates->from_s)
         dates->from_s = from;
-    if (seconds_of(X509_get0_notAfter(certificate), &until) && until < dates->until_s)
+    if (tls_seconds_of(X509_get0_notAfter(certificate), &until) && until < dates->until_s)
         dates->until_s = until;
     X509_free(certificate);
     return true;

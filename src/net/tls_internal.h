@@ -23,10 +23,13 @@ struct tls_session {
     struct tls_server *server; /* server side: a counted reference */
     /* client side: */
     const char *host; /* name that the certificate must be valid for */
-    /* First error in the server's certificate; NULL: none so far. malloc'ed. */
-    char *verdict;
-    int verify_error; /* X509_V_ERR_ code of `verdict` */
     struct tls_resumption *resumption;
+
+    /* both sides: */
+    int verify_error; /* X509_V_ERR_ code of the first error in the peer's certificate; 0: none */
+    /* What is wrong with the server's certificate, or the subject of the client's; NULL: nothing.
+     * malloc'ed. */
+    char *verdict;
 };
 
 /* Creates a context: TLS 1.2 and newer, ephemeral keys and AEADs, no renegotiation, non-blocking.
@@ -40,9 +43,33 @@ struct tls_session *tls_layer_begin(struct stream *stream, SSL *ssl);
 /* Loads a certificate with its chain, and its key, from PEM files. */
 MUST_CHECK enum tls_fault tls_load_pair(SSL_CTX *ctx, const char *certificate, const char *key,
                                         char why[static TLS_WHY_MAX]);
+/* Writes a name as RFC 4514 does, in ASCII, cut to `size` bytes with the NUL. */
+void tls_name_print(const X509_NAME *name, char *text, size_t size);
+/* Converts to seconds since 1970. Returns false if the time is malformed. */
+MUST_CHECK bool tls_seconds_of(const ASN1_TIME *time, int64_t *seconds);
+/* Reads a certificate. `until_s`: see struct tls_certificate. The caller frees the result. Returns
+ * NULL if out of memory. */
+struct tls_certificate *tls_certificate_new(X509 *certificate, int64_t until_s);
 /* Returns whether the file can be read. If not, sets `why`. */
 MUST_CHECK bool tls_can_be_read(const char *path, char why[static TLS_WHY_MAX]);
 /* Writes why OpenSSL rejects a file that should contain `wanted`. */
 void tls_describe_error(char why[static TLS_WHY_MAX], const char *wanted);
+
+/* ---- tls_verify.c: how a listener verifies its clients --------------------------------------- */
+
+struct tls_clients;
+
+/* Reads client_ca and client_crl of the settings. */
+MUST_CHECK enum tls_fault tls_clients_new(const struct tls_server_settings *settings,
+                                          struct tls_clients **clients,
+                                          char why[static TLS_WHY_MAX]);
+/* NULL is allowed, also below. The contexts must be freed before. */
+void tls_clients_free(struct tls_clients *clients);
+/* Lets the context request certificates. Returns false if out of memory. */
+MUST_CHECK bool tls_clients_apply(struct tls_clients *clients, SSL_CTX *ctx);
+/* Returns whether both verify clients in the same way. */
+bool tls_clients_same(const struct tls_clients *one, const struct tls_clients *other);
+/* Returns the path of client_crl (NULL: none), and the time at which its first list expires. */
+const char *tls_clients_crl(const struct tls_clients *clients, int64_t *until_s);
 
 #endif

@@ -322,17 +322,22 @@ static bool was_plain_http(const struct stream *s, const struct tls_session *t)
     return end && memmem(rest, (size_t)(end - rest), version, sizeof version - 1);
 }
 
-bool tls_end_for_plain_http(struct stream *s)
+void tls_end(struct stream *s)
 {
     struct tls_session *t = s->session;
 
-    if (!was_plain_http(s, t))
-        return false;
     s->watch.on_readable = t->on_readable;
     s->watch.on_writable = t->on_writable;
     s->watch.context = t->context;
     layer_close(s, false);
     s->layer = NULL;
     watch_want(&s->watch, s->reading, s->writing);
+}
+
+bool tls_end_for_plain_http(struct stream *s)
+{
+    if (!was_plain_http(s, s->session))
+        return false;
+    tls_end(s);
     return true;
 }

@@ -19,6 +19,7 @@ struct tls_server {
     } * certificates; /* one per certificate */
     /* A host name of the first certificate, for clients that send no known name; NULL: none. */
     char *name;
+    struct tls_clients *clients; /* NULL: certificates of clients are not requested */
 };
 
 struct tls_server *tls_server_new(void)
@@ -46,6 +47,7 @@ void tls_server_drop(struct tls_server *server)
     }
     free(server->contexts);
     free(server->certificates);
+    tls_clients_free(server->clients);
     free(server->name);
     free(server);
 }
@@ -199,6 +201,136 @@ enum tls_fault tls_server_add(struct tls_server *server, const char *certificate
     return fault;
 }
 
+/* ---- settings -------------------------------------------------------------------------------- */
+
+/* Returns whether OpenSSL knows the name of a cipher, or of a set of ciphers, of TLS 1.2. */
+static bool is_cipher(SSL_CTX *ctx, struct slice name)
+{
+    char text[64];
+
+    if (name.n && name.p[0] == '@') /* @STRENGTH, @SECLEVEL: OpenSSL checks the whole list */
+        return true;
+    if (name.n && memchr("!-+", name.p[0], 3))
+        name = (struct slice){name.p + 1, name.n - 1};
+    if (name.n == 0 || name.n >= sizeof text)
+        return false;
+    snprintf(text, sizeof text, "%.*s", SLICE_ARG(name));
+    return SSL_CTX_set_cipher_list(ctx, text) == 1;
+}
+
+/* Copies the next name of a list. OpenSSL separates names by ":", "," or " ". */
+static bool next_cipher(const char **rest, struct slice *name)
+{
+    *rest += strspn(*rest, ":, ");
+    *name = (struct slice){*rest, strcspn(*rest, ":, ")};
+    *rest += name->n;
+    return name->n > 0;
+}
+
+/* Returns a cipher of the context without encryption or without authentication; NULL: none. */
+static const char *unsafe_cipher(const SSL_CTX *ctx)
+{
+    const STACK_OF(SSL_CIPHER) *ciphers = SSL_CTX_get_ciphers(ctx);
+
+    for (int i = 0; i < sk_SSL_CIPHER_num(ciphers); i++) {
+        const SSL_CIPHER *cipher = sk_SSL_CIPHER_value(ciphers, i);
+        if (SSL_CIPHER_get_cipher_nid(cipher) == NID_undef ||
+            SSL_CIPHER_get_auth_nid(cipher) == NID_auth_null)
+            return SSL_CIPHER_get_name(cipher);
+    }
+    return NULL;
+}
+
+const char *tls_prohibited_by_http2(const struct tls_server *server)
+{
+    const STACK_OF(SSL_CIPHER) *ciphers = SSL_CTX_get_ciphers(server->contexts[0]);
+
+    for (int i = 0; i < sk_SSL_CIPHER_num(ciphers); i++) {
+        const SSL_CIPHER *cipher = sk_SSL_CIPHER_value(ciphers, i);
+        int key = SSL_CIPHER_get_kx_nid(cipher);
+        if (!SSL_CIPHER_is_aead(cipher) ||
+            (key != NID_kx_ecdhe && key != NID_kx_dhe && key != NID_kx_any))
+            return SSL_CIPHER_get_name(cipher);
+    }
+    return NULL;
+}
+
+static enum tls_fault set_ciphers(struct tls_server *server, const char *list,
+                                  char why[static TLS_WHY_MAX])
+{
+    SSL_CTX *ctx = server->contexts[0];
+    const char *rest = list, *unsafe;
+    struct slice name;
+
+    while (next_cipher(&rest, &name))
+        if (!is_cipher(ctx, name)) {
+            snprintf(
+                why, TLS_WHY_MAX,
+                "%.*s is no cipher of TLS 1.2 that OpenSSL knows; \"openssl ciphers -v -tls1_2\""
+                " lists them",
+                name.n < 64 ? (int)name.n : 64, name.p);
+            return TLS_BAD_CIPHERS;
+        }
+    for (unsigned i = 0; i < server->count; i++)
+        if (SSL_CTX_set_cipher_list(server->contexts[i], list) != 1 ||
+            SSL_CTX_set_dh_auto(server->contexts[i], 1) != 1) {
+            snprintf(why, TLS_WHY_MAX, "OpenSSL finds no cipher for this list");
+            return TLS_BAD_CIPHERS;
+        }
+    unsafe = unsafe_cipher(ctx);
+    if (unsafe)
+        snprintf(why, TLS_WHY_MAX,
+                 "%s is without encryption or authentication; exclude it with !%s", unsafe, unsafe);
+    return unsafe ? TLS_BAD_CIPHERS : TLS_GOOD;
+}
+
+enum tls_fault tls_server_set(struct tls_server *server, const struct tls_server_settings *settings,
+                              char why[static TLS_WHY_MAX])
+{
+    enum tls_fault fault = TLS_GOOD;
+
+    ERR_clear_error();
+    if (settings->ciphers)
+        fault = set_ciphers(server, settings->ciphers, why);
+    if (fault == TLS_GOOD && settings->client_ca)
+        fault = tls_clients_new(settings, &server->clients, why);
+    for (unsigned i = 0; i < server->count && fault == TLS_GOOD; i++) {
+        SSL_CTX *ctx = server->contexts[i];
+        if ((settings->min_1_3 && !SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION)) ||
+            (server->clients && !tls_clients_apply(server->clients, ctx))) {
+            snprintf(why, TLS_WHY_MAX, "cannot be used: no memory");
+            fault = TLS_BAD_CA;
+        }
+    }
+    ERR_clear_error();
+    return fault;
+}
+
+bool tls_server_same_clients(const struct tls_server *one, const struct tls_server *other)
+{
+    return tls_clients_same(one ? one->clients : NULL, other ? other->clients : NULL);
+}
+
+/* The first context has the keys of tickets: a session begins before a certificate is chosen. */
+void tls_server_keep_sessions(struct tls_server *next, const struct tls_server *now)
+{
+    unsigned char keys[256];
+    long size = next && now ? SSL_CTX_get_tlsext_ticket_keys(now->contexts[0], NULL, 0) : 0;
+
+    if (size > 0 && size <= (long)sizeof keys && tls_server_same_clients(next, now) &&
+        SSL_CTX_get_tlsext_ticket_keys(now->contexts[0], keys, size) == 1)
+        (void)SSL_CTX_set_tlsext_ticket_keys(next->contexts[0], keys, size);
+    OPENSSL_cleanse(keys, sizeof keys);
+    ERR_clear_error();
+}
+
+const char *tls_server_crl(const struct tls_server *server, int64_t *until_s)
+{
+    return tls_clients_crl(server ? server->clients : NULL, until_s);
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
 void tls_server_offer_http2(struct tls_server *server)
 {
     server->http2 = true;
@@ -212,6 +344,12 @@ bool tls_chose_http2(const struct stream *s)
 
     SSL_get0_alpn_selected(t->ssl, &chosen, &size);
     return size == 2 && memcmp(chosen, "h2", 2) == 0;
+}
+
+const struct tls_server *tls_server_of(const struct stream *s)
+{
+    const struct tls_session *t = s->layer ? s->session : NULL;
+    return t ? t->server : NULL;
 }
 
 bool tls_accept(struct stream *s, struct tls_server *server)

@@ -1,5 +1,5 @@
-/* identity.h - client identity: an id from a header, cookie, query parameter or token, or the
- * client's address.
+/* identity.h - client identity: an id from a header, cookie, query parameter, token or certificate,
+ * or the client's address.
  *
  *   identity_source.c   the table of sources; writes and parses the text of an identity
  *   identity.c          the client's address, and the choice among the sources
@@ -7,13 +7,14 @@
  *   identity_pairs.c    query parameters
  *   identity_hash.c     hashes of values
  *   identity_token.c    JSON Web Tokens
- *   identity_json.c     values in the content */
+ *   identity_json.c     values in the content
+ *   identity_certificate.c    names in the client's certificate */
 #ifndef WEIR_POLICY_IDENTITY_H
 #define WEIR_POLICY_IDENTITY_H
 
 #include "policy/policy.h"
 
-enum { IDENTITY_TEXT_MAX = CLIENT_ID_MAX + 8 };
+enum { IDENTITY_TEXT_MAX = CLIENT_ID_MAX + 12 }; /* with the longest prefix */
 
 /* Why identity_of() returned false. */
 enum identity_failure {
@@ -42,8 +43,8 @@ struct identity {
     const char *token_fault; /* TOKEN_INVALID: why, as text */
     int token;               /* TOKEN_VALID: its index in the cache, during this call */
     size_t size;             /* of text */
-    /* "id:client-2", "jwt:alice", "json:alice", "cookie:HASH", "query:HASH", "ip:203.0.113.7",
-     * "ip:2001:db8::/64" or "ip:unix" */
+    /* "id:client-2", "jwt:alice", "json:alice", "certificate:alice", "cookie:HASH", "query:HASH",
+     * "ip:203.0.113.7", "ip:2001:db8::/64" or "ip:unix" */
     char text[IDENTITY_TEXT_MAX];
 };
 
@@ -67,12 +68,14 @@ struct identity_peer {
     bool trusted; /* whether trusted_proxies names it or not: a proxy that asks for a decision */
 };
 
+struct tls_certificate; /* net/tls_certificate.h */
 struct token_checker;
 
 /* The parts of a request that sources read. */
 struct identity_input {
     const struct policy *policy;
     struct identity_peer peer;
+    const struct tls_certificate *certificate; /* the client's, verified; NULL: none */
     const struct fields *fields;
     struct slice query;           /* beginning with "?", as received */
     struct token_checker *tokens; /* the worker's; NULL: jwt sources have no value */
@@ -111,6 +114,7 @@ void identity_write_address(const struct identity_settings *settings, struct ide
 /* Parses a client as operators name it, in `clients` and for inspect, reset and grant:
  *   client-2, id:client-2     an id from a header
  *   jwt:alice, json:alice     a claim, a value in the content
+ *   certificate:alice         a name in the client's certificate
  *   cookie:VALUE, query:VALUE the value as the client sends it
  *   id:h:HASH, cookie:h:HASH  a hashed value, by its hash
  *   ip:203.0.113.7, ip:unix   an address; its group as identity_of() writes it

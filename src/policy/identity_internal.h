@@ -16,6 +16,10 @@ enum found identity_find_claim(const struct identity_search *search,
                                const struct identity_from *from);
 enum found identity_find_json(const struct identity_search *search,
                               const struct identity_from *from);
+/* certificate:NAME; NAME is cn, san or fingerprint. */
+bool identity_is_certificate_name(struct slice name);
+enum found identity_find_certificate(const struct identity_search *search,
+                                     const struct identity_from *from);
 
 /* Takes one cookie or parameter, of which there must not be several values or names. `odd` is a
  * character that some servers read as a separator too. `before` and the result: whether the

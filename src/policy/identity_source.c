@@ -116,6 +116,14 @@ const struct identity_source identity_sources[] = {
      .is_id = true,
      .name_is_good = is_json_path,
      .find = identity_find_json},
+    {.word = "certificate",
+     .description = "name in a certificate",
+     .prefix = "certificate:",
+     .name = "cn|san|fingerprint",
+     .is_id = true,
+     .verified = true,
+     .name_is_good = identity_is_certificate_name,
+     .find = identity_find_certificate},
 };
 const unsigned identity_source_count = COUNT_OF(identity_sources);
 

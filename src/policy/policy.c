@@ -38,7 +38,7 @@ void policy_drop(struct policy *policy)
     if (!policy || atomic_fetch_sub_explicit(&policy->references, 1, memory_order_acq_rel) > 1)
         return;
     for (unsigned i = 0; i < policy->listen_count; i++)
-        tls_server_drop(policy->listen[i].tls);
+        tls_server_drop(listen_tls_server(policy->listen[i].tls));
     for (unsigned i = 0; i < policy->upstream_count; i++)
         tls_client_free(policy->upstreams[i].tls.client);
     tls_client_free(policy->redis.tls.client);
@@ -73,16 +73,29 @@ same_listener(const struct policy *policy, const struct listen_settings *written
     return NULL;
 }
 
-/* Copies the names of the files, which belong to the arena of another policy. */
-static void copy_certificates(struct arena *arena, struct listen_settings *listen)
+static char *copy_text(struct arena *arena, const char *text)
 {
-    const struct certificate_files *files = listen->certificates;
+    return text ? arena_text(arena, slice_of(text)) : NULL;
+}
 
-    listen->certificates = arena_zeroed(arena, listen->certificate_count, sizeof *files);
-    for (unsigned i = 0; i < listen->certificate_count; i++)
-        listen->certificates[i] = (struct certificate_files){
-            .certificate = arena_text(arena, slice_of(files[i].certificate)),
-            .key = arena_text(arena, slice_of(files[i].key))};
+struct listen_tls *listen_tls_copy(struct arena *arena, const struct listen_tls *tls)
+{
+    struct listen_tls *copy = tls ? arena_zeroed(arena, 1, sizeof *copy) : NULL;
+
+    if (!copy)
+        return NULL;
+    *copy = *tls;
+    copy->entries = arena_zeroed(arena, tls->count, sizeof *copy->entries);
+    for (unsigned i = 0; i < tls->count; i++) {
+        const struct listen_tls_entry *entry = &tls->entries[i];
+        copy->entries[i] = *entry;
+        copy->entries[i].certificate = copy_text(arena, entry->certificate);
+        copy->entries[i].key = copy_text(arena, entry->key);
+        copy->entries[i].client_ca = copy_text(arena, entry->client_ca);
+        copy->entries[i].client_crl = copy_text(arena, entry->client_crl);
+        copy->entries[i].ciphers = copy_text(arena, entry->ciphers);
+    }
+    return copy;
 }
 
 void policy_keep_listeners(struct policy *next, const struct policy *now,
@@ -93,18 +106,15 @@ void policy_keep_listeners(struct policy *next, const struct policy *now,
     for (unsigned i = 0; i < now->listen_count; i++) {
         const struct listen_settings *same = same_listener(next, &written[i], i);
         kept[i] = now->listen[i];
-        if (same) {
-            kept[i].certificates = same->certificates;
-            kept[i].certificate_count = same->certificate_count;
-        } else
-            copy_certificates(next->arena, &kept[i]);
-        kept[i].tls = same ? same->tls : now->listen[i].tls;
+        kept[i].tls = same ? same->tls : listen_tls_copy(next->arena, now->listen[i].tls);
         kept[i].http2 = same ? same->http2 : now->listen[i].http2;
     }
-    for (unsigned i = 0; i < now->listen_count; i++) /* no memory is needed from here on */
-        tls_server_hold(kept[i].tls);
+    for (unsigned i = 0; i < now->listen_count; i++) { /* no memory is needed from here on */
+        struct tls_server *server = tls_server_hold(listen_tls_server(kept[i].tls));
+        tls_server_keep_sessions(server, listen_tls_server(now->listen[i].tls));
+    }
     for (unsigned i = 0; i < next->listen_count; i++)
-        tls_server_drop(next->listen[i].tls);
+        tls_server_drop(listen_tls_server(next->listen[i].tls));
     next->listen = kept;
     next->listen_count = now->listen_count;
 }

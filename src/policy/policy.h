@@ -32,23 +32,18 @@
 #include "policy/client_limits.h"
 #include "policy/identity_settings.h"
 #include "policy/key_source.h"
+#include "policy/listen_tls.h"
 #include "policy/original_request.h"
 #include "policy/rate_limit_service.h"
 #include "policy/rule.h"
 
-struct certificate_files { /* paths as written */
-    char *certificate, *key;
-};
-
 struct listen_settings {
     struct address address;
-    bool decides;        /* of the section decisions: forwards nothing */
-    bool serves_limits;  /* of the section rate_limit_service: forwards nothing */
-    bool proxy_protocol; /* expect a PROXY protocol header (net/proxy_header.h) */
-    struct certificate_files *certificates;
-    unsigned certificate_count; /* 0: no TLS */
-    struct tls_server *tls;     /* holds a reference; NULL: no TLS */
-    bool http2;                 /* accept HTTP/2: ALPN h2 with TLS, the preface without */
+    bool decides;           /* of the section decisions: forwards nothing */
+    bool serves_limits;     /* of the section rate_limit_service: forwards nothing */
+    bool proxy_protocol;    /* expect a PROXY protocol header (net/proxy_header.h) */
+    struct listen_tls *tls; /* NULL: no TLS */
+    bool http2;             /* accept HTTP/2: ALPN h2 with TLS, the preface without */
 };
 
 /* A listener that decides requests for other proxies and forwards nothing. Its address is also the
@@ -167,7 +162,9 @@ struct policy {
     unsigned limit_count;
     struct limit **variants; /* limits with the periods of plans and clients */
     unsigned variant_count;
-    bool has_granted_headers; /* a limit has a granted_header */
+    bool has_granted_headers;  /* a limit has a granted_header */
+    struct slice *own_headers; /* request headers that only weir sets; clients' are dropped */
+    unsigned own_header_count;
     struct plan *plans;
     unsigned plan_count;
     struct clients *clients;

@@ -26,12 +26,10 @@ static void drop_identity(const struct identity_settings *settings, struct field
             fields_drop_named(fields, slice_of(settings->from[i].name));
 }
 
-/* Only weir sets these. */
-static void drop_granted(const struct policy *policy, struct fields *fields)
+static void drop_own(const struct policy *policy, struct fields *fields)
 {
-    for (unsigned i = 0; i < policy->limit_count; i++)
-        if (policy->limits[i].granted_header)
-            fields_drop_named(fields, slice_of(policy->limits[i].granted_header));
+    for (unsigned i = 0; i < policy->own_header_count; i++)
+        fields_drop_named(fields, policy->own_headers[i]);
 }
 
 bool policy_has_twin(const struct policy *policy, const struct fields *fields)
@@ -53,7 +51,7 @@ void policy_sort_trailers(const struct policy *policy, struct fields *trailers)
         fields_drop_named(trailers, headers->names[i]);
     if (headers->count)
         fields_drop_twins(trailers, headers->names, headers->count);
-    drop_granted(policy, trailers);
+    drop_own(policy, trailers);
     drop_identity(&policy->identity, trailers);
 }
 
@@ -66,8 +64,8 @@ void policy_sort_headers(const struct policy *policy, const struct identity *ide
         keep_claims(headers, fields);
     if (headers->count && (fields->odd_names || headers->has_odd_names))
         fields_drop_twins(fields, headers->names, headers->count);
-    if (policy->has_granted_headers)
-        drop_granted(policy, fields);
+    if (policy->own_header_count)
+        drop_own(policy, fields);
     if (!identity->headers_trusted)
         drop_identity(&policy->identity, fields);
     if (!identity->peer_trusted && policy->identity.drops_client_ip_header)

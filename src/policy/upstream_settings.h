@@ -76,7 +76,8 @@ struct upstream {
     unsigned server_count; /* at least 1 */
     uint64_t connect_timeout_us, response_timeout_us;
     enum upstream_protocol protocol;
-    bool forwarded; /* send Forwarded (RFC 7239) */
+    bool forwarded;           /* send Forwarded (RFC 7239) */
+    char *certificate_header; /* request header with the subject of the client's; NULL: none */
     struct client_tls tls;
     struct upstream_health health;
     struct upstream_retry retry;

@@ -43,13 +43,16 @@
 
 struct downstream;
 struct exchange;
+struct tls_certificate; /* net/tls_certificate.h */
 struct worker;
 
 /* The client connection that requests came on, shared by all of its requests. */
 struct client_origin {
-    struct peer peer;          /* address of the socket, or from the PROXY protocol header */
-    bool peer_unknown;         /* the PROXY header has no source address and is not LOCAL */
-    bool secure;               /* TLS */
+    struct peer peer;  /* address of the socket, or from the PROXY protocol header */
+    bool peer_unknown; /* the PROXY header has no source address and is not LOCAL */
+    bool secure;       /* TLS */
+    /* The client's, verified; NULL: none. Owned by the connection. */
+    struct tls_certificate *certificate;
     enum http_version version; /* of the requests */
     bool decides;              /* decision listener: its requests are decided and not forwarded */
 };

@@ -42,6 +42,7 @@ void generation_install(struct worker *worker, struct generation *next)
     struct generation *before = worker->now;
 
     worker->now = next;
+    worker->generation_number++;
     worker->policy = next->policy;
     upstream_worker_use(&worker->upstream, &next->pools, worker_connections_max(worker));
     atomic_store(&worker->current_set, next->endpoint_set);

@@ -16,6 +16,7 @@ static inline struct identity_input route_identity_input(const struct exchange *
         .peer = {.address = address_of_peer(&x->downstream->origin->peer, peer),
                  .unknown = x->downstream->origin->peer_unknown,
                  .trusted = x->downstream->origin->decides},
+        .certificate = x->downstream->origin->certificate,
         .fields = &head->fields,
         .query = head->query,
         .tokens = x->generation->tokens,

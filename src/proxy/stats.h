@@ -89,8 +89,9 @@ struct worker_stats {
     counter_t quota_hits, quota_refused; /* shown only if the policy has, or had, quotas */
     counter_t content_inspected[CONTENT_DIRECTIONS][CONTENT_RESULTS];
     struct token_stats tokens;
-    struct counter_table by_rule;        /* rule->row, verdict */
-    struct counter_table rule_durations; /* rule->row; see base/row_histogram.h */
+    struct counter_table handshake_failures; /* listener, enum tls_failure (net/tls.h) */
+    struct counter_table by_rule;            /* rule->row, verdict */
+    struct counter_table rule_durations;     /* rule->row; see base/row_histogram.h */
 };
 
 #endif

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "http/rewrite.h"
 #include "http/trailers.h"
+#include "net/tls_certificate.h"
 #include "proxy/asked_usage.h"
 #include "proxy/granted.h"
 #include "proxy/request_cost.h"
@@ -37,6 +38,10 @@ static bool write_request_head(struct exchange *x)
                                                              : SLICE_NONE};
     struct text out = text_over(x->worker->send, sizeof x->worker->send);
 
+    if (x->downstream->origin->certificate && x->route.rule->upstream->certificate_header) {
+        facts.certificate_name = slice_of(x->route.rule->upstream->certificate_header);
+        facts.certificate_subject = x->downstream->origin->certificate->subject;
+    }
     if (facts.upgrade.n > sizeof x->request.upgrade)
         facts.upgrade = SLICE_NONE;
     if (facts.upgrade.n)

@@ -50,9 +50,10 @@ struct worker {
     TAILQ_HEAD(retired, generation) retired; /* replaced by a reload, still used by exchanges */
     struct event_base *base;
     pthread_t thread;
-    bool stopping;      /* set in the worker's own thread */
-    bool draining;      /* responses announce the end of their connection; likewise */
-    uint64_t iteration; /* number of the loop iteration */
+    bool stopping;              /* set in the worker's own thread */
+    bool draining;              /* responses announce the end of their connection; likewise */
+    uint64_t iteration;         /* number of the loop iteration */
+    uint64_t generation_number; /* of `now` */
 
     struct downstream_worker *downstream; /* listeners and client connections */
     struct upstream_worker upstream;      /* connections to servers */

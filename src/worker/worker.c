@@ -76,12 +76,20 @@ static void flush_upstreams(struct worker *w)
         upstream_worker_wake(&w->upstream);
 }
 
+static void verify_clients_again(struct worker *w)
+{
+    w->downstream->generation = w->generation_number;
+    clients_verify_again(w);
+}
+
 static void run_iteration(struct worker *w)
 {
     clock_iteration_begin();
     w->upstream.iteration = ++w->iteration;
     event_base_loop(w->base, EVLOOP_ONCE);
     generations_flush(w);
+    if (w->downstream->generation != w->generation_number)
+        verify_clients_again(w);
     servers_refresh(&w->now->pools);
     worker_memory_check(w);
     clients_flush(w);
@@ -276,6 +284,7 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     w->wake_fd = -1;
     w->date_second = -1;
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
+        !counter_table_grow(&w->stats.handshake_failures, policy->listen_count) ||
         !worker_make_rows(w, policy->rule_count, policy->limit_count, server_count(policy)) ||
         !(w->base = event_base_new()) || deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
@@ -381,6 +390,7 @@ void worker_free(struct worker *w)
     iobuf_pool_clear(&w->buffers);
     top_clients_clear(&w->top_clients);
     ip_shares_free(w->requests_by_ip);
+    counter_table_clear(&w->stats.handshake_failures);
     counter_table_clear(&w->stats.by_rule);
     counter_table_clear(&w->stats.rule_durations);
     counter_table_clear(&w->limiter_stats.by_limit);

@@ -111,6 +111,7 @@ def test_every_cause_is_documented(rig):
             ("weir_upstream_ejections_total{reason}", r"X\(EJECTION_\w+, \"(\w+)\"", "upstream/upstream_stats.h$"),
             ("weir_http2_errors_total{cause}", r"\] = \"([a-z_]+)\"", "http2/causes.c$"),
             ("weir_invalid_tokens_total{reason}", r"X\(JWT_\w+, \"(\w+)\"", "policy/jwt.h$"),
+            ("weir_tls_handshake_failures_total{listener,reason}", r"X\(TLS_FAILURE_\w+, \"(\w+)\"", "net/tls.h$"),
             ("weir_requests_total{rule,decision}", r"X\(VERDICT_\w+, \"(\w+)\"", "limit/decision.h$")):
         row = next(line for line in page.splitlines() if line.startswith(f"| `{metric}`"))
         labels = set(re.findall(pattern, sources(file))) - {"none", "not_charged", "no_ping_response"}

@@ -1,0 +1,77 @@
+/* verification.c - the end of a client's verification: its certificate expires, or a reload changes
+ * what its listener verifies clients by. */
+#include "downstream/client.h"
+#include "net/tls_certificate.h"
+
+static const uint64_t look_again_us = 3600ull * 1000000; /* the clock of the machine may be set */
+
+static void cut(struct client *c)
+{
+    if (c->state == CLIENT_EXCHANGE)
+        c->protocol->cut(c, CAUSE_VERIFICATION_ENDED);
+    else
+        client_close(c);
+}
+
+/* Serves no further request: the client must be verified on a new connection. */
+static void end(struct client *c)
+{
+    struct timer_heap *expiries = &c->worker->downstream->expiries;
+
+    if (c->ends)
+        return;
+    c->ends = true;
+    c->protocol->stop(c);
+    if (c->state == CLIENT_CLOSED)
+        return;
+    timer_cancel(expiries, &c->expiry);
+    if (!timer_set(expiries, &c->expiry, clock_us() + c->worker->policy->timeouts.shutdown_us))
+        cut(c);
+}
+
+bool client_await_expiry(struct client *c)
+{
+    int64_t left_s = c->origin.certificate->until_s - (int64_t)(clock_wall_us() / 1000000);
+    uint64_t left_us = left_s > 0 ? (uint64_t)left_s : 0;
+
+    left_us = left_us < look_again_us / 1000000 ? left_us * 1000000 : look_again_us;
+    return timer_set(&c->worker->downstream->expiries, &c->expiry, clock_us() + left_us);
+}
+
+static void timer_passed(struct timer *timer)
+{
+    struct client *c = CONTAINER_OF(timer, struct client, expiry);
+
+    MAGIC_CHECK(c, CLIENT_MAGIC);
+    if (c->ends)
+        cut(c);
+    else if (c->origin.certificate->until_s <= (int64_t)(clock_wall_us() / 1000000))
+        end(c);
+    else if (!client_await_expiry(c))
+        cut(c);
+}
+
+static void verify_again(struct client_list *list)
+{
+    struct client *next;
+
+    for (struct client *c = TAILQ_FIRST(list); c; c = next) {
+        next = TAILQ_NEXT(c, link);
+        if (c->protocol->is_verified && !c->protocol->is_verified(c))
+            end(c);
+    }
+}
+
+void clients_verify_again(struct worker *w)
+{
+    verify_again(&w->downstream->silent);
+    verify_again(&w->downstream->heads);
+    verify_again(&w->downstream->idle);
+    verify_again(&w->downstream->clients);
+    verify_again(&w->downstream->lingering);
+}
+
+void verification_init(struct worker *w)
+{
+    timer_heap_init(&w->downstream->expiries, w->base, timer_passed);
+}
