@@ -84,6 +84,18 @@ static void assign_server_rows(struct weir *weir, struct upstream *upstream)
     }
 }
 
+static void assign_descriptor_rows(struct weir *weir, struct rate_limit_service *service)
+{
+    for (unsigned i = 0; i < service->rate_limit_count; i++)
+        service->rate_limits[i]->row =
+            counter_names_row(&weir->limits, service->rate_limits[i]->name);
+    for (unsigned i = 0; i < service->domain_count; i++)
+        for (unsigned unit = UNIT_SECOND; unit < UNIT_COUNT; unit++) {
+            struct limit *stated = &service->domains[i].stated[unit];
+            stated->row = counter_names_row(&weir->limits, stated->name);
+        }
+}
+
 bool assign_rows(struct weir *weir, struct policy *policy)
 {
     for (unsigned i = 0; i < policy->rule_count; i++)
@@ -92,6 +104,7 @@ bool assign_rows(struct weir *weir, struct policy *policy)
         policy->limits[i].row = counter_names_row(&weir->limits, policy->limits[i].name);
     for (unsigned i = 0; i < policy->variant_count; i++)
         policy->variants[i]->row = policy->limits[policy->variants[i]->base].row;
+    assign_descriptor_rows(weir, &policy->rate_limit_service);
     for (unsigned i = 0; i < policy->upstream_count; i++)
         assign_server_rows(weir, &policy->upstreams[i]);
     for (unsigned i = 0; i < weir->made; i++)

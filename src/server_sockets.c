@@ -112,7 +112,9 @@ void report_listening(const struct weir *weir)
 
     for (unsigned a = 0; a < weir->first->listen_count; a++) {
         log_info("listening on %s%s", address_format(&weir->first->listen[a].address, text),
-                 weir->first->listen[a].decides ? " (decisions)" : "");
+                 weir->first->listen[a].decides         ? " (decisions)"
+                 : weir->first->listen[a].serves_limits ? " (rate limit service)"
+                                                        : "");
         inherited += weir->inherited[a];
     }
     inherited += report_admin(weir);

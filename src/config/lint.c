@@ -153,7 +153,7 @@ static void warn_of_limit(struct loading *l, const struct node *node, const stru
 {
     const struct node *burst = node_find(node, "burst"), *period = node_find(node, "period");
 
-    if (!is_used(l->policy, limit))
+    if (!is_used(l->policy, limit) && !limit->in_descriptors)
         warning(l, node, "no rule uses this limit");
     if (burst && limit->kind == LIMIT_BUCKET && limit->burst > limit->limit && !limit->max_delay_us)
         warning(l, burst, "a burst above the limit admits more than twice the limit in one period");
@@ -196,6 +196,7 @@ void policy_check(struct loading *l)
         return;
     warn_of_admin(l);
     warn_of_decisions(l);
+    warn_of_rate_limit_service(l);
     warn_of_identity(l);
     warn_of_redis_tls(l);
     warn_of_upstreams(l);

@@ -15,6 +15,7 @@ void policy_check(struct loading *l);
 /* The warnings by subject; the file of each is check_SUBJECT.c. */
 void warn_of_admin(struct loading *l);
 void warn_of_decisions(struct loading *l);
+void warn_of_rate_limit_service(struct loading *l);
 void warn_of_costs(struct loading *l);
 void warn_of_paths(struct loading *l);
 void warn_of_identity(struct loading *l);

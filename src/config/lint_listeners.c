@@ -87,3 +87,18 @@ void warn_of_decisions(struct loading *l)
                     missing);
     }
 }
+
+/* ---- rate_limit_service ---------------------------------------------------------------------- */
+
+/* The timeout of Envoy's filter, if its configuration has none. */
+enum { ENVOY_TIMEOUT_US = 20000 };
+
+void warn_of_rate_limit_service(struct loading *l)
+{
+    const struct node *timeout = node_at(l, "redis", "timeout");
+
+    if (l->policy->rate_limit_service.is_set && l->policy->redis.timeout_us > ENVOY_TIMEOUT_US)
+        warning(l, timeout ? timeout : node_find(l->root, "rate_limit_service"),
+                "Envoy waits 20 ms for the rate limit service by default, and redis.timeout is "
+                "longer; set it to 15ms, or the timeout of Envoy's filter to more");
+}

@@ -66,6 +66,14 @@ static bool matches_everything(const struct rule *rule)
            (rule->path.n == 0 || slice_equal(rule->path, SLICE("/**")));
 }
 
+static bool has_limit_for_rules(const struct policy *policy)
+{
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        if (!policy->limits[i].in_descriptors)
+            return true;
+    return false;
+}
+
 /* For a policy without limits, `weir check` reports that instead. */
 static void warn_of_unmatched(struct loading *l, const struct node *rules)
 {
@@ -74,7 +82,7 @@ static void warn_of_unmatched(struct loading *l, const struct node *rules)
     for (unsigned i = 0; i + 1 < policy->rule_count; i++)
         if (matches_everything(&policy->rules[i]))
             return;
-    if (policy->rule_count == 1 && policy->limit_count)
+    if (policy->rule_count == 1 && has_limit_for_rules(policy))
         warning(l, rules ? rules : node_find(l->root, "limits"),
                 "there are no rules, so no request is limited; add rules with limits");
     else if (policy->rule_count > 1)

@@ -7,7 +7,7 @@
 #include "config/sections.h"
 
 extern const struct option_group options_server, options_upstreams, options_identity,
-    options_limits, options_rules, options_process;
+    options_limits, options_rules, options_rate_limit_service, options_process;
 
 #define MS(n)    (INT64_C(n) * 1000)
 #define SEC(n)   (INT64_C(n) * 1000000)

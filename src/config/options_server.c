@@ -25,7 +25,7 @@ static const struct option rows[] = {
      .help = "number of worker threads (1 to 256)"},
 
     {.path = "listen", .type = &type_listen, .fallback = "0.0.0.0:8080", .low = 1,
-     .high = LISTEN_MAX, .flags = RESTART,
+     .high = LISTEN_MAX, .flags = RESTART, .applies = policy_has_clients,
      .help = "addresses on which weir accepts clients (at most 64): host:port, [ipv6]:port or "
              "unix:/path"},
     {.path = "listen[].address", .type = &type_address, LISTEN(address),

@@ -63,11 +63,13 @@ static void read_root(struct loading *l)
     if (l->root->broken)
         return;
     derived_begin(l->policy);
+    service_begin(l);
     if (expect_map(l, l->root, "a map of keys and values, such as upstreams: ..."))
         options_read(l, l->root, "", l->policy);
     derived_finish(l->policy);
     addresses_read(l);
     decisions_finish(l);
+    service_finish(l);
     admin_finish(l);
     identity_finish(l);
     redis_url_finish(l);

@@ -209,8 +209,7 @@ void admin_finish(struct loading *l)
             if (address_same(&policy->listen[j].address, address) &&
                 (address_is_unix(address) || address->v4.sin_port != 0))
                 mistake(l, item, "%s is an address of %s as well; use another one",
-                        address_format(address, text),
-                        policy->listen[j].decides ? "decisions" : "listen");
+                        address_format(address, text), listener_section(&policy->listen[j]));
     }
 }
 

@@ -233,16 +233,20 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
     }
 }
 
+void limit_read(struct loading *l, const struct node *node, struct limit *limit)
+{
+    options_read(l, node, "limits.NAME", limit);
+    finish_limit(l, node, limit);
+}
+
 static void read_limit(struct loading *l, const struct node *node, struct limit *limit)
 {
     limit->name = arena_text(l->arena, node->key);
     limit->position = node->key_place;
     if (name_is_good(l, node) && slice_equal(node->key, SLICE("none")))
         mistake_of_key(l, node, "none means no limits in a rule; choose another name");
-    if (node->broken || !expect_map(l, node, "a map with script, limit and period"))
-        return;
-    options_read(l, node, "limits.NAME", limit);
-    finish_limit(l, node, limit);
+    if (!node->broken && expect_map(l, node, "a map with script, limit and period"))
+        limit_read(l, node, limit);
 }
 
 static void read_limits(struct loading *l, const struct option *option, const struct node *node,

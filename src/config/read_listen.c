@@ -73,10 +73,9 @@ static void refuse_second(struct loading *l, const struct node *item,
         }
 }
 
-static void read_listen(struct loading *l, const struct option *option, const struct node *node,
-                        void *field)
+void listeners_read(struct loading *l, const struct option *option, const struct node *node,
+                    struct listen_settings **listen, unsigned *listen_count)
 {
-    struct policy *policy = field;
     unsigned count = list_count(node);
 
     if (node->kind == NODE_MAP)
@@ -84,14 +83,22 @@ static void read_listen(struct loading *l, const struct option *option, const st
     else if (count < (unsigned)option->low || count > (unsigned)option->high)
         mistake(l, node, "has %u addresses; expected 1 to %d", count, (int)option->high);
     else
-        policy->listen = arena_zeroed(l->arena, count, sizeof *policy->listen);
-    if (!policy->listen)
+        *listen = arena_zeroed(l->arena, count, sizeof **listen);
+    if (!*listen)
         return;
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
-        read_listener(l, option, item, &policy->listen[policy->listen_count]);
-        refuse_second(l, item, policy->listen, policy->listen_count);
-        policy->listen_count++;
+        read_listener(l, option, item, &(*listen)[*listen_count]);
+        refuse_second(l, item, *listen, *listen_count);
+        ++*listen_count;
     }
+}
+
+static void read_listen(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
+{
+    struct policy *policy = field;
+
+    listeners_read(l, option, node, &policy->listen, &policy->listen_count);
 }
 
 /* Prints a map only if there is more than an address. */
@@ -112,6 +119,12 @@ static void print_listener(FILE *out, const void *listeners, unsigned index)
     fputs(" }", out);
 }
 
+void listeners_print(const struct printer *printer, const struct listen_settings *listen,
+                     unsigned count)
+{
+    print_items(printer, count, print_listener, listen);
+}
+
 static void print_listen(const struct printer *printer, const struct option *option,
                          const void *field)
 {
@@ -119,9 +132,10 @@ static void print_listen(const struct printer *printer, const struct option *opt
     unsigned count = 0;
 
     (void)option;
-    while (count < policy->listen_count && !policy->listen[count].decides)
+    while (count < policy->listen_count && !policy->listen[count].decides &&
+           !policy->listen[count].serves_limits)
         count++;
-    print_items(printer, count, print_listener, policy->listen);
+    listeners_print(printer, policy->listen, count);
 }
 
 const struct option_type type_listen = {"list of addresses", read_listen, print_listen, false, 0};
@@ -133,12 +147,10 @@ bool has_decisions(const void *policy)
     return ((const struct policy *)policy)->decisions.address.length > 0;
 }
 
-/* The default: proxies on this machine, and identity.trusted_proxies. */
-static void trust_by_default(struct policy *policy)
+void peers_trust_by_default(const struct policy *policy, struct identity_settings *trusted)
 {
     static const char *const loopback[] = {"127.0.0.0/8", "::1"};
     const struct identity_settings *proxies = &policy->identity;
-    struct identity_settings *trusted = &policy->decisions.peers;
     const char *why;
 
     if (trusted->trusted_count || trusted->trust_unix)
@@ -153,7 +165,8 @@ static void trust_by_default(struct policy *policy)
     trusted->trust_unix = true;
 }
 
-static void add_listener(struct loading *l, const struct node *node)
+void listener_add(struct loading *l, const struct node *node,
+                  const struct listen_settings *listener)
 {
     struct policy *policy = l->policy;
     struct listen_settings *all =
@@ -161,14 +174,22 @@ static void add_listener(struct loading *l, const struct node *node)
 
     for (unsigned i = 0; i < policy->listen_count; i++) {
         all[i] = policy->listen[i];
-        if (address_same(&all[i].address, &policy->decisions.address) &&
+        if (all[i].serves_limits != listener->serves_limits &&
+            address_same(&all[i].address, &listener->address) &&
             (address_is_unix(&all[i].address) || all[i].address.v4.sin_port != 0))
-            mistake(l, node, "is an address of listen as well; use another one");
+            mistake(l, node, "is an address of %s as well; use another one",
+                    listener_section(&all[i]));
     }
-    all[policy->listen_count] =
-        (struct listen_settings){.address = policy->decisions.address, .decides = true};
+    all[policy->listen_count] = *listener;
     policy->listen = all;
     policy->listen_count++;
+}
+
+const char *listener_section(const struct listen_settings *listener)
+{
+    return listener->decides         ? "decisions"
+           : listener->serves_limits ? "rate_limit_service"
+                                     : "listen";
 }
 
 void decisions_finish(struct loading *l)
@@ -181,6 +202,8 @@ void decisions_finish(struct loading *l)
                 "listen is missing: the address for other proxies, such as 127.0.0.1:9190");
     if (!has_decisions(l->policy))
         return;
-    trust_by_default(l->policy);
-    add_listener(l, listen);
+    peers_trust_by_default(l->policy, &l->policy->decisions.peers);
+    listener_add(
+        l, listen,
+        &(struct listen_settings){.address = l->policy->decisions.address, .decides = true});
 }

@@ -57,9 +57,9 @@ static const char *script_path(struct loading *l, const struct node *node, struc
 /* Returns the text that an earlier limit has read from the same file, or NULL. */
 static char *text_known(const struct policy *policy, const struct limit *limit)
 {
-    for (const struct limit *known = policy->limits; known < limit; known++)
-        if (known->script && strcmp(known->script, limit->script) == 0)
-            return known->script_text;
+    for (unsigned i = 0; i < policy->limit_count && &policy->limits[i] != limit; i++)
+        if (policy->limits[i].script && strcmp(policy->limits[i].script, limit->script) == 0)
+            return policy->limits[i].script_text;
     return NULL;
 }
 

@@ -24,7 +24,7 @@ void report_line_add(struct report *report, bool warning, struct position positi
     struct report_line *line = next_line(report);
     if (!line)
         return;
-    *line = (struct report_line){NULL, position, warning, report->count,
+    *line = (struct report_line){report->current, position, warning, report->count,
                                  arena_text(&report->arena, slice_of(text))};
     report->count++;
 }
@@ -37,7 +37,7 @@ static void add_mistake(struct report *report, const char *file, struct position
 
     vsnprintf(text, sizeof text, format, args);
     report_line_add(report, false, position, text);
-    if (report->count > before)
+    if (report->count > before && file)
         report->lines[before].file = file;
 }
 

@@ -23,6 +23,7 @@ struct report_line {
 
 struct report {
     const char *file;
+    const char *current; /* file of the lines that are added; NULL: `file` */
     struct arena arena;
     struct report_line *lines;
     unsigned count, room;

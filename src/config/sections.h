@@ -80,6 +80,17 @@ extern const struct option_type type_answer_headers;   /* read_rejection.c: reje
 extern const struct option_type type_dialect;          /* read_rejection.c: rejection_settings */
 extern const struct option_type type_body_file;        /* read_rejection.c: rejection_settings */
 
+extern const struct option_type type_service_listen;     /* read_rate_limit_service.c: service */
+extern const struct option_type type_rate_limit_domains; /* the same */
+extern const struct option_type type_rate_limit_files;   /* the same */
+extern const struct option_type type_descriptors;        /* read_descriptors.c: entry_level */
+extern const struct option_type type_entry_text;         /* the same: slice */
+extern const struct option_type type_rate_limit;         /* the same: configured_entry */
+extern const struct option_type type_rate_limit_unit;    /* the same: an enum */
+extern const struct option_type type_replaces;           /* the same: configured_entry */
+extern const struct option_type type_entry_limits;       /* the same: configured_entry */
+extern const struct option_type type_metadata;           /* the same: metadata * */
+
 enum {
     LISTEN_MAX = 64,
     CERTIFICATES_MAX = 64, /* per listener */
@@ -144,6 +155,8 @@ void identity_add_claim(struct loading *l, struct identity_from *from);
 /* Adds what the cost and the keys of a limit need to its rule. `item` names the limit there. */
 void rule_add_contents(struct loading *l, const struct node *item, struct rule *rule,
                        const struct limit *limit);
+/* Reads an entry of the section limits, without its name. */
+void limit_read(struct loading *l, const struct node *node, struct limit *limit);
 /* read_script.c. Sets the options of a shipped limiter to their defaults, after the script is
  * read and before the other options are. */
 void script_options_begin(struct loading *l, struct limit *limit);
@@ -213,8 +226,38 @@ void addresses_read(struct loading *l);
 bool has_decisions(const void *policy); /* for option->applies */
 /* Completes the section decisions; call after listen and identity. */
 void decisions_finish(struct loading *l);
-/* Reports an address of admin that is one of listen or decisions, too. */
+/* read_listen.c. Reads, prints a list of listeners. */
+void listeners_read(struct loading *l, const struct option *option, const struct node *node,
+                    struct listen_settings **listen, unsigned *listen_count);
+void listeners_print(const struct printer *printer, const struct listen_settings *listen,
+                     unsigned count);
+/* Adds a listener of another section to those of clients. Reports an address that is used twice. */
+void listener_add(struct loading *l, const struct node *node,
+                  const struct listen_settings *listener);
+/* Returns the name of the listener's section. */
+const char *listener_section(const struct listen_settings *listener);
+/* Trusts programs on this machine and identity.trusted_proxies, if `trusted` is not set. */
+void peers_trust_by_default(const struct policy *policy, struct identity_settings *trusted);
+/* Reports an address of admin that is one of listen, decisions or rate_limit_service, too. */
 void admin_finish(struct loading *l);
+
+/* --- rate_limit_service --- */
+
+bool has_rate_limit_service(const void *policy); /* for option->applies */
+bool service_has_headers(const void *policy);
+bool policy_has_clients(const void *policy);
+/* Sets which sections the policy has; call before it is read. */
+void service_begin(struct loading *l);
+/* Reads the domains and adds the listeners; call after all other sections are read. */
+void service_finish(struct loading *l);
+/* Returns a new limit of this unit. */
+struct limit *rate_limit_new(struct loading *l, struct slice name, enum rate_limit_unit unit);
+/* Adds the limit of an entry to those of the service. */
+void rate_limit_add(struct loading *l, struct limit *limit);
+/* Reads a list of entries into a level below `parent`, which is NULL on the first one. */
+void entries_read(struct loading *l, const struct node *node,
+                  const struct rate_limit_domain *domain, const struct configured_entry *parent,
+                  struct entry_level *level);
 
 /* --- rules --- */
 

@@ -9,7 +9,7 @@
 #include "config/report.h"
 
 enum {
-    TREE_DEPTH_MAX = 16,
+    TREE_DEPTH_MAX = 96,
     TREE_NODES_MAX = 1000000,
     TREE_SCALAR_MAX = 65536, /* bytes */
 };

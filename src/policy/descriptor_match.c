@@ -174,7 +174,7 @@ static bool replaces(const struct descriptor_match *match, struct slice name)
     if (match->stated || !match->entry)
         return false;
     for (unsigned i = 0; i < match->entry->replaces_count; i++)
-        if (slice_equal(match->entry->replaces[i], name))
+        if (slice_equal(match->entry->replaces[i].name, name))
             return true;
     return false;
 }

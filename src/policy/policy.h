@@ -242,7 +242,7 @@ unsigned policy_name_count(const struct policy *policy);
 /* Without limits, weir does not connect to Redis. */
 static inline bool policy_needs_redis(const struct policy *policy)
 {
-    return policy->limit_count > 0 || policy->rate_limit_service.rate_limit_count > 0;
+    return policy->limit_count > 0 || policy->rate_limit_service.domain_count > 0;
 }
 
 #endif

@@ -42,7 +42,7 @@ enum metadata_kind {
 
 struct metadata {
     enum metadata_kind kind;
-    struct slice key; /* in a map */
+    struct slice key; /* in a map; a NUL follows it */
     bool is_true;
     double number;
     struct slice text;
@@ -74,6 +74,11 @@ struct entry_level {
     size_t slot_mask;
 };
 
+/* The name of a rate limit of other descriptors of a call. */
+struct replaced_limit {
+    struct slice name;
+};
+
 /* One entry of `descriptors`. */
 struct configured_entry {
     const struct configured_entry *parent; /* NULL: of the first level */
@@ -82,13 +87,15 @@ struct configured_entry {
     bool has_wildcard;                     /* the value contains a "*" */
     bool shares;                           /* share_threshold: its values share one count */
     bool shadow, quota;                    /* shadow_mode, quota_mode */
-    bool unlimited;                        /* rate_limit.unlimited */
-    struct limit *rate_limit;              /* the limit of `rate_limit`; NULL: none */
-    const struct limit **limits;           /* that limit alone, or those of the policy */
-    unsigned limit_count;                  /* 0: no limit */
-    enum rate_limit_unit unit;             /* of rate_limit; UNIT_UNKNOWN: none */
-    char *name;                            /* rate_limit.name; NULL: none */
-    struct slice *replaces;                /* names of rate limits of other descriptors of a call */
+    bool has_rate_limit;
+    bool unlimited;              /* rate_limit.unlimited */
+    int64_t requests_per_unit;   /* of rate_limit */
+    struct limit *rate_limit;    /* the limit of `rate_limit`; NULL: none */
+    const struct limit **limits; /* that limit alone, or those of the policy */
+    unsigned limit_count;        /* 0: no limit */
+    enum rate_limit_unit unit;   /* of rate_limit; UNIT_UNKNOWN: none */
+    char *name;                  /* rate_limit.name; NULL: none */
+    struct replaced_limit *replaces;
     unsigned replaces_count;
     const struct metadata *metadata;       /* a map; NULL: none */
     bool detailed_metric, value_to_metric; /* have no effect */
@@ -100,6 +107,8 @@ struct rate_limit_domain {
     char *name;
     enum rate_limit_charge charge;
     char *file; /* as written; NULL: the policy itself, or one of `files` */
+    struct position position;
+    const char *position_file; /* NULL: the policy itself */
     struct entry_level top;
     /* The limits that descriptors state themselves, by unit. They share a counter row, and have no
      * number of their own. */
@@ -108,6 +117,7 @@ struct rate_limit_domain {
 
 struct rate_limit_service {
     bool is_set;                    /* the section is in the policy */
+    bool is_alone;                  /* the policy has no clients and no upstreams */
     struct listen_settings *listen; /* also entries of policy->listen, with serves_limits */
     unsigned listen_count;
     struct identity_settings peers; /* `trusted` and `trust_unix`: the peers that may ask */
@@ -126,7 +136,7 @@ struct rate_limit_service {
     /* Limits of the driver's script, by unit. All rate limits of a unit have the index of its one,
      * and state their numbers. */
     struct limit units[UNIT_COUNT];
-    struct limit **rate_limits; /* of all domains, for counter rows: rate_limit and `stated` */
+    struct limit **rate_limits; /* those of `rate_limit` in all domains */
     unsigned rate_limit_count;
 };
 

@@ -31,6 +31,10 @@ static const char *warnings_for(const char *yaml)
 #define QUEUE "limits: { a: { script: leaky_bucket, limit: 9, period: 1s, max_delay: 1s, "
 #define IDS   "identity: { from: [ 'header:X-Client-Id', ip ], trusted_proxies: [ 10.0.0.1 ]"
 
+#define SERVICE                                                                                    \
+    "rate_limit_service: { listen: 127.0.0.1:8081, domains: { d: { descriptors: [ { key: k, "      \
+    "rate_limit: { unit: day, requests_per_unit: 1 } } ] } } }\n"
+
 static const struct {
     const char *policy, *words, *remedied;
 } cases[] = {
@@ -100,6 +104,10 @@ static const struct {
      "upstreams: { api: { servers: [ 127.0.0.1:3000 ], health: { path: / } } }\n"
      "limits: { a: { script: gcra, limit: 9, period: 1s, cost: { usage: openai } } }\n"
      "rules: [ { limits: a } ]\n"},
+    {API LIMITS USED SERVICE, "Envoy waits 20 ms",
+     API LIMITS USED SERVICE "redis: { timeout: 20ms }\n"},
+    {API LIMITS SERVICE "redis: { timeout: 21ms }\nrules: [ { limits: [ a, ip ] } ]\n",
+     "Envoy waits 20 ms", "redis: { timeout: 20ms }\n" SERVICE},
     {API LIMITS USED "clients: { alice: { quota: 5 } }\n", "this client never occurs",
      API LIMITS USED IDS " }\nclients: { alice: { quota: 5 } }\n"},
 };
