@@ -22,6 +22,7 @@ static const struct command {
     {"check", "[-c FILE]", "validate a policy and print what is in effect",
      "Prints errors and warnings with line, column and remedy; then the policy with all defaults.\n"
      "Exit status: 0 valid, also with warnings; 1 errors.\n"},
+    {"explain", "[-c FILE] [OPTION...] URL", "what happens to a request, and why", NULL},
     {"inspect", "[-c FILE] CLIENT", "where a client stands on every limit, without charging it",
      "CLIENT is a name as in the log: an id, ip:ADDRESS, jwt:VALUE, cookie:VALUE, query:VALUE.\n"},
     {"reset", "[-c FILE] CLIENT", "give a client a fresh start",
@@ -115,6 +116,8 @@ static int dispatch(const char *command, const char *file, const char *lua_dir, 
                          : bad_usage("script takes one NAME or FILE", NULL);
     if (command && strcmp(command, "top") == 0)
         return cli_top(file, argc + 1, argv - 1, lua_dir);
+    if (command && strcmp(command, "explain") == 0)
+        return cli_explain(file, argc + 1, argv - 1, lua_dir);
     if (command && strcmp(command, "inspect") == 0)
         return argc == 1 ? cli_inspect(file, argv[0], lua_dir)
                          : bad_usage("inspect takes one CLIENT", NULL);
@@ -150,6 +153,8 @@ int main(int argc, char **argv)
         return cli_replay(argc - 1, argv + 1, file, lua_dir);
     if (argc > 1 && strcmp(argv[1], "test") == 0)
         return cli_test(argc - 1, argv + 1, lua_dir);
+    if (argc > 1 && strcmp(argv[1], "explain") == 0)
+        return cli_explain(file, argc - 1, argv + 1, lua_dir);
     opterr = 0;
     if (argc > 1 && strcmp(argv[1], "top") == 0)
         return cli_top(file, argc - 1, argv + 1, lua_dir);

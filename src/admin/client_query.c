@@ -82,6 +82,7 @@ struct limit_status *client_query_add_row(struct query *q, const struct limit *l
                                  .key = key,
                                  .rest = rest,
                                  .quota = n.limit,
+                                 .burst = n.burst,
                                  .capacity = limit->kind == LIMIT_WINDOW ? n.limit : n.burst,
                                  .enforced = limit_enforces(limit, q->identity)};
     return row;
@@ -140,7 +141,7 @@ static bool is_counted(const struct query *q)
 
 bool client_query_begin(struct query *q)
 {
-    if (q->kind == CLIENT_QUERY_LOOK && !is_counted(q)) {
+    if (q->kind == CLIENT_QUERY_CLIENT || (q->kind == CLIENT_QUERY_LOOK && !is_counted(q))) {
         q->step = STEP_OVER;
         return true;
     }
@@ -168,7 +169,7 @@ static bool prepare(struct query *q)
         return false;
     q->step = STEP_GRANT;
     bool asks = q->kind == CLIENT_QUERY_GRANT ||
-                (q->kind == CLIENT_QUERY_LOOK && q->policy->limit_count > 0);
+                (q->kind != CLIENT_QUERY_RESET && q->policy->limit_count > 0);
     return asks || client_query_begin(q);
 }
 
@@ -213,6 +214,28 @@ struct query *client_query_new(const struct policy *policy, const struct identit
         return q;
     client_query_free(q);
     return NULL;
+}
+
+struct query *client_query_new_key(const struct policy *policy, const struct identity *identity,
+                                   const struct limit *limit, const struct limit_numbers *numbers,
+                                   struct slice key)
+{
+    struct query *q = allocate(policy, identity, CLIENT_QUERY_KEY);
+    char *bytes = q ? malloc(key.n) : NULL;
+
+    if (!bytes) {
+        client_query_free(q);
+        return NULL;
+    }
+    memcpy(bytes, key.p, key.n);
+    struct limit_status *row =
+        client_query_add_row(q, limit, (struct slice){bytes, key.n}, SLICE_NONE);
+    row->limit = limit;
+    row->quota = numbers->limit;
+    row->burst = numbers->burst;
+    row->capacity = limit->kind == LIMIT_WINDOW ? numbers->limit : numbers->burst;
+    q->step = STEP_LAST;
+    return q;
 }
 
 void client_query_drop_found(struct query *q)
@@ -330,14 +353,13 @@ static void append_look_arguments(struct query *q)
     append_rows_arguments(q);
     append_argument(q, SLICE("")); /* now: use Redis' clock */
     for (unsigned i = 0; i < q->row_count; i++) {
-        const struct limit *limit = q->rows[i].limit, *base = &q->policy->limits[limit->base];
         append_number_argument(q, RUN_COUNTS + 1);
-        append_number_argument(q, limit->index + 1);
+        append_number_argument(q, q->rows[i].limit->index + 1);
         append_number_argument(q, i + 1);
         append_number_argument(q, 0); /* cost */
         append_number_argument(q, 0); /* mode */
         append_number_argument(q, q->rows[i].quota);
-        append_number_argument(q, client_numbers(client_limits_of(q), base).burst);
+        append_number_argument(q, q->rows[i].burst);
     }
 }
 
@@ -361,7 +383,7 @@ bool client_query_next(struct query *q, int *argc, const char ***argv, const siz
     case STEP_SCAN: append_scan_arguments(q); break;
     case STEP_DROP: append_drop_arguments(q); break;
     case STEP_LAST:
-        q->kind == CLIENT_QUERY_LOOK ? append_look_arguments(q) : append_last_reset_arguments(q);
+        q->kind == CLIENT_QUERY_RESET ? append_last_reset_arguments(q) : append_look_arguments(q);
         break;
     case STEP_OVER: return false;
     }

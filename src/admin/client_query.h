@@ -22,7 +22,13 @@
 #include "quota/quota_row.h"
 #include "redis/reply.h"
 
-enum client_query_kind { CLIENT_QUERY_LOOK, CLIENT_QUERY_RESET, CLIENT_QUERY_GRANT };
+enum client_query_kind {
+    CLIENT_QUERY_LOOK,
+    CLIENT_QUERY_RESET,
+    CLIENT_QUERY_GRANT,
+    CLIENT_QUERY_CLIENT, /* the client's grant and database row alone: the beginning of a LOOK */
+    CLIENT_QUERY_KEY     /* one state key: the end of a LOOK */
+};
 
 enum {
     CLIENT_QUERY_FOUND_MAX =
@@ -37,7 +43,7 @@ struct limit_status {
     const struct limit *limit;
     struct slice key;  /* the whole key */
     struct slice rest; /* "{route:/v1}", of a limit with several `per` keys */
-    int64_t quota, capacity;
+    int64_t quota, burst, capacity;
     bool enforced;               /* the limit may reject this client */
     bool admits;                 /* a request of cost 1 is admitted */
     int64_t remaining, reset_us; /* reset_us: until the limit is fully restored */
@@ -57,7 +63,7 @@ MUST_CHECK bool client_query_identity(const struct policy *policy, struct slice 
  * malloc'ed. NULL: out of memory. */
 char *client_query_script(const struct policy *policy);
 
-/* Creates a LOOK or RESET. `policy` and `identity` must outlive it. SCAN runs for at most
+/* Creates a LOOK, RESET or CLIENT. `policy` and `identity` must outlive it. SCAN runs for at most
  * `timeout_us`. Returns NULL if out of memory. */
 struct query *client_query_new(const struct policy *policy, const struct identity *identity,
                                enum client_query_kind kind, uint64_t timeout_us);
@@ -66,6 +72,11 @@ void client_query_free(struct query *query);
 /* Creates a GRANT of `quota` for `us` microseconds. GRANT_NONE revokes a grant. */
 struct query *client_query_new_grant(const struct policy *policy, const struct identity *identity,
                                      int64_t quota, int64_t us);
+
+/* Creates a KEY for a limit with these numbers. Copies `key`. */
+struct query *client_query_new_key(const struct policy *policy, const struct identity *identity,
+                                   const struct limit *limit, const struct limit_numbers *numbers,
+                                   struct slice key);
 
 /* Returns the next call: the arguments of EVALSHA after the SHA, valid until
  * client_query_take(). Returns false if the query is complete. */

@@ -225,17 +225,18 @@ static bool take_look(struct query *q, const struct redis_reply *reply)
     if (from.end - from.next != 1 || !limit_reply_is_number(from.next))
         return false;
     q->step = STEP_OVER;
-    add_untouched(q);
+    if (q->kind == CLIENT_QUERY_LOOK)
+        add_untouched(q);
     return true;
 }
 
 bool client_query_take(struct query *q, const struct redis_reply *reply)
 {
-    bool good = q->step == STEP_GRANT                                  ? take_grant(q, reply)
-                : q->step == STEP_QUOTA                                ? take_quota(q, reply)
-                : q->step == STEP_SCAN                                 ? take_scan(q, reply)
-                : q->step == STEP_LAST && q->kind == CLIENT_QUERY_LOOK ? take_look(q, reply)
-                                                                       : take_forget(q, reply);
+    bool good = q->step == STEP_GRANT                                   ? take_grant(q, reply)
+                : q->step == STEP_QUOTA                                 ? take_quota(q, reply)
+                : q->step == STEP_SCAN                                  ? take_scan(q, reply)
+                : q->step == STEP_LAST && q->kind != CLIENT_QUERY_RESET ? take_look(q, reply)
+                                                                        : take_forget(q, reply);
     if (!good)
         q->step = STEP_OVER;
     return good;

@@ -1,5 +1,6 @@
 #include "base/values.h"
 
+#include <inttypes.h>
 #include <strings.h>
 
 struct unit {
@@ -165,4 +166,18 @@ void share_write(struct text *out, int64_t share)
             text_char(out, (char)('0' + share % 10));
     }
     text_char(out, '%');
+}
+
+void wait_write(struct text *out, int64_t us)
+{
+    int64_t s = us / 1000000 + (us % 1000000 != 0);
+
+    if (us <= 0)
+        text_char(out, '-');
+    else if (s < 120)
+        text_printf(out, "%.1f s", (double)us / 1e6);
+    else if (s < 7200)
+        text_printf(out, "%" PRId64 "m %02" PRId64 "s", s / 60, s % 60);
+    else
+        text_printf(out, "%" PRId64 "h %02" PRId64 "m", s / 3600, s % 3600 / 60);
 }

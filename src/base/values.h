@@ -10,6 +10,9 @@ enum value_result { VALUE_GOOD, VALUE_NO_NUMBER, VALUE_NO_UNIT, VALUE_TOO_LARGE 
 MUST_CHECK enum value_result duration_read(struct slice text, int64_t *us);
 /* Writes the duration in the largest unit that divides it: 60000000 is "1m". */
 void duration_write(struct text *out, int64_t us);
+/* Writes a wait for people: "12.3 s" up to two minutes, then hours, minutes and seconds; "-" if
+ * there is none. */
+void wait_write(struct text *out, int64_t us);
 /* Suggests a correction for an invalid duration: "60s" for "60 sec". Otherwise writes nothing. */
 void duration_meant(struct slice text, struct text *out);
 

@@ -3,7 +3,8 @@
  *
  * This directory owns what `weir SUBCOMMAND` prints. It runs no workers and accepts no connections.
  * In reading order: check.c (with check_names.c, check_redis.c), client_commands.c and
- * client_report.h for inspect, reset and grant, top.h, replay.c, script.c. */
+ * client_report.h for inspect, reset and grant (with query_redis.h), explain.c, top.h, replay.c,
+ * script.c. */
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
 
@@ -20,6 +21,10 @@ int cli_top(const char *policy_file, int argc, char **argv, const char *lua_dir)
 /* `time`: NULL if not given. */
 int cli_grant(const char *policy_file, const char *client, const char *quota, const char *time,
               const char *lua_dir);
+
+/* argv[0] is "explain"; reads its options. `policy_file`: used unless they name one. Exit status 3:
+ * the request is refused. */
+int cli_explain(const char *policy_file, int argc, char **argv, const char *lua_dir);
 
 /* `argv[0]` is "replay"; its own options follow, see `weir replay --help`. */
 int cli_replay(int argc, char **argv, const char *policy_file, const char *lua_dir);

@@ -14,21 +14,6 @@ struct table_row {
     char cell[COLUMNS][CELL_MAX];
 };
 
-/* "12.3 s" up to two minutes, then hours, minutes and seconds. */
-static void write_wait(struct text *out, int64_t us)
-{
-    int64_t s = us / 1000000 + (us % 1000000 != 0);
-
-    if (us <= 0)
-        text_char(out, '-');
-    else if (s < 120)
-        text_printf(out, "%.1f s", (double)us / 1e6);
-    else if (s < 7200)
-        text_printf(out, "%" PRId64 "m %02" PRId64 "s", s / 60, s % 60);
-    else
-        text_printf(out, "%" PRId64 "h %02" PRId64 "m", s / 3600, s % 3600 / 60);
-}
-
 /* Writes the parts of `per`. If a key is given, writes the values of all parts but the first. */
 static void write_per(struct text *out, const struct limit_status *row)
 {
@@ -80,7 +65,7 @@ static void fill_row(struct table_row *cells, const struct limit_status *row)
         text_i64(&out[3], row->remaining);
     text_literal(&out[3], " of ");
     text_i64(&out[3], row->capacity);
-    write_wait(&out[4], in_flight ? 0 : row->reset_us);
+    wait_write(&out[4], in_flight ? 0 : row->reset_us);
 }
 
 static void print_table(const struct table_row *rows, unsigned count)
@@ -148,7 +133,7 @@ static void print_row(const struct client_subject *subject)
         printf("quotas  a quota of %" PRId64, row.quota);
     if (row.plan[0])
         printf("%splan %s", row.quota == QUOTA_OF_ITS_OWN ? "" : ", ", row.plan);
-    write_wait(&text, us);
+    wait_write(&text, us);
     if (us > 0)
         printf("; looked up again in %.*s\n", SLICE_ARG(text_slice(&text)));
     else
@@ -163,7 +148,7 @@ static void print_grant(const struct client_subject *subject)
 
     if (!client_query_granted(subject->query, &quota, &us))
         return;
-    write_wait(&text, us);
+    wait_write(&text, us);
     if (quota == GRANT_UNLIMITED)
         printf("grant   unlimited, for %.*s more\n", SLICE_ARG(text_slice(&text)));
     else

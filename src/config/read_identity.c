@@ -113,6 +113,8 @@ static void read_from(struct loading *l, const struct option *option, const stru
         for (unsigned i = 0; i < identity->from_count; i++)
             if (same_source(&identity->from[i], from))
                 mistake(l, item, "%s is listed twice", QUOTE(item->text));
+        if (node->position.column > 1) /* else it is the default, which is no text of the file */
+            from->position = item->position;
         identity_add_claim(l, from);
         add_json_path(l, from);
         identity->from_count++;

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "downstream/http1_head.h"
 #include "downstream/http2.h"
 #include "downstream/socket_client.h"
 #include "http/trailers.h"
@@ -125,36 +126,56 @@ void http1_head_timed_out(struct client *client)
         client_close(&c->client); /* no bytes were received */
 }
 
-static void refuse_head(struct socket_client *c, struct slice bytes, const struct refusal *refusal)
+static enum scan refused(struct http1_head_result *result, const struct refusal *refusal)
 {
-    enum cause cause = refusal->status == 431   ? CAUSE_HEAD_TOO_LARGE
-                       : refusal->status == 414 ? CAUSE_TARGET_TOO_LONG
-                                                : CAUSE_BAD_REQUEST;
-    refuse(c, bytes, cause, refusal->status, refusal->why);
+    result->cause = refusal->status == 431   ? CAUSE_HEAD_TOO_LARGE
+                    : refusal->status == 414 ? CAUSE_TARGET_TOO_LONG
+                                             : CAUSE_BAD_REQUEST;
+    result->status = refusal->status;
+    result->why = refusal->why;
+    return SCAN_REFUSED;
 }
 
 /* RFC 9112 section 3: a target that is too long gets 414, any other oversized head 431. */
-static void refuse_size(struct socket_client *c, struct slice bytes)
+static enum scan refused_size(struct http1_head_result *result, struct slice bytes, size_t max)
 {
-    size_t max = c->client.worker->policy->size_limits.request_header;
     bool in_target = memchr(bytes.p, '\n', bytes.n < max ? bytes.n : max) == NULL;
-    enum cause cause = in_target ? CAUSE_TARGET_TOO_LONG : CAUSE_HEAD_TOO_LARGE;
-    refuse(c, bytes, cause, cause_table[cause].status, "see size_limits.request_header");
+
+    result->cause = in_target ? CAUSE_TARGET_TOO_LONG : CAUSE_HEAD_TOO_LARGE;
+    result->status = cause_table[result->cause].status;
+    result->why = "see size_limits.request_header";
+    return SCAN_REFUSED;
+}
+
+static inline enum scan parse(struct slice bytes, size_t max, size_t *seen,
+                              struct request_head *head, struct http1_head_result *result)
+{
+    struct refusal refusal;
+    size_t size;
+    enum scan scan = request_head_read(bytes, seen, &size, head, &refusal);
+
+    if (scan == SCAN_PARTIAL ? bytes.n >= max : size > max)
+        return refused_size(result, bytes, max);
+    if (scan == SCAN_REFUSED ||
+        (scan == SCAN_WHOLE && !request_framing(head, &result->framing, &refusal)))
+        return refused(result, &refusal);
+    return scan;
+}
+
+enum scan http1_head_parse(struct slice bytes, size_t max, size_t *seen, struct request_head *head,
+                           struct http1_head_result *result)
+{
+    return parse(bytes, max, seen, head, result);
 }
 
 /* Uses a complete head in place, without copying it. */
-static void use_head(struct socket_client *c, struct head_bytes *got, struct request_head *head)
+static void use_head(struct socket_client *c, struct head_bytes *got, struct request_head *head,
+                     const struct framing *framing)
 {
     struct worker *w = c->client.worker;
-    struct framing framing;
-    struct refusal refusal;
     size_t size = head->whole.n;
     struct slice rest = {got->all.p + size, got->all.n - size};
 
-    if (!request_framing(head, &framing, &refusal)) {
-        refuse_head(c, got->all, &refusal);
-        return;
-    }
     if (got->kept) /* the bytes stay valid until the next read, which is after use */
         c->stream.in->start += (uint32_t)size;
     else if (!stream_keep(&c->stream, &w->buffers, rest)) {
@@ -169,8 +190,8 @@ static void use_head(struct socket_client *c, struct head_bytes *got, struct req
                               .keep_alive = head->keep_alive,
                               .accepts_trailers = request_accepts_trailers(head, false),
                               .expects_continue = head->expects_continue};
-    body_reader_begin(&c->http1.request, &framing);
-    if (!exchange_begin(&c->downstream, head, &framing)) {
+    body_reader_begin(&c->http1.request, framing);
+    if (!exchange_begin(&c->downstream, head, framing)) {
         client_close(&c->client);
         return;
     }
@@ -200,9 +221,9 @@ static bool take_preface(struct socket_client *c, const struct head_bytes *got)
 void http1_read_head(struct socket_client *c)
 {
     struct head_bytes got;
-    struct refusal refusal;
+    struct http1_head_result result;
     struct request_head *head = &c->client.worker->request;
-    size_t size, seen = c->scanned, max = c->client.worker->policy->size_limits.request_header;
+    size_t seen = c->scanned, max = c->client.worker->policy->size_limits.request_header;
 
     if (!receive(c, &got))
         return;
@@ -210,14 +231,12 @@ void http1_read_head(struct socket_client *c)
         take(c, &got, request_skip_empty_line(got.all));
     if (got.all.n == 0 || (c->may_be_http2 && take_preface(c, &got)))
         return;
-    enum scan scan = request_head_read(got.all, &seen, &size, head, &refusal);
+    enum scan scan = parse(got.all, max, &seen, head, &result);
     c->scanned = (uint32_t)seen;
-    if (scan == SCAN_PARTIAL ? got.all.n >= max : size > max)
-        refuse_size(c, got.all);
-    else if (scan == SCAN_REFUSED)
-        refuse_head(c, got.all, &refusal);
+    if (scan == SCAN_REFUSED)
+        refuse(c, got.all, result.cause, result.status, result.why);
     else if (scan == SCAN_PARTIAL)
         keep_part(c, &got);
     else
-        use_head(c, &got, head);
+        use_head(c, &got, head, &result.framing);
 }

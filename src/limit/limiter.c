@@ -100,10 +100,9 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
 
 /* --- Decisions -------------------------------------------------------------------------------- */
 
-/* The client's limits, in this order: its address is on the allow list, its grant, the database,
- * the policy. NULL: the limits as written. */
-static const struct client_limits *
-client_limits_of(struct limiter *l, const struct limit_facts *facts, struct client_limits *granted)
+const struct client_limits *limiter_client_limits(struct limiter *l,
+                                                  const struct limit_facts *facts,
+                                                  struct client_limits *granted)
 {
     static const struct client_limits unlimited = {.quota = QUOTA_UNLIMITED};
     struct grant grant;
@@ -123,6 +122,27 @@ bool limiter_has_grant(struct limiter *l, const struct identity *identity)
     return grants_find(&l->grants, identity, &grant);
 }
 
+/* Tells the observer what Redis would be asked. */
+static enum decided observe(struct limiter *l, struct limit_op *op)
+{
+    struct planned_limit planned[LIMITS_PER_RULE_MAX];
+
+    for (unsigned i = 0; i < op->count; i++) {
+        const struct op_limit *part = &op->limits[i];
+        planned[i] = (struct planned_limit){.limit = part->limit,
+                                            .numbers = part->numbers,
+                                            .cost = part->cost,
+                                            .shadow = part->shadow,
+                                            .free = part->free,
+                                            .best_effort = part->mode & MODE_BEST_EFFORT,
+                                            .key = part->key,
+                                            .repeat_key = part->repeat_key};
+    }
+    l->observer->plan(l->observer, planned, op->count);
+    op_release(op);
+    return DECIDED_LATER;
+}
+
 enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
                             struct decision_request *decision_request)
 {
@@ -138,7 +158,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
         verdict_of_no_limits(&decision_request->decision);
         return DECIDED_NOW;
     }
-    client_limits = client_limits_of(l, facts, &granted);
+    client_limits = limiter_client_limits(l, facts, &granted);
     if (client_limits && client_limits->quota != QUOTA_AS_WRITTEN) {
         verdict_by_client_limits(l, facts, client_limits->quota == QUOTA_PROHIBITED,
                                  &decision_request->decision);
@@ -158,6 +178,8 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
     }
     if (op->leased.lease && op_spend_lease(op, decision_request))
         return DECIDED_NOW;
+    if (op == reserve && l->observer)
+        return observe(l, op);
     if (op == reserve) {
         verdict_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : redis_client_cause(l->redis),
                               &decision_request->decision);
@@ -256,9 +278,12 @@ static bool make_parts(struct limiter *l, struct event_base *base, struct slice 
         !(l->queue = op_queue_new(base, l->policy->redis.timeout_us)) ||
         !(l->batches = batches_new()) || !(l->denials = denials_new()) ||
         !op_leases_new(l, &l->leases) ||
-        (lease_us && !(l->permits = permits_new(&l->deadlines, lease_us, l->fallback))))
+        (lease_us && !l->observer &&
+         !(l->permits = permits_new(&l->deadlines, lease_us, l->fallback))))
         return false;
     deadline_queue_init(&l->deadlines, &l->waiting, on_deadline);
+    if (l->observer)
+        return (l->redis = redis_client_new_idle());
     if (!policy_needs_redis(l->policy))
         return true;
     l->deadlines.before = read_answers;
@@ -269,22 +294,36 @@ static bool make_parts(struct limiter *l, struct event_base *base, struct slice 
     return true;
 }
 
-struct limiter *limiter_new(struct event_base *base, struct policy *policy,
-                            struct fallback *fallback, struct slice script,
-                            struct limiter_stats *stats)
+/* `from` has what the caller has set. NULL: no memory. */
+static struct limiter *make(const struct limiter *from, struct event_base *base,
+                            struct slice script)
 {
     struct limiter *l = calloc(1, sizeof *l);
 
     if (!l)
         return NULL;
+    *l = *from;
     MAGIC_SET(l, LIMITER_MAGIC);
-    l->policy = policy_hold(policy);
-    l->fallback = fallback;
-    l->stats = stats;
+    policy_hold(l->policy);
     if (make_parts(l, base, script))
         return l;
     limiter_free(l);
     return NULL;
+}
+
+struct limiter *limiter_new(struct event_base *base, struct policy *policy,
+                            struct fallback *fallback, struct slice script,
+                            struct limiter_stats *stats)
+{
+    return make(&(struct limiter){.policy = policy, .fallback = fallback, .stats = stats}, base,
+                script);
+}
+
+struct limiter *limiter_new_observed(struct event_base *base, struct policy *policy,
+                                     struct limiter_observer *observer, struct limiter_stats *stats)
+{
+    return make(&(struct limiter){.policy = policy, .observer = observer, .stats = stats}, base,
+                SLICE_NONE);
 }
 
 void limiter_free(struct limiter *l)

@@ -37,6 +37,34 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy,
                             struct fallback *fallback, struct slice script,
                             struct limiter_stats *stats);
 void limiter_free(struct limiter *limiter);
+
+/* One limit of a decision, as Redis would be asked for it. */
+struct planned_limit {
+    const struct limit *limit;
+    struct limit_numbers numbers;
+    int64_t cost;
+    bool shadow, free, best_effort; /* shadow, free: it does not reject the request */
+    struct slice key, repeat_key;   /* valid during the call; repeat_key n == 0: none */
+};
+
+/* Gets what limiter_decide() would ask Redis, which then returns DECIDED_LATER. `plan` decides, and
+ * nothing calls decided(). */
+struct limiter_observer {
+    void (*plan)(struct limiter_observer *observer, const struct planned_limit *limits,
+                 unsigned count);
+};
+
+/* Creates a limiter without Redis, for dry runs: it charges nothing. NULL: no memory. */
+struct limiter *limiter_new_observed(struct event_base *base, struct policy *policy,
+                                     struct limiter_observer *observer,
+                                     struct limiter_stats *stats);
+
+/* Returns the client's limits, in this order: its address is on the allow list, its grant, the
+ * database, the policy. NULL: the limits as written. `granted` is room for those of a grant. */
+const struct client_limits *limiter_client_limits(struct limiter *limiter,
+                                                  const struct limit_facts *facts,
+                                                  struct client_limits *granted);
+
 /* Call when another limiter replaces this one. Returns leased units to Redis; decisions in
  * progress complete normally. */
 void limiter_retire(struct limiter *limiter);

@@ -28,7 +28,8 @@ struct limiter {
     struct policy *policy;
     struct limiter_stats *stats; /* of the worker, over all its limiters */
     struct fallback *fallback;
-    struct redis_client *redis; /* NULL: the policy needs none */
+    struct redis_client *redis;        /* NULL: the policy needs none */
+    struct limiter_observer *observer; /* gets decisions in place of Redis; NULL: none */
     struct deadlines deadlines;
     /* Ops with a caller. All have the same timeout, so the queue is in order of time. */
     struct deadline_queue waiting;

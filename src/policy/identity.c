@@ -140,6 +140,35 @@ static bool is_passed_over(const struct policy *policy, const struct identity *i
            !policy_client(policy, identity);
 }
 
+static inline enum source_result try_source(const struct identity_search *search, unsigned i)
+{
+    const struct identity_from *from = &search->input->policy->identity.from[i];
+    struct identity *identity = search->identity;
+
+    if (!from->source->verified && !identity->headers_trusted)
+        return SOURCE_NOT_TRUSTED;
+    enum found found = from->source->find(search, from);
+    identity->source = i;
+    identity->is_id = from->source->is_id;
+    if (found == FOUND_BAD)
+        return SOURCE_BAD;
+    if (identity->needs_content)
+        return SOURCE_NEEDS_CONTENT;
+    if (found == FOUND)
+        return is_passed_over(search->input->policy, identity) ? SOURCE_UNKNOWN : SOURCE_USED;
+    return SOURCE_ABSENT;
+}
+
+enum source_result identity_try(const struct identity_input *input, unsigned source,
+                                struct identity *identity, const char **why)
+{
+    const struct identity_search search = {input, identity, why};
+
+    identity->needs_content = false;
+    identity->token_state = TOKEN_UNREAD;
+    return try_source(&search, source);
+}
+
 /* Uses the first source from index `first` on that has a value. */
 static bool take_source(const struct identity_input *input, unsigned first,
                         struct identity *identity, const char **why)
@@ -150,18 +179,13 @@ static bool take_source(const struct identity_input *input, unsigned first,
     identity->needs_content = false;
     identity->token_state = TOKEN_UNREAD; /* the cache may have changed since the last call */
     for (unsigned i = first; i < settings->from_count; i++) {
-        const struct identity_from *from = &settings->from[i];
-        if (!from->source->verified && !identity->headers_trusted)
-            continue;
-        enum found found = from->source->find(&search, from);
-        identity->source = i;
-        identity->is_id = from->source->is_id;
-        if (found == FOUND_BAD)
+        enum source_result result = try_source(&search, i);
+        if (result == SOURCE_BAD)
             return false;
-        if (identity->needs_content)
-            break;
-        if (found == FOUND && !is_passed_over(input->policy, identity))
+        if (result == SOURCE_USED)
             return true;
+        if (result == SOURCE_NEEDS_CONTENT)
+            break;
     }
     identity->source = settings->from_count;
     identity->is_id = false;

@@ -105,6 +105,21 @@ MUST_CHECK bool identity_of_content(const struct identity_input *input, struct i
 MUST_CHECK bool identity_next(const struct identity_input *input, struct identity *identity,
                               const char **why);
 
+/* What became of one source. */
+enum source_result {
+    SOURCE_NOT_TRUSTED,   /* the peer is not accepted for this source */
+    SOURCE_ABSENT,        /* no value, or an empty one; of a token, see token_state */
+    SOURCE_BAD,           /* the request must be rejected */
+    SOURCE_NEEDS_CONTENT, /* the content is not read yet */
+    SOURCE_UNKNOWN,       /* with known_clients_only: the id of no known client */
+    SOURCE_USED
+};
+
+/* Tries one source as identity_of() does, which must have set `identity` before: for weir explain.
+ * `source`: index in identity.from. */
+enum source_result identity_try(const struct identity_input *input, unsigned source,
+                                struct identity *identity, const char **why);
+
 /* Returns the group of addresses that count as one client (ipv4_prefix, ipv6_prefix). */
 struct ip_range identity_group(const struct identity_settings *settings, const struct ip *ip);
 

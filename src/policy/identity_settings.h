@@ -3,6 +3,7 @@
 #define WEIR_POLICY_IDENTITY_SETTINGS_H
 
 #include "base/hmac.h"
+#include "base/position.h"
 #include "http/head.h"
 #include "net/address.h"
 
@@ -17,6 +18,7 @@ struct identity_from {
     enum field_id field; /* of a header: FIELD_X_CLIENT_ID (fast lookup) or FIELD_OTHER */
     const struct json_path *path; /* of a json source */
     unsigned claim;               /* of a jwt source: its position in identity_settings.claims */
+    struct position position;     /* in identity.from; line 0: a default */
 };
 
 enum { IDENTITY_FROM_MAX = 8, CLAIMS_MAX = 24, KEY_URLS_MAX = 8, KEYS_FROM_MAX = 16 };

@@ -152,8 +152,7 @@ static const char *ambiguity_of(const struct policy *policy, const struct rule_r
 {
     struct slice reading;
 
-    if (policy->paths.ambiguous == AMBIGUOUS_ALLOW ||
-        !(policy->rules_have_paths || policy->rules_have_hosts))
+    if (!policy_compares_readings(policy))
         return NULL;
     readings_begin(&room->readings, normal);
     while (readings_next(&room->readings, &reading))
@@ -188,6 +187,22 @@ static const char repeated[] = "fields or query parameters are repeated or encod
                                "may read them as another rule's; see "
                                "paths.ambiguous";
 
+/* Slow path: sets the path of the request, whose normal form is `*path`. */
+static const char *read_unusual(const struct policy *policy, struct rule_request *request,
+                                struct route_room *room, struct route *route, struct slice *path)
+{
+    const struct request_head *head = request->criteria.head;
+    const char *why;
+
+    if (head->method == METHOD_OTHER && method_is_disguised(policy, head->method_text))
+        return "the method differs from a known one only in case, and methods are case-sensitive";
+    if (!head->path_is_plain && (why = normal_form(policy, *path, room, route, path)))
+        return why;
+    request->criteria.query_doubt = policy->criterion_count && path_may_hold_query(*path);
+    request->path = path_for_match(policy, *path, room);
+    return NULL;
+}
+
 /* Slow path: requests that need more than one match. */
 static __attribute__((noinline)) const char *route_unusual(const struct policy *policy,
                                                            struct rule_request *request,
@@ -198,12 +213,8 @@ static __attribute__((noinline)) const char *route_unusual(const struct policy *
     struct slice path = head->path;
     const char *why;
 
-    if (head->method == METHOD_OTHER && method_is_disguised(policy, head->method_text))
-        return "the method differs from a known one only in case, and methods are case-sensitive";
-    if (!head->path_is_plain && (why = normal_form(policy, path, room, route, &path)))
+    if ((why = read_unusual(policy, request, room, route, &path)))
         return why;
-    request->criteria.query_doubt = policy->criterion_count && path_may_hold_query(path);
-    request->path = path_for_match(policy, path, room);
     if (!(route->rule = policy_match(policy, request)))
         return repeated;
     if (!selects(policy, request, path, forwarded_host(policy, head, route->rule), route->rule,
@@ -216,6 +227,51 @@ static __attribute__((noinline)) const char *route_unusual(const struct policy *
     return NULL;
 }
 
+/* Sets what rules match on, if nothing is unusual. */
+static inline void begin(const struct policy *policy, const struct route_request *given,
+                         struct route_room *room, struct rule_request *request)
+{
+    rule_request_begin(request, policy, given->head, given->identity, given->https, &room->match);
+    request->criteria.content = given->content;
+    request->path = rule_path(&policy->paths, given->head->path);
+    request->host = given->head->host;
+}
+
+static inline bool is_unusual(const struct policy *policy, const struct request_head *head)
+{
+    return !head->path_is_plain || head->method == METHOD_OTHER || head->host.n == 0 ||
+           policy->paths.ignore_case || fields_have(&head->fields, FIELD_METHOD_OVERRIDE);
+}
+
+const char *policy_read_request(const struct policy *policy, const struct route_request *given,
+                                struct route_room *room, struct rule_request *request,
+                                struct slice *normal)
+{
+    struct route route;
+
+    begin(policy, given, room, request);
+    *normal = given->head->path;
+    return is_unusual(policy, given->head) ? read_unusual(policy, request, room, &route, normal)
+                                           : NULL;
+}
+
+const struct rule *policy_rule_of_reading(const struct policy *policy,
+                                          const struct rule_request *request, struct slice reading,
+                                          const struct rule *rule, struct route_room *room)
+{
+    struct rule_request other = *request;
+    struct slice host = forwarded_host(policy, request->criteria.head, rule);
+
+    if (reading_selects(policy, request, reading, rule, room))
+        return rule;
+    other.path = path_for_match(policy, reading, room);
+    other.host = host;
+    if (policy_match(policy, &other) == rule && policy->rules_have_hosts)
+        take_authority(&reading, &other.host);
+    other.path = path_for_match(policy, reading, room);
+    return policy_match(policy, &other);
+}
+
 const char *policy_route(const struct policy *policy, const struct route_request *given,
                          struct route_room *room, struct route *route)
 {
@@ -223,13 +279,9 @@ const char *policy_route(const struct policy *policy, const struct route_request
     struct rule_request request;
     const char *why;
 
-    rule_request_begin(&request, policy, head, given->identity, given->https, &room->match);
-    request.criteria.content = given->content;
-    request.path = rule_path(&policy->paths, head->path);
-    request.host = head->host;
+    begin(policy, given, room, &request);
     route->path = SLICE_NONE;
-    if (!head->path_is_plain || head->method == METHOD_OTHER || head->host.n == 0 ||
-        policy->paths.ignore_case || fields_have(&head->fields, FIELD_METHOD_OVERRIDE))
+    if (is_unusual(policy, head))
         why = route_unusual(policy, &request, room, route);
     else
         why = (route->rule = policy_match(policy, &request)) ? NULL : repeated;

@@ -44,6 +44,28 @@ MUST_CHECK const char *policy_route(const struct policy *policy,
                                     const struct route_request *request, struct route_room *room,
                                     struct route *route);
 
+/* ---- for weir explain: the parts of policy_route(), one by one ---- */
+
+/* Sets what policy_route() matches rules on, and the normal form of the path. Returns the reason if
+ * the request is refused before. Both use `room` and are valid until its next use. */
+MUST_CHECK const char *policy_read_request(const struct policy *policy,
+                                           const struct route_request *given,
+                                           struct route_room *room, struct rule_request *request,
+                                           struct slice *normal);
+
+/* Returns whether the readings of a path that is not plain must select the same rule. */
+static inline bool policy_compares_readings(const struct policy *policy)
+{
+    return policy->paths.ambiguous != AMBIGUOUS_ALLOW &&
+           (policy->rules_have_paths || policy->rules_have_hosts);
+}
+
+/* Returns the rule that this reading of the path selects, `rule` if it is that of the normal form;
+ * NULL: it is uncertain. Uses room->lower. */
+const struct rule *policy_rule_of_reading(const struct policy *policy,
+                                          const struct rule_request *request, struct slice reading,
+                                          const struct rule *rule, struct route_room *room);
+
 /* Returns true if `rule`, the result of policy_match(), also applies to each method named by a
  * header such as X-HTTP-Method-Override. Otherwise the server may execute a request of another
  * rule, or of a method that a limit counts separately. */

@@ -67,15 +67,45 @@ static enum truth criteria_truth(const struct rule *rule, const struct rule_requ
     return least;
 }
 
+static inline bool method_fits(const struct rule *rule, const struct rule_request *request)
+{
+    return rule->any_method || has_method(rule, request->method);
+}
+
+static inline bool path_fits(const struct rule *rule, const struct rule_request *request)
+{
+    return rule->path.n == 0 || path_matches(rule->pattern, request->path, request->criteria.steps);
+}
+
+static inline bool host_fits(const struct rule *rule, const struct rule_request *request)
+{
+    return rule->host.n == 0 || host_matches(rule->host, request->host);
+}
+
 static enum truth rule_truth(const struct rule *rule, const struct rule_request *request)
 {
-    size_t *steps = request->criteria.steps;
-
-    if (*steps > MATCH_STEPS_MAX || (!rule->any_method && !has_method(rule, request->method)) ||
-        (rule->path.n > 0 && !path_matches(rule->pattern, request->path, steps)) ||
-        (rule->host.n > 0 && !host_matches(rule->host, request->host)))
+    if (*request->criteria.steps > MATCH_STEPS_MAX || !method_fits(rule, request) ||
+        !path_fits(rule, request) || !host_fits(rule, request))
         return TRUTH_NO;
     return criteria_truth(rule, request);
+}
+
+enum truth rule_try(const struct rule *rule, const struct rule_request *request,
+                    struct rule_miss *miss)
+{
+    enum truth truth = rule_truth(rule, request);
+    unsigned i = 0;
+
+    *miss = (struct rule_miss){.of = truth == TRUTH_YES            ? MISS_NONE
+                                     : !method_fits(rule, request) ? MISS_METHOD
+                                     : !path_fits(rule, request)   ? MISS_PATH
+                                     : !host_fits(rule, request)   ? MISS_HOST
+                                                                   : MISS_CRITERION};
+    while (miss->of == MISS_CRITERION && request->truth[rule->criteria[i]->index] != truth)
+        i++;
+    if (miss->of == MISS_CRITERION)
+        miss->criterion = rule->criteria[i];
+    return truth;
 }
 
 /* The search for the first rule that matches or may match. */

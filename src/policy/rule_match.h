@@ -45,4 +45,15 @@ void rule_request_begin(struct rule_request *request, const struct policy *polic
  * that share the request's host and path prefix, not on all rules. */
 const struct rule *policy_match(const struct policy *policy, const struct rule_request *request);
 
+/* Why one rule does not match for certain. */
+enum rule_miss_of { MISS_NONE, MISS_METHOD, MISS_PATH, MISS_HOST, MISS_CRITERION };
+struct rule_miss {
+    enum rule_miss_of of;
+    const struct criterion *criterion; /* MISS_CRITERION: the first that fails or is uncertain */
+};
+
+/* Evaluates one rule as policy_match() does, and tells why it does not match: for weir explain. */
+enum truth rule_try(const struct rule *rule, const struct rule_request *request,
+                    struct rule_miss *miss);
+
 #endif

@@ -13,6 +13,7 @@
  *   step_hold.c, _connect.c       a queue; a link to a server
  *   step_relay.c, relay_halves.h  both directions, on relay.h; exchange_watch.h sets deadlines
  *   step_tunnel.c, step_reply.c   after 101; weir's own responses: reply.h, rejection.h
+ *   dry_run.h                     the steps up to the server, for weir explain
  *   access_log.h, top_clients.h, stats.h    what remains of a request
  *   worker_state.h, generation.h  what exchanges use of their worker; its state for one policy */
 #ifndef WEIR_PROXY_EXCHANGE_H

@@ -113,15 +113,13 @@ static bool set_call_deadline(struct exchange *x, const struct request_head *hea
     return !timeout_us || timer_set(&x->worker->calls, &x->call, x->record.started_us + timeout_us);
 }
 
-bool exchange_begin(struct downstream *downstream, struct request_head *head,
-                    const struct framing *framing)
+static inline struct exchange *prepare(struct downstream *downstream, struct request_head *head,
+                                       const struct framing *framing)
 {
     struct exchange *x = exchange_new(downstream);
 
-    if (!x) {
-        log_error("no memory for a request");
-        return false;
-    }
+    if (!x)
+        return NULL;
     x->request.method = head->method;
     x->request.expects_continue = head->expects_continue;
     x->request.idempotent = method_is_idempotent(head->method);
@@ -131,10 +129,30 @@ bool exchange_begin(struct downstream *downstream, struct request_head *head,
     x->worker->incoming.head = head;
     x->worker->incoming.framing = *framing;
     set_request_id(x, head);
-    if (set_call_deadline(x, head))
-        note(x, EVENT_ENTERED);
-    else
-        note_failure(x, EVENT_FAILED, CAUSE_NO_MEMORY, NULL);
+    x->noted = EVENT_ENTERED;
+    if (!set_call_deadline(x, head)) {
+        x->failure.cause = CAUSE_NO_MEMORY;
+        x->noted = EVENT_FAILED;
+    }
+    return x;
+}
+
+struct exchange *exchange_prepare(struct downstream *downstream, struct request_head *head,
+                                  const struct framing *framing)
+{
+    return prepare(downstream, head, framing);
+}
+
+bool exchange_begin(struct downstream *downstream, struct request_head *head,
+                    const struct framing *framing)
+{
+    struct exchange *x = prepare(downstream, head, framing);
+
+    if (!x) {
+        log_error("no memory for a request");
+        return false;
+    }
+    exchange_wake(x);
     return true;
 }
 

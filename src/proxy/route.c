@@ -18,9 +18,8 @@ enum step route_bad_identity(struct exchange *x, const struct identity *identity
     return step_fail(x, token ? CAUSE_INVALID_TOKEN : CAUSE_BAD_IDENTITY, why);
 }
 
-/* Fills in what is known of the content. `values` is room. */
-static struct content_facts content_facts_of(struct exchange *x, struct json_values *values,
-                                             enum content_result *result)
+struct content_facts route_content_facts(struct exchange *x, struct json_values *values,
+                                         enum content_result *result)
 {
     struct content_facts facts = {.state = CONTENT_ABSENT, .values = values};
 
@@ -52,7 +51,7 @@ enum step route_select_rule(struct exchange *x, const struct request_head *head,
 {
     struct json_values values;
     enum content_result result = CONTENT_NONE;
-    struct content_facts content = content_facts_of(x, &values, &result);
+    struct content_facts content = route_content_facts(x, &values, &result);
     struct route_request request = {head, identity, x->downstream->origin->secure, &content};
     struct route route;
     const char *why = policy_route(x->policy, &request, &x->worker->route, &route);

@@ -43,6 +43,11 @@ static inline enum step route_is_final(struct exchange *x)
 /* The identity is malformed: `why` is the detail. */
 enum step route_bad_identity(struct exchange *x, const struct identity *identity, const char *why);
 
+/* Returns what rules match on in the content. `values` is room for it. Sets `*result` if the
+ * content has been read. */
+struct content_facts route_content_facts(struct exchange *x, struct json_values *values,
+                                         enum content_result *result);
+
 /* Sets rule and path: STEP_WAIT. STEP_NEXT: a rule matches on the content, which is read first.
  * STEP_FAIL: the request must be rejected. */
 enum step route_select_rule(struct exchange *x, const struct request_head *head,

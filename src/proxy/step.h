@@ -1,6 +1,6 @@
 /* step.h - what the steps of an exchange share: results, events, and how they change the exchange.
  *
- * Only exchange_wake() in exchange.c calls steps. A step calls nothing of exchange.c,
+ * Only exchange_wake() in exchange.c and dry_run.c call steps. A step calls nothing of exchange.c,
  * exchange_events.c or another step: it changes the exchange and returns. */
 #ifndef WEIR_PROXY_STEP_H
 #define WEIR_PROXY_STEP_H
@@ -152,6 +152,10 @@ void exchange_log(const struct exchange *x, enum cause cause, const char *why);
 
 /* Runs steps until the exchange waits or has ended: only for exchange_events.c. */
 void exchange_wake(struct exchange *x);
+
+/* Makes the exchange that exchange_begin() wakes. NULL: no memory. */
+struct exchange *exchange_prepare(struct downstream *downstream, struct request_head *head,
+                                  const struct framing *framing);
 
 /* ---- the steps ------------------------------------------------------------------------------- */
 

@@ -120,6 +120,11 @@ struct redis_client *redis_client_new(struct event_base *base,
     return NULL;
 }
 
+struct redis_client *redis_client_new_idle(void)
+{
+    return calloc(1, sizeof(struct redis_client));
+}
+
 void redis_client_free(struct redis_client *store)
 {
     if (!store)
@@ -135,7 +140,9 @@ void redis_client_free(struct redis_client *store)
 
 bool redis_client_is_ready(const struct redis_client *store)
 {
-    return store->link ? redis_link_is_ready(store->link) : redis_cluster_is_ready(store->cluster);
+    if (store->link)
+        return redis_link_is_ready(store->link);
+    return store->cluster && redis_cluster_is_ready(store->cluster);
 }
 
 bool redis_client_is_whole(const struct redis_client *store)

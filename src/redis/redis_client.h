@@ -28,6 +28,9 @@ struct redis_client *redis_client_new(struct event_base *base,
                                       const struct redis_settings *settings, struct slice script,
                                       const struct redis_link_watch *watch);
 
+/* Creates a client that never connects, so it is never ready: for dry runs. NULL: no memory. */
+struct redis_client *redis_client_new_idle(void);
+
 /* is_ready: calls are accepted (cluster: by at least one node). is_whole: by all nodes. */
 bool redis_client_is_ready(const struct redis_client *store);
 bool redis_client_is_whole(const struct redis_client *store);

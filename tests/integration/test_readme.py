@@ -55,7 +55,7 @@ def test_the_commands_in_the_readme(rig):
     assert get(weir.address, headers={"X-Client-Id": "client-2"})["X-Rate-Limit-Used"] == "1"
     commands = [line.split("`")[1].replace("weir.yaml", weir.policy_file).split()[1:] for line in page().splitlines()
                 if line.startswith("| `weir ")]
-    assert [command[0] for command in commands] == ["check", "test", "-c", "inspect", "reset", "grant", "top", "replay"]
+    assert [command[0] for command in commands] == ["check", "test", "-c", "explain", "inspect", "reset", "grant", "top", "replay"]
     rig.write("access.log", '192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 1\\n')
     tests = re.search(r"^    policy: weir\.yaml\n(?:    .*\n)+", page(), re.M)[0].replace("weir.yaml", weir.policy_file)
     rig.write("weir.test.yaml", tests)

@@ -1,0 +1,191 @@
+/* explain.c - the command line of `weir explain`. */
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "cli/explain_request.h"
+#include "cli/query_redis.h"
+#include "explain/report.h"
+
+static const char usage[] =
+    "usage: weir explain [OPTION...] URL\n"
+    "Tells what weir does with a request, and why, without a server. It charges nothing.\n"
+    "URL: as for curl; of /PATH alone the host is localhost.\n"
+    "  -c, --config FILE      the policy (default " WEIR_CONF_FILE ")\n"
+    "  -X, --request METHOD   the method (default GET, with -d POST)\n"
+    "  -H, --header 'N: V'    a header field; may be repeated. 'N;': an empty value\n"
+    "  -d, --data CONTENT     the content; @FILE: what the file contains\n"
+    "      --from ADDRESS     the client's address (default 127.0.0.1); unix: a Unix socket\n"
+    "      --state            ask Redis what is left of each limit\n"
+    "      --json             print JSON\n"
+    "Exit status: 0 forwarded, 3 refused, 1 error in the policy or no Redis, 2 command line.\n";
+
+enum { OPTION_FROM = 256, OPTION_STATE, OPTION_JSON };
+
+enum { STATUS_GOOD, STATUS_FAILED, STATUS_USAGE, STATUS_REFUSED };
+
+static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                        {"request", required_argument, NULL, 'X'},
+                                        {"header", required_argument, NULL, 'H'},
+                                        {"data", required_argument, NULL, 'd'},
+                                        {"from", required_argument, NULL, OPTION_FROM},
+                                        {"state", no_argument, NULL, OPTION_STATE},
+                                        {"json", no_argument, NULL, OPTION_JSON},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+struct explain_command {
+    const char *policy_file, *lua_dir;
+    struct explain_order order;
+    bool state, json;
+};
+
+static int bad_usage(const char *why, const char *what)
+{
+    fprintf(stderr, "weir: explain: %s%s%s\nweir explain --help lists the options.\n", why,
+            what ? ": " : "", what ? what : "");
+    return STATUS_USAGE;
+}
+
+/* ---- Redis ----------------------------------------------------------------------------------- */
+
+struct state_reader {
+    struct explain_redis ops;
+    struct query_redis redis;
+};
+
+static bool run_query(struct explain_redis *redis, struct query *query)
+{
+    struct state_reader *reader = CONTAINER_OF(redis, struct state_reader, ops);
+
+    return query && query_redis_run(&reader->redis, query);
+}
+
+static bool read_client(struct explain_redis *redis, const struct identity *identity,
+                        struct explained_client *client)
+{
+    const struct policy *policy = CONTAINER_OF(redis, struct state_reader, ops)->redis.policy;
+    struct query *query = client_query_new(policy, identity, CLIENT_QUERY_CLIENT, 0);
+    bool good = run_query(redis, query);
+    int64_t row_us;
+
+    if (good) {
+        client->granted = client_query_granted(query, &client->grant_quota, &client->grant_us);
+        client->row_cached = client_query_row(query, &client->row, &row_us);
+    }
+    client_query_free(query);
+    return good;
+}
+
+static bool read_limit(struct explain_redis *redis, const struct identity *identity,
+                       const struct planned_limit *limit, struct limit_status *status)
+{
+    const struct policy *policy = CONTAINER_OF(redis, struct state_reader, ops)->redis.policy;
+    struct query *query =
+        client_query_new_key(policy, identity, limit->limit, &limit->numbers, limit->key);
+    bool good = run_query(redis, query);
+    const struct limit_status *rows;
+
+    if (good && client_query_rows(query, &rows) == 1)
+        *status = *rows;
+    status->key = SLICE_NONE;
+    client_query_free(query);
+    return good;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int print(const struct explain_command *command, const struct policy *policy,
+                 const struct explain_request *request, const struct explanation *e)
+{
+    if (!command->json)
+        explain_print_text(policy, request, e, stdout);
+    else if (!explain_print_json(policy, request, e, stdout))
+        return STATUS_FAILED;
+    return explanation_forwards(e) ? STATUS_GOOD : STATUS_REFUSED;
+}
+
+static int explain(const struct explain_command *command, const struct explain_request *request)
+{
+    struct policy *policy = query_policy(command->policy_file, command->lua_dir);
+    struct state_reader reader = {{read_client, read_limit}, {.policy = policy}};
+    struct explainer *explainer =
+        policy ? explainer_new(policy, command->state ? &reader.ops : NULL) : NULL;
+    const struct explanation *e = explainer ? explainer_explain(explainer, request) : NULL;
+    int status = e ? print(command, policy, request, e) : STATUS_FAILED;
+
+    if (policy && !explainer)
+        fputs("weir: explain: out of memory\n", stderr);
+    explainer_free(explainer);
+    query_redis_close(&reader.redis);
+    policy_drop(policy);
+    return status;
+}
+
+static bool add_header(struct explain_order *order, const char *text)
+{
+    if (order->header_count == EXPLAIN_HEADERS_MAX)
+        return false;
+    order->headers[order->header_count++] = text;
+    return true;
+}
+
+static bool read_option(int option, const char *value, struct explain_command *command)
+{
+    switch (option) {
+    case 'c': command->policy_file = value; return true;
+    case 'X': command->order.method = value; return true;
+    case 'H': return add_header(&command->order, value);
+    case OPTION_FROM: command->order.from = value; return true;
+    case OPTION_STATE: command->state = true; return true;
+    case OPTION_JSON: command->json = true; return true;
+    default: return false;
+    }
+}
+
+static int run(struct explain_command *command)
+{
+    char *room = xmalloc(EXPLAIN_HEAD_MAX);
+    struct text head = text_over(room, EXPLAIN_HEAD_MAX);
+    struct explain_request request;
+    int status = explain_make_request(&command->order, &head, &request) ? explain(command, &request)
+                                                                        : STATUS_USAGE;
+
+    free(room);
+    return status;
+}
+
+int cli_explain(const char *policy_file, int argc, char **argv, const char *lua_dir)
+{
+    struct explain_command command = {.policy_file = policy_file, .lua_dir = lua_dir};
+    int status = STATUS_GOOD;
+
+    log_set_level(LEVEL_ERROR);
+    optind = 0;
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "c:X:H:d:h", options, NULL)) != -1;) {
+        if (option == 'h') {
+            fputs(usage, stdout);
+            return STATUS_GOOD;
+        }
+        bool good = option == 'd' ? explain_add_content(&command.order, optarg)
+                                  : read_option(option, optarg, &command);
+        if (!good && option == 'd')
+            status = STATUS_USAGE;
+        else if (!good)
+            status = bad_usage("unknown option, one that lacks its value, or too many",
+                               argv[optind - 1]);
+        if (status != STATUS_GOOD)
+            break;
+    }
+    if (status == STATUS_GOOD && optind + 1 != argc)
+        status = bad_usage(optind < argc ? "explain takes one URL" : "the URL is missing", NULL);
+    if (status == STATUS_GOOD) {
+        command.order.url = argv[optind];
+        status = run(&command);
+    }
+    free((char *)command.order.content.p);
+    return status;
+}

@@ -1,0 +1,45 @@
+/* explainer.h - shared by the files that make an explanation. */
+#ifndef WEIR_EXPLAIN_EXPLAINER_H
+#define WEIR_EXPLAIN_EXPLAINER_H
+
+#include "explain/explanation.h"
+#include "proxy/exchange_state.h"
+
+struct explainer {
+    struct policy *policy;
+    struct dry_run *run;
+    struct dry_run_answers answers;
+    struct explain_redis *redis; /* NULL: not asked */
+    bool failed;                 /* Redis could not be asked */
+    struct arena arena;          /* of the explanation */
+    struct explanation now;
+    /* The head is parsed three times: by the dry run, as received, and as rules see it. */
+    struct request_head used, received, sorted;
+    struct identity identity;
+    struct client_limits granted;
+    struct explained_client client;
+    struct route_room room;
+    struct json_values values;
+};
+
+static inline struct slice explain_copy(struct explainer *m, struct slice text)
+{
+    return (struct slice){arena_text(&m->arena, text), text.n};
+}
+
+/* Makes a decision of the limits: struct dry_run_answers. */
+void explain_decide(struct dry_run_answers *answers, const struct planned_limit *limits,
+                    unsigned count, struct decision *decision);
+/* Answers in place of the database. */
+void explain_quota(struct dry_run_answers *answers, const struct identity *identity,
+                   enum quota_outcome *outcome, struct quota_row *row);
+/* Reads the client's grant from Redis, for the next run. False: not possible. */
+bool explain_read_grant(struct explainer *m, const struct identity *identity);
+
+/* Each evaluates again what the exchange has evaluated, and fills its part. */
+void explain_identity(struct explainer *m, struct exchange *x);
+void explain_rules(struct explainer *m, struct exchange *x);
+void explain_limits(struct explainer *m, struct exchange *x);
+void explain_fields(struct explainer *m, struct exchange *x);
+
+#endif

@@ -1,0 +1,149 @@
+#include "explain/explanation.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "downstream/http1_head.h"
+#include "explain/explainer.h"
+#include "proxy/worker_state.h"
+
+struct explainer *explainer_new(struct policy *policy, struct explain_redis *redis)
+{
+    struct explainer *m = calloc(1, sizeof *m);
+
+    if (!m)
+        return NULL;
+    m->answers = (struct dry_run_answers){explain_quota, explain_decide};
+    m->redis = redis;
+    m->policy = policy_hold(policy);
+    if ((m->run = dry_run_new(policy, &m->answers)))
+        return m;
+    explainer_free(m);
+    return NULL;
+}
+
+void explainer_free(struct explainer *m)
+{
+    if (!m)
+        return;
+    if (m->redis)
+        grants_publish(NULL);
+    dry_run_free(m->run);
+    policy_drop(m->policy);
+    arena_free(&m->arena);
+    free(m);
+}
+
+/* Parses the head once more. It was accepted before. */
+static void parse_again(const struct explainer *m, const struct explain_request *request,
+                        struct request_head *head)
+{
+    struct http1_head_result result;
+    size_t seen = 0;
+
+    (void)http1_head_parse(request->head, m->policy->size_limits.request_header, &seen, head,
+                           &result);
+}
+
+/* Returns whether the rules were searched. */
+static bool reached_rules(const struct explainer *m, const struct exchange *x)
+{
+    return x->route.rule || m->now.result.cause == CAUSE_BAD_REQUEST ||
+           m->now.result.cause == CAUSE_CONTENT_TOO_LARGE;
+}
+
+static void explain(struct explainer *m, const struct explain_request *request)
+{
+    struct exchange *x = dry_run_exchange(m->run);
+    struct explanation *now = &m->now;
+
+    m->identity = x->worker->incoming.identity;
+    now->identity = &m->identity;
+    now->rule = x->route.rule;
+    parse_again(m, request, &m->received);
+    parse_again(m, request, &m->sorted);
+    x->worker->incoming.head = &m->received;
+    explain_identity(m, x);
+    policy_sort_headers(m->policy, &m->identity, &m->sorted.fields);
+    x->worker->incoming.head = &m->sorted;
+    if (now->has_client && reached_rules(m, x))
+        explain_rules(m, x);
+    if (now->has_client && now->rule)
+        explain_limits(m, x);
+    if (explanation_forwards(now))
+        explain_fields(m, x);
+}
+
+/* Runs the request. Returns false if out of memory. */
+static bool run(struct explainer *m, const struct explain_request *request,
+                const struct framing *framing)
+{
+    const struct dry_request dry = {
+        .head = &m->used,
+        .framing = *framing,
+        .content = request->content,
+        .origin = {.peer = peer_of_address(&request->from),
+                   .secure = request->https,
+                   .version = HTTP_VERSION_1},
+    };
+
+    m->now.limit_count = 0;
+    m->now.rejected_by = -1;
+    return dry_run_request(m->run, &dry, &m->now.result);
+}
+
+/* The identity is known after the first run; its grant may change the second. */
+static bool run_with_grant(struct explainer *m, const struct explain_request *request,
+                           const struct framing *framing)
+{
+    struct exchange *x = dry_run_exchange(m->run);
+
+    if (!m->redis || m->failed || !x->identity_size || !policy_needs_redis(m->policy))
+        return !m->failed;
+    m->identity = x->worker->incoming.identity;
+    dry_run_end(m->run);
+    if (!explain_read_grant(m, &m->identity))
+        return false;
+    parse_again(m, request, &m->used);
+    return run(m, request, framing) && !m->failed;
+}
+
+static bool has_tls_listener(const struct policy *policy)
+{
+    for (unsigned i = 0; i < policy->listen_count; i++)
+        if (policy->listen[i].tls)
+            return true;
+    return false;
+}
+
+static void begin(struct explainer *m, const struct explain_request *request)
+{
+    dry_run_end(m->run);
+    arena_free(&m->arena);
+    m->failed = false;
+    m->now = (struct explanation){.rejected_by = -1,
+                                  .state_was_read = m->redis != NULL,
+                                  .content_size = request->content.n,
+                                  .https_unserved = request->https && !has_tls_listener(m->policy)};
+}
+
+const struct explanation *explainer_explain(struct explainer *m,
+                                            const struct explain_request *request)
+{
+    struct http1_head_result head;
+    size_t seen = 0;
+
+    begin(m, request);
+    enum scan scan = http1_head_parse(request->head, m->policy->size_limits.request_header, &seen,
+                                      &m->used, &head);
+    if (scan != SCAN_WHOLE) {
+        m->now.result = (struct dry_run_result){head.status, head.cause, head.why};
+        return &m->now;
+    }
+    m->now.was_parsed = true;
+    m->now.head = &m->received;
+    if (!run(m, request, &head.framing) || !run_with_grant(m, request, &head.framing))
+        return NULL;
+    explain(m, request);
+    return &m->now;
+}

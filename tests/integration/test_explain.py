@@ -1,0 +1,214 @@
+"""weir explain: what it prints, and that a running weir does what it says."""
+
+import json
+import os
+import random
+import time
+
+import explained as x
+from postgres import Postgres
+from rig import eventually, timeout
+
+POLICY = """listen: 127.0.0.1:0
+redis: { address: "%s" }
+identity: { from: [ "header:X-Client-Id", ip ], trusted_proxies: [ 127.0.0.1 ] }
+limits:
+  per-client: { script: gcra, limit: 60, period: 1m, burst: 3 }
+plans:
+  gold: { limits: { per-client: { limit: 600 } } }
+clients:
+  alice: { plan: gold }
+  eve: { quota: 0 }
+upstreams:
+  api: { servers: [ 127.0.0.1:1 ] }
+rules:
+  - { match: { path: /healthz }, limits: none }
+  - { match: { path: "/v1/**", methods: [ POST ], json: { model: "gpt-4*" } }, limits: [ per-client ], cost: 2 }
+  - { match: { path: "/v1/**" }, limits: [ per-client ] }
+"""
+
+
+def explain(rig, *arguments, status=0, address="127.0.0.1:1"):
+    path = rig.write("weir.yaml", POLICY % address)
+    done = rig.command("explain", "-c", path, *arguments)
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def explain_json(rig, *arguments, **more):
+    return json.loads(explain(rig, "--json", *arguments, **more).stdout)
+
+
+def test_the_text_is_read_from_top_to_bottom(rig):
+    text = explain(rig, "-H", "X-Client-Id: alice", "-H", "X-Forwarded-For: 9.9.9.9", "http://api.test/v1/items").stdout
+    assert text.splitlines() == [
+        "request   GET /v1/items HTTP/1.1",
+        "          from 127.0.0.1, host api.test",
+        "client    id:alice",
+        "          weir.yaml:3  header:X-Client-Id  used",
+        "          address 9.9.9.9, from X-Forwarded-For: the peer is in identity.trusted_proxies",
+        "rules     weir.yaml:14  /healthz  path is not /healthz",
+        "          weir.yaml:15  /v1/**    method GET is not POST",
+        "          weir.yaml:16  /v1/**#2  chosen",
+        "limits    weir.yaml:9  clients: alice",
+        "          weir.yaml:7  plans: gold",
+        "          weir.yaml:5  per-client  gcra 600 in 1m, burst 3, cost 1",
+        "            key weir:{id:alice}:l:per-client",
+        "upstream  weir.yaml:12  api: 127.0.0.1:1",
+        "forwards  GET /v1/items HTTP/1.1",
+        "          - X-Forwarded-For: 9.9.9.9",
+        "          + X-Forwarded-For: 9.9.9.9, 127.0.0.1",
+        "          + X-Forwarded-Proto: http",
+        "          + X-Forwarded-Host: api.test",
+        "          + Via: (the name of this weir)",
+        "          + X-Request-Id: (a new id)",
+        "          + X-Weir-Client: id:alice",
+        "result    forwarded to api if its limits have room (--state reads what is left)"]
+
+
+def test_refused_requests_end_with_3_and_their_status(rig):
+    for arguments, status, reason in (
+            (["http://a.test/x", "-X", "TRACE"], 405, "TRACE"),
+            (["http://a.test/x", "-H", "Bad Name: 1"], 400, "space in or after a field name"),
+            (["http://a.test/x", "-H", "X-Client-Id: a", "-H", "X-Client-Id: b"], 400, "occurs twice"),
+            (["http://a.test/v1/../x"], 400, "dot segments"),
+            (["http://a.test/v1%2f..%2fhealthz"], 400, "ambiguous"),
+            (["http://a.test/v1/x", "-d", "no json"], 400, "no valid JSON object"),
+            (["http://a.test/v1/x", "-H", "X-Client-Id: eve"], 429, "quota is 0"),
+            (["http://a.test/" + "x" * 40000], 414, "request_header")):
+        found = explain_json(rig, *arguments, status=3)
+        assert found["status"] == status and reason in found["reason"] and not found["forwarded"], found
+
+
+def test_content_is_given_as_to_curl(rig):
+    path = rig.write("body.json", '{"model":\n"gpt-4o"}\n')
+    for data in ('{"model": "gpt-4o"}', f"@{path}"):
+        found = explain_json(rig, "http://a.test/v1/x", "-d", data)
+        assert found["rules"][-1]["line"] == 15 and found["limits"][0]["cost"] == 2, found
+        assert found["request"]["method"] == "POST"
+    found = explain_json(rig, "http://a.test/v1/x", "-d", '{"model": "other"}')
+    assert found["rules"][1]["condition"] == "json" and found["rules"][-1]["line"] == 16
+
+
+def test_bad_input_gets_a_reason_and_2(rig):
+    for arguments, reason in (
+            ([], "the URL is missing"), (["http://a.test/", "http://b.test/"], "one URL"), (["ftp://a.test/"], "http or https"),
+            (["http:///x"], "no host"), (["http://a.test/a b"], "%20"), (["http://u:p@a.test/"], "Authorization"), ([""], "empty"),
+            (["http://a.test/", "-H", "nonsense"], "expected 'NAME: VALUE'"), (["http://a.test/", "-H", "A: b\r\nC: d"], "one line"),
+            (["http://a.test/", "--from", "nowhere"], "--from nowhere"), (["http://a.test/", "-d", "@/nowhere"], "/nowhere: No such file"),
+            (["http://a.test/", "-X", "GET POST"], "method"), (["http://a.test/", "--nothing"], "unknown option"),
+            (["http://a.test/", "-H", "Content-Length: 9", "-d", "x"], "Content-Length is 9")):
+        assert reason in explain(rig, *arguments, status=2).stderr, arguments
+
+
+def test_errors_in_the_policy_end_with_1(rig):
+    done = rig.command("explain", "-c", rig.write("bad.yaml", "nothing: 1\n"), "http://a.test/")
+    assert done.returncode == 1 and "bad.yaml:1:1" in done.stderr
+    assert explain(rig, "--state", "http://a.test/v1/x", status=1).stderr.startswith("weir: redis 127.0.0.1:1: ")
+
+
+def test_state_is_read_without_charging(rig):
+    redis = rig.redis()
+    url = ["--state", "-H", "X-Client-Id: zoe", "http://a.test/v1/x"]
+    for _ in range(3):
+        found = explain_json(rig, *url, address=redis.text)
+        assert found["limits"][0]["remaining"] == 3 and found["state_read"]
+    assert redis.command("KEYS", "*") == []
+    weir = rig.weir((POLICY % redis.text).replace("127.0.0.1:1 ", rig.upstream().text + " "))
+    for _ in range(3):
+        assert x.Connection(weir.address).request("/v1/x", headers={"X-Client-Id": "zoe"}).status == 200
+    found = explain_json(rig, *url, address=redis.text, status=3)
+    assert found["status"] == 429 and found["limits"][0]["remaining"] == 0 and "0 left" in found["reason"]
+    assert x.Connection(weir.address).request("/v1/x", headers={"X-Client-Id": "zoe"}).status == 429
+    # a grant takes precedence
+    assert rig.command("grant", "-c", "weir.yaml", "zoe", "unlimited", "1h").returncode == 0
+    found = explain_json(rig, *url, address=redis.text)
+    assert found["client_limits"]["from"] == "grant" and 3590 < found["client_limits"]["grant_seconds"] <= 3600
+    assert rig.command("grant", "-c", "weir.yaml", "zoe", "0", "1h").returncode == 0
+    assert explain_json(rig, *url, address=redis.text, status=3)["client_limits"]["quota"] == "prohibited"
+
+
+def test_the_row_of_a_database_counts_where_redis_has_it(rig):
+    database, redis = Postgres(rig), rig.redis()
+    weir = rig.weir(limits={"quota": dict(script="fixed_window", limit=60, period="1h")},
+                    quotas=dict(postgres=dict(connection=database.connection, query=database.query), timeout="10s"))
+
+    def found(*options, client="client-2", status=0):
+        done = rig.command("explain", "-c", weir.policy_file, "--json", *options, "-H", f"X-Client-Id: {client}", "http://a.test/")
+        assert done.returncode == status, done
+        return json.loads(done.stdout)
+    unread = found()
+    assert unread["limits"][0]["limit"] == 60 and not unread["client_limits"]["database_read"]
+    assert not found("--state")["client_limits"]["database_read"]
+    assert x.Connection(weir.address).request(headers={"X-Client-Id": "client-2"}).status == 200
+    eventually(lambda: redis.command("KEYS", "*:q"), what="the row in Redis")
+    read = found("--state")
+    assert read["client_limits"]["from"] == "database" and read["client_limits"]["database_read"]
+    assert (read["limits"][0]["limit"], read["limits"][0]["remaining"]) == (3, 2)
+    assert x.Connection(weir.address).request(headers={"X-Client-Id": "client-0"}).status == 429
+    assert found("--state", client="client-0", status=3)["reason"] == "the client's quota is 0"
+    assert database.query_count("client-2") == 1
+
+
+def compare(rig, seed, policies, requests):
+    """Compares explanations with a running weir. Returns the number of requests."""
+    generator, compared = random.Random(seed), 0
+    recorders = {"api": x.Recorder(rig), "web": x.Recorder(rig)}
+    keys = {"upstreams": {name: {"servers": [r.server.text]} for name, r in recorders.items()}, "workers": 1, "headers": ["ietf"]}
+    rig.write("blocked.txt", "127.0.0.3\n")
+    rig.write("allowed.txt", "127.0.0.2\n")
+    weir = None
+    while policies:
+        keys.update(x.random_policy(generator), log={"access": "json"})
+        policy = rig.policy(**keys)
+        path = rig.write("explained.yaml", json.dumps(policy))
+        all_requests = [r for r in (x.Request(generator) for _ in range(requests)) if r.is_usable]
+        explained = x.explain_all(path, all_requests)
+        if explained is None:
+            continue
+        policies -= 1
+        rig.redis().command("FLUSHALL")
+        if weir:
+            weir.finish()
+        weir = rig.weir(**policy)
+        compared += compare_one(rig, weir, recorders, list(zip(all_requests, explained)), seed)
+    return compared
+
+
+def compare_one(rig, weir, recorders, pairs, seed):
+    client, responses, keys = x.Client(weir.address), [], set()
+    for request, explained in pairs:
+        try:
+            for recorder in recorders.values():
+                recorder.head = None
+            response = client.send(request)
+            responses.append(response)
+            assert response.status == (200 if explained["forwarded"] else explained["status"])
+            heads = {name: recorder.head for name, recorder in recorders.items() if recorder.head}
+            assert list(heads) == ([explained["upstream"]["name"]] if explained["forwarded"] else [])
+            if explained["forwarded"]:
+                x.check_forwarded(request, explained, recorders, heads[explained["upstream"]["name"]])
+                x.check_limits(explained, response)
+                keys |= x.charged_keys(explained)
+        except AssertionError as wrong:
+            raise AssertionError(f"seed {seed}: {request.record()[:700]!r}\n{json.dumps(explained, indent=1)}\n{response}\n{wrong}") from wrong
+    client.close()
+    for logged, (request, explained) in zip(x.log_lines(weir, len(pairs)), pairs):
+        try:
+            x.check_logged(explained, logged)
+        except AssertionError as wrong:
+            raise AssertionError(f"seed {seed}: {request.record()[:700]!r}\n{json.dumps(explained, indent=1)}\n{logged}") from wrong
+    stored = {key for key in rig.redis().command("KEYS", "*") if ":d:" not in key}
+    every = {limit["key"] for _, e in pairs for limit in e["limits"]}
+    assert keys <= stored <= every, (keys - stored, stored - every)
+    return len(pairs)
+
+
+def test_a_running_weir_does_what_was_explained(rig):
+    """By hand, for 100,000 requests: SEED=7 POLICIES=1300 tests/integration/run explain.a_running"""
+    seed = int(os.environ.get("SEED", time.time()))
+    policies, requests = int(os.environ.get("POLICIES", 6)), int(os.environ.get("REQUESTS", 80))
+    print(compare(rig, seed, policies, requests), "requests, seed", seed)
+
+
+test_a_running_weir_does_what_was_explained = timeout(60 + int(os.environ.get("POLICIES", 0)))(test_a_running_weir_does_what_was_explained)
