@@ -82,7 +82,7 @@ local call, ARGV, KEYS, unpack = redis.call, ARGV, KEYS, unpack
 local SLOT = 4194304
 
 -- Step 1: the time. If the caller passes its own clock, limiters detect expired states themselves.
--- Keys must only not expire too early.
+-- Keys must only not expire too early. States that must expire exactly begin with their end then.
 local at = ARGV[1] == "" and 2 or 1
 local now
 --{ clock
@@ -97,6 +97,20 @@ end
 -- Step 2: all states. MGET even for one key: it returns nil for a key of another type. From here on
 -- `states` holds what the requests of this call have made of them.
 local states = call("MGET", unpack(KEYS))
+--{ clock
+local ends_of = {}
+local function expire()
+  for i = 1, #KEYS do
+    local ends = ends_of[KEYS[i]]
+    if ends and ends <= now then states[i] = false end
+  end
+end
+for i = 1, margin > 0 and #KEYS or 0 do
+  local ends, state = (states[i] or ""):match("^\1ends (%d+):(.*)$")
+  if ends then states[i], ends_of[KEYS[i]] = state, ends + 0 end
+end
+expire()
+--}
 
 -- Step 3: what writes a state.
 --{ own
@@ -126,6 +140,10 @@ local function write(key, state, reset, exact, old, needed)
 --}
 --{ own
   if type(state) == "number" then state = text_of(state) end
+--}
+--{ clock
+  ends_of[key] = exact and margin > 0 and ends or nil
+  if ends_of[key] then state = ("\1ends %.0f:%s"):format(ends, state) end
 --}
   call("SET", key, state, "PX", math.min(ms, 1e13))
 end
@@ -309,7 +327,7 @@ end
 local last, next_key = #ARGV, 1
 while at <= last do
 --{ clock
-  if ARGV[at] == "0" then now, at = ARGV[at + 1] + 0, at + 2 end
+  if ARGV[at] == "0" then now, at = ARGV[at + 1] + 0, at + 2; expire() end
 --}
   local number, plain = ARGV[at] + 0, nil
   if number < 0 then number, plain = -number, next_key end

@@ -19,6 +19,7 @@ struct token_checker {
     const struct identity_settings *settings;
     struct token_stats *stats;
     uint64_t logged_us, unlogged; /* time of the last line; invalid tokens since */
+    void *given;                  /* claims of all requests, see token_checker_give(); NULL: none */
 };
 
 bool token_checker_new(const struct policy *policy, struct token_stats *stats,
@@ -225,6 +226,23 @@ static void read_request(const struct identity_search *search, const struct fiel
         note_invalid(checker, identity, fault);
 }
 
+void token_checker_give(struct token_checker *checker, void *claims)
+{
+    if (checker)
+        checker->given = claims;
+}
+
+/* Stores the given claims as if their token had been verified. */
+static void take_given(struct token_checker *checker, struct identity *identity)
+{
+    const struct jwt_token token = {.until_s = INT64_MAX, .claims = checker->given};
+    struct token_hash hash = token_cache_hash(checker->cache, SLICE("given"));
+
+    identity->token = store(checker, &hash, &token);
+    identity->token_state = TOKEN_VALID;
+    identity->token_repeated = false;
+}
+
 enum found identity_find_claim(const struct identity_search *search,
                                const struct identity_from *from)
 {
@@ -234,6 +252,8 @@ enum found identity_find_claim(const struct identity_search *search,
 
     if (!checker)
         return FOUND_NONE;
+    if (identity->token_state == TOKEN_UNREAD && checker->given)
+        take_given(checker, identity);
     if (identity->token_state == TOKEN_UNREAD) {
         field =
             fields_next_named(search->input->fields, slice_of(checker->settings->jwt.header), NULL);

@@ -19,6 +19,11 @@ struct token_checker;
 MUST_CHECK bool token_checker_new(const struct policy *policy, struct token_stats *stats,
                                   struct token_checker **checker);
 void token_checker_free(struct token_checker *checker);
+
+/* For tests of policies: the next requests have a verified token with these claims, whatever is in
+ * their header. `claims`: a json_t object, which must outlive them; NULL: no longer. `checker` may
+ * be NULL. */
+void token_checker_give(struct token_checker *checker, void *claims);
 /* Returns whether the first fetch of all keys by URL has ended. NULL is ready. */
 bool token_checker_is_ready(const struct token_checker *checker);
 /* Returns whether the request's token names an unknown key that may be fetched soon: the caller may

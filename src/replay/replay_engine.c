@@ -1,5 +1,6 @@
 #include "replay/replay_engine.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,6 +21,8 @@ struct replay_engine {
     struct limiter_stats stats;
     struct token_checker *tokens;
     struct token_stats token_stats;
+    const char *claims_text; /* of the last request, and parsed */
+    json_t *claims;
     struct fallback *fallback;
     struct request_head head;
     struct route_room route;
@@ -165,6 +168,17 @@ static void note_client(struct deciding *d)
     memcpy(d->decision->client, d->identity.text, d->identity.size);
 }
 
+/* Requests of the same text follow one another. */
+static void give_claims(struct replay_engine *engine, struct slice claims)
+{
+    if (engine->claims_text != claims.p) {
+        json_decref(engine->claims);
+        engine->claims = claims.p ? json_loadb(claims.p, claims.n, 0, NULL) : NULL;
+    }
+    engine->claims_text = claims.p;
+    token_checker_give(engine->tokens, engine->claims);
+}
+
 static bool find_identity(struct deciding *d)
 {
     const struct policy *policy = d->engine->policy;
@@ -174,6 +188,7 @@ static bool find_identity(struct deciding *d)
     if (!has_address && d->given->client.n == 0)
         return refuse(d, CAUSE_BAD_IDENTITY, "the line has neither a client nor an address");
     read_content(d, policy->identity.paths);
+    give_claims(d->engine, d->given->claims);
     d->input = (struct identity_input){.policy = policy,
                                        .peer = {.address = &d->address, .unknown = !has_address},
                                        .fields = &d->engine->head.fields,
@@ -430,6 +445,7 @@ void replay_engine_free(struct replay_engine *engine)
         return;
     limiter_free(engine->limiter);
     token_checker_free(engine->tokens);
+    json_decref(engine->claims);
     fallback_free(engine->fallback);
     counter_table_clear(&engine->stats.by_limit);
     free(engine);

@@ -15,6 +15,7 @@ struct virtual_request {
     struct slice field_lines; /* further fields, each with its CRLF */
     unsigned field_count;
     struct slice content; /* p NULL: none */
+    struct slice claims;  /* of a verified token: a JSON object; p NULL: none */
     struct slice address; /* of the peer; "unix:": a Unix socket */
     struct slice client; /* as identity_parse() takes it: instead of the sources of identity.from */
     /* Finds the row of an identity in the stand-in for the quota database. NULL: there is no

@@ -256,6 +256,19 @@ static void read_json(struct loading *l, const struct option *option, const stru
 
 static const struct option_type type_json = {.name = "map", .read = read_json};
 
+static void read_claims(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
+{
+    if (l->policy->identity.claim_count == 0)
+        mistake_of_key(l, node, "the policy reads no claims of tokens, in identity.from or in per");
+    else if (node->kind != NODE_MAP)
+        mistake(l, node, "expected a map of claims, such as { sub: alice }");
+    else
+        read_json(l, option, node, field);
+}
+
+static const struct option_type type_claims = {.name = "map", .read = read_claims};
+
 /* --- Entries ---------------------------------------------------------------------------------- */
 
 #define STEP(member) MEMBER(scenario_step, member)
@@ -273,6 +286,7 @@ static const struct option rows[] = {
     {.path = "scheme", .type = &type_enum, STEP(https), .names = schemes},
     {.path = "headers", .type = &type_headers},
     {.path = "json", .type = &type_json, STEP(content)},
+    {.path = "claims", .type = &type_claims, STEP(claims)},
     {.path = "from", .type = &type_from, STEP(address)},
     {.path = "repeat", .type = &type_number, STEP(repeat), .low = 1, .high = REPEAT_MAX},
     {.path = "every", .type = &type_duration, STEP(every_us), .high = LONGEST},

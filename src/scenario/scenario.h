@@ -65,7 +65,7 @@ struct scenario_step {
     int64_t wait_us;  /* before it */
     int64_t repeat;   /* number of requests */
     int64_t every_us; /* from one repeat to the next */
-    struct slice method, path, query, host, field_lines, content, address, client;
+    struct slice method, path, query, host, field_lines, content, claims, address, client;
     unsigned field_count;
     unsigned https;  /* 1: the client uses TLS */
     unsigned status; /* of the response */

@@ -275,6 +275,7 @@ static void decide(struct run *run, const struct scenario_step *step, int64_t re
         .field_lines = step->field_lines,
         .field_count = step->field_count,
         .content = step->content,
+        .claims = step->claims,
         .address = step->address,
         .client = step->client,
         .https = step->https,

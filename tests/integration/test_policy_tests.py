@@ -186,6 +186,24 @@ def test_rules_and_keys(rig):
            request("/x", {"status": 405}, method="TRACE"))
 
 
+def test_claims_of_tokens(rig):
+    shutil.copy(os.path.join(top, "tests", "tls", "jwks.json"), rig.directory)
+    policy = """
+upstreams: { api: { servers: [ 127.0.0.1:1 ] } }
+identity: { from: [ "jwt:sub", ip ], jwt: { keys: jwks.json } }
+limits:
+  user: { script: fixed_window, limit: 2, period: 1h }
+  team: { script: fixed_window, limit: 3, period: 1h, per: "jwt:team" }
+rules: [ { limits: [ user, team ] } ]
+"""
+    passes(rig, request("/", {"client": "jwt:alice", "admitted": 2, "rejected_by": "user"}, claims={"sub": "alice", "team": "red"}, repeat=3),
+           request("/", {"client": "jwt:bob", "admitted": 1, "rejected_by": "team"}, claims={"sub": "bob", "team": "red"}, repeat=2),
+           request("/", {"client": "jwt:7", "remaining": {"team": 2}}, claims={"sub": 7, "team": "blue"}),
+           request("/", {"client": "ip:127.0.0.1", "remaining": {"team": 2}}, headers={"Authorization": "Bearer x.y.z"}), policy=policy)
+    done = run(rig, [{"name": "x", "requests": [request("/", claims={"sub": "a"})]}])
+    assert done.returncode == 1 and "the policy reads no claims of tokens" in done.stderr, done
+
+
 def test_rows_of_the_quota_database(rig):
     policy = POLICY.replace("rules:\n", 'quotas: { postgres: { connection: "postgresql://weir@127.0.0.1:1/weir", '
                             'query: "SELECT 1 WHERE $1 = $1" }, unknown_client: deny }\nrules:\n')
@@ -211,6 +229,22 @@ rules: [ { limits: [ even ] } ]
     done = run(rig, [{"name": "own", "requests": [request("/", "admitted"), request("/", "admitted")]}], policy=policy)
     assert done.returncode == 1 and "this one fails" in done.stderr and "even.lua:2" in done.stderr, done
     assert "rejected with 503: the script of a limit has failed" in done.stdout, done
+
+
+def test_states_of_own_limiters_expire_in_virtual_time(rig):
+    rig.write("once.lua", "return function(state, now, limit, period)\n"
+              "  if state then return 0, 0, 1000000, period end\n"
+              "  return 1, 0, 0, period, 'used'\nend\n")
+    policy = """
+upstreams: { api: { servers: [ 127.0.0.1:1 ] } }
+limits: { once: { script: ./once.lua, limit: 1, period: 1m }, fixed: { script: fixed_window, limit: 9, period: 1h } }
+rules:
+  - { match: { path: /both }, limits: [ fixed, once ] }
+  - { limits: [ once ] }
+"""
+    for path in "/", "/both":
+        passes(rig, request(path, "admitted"), request(path, "rejected"), request(path, "rejected", wait="59999999us"),
+               request(path, "admitted", wait="1us"), request(path, {"admitted": 4}, wait="1m", repeat=200, every="1s"), policy=policy)
 
 
 def test_tests_share_no_state(rig):
