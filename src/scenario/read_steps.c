@@ -181,11 +181,14 @@ static const struct option_type type_headers = {.name = "map", .read = read_head
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-static const char *skip_digits(const char *p)
+/* Skips digits. Returns false if there are none. */
+static bool skip_digits(const char **p)
 {
-    while (char_is(*p, CHAR_DIGIT))
-        p++;
-    return p;
+    const char *start = *p;
+
+    while (char_is(**p, CHAR_DIGIT))
+        ++*p;
+    return *p > start;
 }
 
 /* RFC 8259 section 6. The text ends with NUL. */
@@ -193,14 +196,16 @@ static bool is_json_number(const char *p)
 {
     const char *start = p += *p == '-';
 
-    p = skip_digits(p);
-    if (p == start || (*start == '0' && p > start + 1))
+    if (!skip_digits(&p) || (*start == '0' && p > start + 1))
         return false;
-    if (*p == '.' && (start = ++p, p = skip_digits(p)) == start)
-        return false;
+    if (*p == '.') {
+        p++;
+        if (!skip_digits(&p))
+            return false;
+    }
     if (*p == 'e' || *p == 'E') {
         p += p[1] == '+' || p[1] == '-' ? 2 : 1;
-        if (start = p, (p = skip_digits(p)) == start)
+        if (!skip_digits(&p))
             return false;
     }
     return *p == 0;

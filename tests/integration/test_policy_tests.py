@@ -200,6 +200,25 @@ rules: [ { limits: [ user, team ] } ]
            request("/", {"client": "jwt:bob", "admitted": 1, "rejected_by": "team"}, claims={"sub": "bob", "team": "red"}, repeat=2),
            request("/", {"client": "jwt:7", "remaining": {"team": 2}}, claims={"sub": 7, "team": "blue"}),
            request("/", {"client": "ip:127.0.0.1", "remaining": {"team": 2}}, headers={"Authorization": "Bearer x.y.z"}), policy=policy)
+    text = """
+policy: policy.yaml
+tests:
+  - name: what is no number of JSON is a text
+    requests:
+      - { claims: { sub: 1.50 }, expect: { client: "ip:127.0.0.1" } }
+      - { claims: { sub: -5 }, expect: { client: "jwt:-5" } }
+      - { claims: { sub: 5e2 }, expect: { client: "jwt:500" } }
+      - { claims: { sub: 1.50x }, expect: { client: "jwt:1.50x" } }
+      - { claims: { sub: 1. }, expect: { client: "jwt:1." } }
+      - { claims: { sub: 1e }, expect: { client: "jwt:1e" } }
+      - { claims: { sub: 007 }, expect: { client: "jwt:007" } }
+      - { claims: { sub: "0x10" }, expect: { client: "jwt:0x10" } }
+      - { claims: { sub: true }, expect: { client: "ip:127.0.0.1" } }
+      - { claims: { sub: null }, expect: { client: "ip:127.0.0.1" } }
+      - { claims: { sub: "true" }, expect: { client: "jwt:true" } }
+"""
+    done = run(rig, text, policy=policy)
+    assert done.returncode == 0, done
     done = run(rig, [{"name": "x", "requests": [request("/", claims={"sub": "a"})]}])
     assert done.returncode == 1 and "the policy reads no claims of tokens" in done.stderr, done
 
