@@ -10,7 +10,7 @@ import time
 import tls_server
 from http2_wire import Http2
 from key_server import KeyServer, settings
-from rig import eventually, time_scale
+from rig import eventually, sanitized, time_scale
 from scripted import Scripted
 from tokens import SECRET, Issuer
 from wire import Connection, get, request_bytes
@@ -299,7 +299,7 @@ def test_slow_issuers_block_nothing(rig):
     load.end()
     assert not load.failures and load.identities(token) == {"jwt:alice"}
     assert longest < 2 * time_scale, "the main thread never waits for an issuer"
-    assert weir.resident_kib() - memory < 32 << 10
+    assert sanitized or weir.resident_kib() - memory < 32 << 10
     assert len(lines(weir, "cannot be fetched: no complete response within 10 s")) == 7
     weir.expect_errors("cannot be fetched: no complete response within 10 s")
 
