@@ -42,9 +42,9 @@ struct source {
 
 struct key_fetcher {
     struct event_base *base;
-    struct https_client *client; /* NULL: no policy has had a URL */
+    struct https_client *client; /* NULL: no URL, or no memory */
     struct policy *policy;       /* a reference; NULL: none yet */
-    struct resolver *resolver;   /* NULL: no URL */
+    struct resolver *resolver;   /* likewise */
     struct source *sources[KEY_URLS_MAX];
     unsigned count;
     struct event *wake;
@@ -351,17 +351,18 @@ static bool use(struct key_fetcher *fetcher, struct remote_keys **keys, struct s
     return true;
 }
 
-/* Fetches under way used the resolver of the policy before. */
-static void change_resolver(struct key_fetcher *fetcher, bool wanted)
+/* Fetches under way used the resolver of the policy before. A new client reads the authorities
+ * again. */
+static void change_client(struct key_fetcher *fetcher, bool wanted)
 {
     for (unsigned i = 0; i < fetcher->count; i++) {
         https_get_cancel(fetcher->sources[i]->get);
         fetcher->sources[i]->get = NULL;
     }
     resolver_free(fetcher->resolver);
+    https_client_free(fetcher->client);
     fetcher->resolver = wanted ? resolver_new(fetcher->base, &fetcher->policy->resolver) : NULL;
-    if (wanted && !fetcher->client)
-        fetcher->client = https_client_new(fetcher->base);
+    fetcher->client = wanted ? https_client_new(fetcher->base) : NULL;
 }
 
 /* Replaces the sources by those of the policy. */
@@ -394,7 +395,7 @@ void key_fetcher_apply(struct key_fetcher *fetcher, struct policy *policy)
     struct policy *before = fetcher->policy;
 
     fetcher->policy = policy_hold(policy);
-    change_resolver(fetcher, wanted);
+    change_client(fetcher, wanted);
     change_sources(fetcher, jwt, wanted);
     policy_drop(before);
     for (unsigned i = 0; i < fetcher->count; i++)

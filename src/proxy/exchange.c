@@ -252,7 +252,8 @@ static void finish(struct exchange *x)
         TAILQ_REMOVE(&w->decided, x, limits.queued_link);
     if (x->decision_request.op)
         limiter_abandon(&x->decision_request);
-    keys_end(x);
+    if (x->keys.waits)
+        keys_end(x);
     waiting_request_free(x);
     quota_client_abandon(&x->quota);
     client_requests_leave(x);

@@ -31,6 +31,21 @@ static enum jwt_fault verify(const struct jwt_keys *keys, const uint8_t *data, s
     return fault;
 }
 
+/* A set of a URL has no more keys, and no secret: HS256 tokens are never valid. */
+static void check_public_set(struct slice set, bool good, unsigned count)
+{
+    struct jwt_keys *keys = jwt_keys_new();
+    const struct jwt_rules rules = {.keys = keys};
+    struct jwt_set_report report;
+
+    bool public_good = jwt_keys_add_set(keys, set, JWT_SET_PUBLIC, &report);
+    PROPERTY(public_good || report.why[0]);
+    PROPERTY(public_good || !good);
+    PROPERTY(!good || jwt_keys_count(keys) <= count);
+    PROPERTY(jwt_find_key(&rules, SLICE("eyJhbGciOiJIUzI1NiJ9.e30.AA")) != JWT_GOOD);
+    jwt_keys_drop(keys);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
@@ -43,8 +58,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     char *bytes = fuzz_copy((const uint8_t *)set.p, set.n);
     bool good = jwt_keys_add_set(keys, (struct slice){bytes, set.n}, JWT_SET_PRIVATE, &report);
-    free(bytes);
     PROPERTY(good || report.why[0]);
+    check_public_set((struct slice){bytes, set.n}, good, jwt_keys_count(keys));
+    free(bytes);
     enum jwt_fault fault = verify(keys, token, token_size);
     PROPERTY(verify(keys, token, token_size) == fault);
     if (fault == JWT_GOOD)
