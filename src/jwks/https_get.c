@@ -19,12 +19,13 @@ struct https_client {
     struct event_base *base;
     CURLM *multi;
     struct event *timer; /* libcurl's */
+    const struct resolver_settings *names;
+    struct resolver *resolver; /* NULL: no URL has had a name */
 };
 
 struct https_get {
     uint32_t magic;
     struct https_client *client;
-    struct resolver *resolver;
     char *url; /* of the current hop */
     const char *ca;
     struct event *deadline;
@@ -212,12 +213,15 @@ static void on_answer(void *context, const struct resolver_answer *answer)
 /* Returns false if out of memory. */
 static bool begin_hop(struct https_get *get, const struct key_url *url)
 {
+    struct https_client *client = get->client;
     char host[HOST_NAME_BYTES_MAX + 1];
 
     if (url->is_ip)
         return begin_transfer(get);
+    if (!client->resolver && !(client->resolver = resolver_new(client->base, client->names)))
+        return false;
     snprintf(host, sizeof host, "%.*s", SLICE_ARG(url->host));
-    get->lookup = resolver_look_up(get->resolver, host, on_answer, get);
+    get->lookup = resolver_look_up(client->resolver, host, on_answer, get);
     return get->lookup != NULL;
 }
 
@@ -325,13 +329,15 @@ static int set_timer(CURLM *multi, long ms, void *arg)
 
 /* ---- create and free ------------------------------------------------------------------------- */
 
-struct https_client *https_client_new(struct event_base *base)
+struct https_client *https_client_new(struct event_base *base,
+                                      const struct resolver_settings *names)
 {
     struct https_client *client = calloc(1, sizeof *client);
 
     if (!client)
         return NULL;
     client->base = base;
+    client->names = names;
     client->timer = evtimer_new(base, on_timer, client);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK)
         client->multi = curl_multi_init();
@@ -352,12 +358,12 @@ void https_client_free(struct https_client *client)
     if (client->multi)
         curl_multi_cleanup(client->multi);
     event_drop(client->timer);
+    resolver_free(client->resolver);
     curl_global_cleanup();
     free(client);
 }
 
-struct https_get *https_get(struct https_client *client, struct resolver *resolver, const char *url,
-                            const char *ca,
+struct https_get *https_get(struct https_client *client, const char *url, const char *ca,
                             void (*ended)(void *context, const struct https_result *result),
                             void *context)
 {
@@ -369,7 +375,6 @@ struct https_get *https_get(struct https_client *client, struct resolver *resolv
         return NULL;
     MAGIC_SET(get, GET_MAGIC);
     get->client = client;
-    get->resolver = resolver;
     get->ca = ca;
     get->ended = ended;
     get->context = context;

@@ -34,16 +34,17 @@ struct https_get;
 /* Returns whether this build has libcurl. Without it, https_client_new() returns NULL. */
 bool https_is_there(void);
 
-/* Returns NULL if out of memory. */
-struct https_client *https_client_new(struct event_base *base);
-/* No fetch may be under way. NULL is allowed. */
+/* `names` must outlive the client. Returns NULL if out of memory. */
+struct https_client *https_client_new(struct event_base *base,
+                                      const struct resolver_settings *names);
+/* No fetch may be under way. The loop must run once more before its base is freed. NULL is
+ * allowed. */
 void https_client_free(struct https_client *client);
 
 /* Starts a fetch of a valid URL (jwks/key_url.h). `ca`: a file with authorities, NULL: those of the
- * system. `resolver` must outlive it. `ended` is called once, never during this call, unless the
+ * system. `ended` is called once, never during this call, unless the
  * fetch is cancelled; the result is valid during that call. NULL: out of memory. */
-struct https_get *https_get(struct https_client *client, struct resolver *resolver, const char *url,
-                            const char *ca,
+struct https_get *https_get(struct https_client *client, const char *url, const char *ca,
                             void (*ended)(void *context, const struct https_result *result),
                             void *context);
 void https_get_cancel(struct https_get *get);

@@ -44,7 +44,6 @@ struct key_fetcher {
     struct event_base *base;
     struct https_client *client; /* NULL: no URL, or no memory */
     struct policy *policy;       /* a reference; NULL: none yet */
-    struct resolver *resolver;   /* likewise */
     struct source *sources[KEY_URLS_MAX];
     unsigned count;
     struct event *wake;
@@ -252,8 +251,8 @@ static void fetch(struct source *source)
         return;
     event_del(source->timer);
     remote_keys_begin(source->keys, source->wanted_us ? source->wanted_us + KEYS_WANTED_US : 0);
-    if (fetcher->client && fetcher->resolver)
-        source->get = https_get(fetcher->client, fetcher->resolver, remote_keys_url(source->keys),
+    if (fetcher->client)
+        source->get = https_get(fetcher->client, remote_keys_url(source->keys),
                                 remote_keys_ca(source->keys), on_end, source);
     if (source->get)
         return;
@@ -351,18 +350,16 @@ static bool use(struct key_fetcher *fetcher, struct remote_keys **keys, struct s
     return true;
 }
 
-/* Fetches under way used the resolver of the policy before. A new client reads the authorities
- * again. */
+/* Ends the fetches under way. A new client resolves names as the policy says, and reads the
+ * authorities again. */
 static void change_client(struct key_fetcher *fetcher, bool wanted)
 {
     for (unsigned i = 0; i < fetcher->count; i++) {
         https_get_cancel(fetcher->sources[i]->get);
         fetcher->sources[i]->get = NULL;
     }
-    resolver_free(fetcher->resolver);
     https_client_free(fetcher->client);
-    fetcher->resolver = wanted ? resolver_new(fetcher->base, &fetcher->policy->resolver) : NULL;
-    fetcher->client = wanted ? https_client_new(fetcher->base) : NULL;
+    fetcher->client = wanted ? https_client_new(fetcher->base, &fetcher->policy->resolver) : NULL;
 }
 
 /* Replaces the sources by those of the policy. */
@@ -446,7 +443,6 @@ void key_fetcher_free(struct key_fetcher *fetcher)
         return;
     for (unsigned i = 0; i < fetcher->count; i++)
         source_free(fetcher->sources[i]);
-    resolver_free(fetcher->resolver);
     https_client_free(fetcher->client);
     event_drop(fetcher->wake);
     if (fetcher->wake_fd >= 0)

@@ -10,6 +10,7 @@ import time
 import tls_server
 from http2_wire import Http2
 from key_server import KeyServer, settings
+from nameserver import Nameserver
 from rig import eventually, sanitized, time_scale
 from scripted import Scripted
 from tokens import SECRET, Issuer
@@ -356,6 +357,31 @@ def test_certificates_are_verified(rig):
     weir.reload(identity={**weir.policy["identity"], "jwt": {"keys": good.url, "audience": "api"}})
     eventually(lambda: fetched(weir, good, "failed"), what="a failure with the authorities of the system")
     assert identity_of(weir, issuer.sign("EdDSA", CLAIMS)[0]) == "ip:127.0.0.1", "other authorities, other keys"
+
+
+def test_names_are_resolved_by_weir(rig):
+    """Also those of redirects. The first address refuses connections."""
+    one, two = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
+    server, plain = KeyServer(rig, one.jwks), Scripted(rig, lambda peer, number: plain_response(peer))
+    port = server.address[1]
+
+    def plain_response(peer):
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(two.jwks) + two.jwks.encode())
+    elsewhere = KeyServer(rig, "")
+    elsewhere.status, elsewhere.fields = "302 Found", [f"Location: https://server.test:{port}/keys"]
+    dns = Nameserver(rig, **{"server.test": ["127.0.0.2", "127.0.0.1"]})
+    elsewhere.url, server.url = f"https://127.0.0.1:{elsewhere.address[1]}/", f"https://none.test:{port}/"
+    plain.url = f"http://localhost:{plain.address[1]}/"
+    weir = rig.weir(limits=LIMIT, resolver={"nameservers": [dns.text], "timeout": "5s"},
+                    identity={"from": ["jwt:sub", "ip"], "jwt": settings(elsewhere, plain, server)})
+    weir.expect_errors(f"keys {re.escape(server.url)}: cannot be fetched: none.test: ")
+    for issuer in (one, two):
+        assert identity_of(weir, issuer.sign("EdDSA", CLAIMS)[0]) == "jwt:alice"
+    eventually(lambda: fetched(weir, server, "failed"), what="a failure")
+    assert {name for name, _ in dns.queries} == {"server.test", "none.test"} and plain.accepted == 1
+    weir.reload()
+    eventually(lambda: fetched(weir, elsewhere) == 2, what="another fetch")
 
 
 def test_keys_are_kept_over_a_restart(rig):
