@@ -32,6 +32,10 @@
 --          burst
 --          step   only in a run of several requests: what to add to the index of the key for each
 --                 next request
+--        If 1000 is added to the number that starts the run, the requests have a priority that may
+--        use only a share of some limits. Then for each limit follow at the end:
+--          reserve  the units that must be left for higher priorities; 0: none
+--          longest  in µs, a queue's longest delay for this priority
 --        The mode of a refund is the time of its charge, or 0. In the mode of other costs:
 --          + 4      if a request has several limits: the limit is only tried (shadow, enforce). Its
 --                   rejection does not reject the request
@@ -72,6 +76,7 @@
 --   many      policies with more than one limit
 --   several   rules with more than one limit
 --   next      limiters that return the time until more units are available as their ninth result
+--   priority  policies with priorities
 --   numbers   limiters that write limit, period and burst into their states: numbers[1] is the end
 --             of a state with the current numbers if they are the limit's own, else nil, since
 --             formatting numbers is expensive
@@ -169,6 +174,35 @@ local function remembered(limit, granted, remaining, reset)
 end
 --}
 
+--{ priority
+-- Wraps the function of a limiter for requests of a priority, which leave `reserve` units of the
+-- limit to higher ones. A limiter is a pure function of the state and the cost. So a request that
+-- leaves them is one after which a request for `reserve` units would be admitted: together they
+-- cost `cost + reserve`. This is tried first, and only then the cost alone is charged. The wait of
+-- a rejected request is that of both together. It holds for every limiter, also custom ones.
+-- `longest` replaces the first option of a queue, max_delay.
+local function leaving(run, reserve, longest)
+  return function(state, now, amount, period, burst, cost, mode, offset, first, ...)
+    if longest > 0 then first = longest end
+    if cost < 1 or mode > 1 then return run(state, now, amount, period, burst, cost, mode, offset, first, ...) end
+    if mode == 1 then
+      local granted = run(state, now, amount, period, burst, cost + reserve, 1, offset, first, ...)
+      cost = granted > reserve and granted - reserve or 1
+    end
+    local granted, remaining, retry_after, reset, new_state, delay, needed, lasts, next_unit =
+      run(state, now, amount, period, burst, cost + reserve, 0, offset, first, ...)
+    if granted > 0 then return run(state, now, amount, period, burst, cost, 0, offset, first, ...) end
+    if next_unit and remaining <= reserve and cost > 1 then
+      local _
+      _, _, next_unit = run(state, now, amount, period, burst, 1 + reserve, 0, offset, first, ...)
+    elseif next_unit and remaining <= reserve then
+      next_unit = retry_after
+    end
+    return granted, remaining, retry_after, reset, new_state, delay, needed, lasts, next_unit
+  end
+end
+--}
+
 -- Step 5: requests with several limits.
 --{ several
 -- Returns the current state of a key.
@@ -183,15 +217,19 @@ end
 -- Runs a limit as `one` of run_of_several() says, for a cost and a mode of its own.
 local function ask(one, state, cost, mode)
   local limit, amount, burst = one.limit, one.amount, one.burst
+  local run = limit.run
+--{ priority
+  run = one.run or run
+--}
 --{ numbers
   numbers[1] = one.numbers
 --}
 --{ options
   if limit.options then
-    return limit.run(state, now, amount, limit.period, burst, cost, mode, limit.offset, unpack(limit.options))
+    return run(state, now, amount, limit.period, burst, cost, mode, limit.offset, unpack(limit.options))
   end
 --}
-  return limit.run(state, now, amount, limit.period, burst, cost, mode, limit.offset)
+  return run(state, now, amount, limit.period, burst, cost, mode, limit.offset)
 end
 
 -- Requests with several limits: a request is written if none of its limits rejects it. Until then
@@ -274,8 +312,9 @@ local function put_back(wanted)
 end
 
 -- Reads the limits of a run. `plain`: the index of its first key; nil: the run is not plain.
-local function read_limits(from, requests, count, plain)
-  local wanted, width = {}, requests > 1 and 7 or 6
+-- `width`: the number of arguments per limit.
+local function read_limits(from, count, plain, width)
+  local wanted = {}
   for i = 1, count do
     if plain then
       local limit = limits[ARGV[from + i - 1]]
@@ -283,17 +322,25 @@ local function read_limits(from, requests, count, plain)
                     numbers = limit.numbers, granted = 0, remaining = 0, retry_after = 0, reset = 0, delay = 0 }
     else
       local index, key, cost, mode, amount, burst, step = unpack(ARGV, from + (i - 1) * width, from - 1 + i * width)
+--{ priority
+      if width == 8 then step = 0 end
+--}
       local limit = limits[index]
       wanted[i] = { limit = limit, key = key + 0, cost = cost + 0, mode = mode + 0, amount = amount + 0, burst = burst + 0, step = (step or 0) + 0,
                     numbers = amount + 0 == limit.amount and burst + 0 == limit.burst and limit.numbers or nil,
                     granted = 0, remaining = 0, retry_after = 0, reset = 0, delay = 0 }
+--{ priority
+      if width > 7 and ARGV[from - 2 + i * width] ~= "0" then
+        wanted[i].run = leaving(limit.run, ARGV[from - 2 + i * width] + 0, ARGV[from - 1 + i * width] + 0)
+      end
+--}
     end
   end
   return wanted
 end
 
-local function run_of_several(from, requests, count, plain)
-  local wanted = read_limits(from, requests, count, plain)
+local function run_of_several(from, requests, count, plain, width)
+  local wanted = read_limits(from, count, plain, width)
   if not keys then           -- of the usual size, since growing a table allocates it again
     keys, olds, news, resets, exacts, neededs =
       { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }
@@ -331,11 +378,16 @@ while at <= last do
 --}
   local number, plain = ARGV[at] + 0, nil
   if number < 0 then number, plain = -number, next_key end
+  local width = 0
+--{ priority
+  if number > 999 then number, width = number - 1000, 2 end
+--}
   local count = number % 10
   local requests = (number - count) / 10
   if plain then next_key = plain + requests * count end
+  width = plain and 1 or width + (requests > 1 and 7 or 6)
 --{ several
-  if count > 1 then run_of_several(at + 1, requests, count, plain) else
+  if count > 1 then run_of_several(at + 1, requests, count, plain, width) else
 --}
 --{ many
   local limit = limits[ARGV[at + 1]]
@@ -345,6 +397,9 @@ while at <= last do
   if not plain then
     key, cost, mode, amount, burst, step = unpack(ARGV, at + 2, at + 7)
     key, cost, mode, amount, burst, step = key + 0, cost + 0, mode + 0, amount + 0, burst + 0, requests > 1 and step + 0 or 0
+--{ priority
+    if width > 7 and ARGV[at + width - 1] ~= "0" then run = leaving(run, ARGV[at + width - 1] + 0, ARGV[at + width] + 0) end
+--}
   end
 --{ numbers
   numbers[1] = amount == limit.amount and burst == limit.burst and limit.numbers or nil
@@ -416,7 +471,7 @@ while at <= last do
 --{ several
   end
 --}
-  at = at + 1 + count * (plain and 1 or requests > 1 and 7 or 6)
+  at = at + 1 + count * width
 end
 
 -- Step 7: the time of all charges ends the reply. Redis converts a table at the price of ten texts,

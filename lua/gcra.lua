@@ -19,8 +19,9 @@
 --                         the usage beyond it. AT keeps counting all units, so that a larger burst
 --                         restores them (clients of several plans may share a key).
 --
--- If the numbers have changed, as many units are used as before, at most a whole burst plus the
--- debt beyond a burst. The first request with the new numbers rewrites the state in them, even if
+-- If the numbers have changed, the number of used units stays the same. If it is more than the new
+-- burst, the units beyond it are hidden (SLACK). A debt stays visible: the units that were used
+-- beyond the old burst. The first request with the new numbers rewrites the state in them, even if
 -- it is rejected.
 --
 -- Earlier versions wrote "AT" or "AT:PART", counted by the current numbers, and ignore the rest.

@@ -33,9 +33,10 @@
 --                         AT earlier, since waiting requests keep their assigned times.
 --   free slots            as a queue, earliest first: ":FROM:TO:FROM:TO"
 --
--- If the numbers have changed, the bucket holds as many units as before, at most a whole burst plus
--- the debt beyond a burst. The first request with the new numbers rewrites the state in them, even
--- if it is rejected.
+-- If the numbers have changed, the number of units in the bucket stays the same. If it is more than
+-- the new burst, the units beyond it are hidden (SLACK). A debt stays visible: the units beyond the
+-- old burst. The first request with the new numbers rewrites the state in them, even if it is
+-- rejected.
 --
 -- Earlier versions wrote "AT" or "AT:PART" with free slots behind it, counted by the current
 -- numbers. They read unknown fields as expired free slots. gcra and leaky_bucket read each other's

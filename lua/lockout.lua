@@ -10,7 +10,7 @@
 --
 -- Units: µs. `rest` is the limiter's option (default: period). A refund subtracts from the period
 -- of its charge. If it makes units available during a rest, the rest ends. A charge into debt
--- during a rest starts the rest again.
+-- during a rest restarts the rest.
 --
 -- State: "SINCE:USED:LAST:END"
 --   SINCE  the time of the period's first unit

@@ -22,9 +22,10 @@
 --   CUT      missing tokens hidden by a smaller burst. They are missing again for a larger burst,
 --            as clients of several plans may share a key.
 --
--- If limit, period or burst have changed, as many tokens are missing as before, at most a whole
--- burst plus the debt beyond a burst. The same fraction of the next token has arrived. The first
--- request with the new numbers rewrites the state in them, even if it is rejected.
+-- If limit, period or burst have changed, the number of missing tokens and the fraction of the next
+-- token stay the same. If more than the new burst is missing, the tokens beyond it are hidden
+-- (CUT). A debt stays visible: the tokens that were missing beyond the old burst. The first request
+-- with the new numbers rewrites the state in them, even if it is rejected.
 --
 -- Earlier versions wrote only the first 16 digits of MORE, without the numbers. They read a longer
 -- row as a time long after the expiry of any key.

@@ -426,6 +426,7 @@ static void end(struct weir *weir)
     policy_drop(weir->first);
     counter_names_clear(&weir->rules);
     counter_names_clear(&weir->limits);
+    counter_names_clear(&weir->priorities);
     counter_names_clear(&weir->servers);
     free(weir->workers);
     free(weir->written);

@@ -65,6 +65,7 @@ bool start_admin(struct weir *weir)
                                      .started_wall_us = weir->started_wall_us,
                                      .policy_loaded_wall_us = weir->started_wall_us,
                                      .rules = &weir->rules,
+                                     .priorities = &weir->priorities,
                                      .limits = &weir->limits,
                                      .servers = &weir->servers,
                                      .quotas = weir->quotas,

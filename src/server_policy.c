@@ -102,6 +102,9 @@ bool assign_rows(struct weir *weir, struct policy *policy)
         policy->rules[i].row = counter_names_row(&weir->rules, policy->rules[i].name);
     for (unsigned i = 0; i < policy->limit_count; i++)
         policy->limits[i].row = counter_names_row(&weir->limits, policy->limits[i].name);
+    for (unsigned i = 0; i < policy->priority_count; i++)
+        policy->priorities[i].row =
+            counter_names_row(&weir->priorities, policy->priorities[i].name);
     for (unsigned i = 0; i < policy->variant_count; i++)
         policy->variants[i]->row = policy->limits[policy->variants[i]->base].row;
     assign_descriptor_rows(weir, &policy->rate_limit_service);
@@ -109,7 +112,7 @@ bool assign_rows(struct weir *weir, struct policy *policy)
         assign_server_rows(weir, &policy->upstreams[i]);
     for (unsigned i = 0; i < weir->made; i++)
         if (!worker_make_rows(weir->workers[i], weir->rules.count, weir->limits.count,
-                              weir->servers.count))
+                              weir->priorities.count, weir->servers.count))
             return false;
     return true;
 }

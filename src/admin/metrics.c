@@ -72,6 +72,24 @@ static void requests_by_rule(const struct source *s)
                             metric_row_sum(s->view, rules_of, r, v));
 }
 
+static const struct counter_table *priorities_of(const struct worker *worker)
+{
+    return &worker_stats(worker)->by_priority;
+}
+
+static void requests_by_priority(const struct source *s)
+{
+    const char *name = "weir_priority_requests_total";
+
+    if (!s->view->priorities->count)
+        return;
+    metric_head(s->out, name, "counter", "Requests by priority and verdict.");
+    for (unsigned p = 0; p < s->view->priorities->count; p++)
+        for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++)
+            decision_sample(s, name, "priority", s->view->priorities->name[p], v,
+                            metric_row_sum(s->view, priorities_of, p, v));
+}
+
 static void decisions_by_limit(const struct source *s)
 {
     const char *name = "weir_limit_decisions_total";
@@ -342,6 +360,7 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     metric_head(out, "weir_build_info", "gauge", "The running version.");
     evbuffer_add_printf(out, "weir_build_info{version=\"%s\"} 1\n", PACKAGE_VERSION);
     requests_by_rule(&s);
+    requests_by_priority(&s);
     metrics_write_rules(out, view);
     decisions_by_limit(&s);
     near_limits(&s);

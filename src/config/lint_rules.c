@@ -91,6 +91,40 @@ static void warn_of_unmatched(struct loading *l, const struct node *rules)
                 "limits or limits: none");
 }
 
+/* Returns true if a request of the priority, of this cost, is never admitted by the limit. */
+static bool never_admits(const struct limit *limit, const struct priority *priority, int64_t cost)
+{
+    struct limit_numbers numbers = limit_numbers_of(limit);
+    int64_t whole = limit_whole(limit, &numbers);
+
+    return cost <= whole && whole - share_reserve(whole, priority->share) < cost;
+}
+
+/* A priority that changes nothing, and one whose share of a small limit is less than a request. */
+static void warn_of_priority(struct loading *l, const struct node *item, const struct rule *rule)
+{
+    const struct priority *priority = policy_priority(l->policy, rule, NULL);
+    const struct node *written = node_find(item, "priority");
+    bool shared = false;
+
+    for (unsigned i = 0; priority && i < rule->limit_count; i++) {
+        const struct limit *limit = rule->limits[i];
+        int64_t cost = limit->kind == LIMIT_CONCURRENCY ? limit->cost : rule_cost_in(rule, limit);
+        shared |= limit->shared;
+        if (!limit->shared ||
+            !never_admits(limit, priority, rule_best_effort(rule, limit) ? 1 : cost))
+            continue;
+        warning(l, written ? written : item,
+                "requests of priority %s are always rejected: a request costs %lld, more than its "
+                "share of limit %s",
+                priority->name, (long long)cost, limit->name);
+    }
+    if (rule->priority && !shared)
+        warning(l, written,
+                "has no effect: no limit of this rule is shared by several clients, such as one "
+                "with per: all");
+}
+
 void warn_of_rules(struct loading *l)
 {
     const struct policy *policy = l->policy;
@@ -98,10 +132,14 @@ void warn_of_rules(struct loading *l)
     const struct node *item = list ? list->first : NULL;
 
     warn_of_unmatched(l, list);
+    if (policy->priority_count && policy->priorities[0].share < SHARE_WHOLE)
+        warning(l, node_at(l, "priorities", policy->priorities[0].name),
+                "no priority may use a whole limit; give the highest one 100%%");
     for (unsigned i = 0; item && i + 1 < policy->rule_count; i++, item = item->next) {
         const struct rule *before = rule_before(policy, &policy->rules[i]);
         warn_of_path(l, item);
         warn_of_match(l, item, &policy->rules[i]);
+        warn_of_priority(l, item, &policy->rules[i]);
         if (before)
             warning(l, item,
                     "no request reaches this rule: the rule at line %u matches all of its requests",

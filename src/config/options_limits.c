@@ -38,6 +38,10 @@ static const struct option rows[] = {
     {.path = "shadow", .type = &type_bool, OF(shadow), .fallback = "false",
      .help = "default of limits.NAME.shadow"},
 
+    {.path = "priorities", .type = &type_priorities, .fallback = "", .low = 1, .high = SHARE_WHOLE,
+     .help = "shares of the limits that several clients share, by the name of the priority (at "
+             "most 8)"},
+
     {.path = "limits", .type = &type_limits, .fallback = "", .high = LIMITS_MAX,
      .help = "rate limits by name (at most 256)"},
     {.path = "limits.NAME.script", .type = &type_script, .flags = REQUIRED,
@@ -166,6 +170,9 @@ static const struct option rows[] = {
 
     {.path = "plans", .type = &type_plans, .fallback = "", .high = PLANS_MAX,
      .help = "sets of numbers for several clients, by name (at most 1024)"},
+    {.path = "plans.NAME.priority", .type = &type_priority, MEMBER(plan, priority),
+     .fallback = "that of the rule", .flags = DERIVED,
+     .help = "priority of the requests of the plan's clients"},
     {.path = "plans.NAME.limits", .type = &type_plan_limits, .fallback = "",
      .help = "numbers of the plan for single limits, by the name of the limit"},
     {.path = "plans.NAME.limits.NAME.limit", .type = &type_number, LIMIT(limit),
@@ -187,6 +194,10 @@ static const struct option rows[] = {
      .help = "all requests of the client are rejected with 403, whatever their rule"},
     {.path = "clients.ID.plan", .type = &type_plan, .fallback = "", .applies = client_has_plan,
      .help = "plan whose numbers apply to this client"},
+    {.path = "clients.ID.priority", .type = &type_priority,
+     MEMBER(client, client_limits.priority), .fallback = "that of the plan, else of the rule",
+     .flags = DERIVED, .applies = client_has_priority,
+     .help = "priority of the client's requests"},
     {.path = "clients.ID.quota", .type = &type_quota, .fallback = "", .high = LIMIT_MAX,
      .applies = client_has_quota,
      .help = "quota of the client"},

@@ -13,6 +13,11 @@ bool client_has_quota(const void *client)
     return ((const struct client *)client)->quota != QUOTA_NOT_WRITTEN;
 }
 
+bool client_has_priority(const void *client)
+{
+    return ((const struct client *)client)->client_limits.priority != NULL;
+}
+
 /* --- quota --- */
 
 static void read_quota(struct loading *l, const struct option *option, const struct node *node,
@@ -49,14 +54,9 @@ const struct option_type type_quota = {"quota", read_quota, print_quota, true, 0
 
 /* --- numbers --- */
 
-static struct limit_numbers numbers_as_written(const struct limit *limit)
-{
-    return (struct limit_numbers){limit->limit, limit->burst, NULL};
-}
-
 static struct limit_numbers numbers_by_plan(const struct plan *plan, const struct limit *limit)
 {
-    return plan && plan->numbers ? plan->numbers[limit->index] : numbers_as_written(limit);
+    return plan && plan->numbers ? plan->numbers[limit->index] : limit_numbers_of(limit);
 }
 
 /* Returns the client's numbers for the limit: from its quota, its plan, or the limit itself. */
@@ -207,7 +207,7 @@ static void read_plan_limits(struct loading *l, const struct option *option,
         return;
     plan->numbers = arena_zeroed(l->arena, l->policy->limit_count, sizeof *plan->numbers);
     for (unsigned i = 0; i < l->policy->limit_count; i++)
-        plan->numbers[i] = numbers_as_written(&l->policy->limits[i]);
+        plan->numbers[i] = limit_numbers_of(&l->policy->limits[i]);
     read_all_numbers(l, "plans.NAME.limits.NAME", node, plan->numbers);
 }
 
@@ -236,7 +236,7 @@ static void print_plan_limits(const struct printer *printer, const struct policy
     bool begun = false;
 
     for (unsigned i = 0; i < policy->limit_count; i++) {
-        if (!differ(plan->numbers[i], numbers_as_written(&policy->limits[i])))
+        if (!differ(plan->numbers[i], limit_numbers_of(&policy->limits[i])))
             continue;
         if (!begun) {
             print_key(&key, SLICE("limits"));
@@ -259,6 +259,11 @@ static void print_plans(const struct printer *printer, const struct option *opti
         struct printer key = names;
         print_key(&key, slice_of(policy->plans[i].name));
         fputc('\n', printer->out);
+        if (policy->plans[i].priority) {
+            struct printer below = printer_below(&names);
+            print_key(&below, SLICE("priority"));
+            type_priority.print(&below, NULL, &policy->plans[i].priority);
+        }
         if (policy->plans[i].numbers)
             print_plan_limits(&names, policy, &policy->plans[i]);
     }

@@ -163,6 +163,9 @@ static void read_per(struct loading *l, const struct option *option, const struc
         if (!item->broken && read_part(l, item, &part) && part_fits(l, item, limit, &part))
             insert_part(limit, part);
     }
+    limit->shared = true;
+    for (unsigned i = 0; i < limit->per_count; i++)
+        limit->shared &= limit->per[i].per != PER_CLIENT && limit->per[i].per != PER_IP;
 }
 
 static void print_part(FILE *out, const void *limit, unsigned index)

@@ -188,7 +188,7 @@ static void refuse_to_hold(struct loading *l, const struct node *node, const str
 
 static void check_cost(struct loading *l, const struct node *node, const struct limit *limit)
 {
-    struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
+    struct limit_numbers numbers = limit_numbers_of(limit);
     const struct node *cost = node_find(node, "cost");
     const struct limit_cost *own = limit->own_cost;
 
@@ -227,7 +227,7 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
     refuse_to_hold(l, node, limit);
     limit_check_granted_header(l, node, limit);
     if (limit->limit && limit->period_us) {
-        struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
+        struct limit_numbers numbers = limit_numbers_of(limit);
         limit_check_numbers(l, node, limit, &numbers);
         check_cost(l, node, limit);
     }

@@ -24,6 +24,11 @@ bool rule_has_best_effort(const void *rule)
     return ((const struct rule *)rule)->has_best_effort;
 }
 
+bool rule_has_priority(const void *rule)
+{
+    return ((const struct rule *)rule)->priority != NULL;
+}
+
 bool rule_has_rejection(const void *rule)
 {
     return ((const struct rule *)rule)->has_rejection;
@@ -216,7 +221,7 @@ static void check_rule_cost(struct loading *l, const struct node *node, const st
 
     for (unsigned i = 0; i < rule->limit_count && cost; i++) {
         const struct limit *limit = rule->limits[i];
-        struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
+        struct limit_numbers numbers = limit_numbers_of(limit);
         int64_t capacity = limit_capacity(limit, &numbers);
         int64_t highest = rule->cost > rule->cost_max ? rule->cost : rule->cost_max;
         if (highest > SMALL_COST_MAX && !limit_counts_large(limit) && limit->script &&

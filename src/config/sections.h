@@ -38,6 +38,8 @@ extern const struct option_type type_jwt_secret;       /* read_jwt.c: jwt_settin
 extern const struct option_type type_jwt_secret_file;  /* read_jwt.c: jwt_settings */
 extern const struct option_type type_address_files;    /* read_addresses.c: address_files */
 extern const struct option_type type_trusted;          /* read_identity.c: identity_settings */
+extern const struct option_type type_priorities;       /* read_priorities.c: policy */
+extern const struct option_type type_priority;         /* read_priorities.c: priority * */
 extern const struct option_type type_limits;           /* read_limits.c: policy */
 extern const struct option_type type_script;           /* read_script.c: limit */
 extern const struct option_type type_per;              /* read_limit_per.c: limit */
@@ -190,6 +192,7 @@ char *client_printed_name(struct loading *l, struct slice identity);
 bool client_is_blocked(const void *client); /* for option->applies */
 bool client_has_plan(const void *client);
 bool client_has_quota(const void *client);
+bool client_has_priority(const void *client);
 bool client_has_limits(const void *client);
 
 bool quotas_are_there(const void *policy); /* for option->applies */
@@ -271,6 +274,7 @@ bool rule_has_cost_request(const void *rule);
 bool rule_has_cost_response(const void *rule);
 bool rule_has_best_effort(const void *rule);
 bool rule_has_rejection(const void *rule);
+bool rule_has_priority(const void *rule);
 
 /* --- redis --- */
 

@@ -16,7 +16,7 @@
 
 enum {
     KEY_SLOTS = 2 * BATCH_KEYS_MAX,
-    ARGUMENTS_PER_LIMIT = 7,
+    ARGUMENTS_PER_LIMIT = 9,
     ARGUMENTS_PER_CLOCK = 2,
     NUMBER_SIZE = 20,
 };
@@ -111,7 +111,7 @@ static unsigned key_index(struct arguments *a, struct slice key)
 static bool is_alike(const struct op_limit *a, const struct op_limit *b)
 {
     return a->limit == b->limit && a->numbers.limit == b->numbers.limit &&
-           a->numbers.burst == b->numbers.burst;
+           a->numbers.burst == b->numbers.burst && a->numbers.share == b->numbers.share;
 }
 
 /* A group ends at any other request of its key, so that requests are charged in order. */
@@ -176,6 +176,7 @@ static void append_keys_arguments(struct arguments *a, struct call_ops *ops)
 struct limit_arguments {
     const struct limit *limit;
     int64_t key, step, cost, mode, amount, burst;
+    int64_t share; /* of the request's priority; 0: the whole limit */
 };
 
 static int64_t mode_of(const struct op_limit *part)
@@ -197,7 +198,8 @@ static void find_limit_arguments(const struct group *group, unsigned count,
             .cost = units > 1 ? units : part->cost,
             .mode = units > 1 ? MODE_BEST_EFFORT : mode_of(part),
             .amount = part->numbers.limit,
-            .burst = part->permit ? permits_holder(op->limiter->permits) : part->numbers.burst};
+            .burst = part->permit ? permits_holder(op->limiter->permits) : part->numbers.burst,
+            .share = op->is_adjustment ? 0 : part->numbers.share};
     }
 }
 
@@ -209,7 +211,7 @@ static bool goes_on(const struct limit_arguments *next, struct limit_arguments *
     for (unsigned i = 0; i < count; i++)
         if (next[i].limit != run[i].limit || next[i].cost != run[i].cost ||
             next[i].mode != run[i].mode || next[i].amount != run[i].amount ||
-            next[i].burst != run[i].burst ||
+            next[i].burst != run[i].burst || next[i].share != run[i].share ||
             (length > 1 && next[i].key != run[i].key + length * run[i].step))
             return false;
     for (unsigned i = 0; i < count && length == 1; i++)
@@ -224,7 +226,7 @@ static bool is_plain_run(const struct arguments *a, const struct limit_arguments
     for (unsigned i = 0; i < count; i++)
         if (run[i].cost != 1 || run[i].mode != MODE_PLAIN || run[i].key != a->plain_keys + i + 1 ||
             (length > 1 && run[i].step != count) || run[i].amount != run[i].limit->limit ||
-            run[i].burst != run[i].limit->burst)
+            run[i].burst != run[i].limit->burst || run[i].share)
             return false;
     return true;
 }
@@ -238,8 +240,21 @@ static void append_plain_run(struct arguments *a, const struct limit_arguments *
     a->plain_keys += length * count;
 }
 
+/* The units that the request leaves to higher priorities, and its longest delay in a queue, at
+ * least 1 µs: a queue without delay is a meter. */
+static void append_reserve_arguments(struct arguments *a, const struct limit_arguments *t)
+{
+    struct limit_numbers numbers = {.limit = t->amount, .burst = t->burst, .share = t->share};
+    int64_t longest = t->limit->max_delay_us, less = share_reserve(longest, t->share);
+
+    if (t->limit->kind == LIMIT_CONCURRENCY) /* `burst` is the holder */
+        numbers.burst = t->amount;
+    append_number_argument(a, limit_reserve(t->limit, &numbers));
+    append_number_argument(a, longest > less || longest == 0 ? longest - less : 1);
+}
+
 static void append_limit_arguments(struct arguments *a, const struct limit_arguments *t,
-                                   bool several)
+                                   bool several, bool reserved)
 {
     append_number_argument(a, t->limit->index + 1);
     append_number_argument(a, t->key);
@@ -252,14 +267,20 @@ static void append_limit_arguments(struct arguments *a, const struct limit_argum
         append_number_argument(a, t->burst);
     if (several)
         append_number_argument(a, t->step);
+    if (reserved)
+        append_reserve_arguments(a, t);
 }
 
 static void append_run(struct arguments *a, const struct limit_arguments *run, unsigned count,
                        unsigned length)
 {
-    append_number_argument(a, length * RUN_COUNTS + count);
+    bool reserved = false;
+
     for (unsigned i = 0; i < count; i++)
-        append_limit_arguments(a, &run[i], length > 1);
+        reserved |= run[i].share != 0;
+    append_number_argument(a, length * RUN_COUNTS + count + (reserved ? RUN_RESERVED : 0));
+    for (unsigned i = 0; i < count; i++)
+        append_limit_arguments(a, &run[i], length > 1, reserved);
 }
 
 /* The clock of Redis need not be named before a plain run. */

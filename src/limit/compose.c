@@ -78,7 +78,7 @@ static bool is_pasted_before(const struct policy *policy, const struct limit *li
 /* The features of the driver that a policy's limits need; see the head of lua/driver.lua. */
 struct features {
     bool many; /* the policy uses more than one limit */
-    bool several, options, dedup, own, numbers, clock, next;
+    bool several, options, dedup, own, numbers, clock, next, priority;
     bool muldiv; /* not of the driver: lua/muldiv.lua */
 };
 
@@ -123,19 +123,16 @@ static struct features features_of(const struct policy *policy)
     for (unsigned i = 0; i < policy->rule_count; i++)
         f.several |= policy->rules[i].limit_count > 1;
     f.many = used != 1;
+    f.priority = policy->priority_count > 0;
     return f;
 }
 
 static bool has_feature(const struct features *f, struct slice name)
 {
-    return (slice_equal(name, SLICE("many")) && f->many) ||
-           (slice_equal(name, SLICE("several")) && f->several) ||
-           (slice_equal(name, SLICE("options")) && f->options) ||
-           (slice_equal(name, SLICE("dedup")) && f->dedup) ||
-           (slice_equal(name, SLICE("own")) && f->own) ||
-           (slice_equal(name, SLICE("numbers")) && f->numbers) ||
-           (slice_equal(name, SLICE("next")) && f->next) ||
-           (slice_equal(name, SLICE("clock")) && f->clock);
+#define NAMES(feature) (slice_equal(name, SLICE(#feature)) && f->feature)
+    return NAMES(many) || NAMES(several) || NAMES(options) || NAMES(dedup) || NAMES(own) ||
+           NAMES(numbers) || NAMES(next) || NAMES(priority) || NAMES(clock);
+#undef NAMES
 }
 
 /* Leaves out the lines from "--{ FEATURE" to "--}" of unneeded features. Writes empty lines in

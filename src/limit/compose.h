@@ -13,8 +13,8 @@
 #include "policy/policy.h"
 
 /* The header argument of a run: RUN_COUNTS times the number of requests, plus the number of
- * limits of each; negative for a plain run. */
-enum { RUN_COUNTS = 10 };
+ * limits of each; negative for a plain run. RUN_RESERVED is added if reserves follow. */
+enum { RUN_COUNTS = 10, RUN_RESERVED = 1000 };
 
 /* Marks a line of the composed script; the name of the source file of the following lines comes
  * after it. */

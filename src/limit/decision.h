@@ -48,6 +48,7 @@ struct decision {
     int rejected_by; /* index in results of the rejecting limit (of several, the longest wait), or -1 */
     int64_t delay_us;  /* how long to hold an admitted request, from Redis' reply on */
     int64_t jitter_us; /* added to the wait that a rejected client is sent; see decision_spread() */
+    const struct priority *priority; /* of the request; NULL: the policy has none */
     struct limit_result results[LIMITS_PER_RULE_MAX];
 };
 

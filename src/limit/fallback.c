@@ -240,16 +240,16 @@ static void bucket_charge(struct state *state, const struct fallback_request *re
     struct limit_result *r = request->result;
     int64_t period = r->limit->period_us;
     __int128 all = debt_of(state, now), debt = all - (__int128)state->slack_us * r->quota,
-             parent = whole_bucket(r);
+             parent = whole_bucket(r), most = parent - (__int128)request->reserve * period;
 
     if (state->scale != r->quota || debt < 0)
         debt = 0;
     if (debt > parent) /* the clock was set back */
         debt = parent;
-    int64_t cost = granted_cost(request, (int64_t)((parent - debt) / period));
+    int64_t cost = granted_cost(request, (int64_t)((most - debt) / period));
     r->granted = cost;
     __int128 after = debt + (__int128)cost * period;
-    bool admit = after <= parent;
+    bool admit = cost == 0 || after <= most;
     if (admit) {
         debt = after;
         all += (__int128)cost * period;
@@ -257,9 +257,13 @@ static void bucket_charge(struct state *state, const struct fallback_request *re
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = (int64_t)((parent - debt) / period);
-    r->retry_after_us = admit ? 0 : cost > r->capacity ? -1 : divide_up(after - parent, r->quota);
+    r->retry_after_us = admit                                   ? 0
+                        : cost > r->capacity - request->reserve ? -1
+                                                                : divide_up(after - most, r->quota);
     r->reset_us = divide_up(debt, r->quota);
-    next_unit_set(r, next_unit_us(r->limit, r->quota, r->capacity, r->remaining, r->reset_us));
+    next_unit_set(r, next_unit_us(r->limit, r->quota, r->capacity,
+                                  r->remaining > request->reserve ? r->remaining : request->reserve,
+                                  r->reset_us));
 }
 
 /* The window that contains `now`, if a new one is needed. */
@@ -315,9 +319,9 @@ static void window_charge(struct state *state, const struct fallback_request *re
     if (!running)
         used = 0;
     int64_t available = r->capacity > used ? r->capacity - used : 0;
-    int64_t cost = granted_cost(request, available);
+    int64_t cost = granted_cost(request, available - request->reserve);
     r->granted = cost;
-    bool admit = cost <= available;
+    bool admit = cost == 0 || cost <= available - request->reserve;
     if (admit && cost > 0) {
         available -= cost;
         if (available == 0 && window.end_us < now + r->limit->rest_us)
@@ -330,7 +334,9 @@ static void window_charge(struct state *state, const struct fallback_request *re
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = available;
-    r->retry_after_us = admit ? 0 : cost > r->capacity ? -1 : window.end_us - now;
+    r->retry_after_us = admit                                   ? 0
+                        : cost > r->capacity - request->reserve ? -1
+                                                                : window.end_us - now;
     r->reset_us = used || (admit && cost > 0) ? window.end_us - now : 0;
     next_unit_set(r, r->reset_us);
 }
@@ -345,7 +351,8 @@ static void flight_charge(struct state *state, const struct fallback_request *re
 {
     struct limit_result *r = request->result;
     int64_t used = in_flight(state);
-    bool admit = request->cost <= r->capacity - used;
+    int64_t most = r->capacity - request->reserve;
+    bool admit = request->cost <= most - used;
 
     if (admit) {
         used += request->cost;
@@ -353,9 +360,9 @@ static void flight_charge(struct state *state, const struct fallback_request *re
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = r->capacity > used ? r->capacity - used : 0;
-    r->retry_after_us = admit                         ? 0
-                        : request->cost > r->capacity ? -1
-                                                      : 1000000; /* as lua/concurrency.lua */
+    r->retry_after_us = admit                  ? 0
+                        : request->cost > most ? -1
+                                               : 1000000; /* as lua/concurrency.lua */
     r->reset_us = 0;
 }
 
@@ -426,7 +433,8 @@ static bool charge(struct fallback *f, const struct fallback_request *request,
 static void uncharge(const struct fallback_request *request, struct place_in_table *position,
                      int64_t now)
 {
-    struct fallback_request look = {.key = request->key, .result = request->result};
+    struct fallback_request look = {
+        .key = request->key, .reserve = request->reserve, .result = request->result};
 
     *position->state = position->before;
     charge_by_kind(&position->before, &look, now);

@@ -23,6 +23,7 @@ struct fallback_request {
     int64_t cost;
     struct limit_result *result;
     bool best_effort;
+    int64_t reserve; /* of the capacity, left to higher priorities; the result includes it */
 };
 
 /* Charges every limit or, if one rejects, none, as in Redis. `now_us`: wall clock. Returns true

@@ -81,7 +81,8 @@ static bool is_of(const struct lease *lease, const uint64_t key[2], const struct
                   const struct limit_numbers *numbers)
 {
     return lease->limit == limit && lease->key[0] == key[0] && lease->key[1] == key[1] &&
-           lease->numbers.limit == numbers->limit && lease->numbers.burst == numbers->burst;
+           lease->numbers.limit == numbers->limit && lease->numbers.burst == numbers->burst &&
+           lease->numbers.share == numbers->share;
 }
 
 /* The same key with other numbers. A bucket leaks by the latest numbers, so units leased under
@@ -158,6 +159,7 @@ static __attribute__((noinline)) struct lease *look_closer(struct leases *leases
     uint64_t key[2];
 
     hash_slice_128(&leases->hash, text, key);
+    key[1] ^= (uint64_t)numbers->share; /* each priority has its own lease */
     struct lease *lease = find(leases->table[key[0] % SETS], key, limit, numbers, now_us);
     if (lease)
         count(lease, now_us);
@@ -190,6 +192,7 @@ static int64_t most_units(const struct lease *lease)
     int64_t holds = is_bucket(lease) ? least_of(lease->numbers.limit, lease->numbers.burst)
                                      : lease->numbers.limit;
 
+    holds -= share_reserve(holds, lease->numbers.share);
     if (lease->limit->lease_units != LEASE_AUTO)
         return lease->limit->lease_units;
     bool lasts =

@@ -39,7 +39,7 @@ enum {
     LEASE_AUTO_LAST = 10, /* and nothing while less than 1/10 remains: there each reply is exact */
 };
 
-/* One key, with these numbers. */
+/* One key, with these numbers. Remaining units are those of the priority. */
 struct lease {
     uint64_t key[2];
     const struct limit *limit; /* NULL: a free slot */

@@ -60,8 +60,10 @@ static bool read_next(struct limit_replies *from, const struct limit *limit,
                       const struct limit_numbers *numbers, struct limit_reply *reply)
 {
     if (!limit_tells_next(limit)) {
-        reply->next_us = next_unit_us(limit, numbers->limit, limit_capacity(limit, numbers),
-                                      reply->remaining, reply->reset_us);
+        int64_t reserve = limit_reserve(limit, numbers);
+        reply->next_us =
+            next_unit_us(limit, numbers->limit, limit_capacity(limit, numbers),
+                         reply->remaining > reserve ? reply->remaining : reserve, reply->reset_us);
         return true;
     }
     if (from->end == from->next || !limit_reply_is_number(from->next))

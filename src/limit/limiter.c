@@ -64,9 +64,17 @@ static int64_t cost_of(const struct limit_facts *facts, const struct op_limit *p
     return facts->cost && !limit->own_cost ? facts->cost : rule_cost_in(facts->rule, limit);
 }
 
+/* Bounds the op's shared limits to the share of its priority. */
+static void limit_shares(struct limit_op *op, const struct priority *priority)
+{
+    for (unsigned i = 0; i < op->count; i++)
+        if (op->limits[i].limit->shared && priority->share < SHARE_WHOLE)
+            op->limits[i].numbers.share = priority->share;
+}
+
 /* Copies everything that a decision needs out of the facts. */
 static void op_fill(struct limit_op *op, const struct limit_facts *facts,
-                    const struct client_limits *client_limits)
+                    const struct client_limits *client_limits, const struct priority *priority)
 {
     const struct limiter *l = op->limiter;
     const struct rule *rule = facts->rule;
@@ -94,6 +102,8 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
     }
     assert(!keys.failed); /* op_pool.keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
+    if (priority)
+        limit_shares(op, priority);
     if (!op->now_us)
         op_meet_lease(op, facts);
 }
@@ -114,6 +124,14 @@ const struct client_limits *limiter_client_limits(struct limiter *l,
                                     : policy_client(l->policy, facts->identity);
     *granted = grant_client_limits(grant.quota);
     return granted;
+}
+
+/* A grant replaces a client's numbers, not its priority. */
+static const struct priority *priority_of(const struct limiter *l, const struct limit_facts *facts)
+{
+    return policy_priority(l->policy, facts->rule,
+                           facts->client_limits ? facts->client_limits
+                                                : policy_client(l->policy, facts->identity));
 }
 
 bool limiter_has_grant(struct limiter *l, const struct identity *identity)
@@ -154,6 +172,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
     decision_request->op = decision_request->charge = NULL;
     decision_request->held_count = 0;
     decision_request->decision.delay_us = 0;
+    decision_request->decision.priority = l->policy->priority_count ? priority_of(l, facts) : NULL;
     if (rule->limit_count == 0 || facts->uncharged) {
         verdict_of_no_limits(&decision_request->decision);
         return DECIDED_NOW;
@@ -170,7 +189,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
     op = ready ? op_take(l) : NULL;
     if (!op)
         op_enter(op = reserve, OP_PREPARED);
-    op_fill(op, facts, client_limits);
+    op_fill(op, facts, client_limits, decision_request->decision.priority);
     if (l->permits && !op_use_permits(op)) {
         op_release(op);
         verdict_of_no_memory(&decision_request->decision);

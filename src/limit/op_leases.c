@@ -165,6 +165,14 @@ static void give_back(struct lease *lease)
     end_lease(lease);
 }
 
+/* What remains for the op's priority. */
+static int64_t remaining_of(const struct limit_op *op, const struct limit_reply *replies)
+{
+    int64_t reserve = limit_reserve(op->limits[0].limit, &op->limits[0].numbers);
+
+    return replies->remaining > reserve ? replies->remaining - reserve : 0;
+}
+
 void lease_answered(const struct lease_request *request, const struct limit_op *first,
                     unsigned size, const struct limit_reply *replies, int64_t time_us,
                     uint64_t requested_us)
@@ -181,7 +189,7 @@ void lease_answered(const struct lease_request *request, const struct limit_op *
     lease_take(lease,
                &(struct lease_charge){.units = units,
                                       .spent = size,
-                                      .remaining = replies->remaining,
+                                      .remaining = remaining_of(first, replies),
                                       .reset_us = replies->reset_us,
                                       .next_us = replies->next_us,
                                       .time_us = time_us,
@@ -204,7 +212,7 @@ void op_note_remaining(const struct limit_op *op, const struct limit_reply *repl
     struct lease *lease = lease_of(op);
 
     if (lease)
-        lease_note(lease, replies->granted, replies->remaining, requested_us);
+        lease_note(lease, replies->granted, remaining_of(op, replies), requested_us);
 }
 
 static void on_lease_ends(struct deadline *deadline)

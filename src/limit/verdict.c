@@ -12,7 +12,8 @@ static void count_limit(struct limiter *l, const struct limit *limit, enum verdi
     counter_add(counter_table_row(&l->stats->by_limit, limit->row) + verdict, 1);
 }
 
-static struct limit_result result_of(const struct op_limit *part)
+/* The result of a limit that the request may use as a whole. */
+static inline struct limit_result whole_result_of(const struct op_limit *part)
 {
     const struct limit_numbers *n = &part->numbers;
     return (struct limit_result){.limit = part->limit,
@@ -20,8 +21,34 @@ static struct limit_result result_of(const struct op_limit *part)
                                  .shadow = part->shadow,
                                  .quota = n->limit,
                                  .granted = part->cost,
-                                 .capacity =
-                                     part->limit->kind == LIMIT_WINDOW ? n->limit : n->burst};
+                                 .capacity = limit_whole(part->limit, n)};
+}
+
+/* Leaves units to higher priorities: the result is then that of the request's priority. A bucket's
+ * rate is the same for all of them. */
+static __attribute__((noinline)) void leave_reserve(struct limit_result *r, int64_t reserve)
+{
+    if (r->limit->kind != LIMIT_BUCKET && r->quota == r->capacity)
+        r->quota -= reserve;
+    r->capacity -= reserve;
+    r->remaining = r->remaining > reserve ? r->remaining - reserve : 0;
+}
+
+static inline struct limit_result result_of(const struct op_limit *part)
+{
+    struct limit_result r = whole_result_of(part);
+
+    if (part->numbers.share)
+        leave_reserve(&r, limit_reserve(part->limit, &part->numbers));
+    return r;
+}
+
+/* What remains for the request's priority, of what remains in all. */
+static int64_t remaining_of(const struct op_limit *part, int64_t remaining)
+{
+    if (part->numbers.share)
+        remaining -= limit_reserve(part->limit, &part->numbers);
+    return remaining > 0 ? remaining : 0;
 }
 
 static bool waits_longer(const struct limit_result *a, const struct limit_result *b)
@@ -117,7 +144,7 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op,
         bool free = op->limits[i].free;
         r->verdict = replies->granted > 0 || free ? VERDICT_ALLOWED : rejection_by(r);
         r->granted = replies->granted > 0 && !free ? replies->granted : r->granted;
-        r->remaining = replies->remaining > 0 ? replies->remaining : 0;
+        r->remaining = remaining_of(&op->limits[i], replies->remaining);
         r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : replies->retry_after_us;
         r->reset_us = replies->reset_us > 0 ? replies->reset_us : 0;
         next_unit_set(r, replies->next_us);
@@ -151,7 +178,7 @@ static bool is_local(const struct op_limit *part)
 /* This instance's share of a limit while Redis is down: 1/redis.instances, at least one unit. */
 static struct limit_result local_result_of(const struct limiter *l, const struct op_limit *part)
 {
-    struct limit_result r = result_of(part);
+    struct limit_result r = whole_result_of(part);
     int64_t instances = l->policy->redis.instances;
 
     if (instances > 1 && r.capacity > 0) {
@@ -164,7 +191,22 @@ static struct limit_result local_result_of(const struct limiter *l, const struct
 static struct fallback_request local_request_of(const struct op_limit *part,
                                                 struct limit_result *result)
 {
-    return (struct fallback_request){part->key, part->cost, result, part->mode & MODE_BEST_EFFORT};
+    return (struct fallback_request){.key = part->key,
+                                     .cost = part->cost,
+                                     .reserve =
+                                         share_reserve(result->capacity, part->numbers.share),
+                                     .result = result,
+                                     .best_effort = part->mode & MODE_BEST_EFFORT};
+}
+
+static bool decide_locally(struct limiter *l, struct fallback_request *requests, unsigned count)
+{
+    bool admitted = fallback_decide(l->fallback, requests, count, clock_wall_us());
+
+    for (unsigned i = 0; i < count; i++)
+        if (requests[i].reserve)
+            leave_reserve(requests[i].result, requests[i].reserve);
+    return admitted;
 }
 
 /* Shadow limits of an admitted request: each is checked alone, as none rejects. */
@@ -181,7 +223,7 @@ static void decide_shadows_locally(struct limiter *l, const struct limit_op *op,
         }
         *r = local_result_of(l, part);
         struct fallback_request request = local_request_of(part, r);
-        if (!fallback_decide(l->fallback, &request, 1, clock_wall_us()))
+        if (!decide_locally(l, &request, 1))
             r->verdict = VERDICT_SHADOW;
         d->result_count++;
     }
@@ -211,7 +253,7 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
     }
     d->result_count = local;
     if (local)
-        admitted = fallback_decide(l->fallback, requests, local, clock_wall_us());
+        admitted = decide_locally(l, requests, local);
     if (admitted)
         decide_shadows_locally(l, op, d);
     conclude(l, op, d);
@@ -285,7 +327,8 @@ static struct denial_key denial_key_of(struct limit_op *op)
         numbers[n++] = op->limits[i].limit->index;
         numbers[n++] = op->limits[i].shadow; /* for this client; other clients may share the key */
         numbers[n++] = op->limits[i].free ? -1 : op->limits[i].cost;
-        numbers[n++] = op->limits[i].mode; /* best effort */
+        /* Best effort; the share of the request's priority. */
+        numbers[n++] = op->limits[i].mode + (op->limits[i].numbers.share << 32);
         numbers[n++] = op->limits[i].numbers.limit;
         numbers[n++] = op->limits[i].numbers.burst;
     }

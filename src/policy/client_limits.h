@@ -3,18 +3,44 @@
 #define WEIR_POLICY_CLIENT_LIMITS_H
 
 #include "policy/limit.h"
+#include "policy/priority.h"
 
-/* Effective numbers of one limit for one client. */
+/* Effective numbers of one limit for one request. */
 struct limit_numbers {
     int64_t limit, burst;
     /* The same limit with another period (policy->variants), which replaces it; NULL: its own. */
     const struct limit *variant;
+    /* Of the limit, that the request's priority may use, in 1/SHARE_WHOLE. 0: the whole limit. */
+    int64_t share;
 };
+
+/* Returns the limit's numbers as written. */
+static inline struct limit_numbers limit_numbers_of(const struct limit *limit)
+{
+    return (struct limit_numbers){.limit = limit->limit, .burst = limit->burst};
+}
 
 /* Returns the maximum cost of a single request. */
 static inline int64_t limit_capacity(const struct limit *limit, const struct limit_numbers *numbers)
 {
     return limit->kind == LIMIT_BUCKET ? numbers->burst : numbers->limit;
+}
+
+/* Returns the units that may be in use at once if all priorities together use the whole limit. */
+static inline int64_t limit_whole(const struct limit *limit, const struct limit_numbers *numbers)
+{
+    return limit->kind == LIMIT_WINDOW ? numbers->limit : numbers->burst;
+}
+
+/* Returns how many of `whole` units a request of this share leaves to higher priorities. */
+static inline int64_t share_reserve(int64_t whole, int64_t share)
+{
+    return share ? whole - (int64_t)((__int128)whole * share / SHARE_WHOLE) : 0;
+}
+
+static inline int64_t limit_reserve(const struct limit *limit, const struct limit_numbers *numbers)
+{
+    return numbers->share ? share_reserve(limit_whole(limit, numbers), numbers->share) : 0;
 }
 
 enum quota_kind {
@@ -26,7 +52,8 @@ enum quota_kind {
 /* Limits shared by several clients. */
 struct plan {
     char *name;
-    struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
+    const struct priority *priority; /* NULL: that of the rule */
+    struct limit_numbers *numbers;   /* by limit index; NULL: the limits as written */
     struct position position;
 };
 
@@ -35,9 +62,10 @@ struct plan {
 struct client_limits {
     char *name; /* as written: "client-1", "ip:10.0.0.0/8"; NULL: from the database */
     enum quota_kind quota;
-    bool blocked;                  /* requests get 403; `quota` is QUOTA_PROHIBITED */
-    const struct plan *plan;       /* or NULL */
-    struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
+    bool blocked;                    /* requests get 403; `quota` is QUOTA_PROHIBITED */
+    const struct plan *plan;         /* or NULL */
+    const struct priority *priority; /* NULL: that of the plan, or of the rule */
+    struct limit_numbers *numbers;   /* by limit index; NULL: the limits as written */
     int64_t each; /* database quota; replaces limit and burst of every per-client limit; 0: none */
     struct position position;
 };

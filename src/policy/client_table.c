@@ -194,7 +194,7 @@ bool policy_blocks(const struct policy *policy, const struct identity *identity)
 struct limit_numbers client_numbers(const struct client_limits *client_limits,
                                     const struct limit *limit)
 {
-    struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
+    struct limit_numbers numbers = limit_numbers_of(limit);
 
     if (client_limits && client_limits->numbers)
         numbers = client_limits->numbers[limit->index];

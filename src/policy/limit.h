@@ -109,6 +109,7 @@ struct limit {
     int64_t enforce; /* share of clients enforced, in 1/SHARE_WHOLE; 0: shadow limit */
     struct limit_part per[LIMIT_PER_MAX];
     unsigned per_count; /* at least 1; PER_CLIENT, if present, comes first */
+    bool shared;        /* several clients share a count: `per` has neither client nor ip */
     enum on_failure on_failure;
     struct position position;
 };

@@ -157,6 +157,9 @@ struct policy {
     struct identity_settings identity;
     struct read_headers read_headers;
     struct address_settings addresses;
+    struct priority *priorities; /* the highest first */
+    unsigned priority_count;     /* 0: every request may use whole limits */
+    const struct priority *default_priority;
     bool shadow; /* default for limits */
     struct limit *limits;
     unsigned limit_count;
@@ -238,6 +241,20 @@ void policy_print(const struct policy *policy, FILE *out);
 
 /* Returns the number of such servers in all upstreams. */
 unsigned policy_name_count(const struct policy *policy);
+
+/* Returns the priority of a client's request: the client's, else the plan's, else the rule's, else
+ * the default. `client_limits`: the client's limits of the policy or the database, or NULL. NULL:
+ * the policy has no priorities. */
+static inline const struct priority *policy_priority(const struct policy *policy,
+                                                     const struct rule *rule,
+                                                     const struct client_limits *client_limits)
+{
+    if (client_limits && client_limits->priority)
+        return client_limits->priority;
+    if (client_limits && client_limits->plan && client_limits->plan->priority)
+        return client_limits->plan->priority;
+    return rule->priority ? rule->priority : policy->default_priority;
+}
 
 /* Without limits, weir does not connect to Redis. */
 static inline bool policy_needs_redis(const struct policy *policy)

@@ -5,6 +5,7 @@
 #include "http/head.h"
 #include "policy/limit.h"
 #include "policy/limit_cost.h"
+#include "policy/priority.h"
 #include "policy/upstream_settings.h"
 
 /* Placeholder in a rejection body. */
@@ -87,6 +88,7 @@ struct rule {
     struct json_paths *usage_paths;    /* of all usages of its limits; NULL: none */
     bool usage_in_array;               /* of a response that is an array, the elements are read */
     bool has_best_effort, best_effort; /* has: best_effort overrides that of the limits */
+    const struct priority *priority;   /* NULL: the default; see policy_priority() */
     const struct upstream *upstream;
     bool has_rejection;                  /* false: the policy's rejection applies */
     struct rejection_settings rejection; /* complete in both cases */

@@ -211,6 +211,8 @@ static void json_line_end(struct text *t, const struct exchange *x, struct slice
     }
     if (x->limits.decided)
         json_put_text(&json, "decision", verdict_label[d->verdict]);
+    if (x->limits.decided && d->priority)
+        json_put_text(&json, "priority", d->priority->name);
     if (x->limits.decided && x->route.rule && x->route.rule->has_own_costs && decision_admits(d)) {
         costs_member(&json, x, "reserve", x->reserves);
         costs_member(&json, x, "cost", x->finals);

@@ -91,6 +91,7 @@ struct worker_stats {
     struct token_stats tokens;
     struct counter_table handshake_failures; /* listener, enum tls_failure (net/tls.h) */
     struct counter_table by_rule;            /* rule->row, verdict */
+    struct counter_table by_priority;        /* priority->row, verdict */
     struct counter_table rule_durations;     /* rule->row; see base/row_histogram.h */
 };
 

@@ -104,6 +104,9 @@ static enum step apply(struct exchange *x)
     x->limits.decided = true;
     count_client(x, decision_admits(d));
     counter_add(counter_table_row(&x->worker->stats.by_rule, x->route.rule->row) + d->verdict, 1);
+    if (d->priority)
+        counter_add(counter_table_row(&x->worker->stats.by_priority, d->priority->row) + d->verdict,
+                    1);
     if (!decision_admits(d))
         return step_reply_with(x, rejection_status(x));
     if (x->route.rule->has_own_costs)

@@ -141,7 +141,7 @@ struct policy *replay_policy_load(const char *file, const char *lua_dir,
 void replay_policy_try(struct policy *policy, unsigned index, double factor)
 {
     struct limit *limit = &policy->limits[index];
-    struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
+    struct limit_numbers numbers = limit_numbers_of(limit);
 
     limit->shadow = true;
     limit->enforce = 0;

@@ -285,7 +285,8 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     w->date_second = -1;
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
         !counter_table_grow(&w->stats.handshake_failures, policy->listen_count) ||
-        !worker_make_rows(w, policy->rule_count, policy->limit_count, server_count(policy)) ||
+        !worker_make_rows(w, policy->rule_count, policy->limit_count, policy->priority_count,
+                          server_count(policy)) ||
         !(w->base = event_base_new()) || deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
     request_ids_init(w);
@@ -356,10 +357,12 @@ bool worker_uses(const struct worker *w, const struct endpoint_set *endpoint_set
     return atomic_load(&w->current_set) == endpoint_set;
 }
 
-bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits, unsigned servers)
+bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits, unsigned priorities,
+                      unsigned servers)
 {
     return counter_table_grow(&w->stats.by_rule, rules) &&
            counter_table_grow(&w->stats.rule_durations, rules) &&
+           counter_table_grow(&w->stats.by_priority, priorities) &&
            counter_table_grow(&w->limiter_stats.by_limit, limits) &&
            server_stats_grow(&w->upstream.stats.servers, servers);
 }
@@ -393,6 +396,7 @@ void worker_free(struct worker *w)
     counter_table_clear(&w->stats.handshake_failures);
     counter_table_clear(&w->stats.by_rule);
     counter_table_clear(&w->stats.rule_durations);
+    counter_table_clear(&w->stats.by_priority);
     counter_table_clear(&w->limiter_stats.by_limit);
     server_stats_clear(&w->upstream.stats.servers);
     endpoint_set_drop(atomic_exchange(&w->reload, NULL));

@@ -232,6 +232,14 @@ def test_the_api_s_capacity_shared_fairly(rig):
     assert count(answers)[429] > 0
 
 
+def test_batch_jobs_are_rejected_first_payments_last(rig):
+    weir = weir_with_recipe(rig, "Batch jobs are rejected first, payments last")
+    shares = {"/v1/payments/1": ({}, 200), "/v1/a": ({}, 160), "/v1/b": ({"X-Job": "nightly"}, 100),
+              "/v1/c": ({"X-Client-Id": "partner", "X-Job": "nightly"}, 200)}
+    for path, (headers, share) in shares.items():
+        assert get(weir.address, path, headers=headers)["X-RateLimit-Limit"] == str(share), path
+
+
 def test_reading_is_cheap_writing_is_not(rig):
     weir = weir_with_recipe(rig, "Reading is cheap, writing is not")
     assert statuses(weir, 3, "/v1/a", "POST") == [200, 200, 429]

@@ -34,6 +34,9 @@ static const char *warnings_for(const char *yaml)
 #define SERVICE                                                                                    \
     "rate_limit_service: { listen: 127.0.0.1:8081, domains: { d: { descriptors: [ { key: k, "      \
     "rate_limit: { unit: day, requests_per_unit: 1 } } ] } } }\n"
+#define PRIORITIES                                                                                 \
+    "priorities: { high: 100%, low: 50% }\nlimits: { all: { script: gcra, limit: 9, period: 1s, "  \
+    "per: all }, "
 
 static const struct {
     const char *policy, *words, *remedied;
@@ -108,6 +111,17 @@ static const struct {
      API LIMITS USED SERVICE "redis: { timeout: 20ms }\n"},
     {API LIMITS SERVICE "redis: { timeout: 21ms }\nrules: [ { limits: [ a, ip ] } ]\n",
      "Envoy waits 20 ms", "redis: { timeout: 20ms }\n" SERVICE},
+    {API PRIORITIES
+     "a: { script: gcra, limit: 9, period: 1s } }\n"
+     "rules: [ { match: { path: /a }, limits: [ a ], priority: low }, { limits: [ a, all ] } ]\n",
+     "has no effect",
+     API PRIORITIES "a: { script: gcra, limit: 9, period: 1s } }\n"
+                    "rules: [ { limits: [ a, all ], priority: low } ]\n"},
+    {API PRIORITIES "}\nrules: [ { limits: all, priority: low, cost: 5 } ]\n",
+     "are always rejected",
+     API PRIORITIES "}\nrules: [ { limits: all, priority: low, cost: 4 } ]\n"},
+    {API "priorities: { high: 90%, low: 50% }\n" LIMITS USED, "may use a whole limit",
+     API "priorities: { high: 100%, low: 50% }\n" LIMITS USED},
     {API LIMITS USED "clients: { alice: { quota: 5 } }\n", "this client never occurs",
      API LIMITS USED IDS " }\nclients: { alice: { quota: 5 } }\n"},
 };
