@@ -89,7 +89,7 @@ static void worker_reloaded(void *context)
         ;
 }
 
-static void note(struct weir *weir, _Atomic unsigned *counter)
+static void count_worker(struct weir *weir, _Atomic unsigned *counter)
 {
     atomic_fetch_add(counter, 1);
     worker_reloaded(weir);
@@ -98,13 +98,13 @@ static void note(struct weir *weir, _Atomic unsigned *counter)
 static void worker_serving(void *context)
 {
     struct weir *weir = context;
-    note(weir, &weir->serving);
+    count_worker(weir, &weir->serving);
 }
 
 static void worker_ended(void *context)
 {
     struct weir *weir = context;
-    note(weir, &weir->ended);
+    count_worker(weir, &weir->ended);
 }
 
 static void on_change(evutil_socket_t fd, short what, void *arg)
@@ -196,7 +196,7 @@ static bool start_workers(struct weir *weir)
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-static void stop(struct weir *weir)
+static void stop_weir(struct weir *weir)
 {
     unlink_sockets(
         weir); /* before the listeners close: then the path may belong to the next weir */
@@ -212,12 +212,12 @@ static void on_drain_over(evutil_socket_t fd, short what, void *arg)
 
     log_info("finishing requests in progress, at most %.15g s",
              (double)weir->policy->timeouts.shutdown_us / 1e6);
-    stop(weir);
+    stop_weir(weir);
 }
 
 /* For timeouts.drain, load balancers read from /readyz that they must send no more traffic, and
  * each response announces the end of its connection. New connections are still accepted. */
-static bool drain(struct weir *weir)
+static bool drain_workers(struct weir *weir)
 {
     uint64_t us = weir->policy->timeouts.drain_us;
     struct timeval time = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
@@ -249,7 +249,7 @@ static void on_stop_signal(evutil_socket_t signal, short what, void *arg)
     systemd_stopping(weir);
     weir->view.stopping = true;
     admin_stopping(weir->admin);
-    if (signal != SIGTERM || !drain(weir))
+    if (signal != SIGTERM || !drain_workers(weir))
         on_drain_over(-1, 0, weir);
 }
 
@@ -386,7 +386,7 @@ static bool start(struct weir *weir)
     return good && start_workers(weir);
 }
 
-static void end(struct weir *weir)
+static void free_weir(struct weir *weir)
 {
     close_unused_listeners(weir);
     admin_free(weir->admin);
@@ -445,12 +445,12 @@ int server_run(const char *policy_file, const char *lua_dir)
     if (good)
         listen_for_resets(&weir);
     else
-        stop(&weir);
+        stop_weir(&weir);
     while (atomic_load(&weir.ended) < weir.started && event_base_loop(weir.base, EVLOOP_ONCE) == 0)
         ;
     for (unsigned i = 0; i < weir.started; i++)
         worker_join(weir.workers[i]);
-    end(&weir);
+    free_weir(&weir);
     if (good)
         log_info("stopped");
     libevent_global_shutdown();

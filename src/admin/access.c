@@ -7,7 +7,7 @@
 
 #include "admin/answer.h"
 
-static bool refuse(struct evhttp_request *request, const char *detail)
+static bool refuse_access(struct evhttp_request *request, const char *detail)
 {
     answer_problem(request, 403, "Forbidden", detail);
     return false;
@@ -21,7 +21,7 @@ static bool refuse_host(struct evhttp_request *request, const char *host)
              "the host %.255s is neither an IP address nor localhost nor one of admin.hosts of the "
              "policy",
              host);
-    return refuse(request, detail);
+    return refuse_access(request, detail);
 }
 
 static bool is_version_1_0(const struct evhttp_request *request)
@@ -67,7 +67,7 @@ static bool is_of_our_pages(const struct admin_listener *settings, struct evhttp
              !fetch_site_is_own(slice_of(field->value))) ||
             (evutil_ascii_strcasecmp(field->key, "Origin") == 0 &&
              !origin_is_own(slice_of(field->value), slice_of(host))))
-            return refuse(request, "cross-site requests are refused");
+            return refuse_access(request, "cross-site requests are refused");
     return true;
 }
 
@@ -120,8 +120,8 @@ bool access_is_allowed(const struct admin_listener *settings, unsigned resource,
     if (!is_of_our_pages(settings, request))
         return false;
     if (settings->read_only && !(resource & ACCESS_READ_ONLY))
-        return refuse(request,
-                      "this listener is read_only: it serves /healthz, /readyz and /metrics");
+        return refuse_access(
+            request, "this listener is read_only: it serves /healthz, /readyz and /metrics");
     if (settings->token && !(resource & ACCESS_PUBLIC) && !has_token(settings->token, request))
         return refuse_unauthorized(request);
     return true;

@@ -3,8 +3,8 @@
 #include "net/tls.h"
 
 /* A file that several listeners use is listed once. */
-static void add(struct certificate *found, unsigned *count, const char *path, int64_t until_s,
-                bool is_crl)
+static void list_certificate(struct certificate *found, unsigned *count, const char *path,
+                             int64_t until_s, bool is_crl)
 {
     for (unsigned i = 0; i < *count; i++)
         if (strcmp(found[i].path, path) == 0)
@@ -21,9 +21,9 @@ static void add_listener(struct certificate *found, unsigned *count, const struc
     int64_t until_s;
 
     for (unsigned i = 0; tls_server_certificate(server, i, &path, &dates); i++)
-        add(found, count, path, dates.until_s, false);
+        list_certificate(found, count, path, dates.until_s, false);
     if ((path = tls_server_crl(server, &until_s)))
-        add(found, count, path, until_s, true);
+        list_certificate(found, count, path, until_s, true);
 }
 
 unsigned certificates_list(const struct policy *policy,
@@ -34,11 +34,12 @@ unsigned certificates_list(const struct policy *policy,
     for (unsigned l = 0; l < policy->listen_count; l++)
         add_listener(found, &count, policy->listen[l].tls);
     if (policy->redis.tls.expires_s)
-        add(found, &count, policy->redis.tls.certificate_path, policy->redis.tls.expires_s, false);
+        list_certificate(found, &count, policy->redis.tls.certificate_path,
+                         policy->redis.tls.expires_s, false);
     for (unsigned u = 0; u < policy->upstream_count; u++) {
         const struct client_tls *tls = &policy->upstreams[u].tls;
         if (tls->expires_s)
-            add(found, &count, tls->certificate_path, tls->expires_s, false);
+            list_certificate(found, &count, tls->certificate_path, tls->expires_s, false);
     }
     return count;
 }

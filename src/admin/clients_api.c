@@ -121,8 +121,8 @@ static void pump_soon(struct clients_api *api)
     event_active(api->pump, EV_TIMEOUT, 1);
 }
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply,
-                      enum redis_failure failure)
+static void on_query_reply(struct redis_call *call, const struct redis_reply *reply,
+                           enum redis_failure failure)
 {
     struct pending_query *pending_query = CONTAINER_OF(call, struct pending_query, call);
     char detail[128];
@@ -159,7 +159,7 @@ static void pending_query_step(struct pending_query *pending_query)
     }
     if (!redis_client_is_ready(api->store))
         return; /* waits until it is ready, or for the timeout */
-    pending_query->call = (struct redis_call){.done = on_answer};
+    pending_query->call = (struct redis_call){.done = on_query_reply};
     bool one_part = redis_client_has_slots(api->store) &&
                     slice_equal((struct slice){argv[0], sizes[0]}, SLICE("0"));
     if (one_part ? redis_client_call_part(api->store, client_query_shard(pending_query->query),
@@ -185,7 +185,7 @@ static void on_pump(evutil_socket_t fd, short what, void *arg)
         redis_client_flush(api->store);
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg)
+static void query_timed_out(evutil_socket_t fd, short what, void *arg)
 {
     struct pending_query *pending_query = arg;
     (void)fd, (void)what;
@@ -257,7 +257,7 @@ static int hex(char c)
 
 /* Decodes percent-encoding (RFC 3986 section 2.1). False: invalid, or longer than any client
  * name. */
-static bool decode(struct slice encoded, struct text *out)
+static bool decode_name(struct slice encoded, struct text *out)
 {
     for (size_t i = 0; i < encoded.n; i++) {
         if (encoded.p[i] != '%') {
@@ -280,7 +280,8 @@ static bool read_client(const struct clients_api *api, struct evhttp_request *re
     struct text name = text_over(bytes, sizeof bytes);
     const char *why = "the client's name is not percent-encoded, or too long";
 
-    if (decode(id, &name) && client_query_identity(api->policy, text_slice(&name), identity, &why))
+    if (decode_name(id, &name) &&
+        client_query_identity(api->policy, text_slice(&name), identity, &why))
         return true;
     answer_problem(request, 400, "Bad Request", why);
     return false;
@@ -312,7 +313,7 @@ static struct pending_query *pending_query_new(struct clients_api *api,
         order->kind == CLIENT_QUERY_GRANT
             ? client_query_new_grant(api->policy, &pending_query->identity, order->quota, order->us)
             : client_query_new(api->policy, &pending_query->identity, order->kind, SCAN_US);
-    pending_query->deadline = evtimer_new(api->base, on_deadline, pending_query);
+    pending_query->deadline = evtimer_new(api->base, query_timed_out, pending_query);
     if (pending_query->query && pending_query->deadline && open_link(api))
         return pending_query;
     pending_query_free(pending_query);

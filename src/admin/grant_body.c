@@ -74,7 +74,7 @@ static bool read_object(json_t *object, int64_t *quota, int64_t *us, char *why)
                        : "for is missing: how long, from \"1s\" to \"30d\", as in \"1h\"");
 }
 
-static bool refuse(const json_error_t *error, char *why)
+static bool refuse_json(const json_error_t *error, char *why)
 {
     switch (json_error_code(error)) {
     case json_error_duplicate_key: return refuse_because(why, "a member is given twice");
@@ -93,7 +93,7 @@ bool grant_body_read(struct slice body, int64_t *quota, int64_t *us, char why[st
 
     *us = 0;
     if (!object)
-        return refuse(&error, why);
+        return refuse_json(&error, why);
     bool good = read_object(object, quota, us, why);
     json_decref(object);
     return good;

@@ -65,7 +65,7 @@ static unsigned read_all(const struct redis_reply *reply, struct grant *all)
 }
 
 /* Replaces the table. Cached denials are dropped: they were decided with the old grants. */
-static void take(struct grant_reader *reader, const struct redis_reply *reply)
+static void replace_grants(struct grant_reader *reader, const struct redis_reply *reply)
 {
     struct slice version = reply->elements[1].text;
     struct grant *all = malloc(GRANTS_MAX * sizeof *all);
@@ -104,7 +104,7 @@ static void report_state(struct grant_reader *reader, enum redis_failure failure
     reader->logged = good ? false : reader->logged || refused;
 }
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply,
+static void on_grants(struct redis_call *call, const struct redis_reply *reply,
                       enum redis_failure failure)
 {
     struct grant_reader *reader = CONTAINER_OF(call, struct grant_reader, call);
@@ -116,7 +116,7 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply,
     reader->again |= outdated;
     if (reply && !outdated && has_shape(reply) &&
         strcmp(reply->elements[1].text.p, reader->version) != 0)
-        take(reader, reply);
+        replace_grants(reader, reply);
     if (reader->again)
         event_active(reader->timer, EV_TIMEOUT, 1);
 }
@@ -166,7 +166,7 @@ struct grant_reader *grant_reader_new(struct event_base *base, struct policy *po
         return NULL;
     MAGIC_SET(reader, READER_MAGIC);
     reader->policy = policy_hold(policy);
-    reader->call = (struct redis_call){.done = on_answer};
+    reader->call = (struct redis_call){.done = on_grants};
     reader->version[0] = '?'; /* differs from every version, including "" */
     reader->key = grant_key(policy);
     reader->timer = evtimer_new(base, on_read_period, reader);

@@ -14,7 +14,7 @@ static uint64_t sum(const struct admin_view *view,
     return total;
 }
 
-static const counter_t *accepted(const struct token_stats *stats, unsigned is_cached)
+static const counter_t *accepted_counter(const struct token_stats *stats, unsigned is_cached)
 {
     return is_cached ? &stats->cached : &stats->verified;
 }
@@ -60,7 +60,7 @@ void metrics_write_tokens(struct evbuffer *out, const struct admin_view *view)
         tokens, tokens);
     for (unsigned i = 0; i < 2; i++)
         evbuffer_add_printf(out, "%s{result=\"%s\"} %llu\n", tokens, i ? "cached" : "verified",
-                            (unsigned long long)sum(view, accepted, i));
+                            (unsigned long long)sum(view, accepted_counter, i));
     evbuffer_add_printf(out,
                         "# HELP %s Requests with an invalid token, by reason.\n# TYPE %s counter\n",
                         faults, faults);

@@ -272,7 +272,7 @@ static bool many_rejections(const struct admin_view *view, struct text *sentence
 
 /* --- All of them ------------------------------------------------------------------------------ */
 
-static bool say(bool exists, struct text *sentence, struct slice words)
+static bool describe_if(bool exists, struct text *sentence, struct slice words)
 {
     if (exists)
         text_put(sentence, words);
@@ -282,33 +282,33 @@ static bool say(bool exists, struct text *sentence, struct slice words)
 bool problem_exists(const struct admin_view *view, enum problem problem, struct text *sentence)
 {
     switch (problem) {
-    case PROBLEM_STOPPING: return say(view->stopping, sentence, SLICE("stopping"));
-    case PROBLEM_STARTING: return say(!view->ready, sentence, SLICE("starting"));
+    case PROBLEM_STOPPING: return describe_if(view->stopping, sentence, SLICE("stopping"));
+    case PROBLEM_STARTING: return describe_if(!view->ready, sentence, SLICE("starting"));
     case PROBLEM_REDIS_DENIES: return redis_denies(view, sentence);
     case PROBLEM_NO_SERVER: return no_server(view, sentence);
     case PROBLEM_TOKENS_DENIED: return keys_are_missing(view, JWT_INVALID_401, sentence);
     case PROBLEM_KEYS_MISSING: return keys_are_missing(view, JWT_INVALID_FALL_THROUGH, sentence);
     case PROBLEM_KEYS_OLD: return keys_problem(view, false, sentence);
     case PROBLEM_DESCRIPTORS:
-        return say(descriptors_are_scarce(), sentence,
-                   SLICE("no file descriptor is free, so new clients wait"));
+        return describe_if(descriptors_are_scarce(), sentence,
+                           SLICE("no file descriptor is free, so new clients wait"));
     case PROBLEM_REDIS_UNAVAILABLE: return redis_unavailable(view, sentence);
     case PROBLEM_REDIS_ERRORS:
-        return say(redis_refuses(view), sentence,
-                   SLICE("Redis answers calls with errors, on_failure applies"));
+        return describe_if(redis_refuses(view), sentence,
+                           SLICE("Redis answers calls with errors, on_failure applies"));
     case PROBLEM_REDIS_SLOW: return redis_is_slow(view, sentence);
     case PROBLEM_CLOCK: return clock_differs(view, sentence);
     case PROBLEM_SERVER_ERRORS:
     case PROBLEM_SERVER_SLOW: return server_problem(view, problem, sentence);
     case PROBLEM_REJECTIONS: return many_rejections(view, sentence);
     case PROBLEM_LOG_LINES:
-        return say(view->recent && recent_lost_lines(view->recent), sentence,
-                   SLICE("log lines are lost: the disk of the log is slow or full"));
+        return describe_if(view->recent && recent_lost_lines(view->recent), sentence,
+                           SLICE("log lines are lost: the disk of the log is slow or full"));
     case PROBLEM_CERTIFICATE: return file_expired(view, false, sentence);
     case PROBLEM_CRL: return file_expired(view, true, sentence);
     case PROBLEM_RELOAD:
-        return say(view->last_reload_failed, sentence,
-                   SLICE("the last reload failed, the policy before it is in effect"));
+        return describe_if(view->last_reload_failed, sentence,
+                           SLICE("the last reload failed, the policy before it is in effect"));
     case PROBLEM_COUNT: break;
     }
     return false;

@@ -41,7 +41,7 @@ static struct redis_memory_part *part_of(const char *node)
     return known.count < REDIS_MEMORY_PARTS_MAX ? &known.parts[known.count++] : NULL;
 }
 
-static void take(const struct redis_memory *m, const struct redis_reply *reply)
+static void keep_part(const struct redis_memory *m, const struct redis_reply *reply)
 {
     struct redis_memory_part *part = part_of(m->node);
 
@@ -53,8 +53,8 @@ static void take(const struct redis_memory *m, const struct redis_reply *reply)
     memcpy(part->node, m->node, sizeof part->node);
 }
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply,
-                      enum redis_failure failure)
+static void on_info(struct redis_call *call, const struct redis_reply *reply,
+                    enum redis_failure failure)
 {
     struct redis_memory *m = CONTAINER_OF(call, struct redis_memory, call);
     (void)failure;
@@ -67,7 +67,7 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply,
         m->refused = true;
         return;
     }
-    take(m, reply);
+    keep_part(m, reply);
     m->part++;
     event_active(m->next, EV_TIMEOUT, 1);
 }
@@ -77,7 +77,7 @@ static void request_part(struct redis_memory *m)
     static const char *argv[] = {"0", "memory"};
     static const size_t sizes[] = {1, 6};
 
-    m->call = (struct redis_call){.done = on_answer};
+    m->call = (struct redis_call){.done = on_info};
     if (!redis_client_call_part(m->store, m->part, &m->call, 2, argv, sizes))
         return;
     m->under_way = true;

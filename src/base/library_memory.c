@@ -7,7 +7,7 @@
 
 static atomic_bool failed;
 
-static void *note(void *memory, size_t size)
+static void *note_failure(void *memory, size_t size)
 {
     if (!memory && size)
         atomic_store_explicit(&failed, true, memory_order_relaxed);
@@ -17,13 +17,13 @@ static void *note(void *memory, size_t size)
 static void *openssl_malloc(size_t size, const char *file, int line)
 {
     (void)file, (void)line;
-    return note(malloc(size), size);
+    return note_failure(malloc(size), size);
 }
 
 static void *openssl_realloc(void *memory, size_t size, const char *file, int line)
 {
     (void)file, (void)line;
-    return note(realloc(memory, size), size);
+    return note_failure(realloc(memory, size), size);
 }
 
 static void openssl_free(void *memory, const char *file, int line)
@@ -34,7 +34,7 @@ static void openssl_free(void *memory, const char *file, int line)
 
 static void *jansson_malloc(size_t size)
 {
-    return note(malloc(size), size);
+    return note_failure(malloc(size), size);
 }
 
 void library_memory_watch(void)

@@ -81,7 +81,7 @@ static void write_to_stderr(struct slice message)
 
 /* Counts the lines that were not written. The first time, also reports to stderr, because the file
  * cannot be written. */
-static void lose(const struct iovec pieces[2])
+static void count_lost(const struct iovec pieces[2])
 {
     int why = errno;
 
@@ -148,7 +148,7 @@ static void write_early(void)
         if (early.missing)
             pieces[1] = (struct iovec){line, log_event(line, LEVEL_WARN, missing)};
         if (!write_all(pieces))
-            lose(pieces);
+            count_lost(pieces);
     }
     free(early.bytes);
     early.bytes = NULL;
@@ -162,7 +162,7 @@ void log_file_write(struct slice first, struct slice second)
     keep_early(first);
     keep_early(second);
     if ((file.trouble && !report_lost()) || !write_all(pieces))
-        lose(pieces);
+        count_lost(pieces);
     pthread_mutex_unlock(&file.lock);
 }
 

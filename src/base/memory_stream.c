@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* fopencookie(3): returns 0 on error. */
-static ssize_t append(void *cookie, const char *bytes, size_t n)
+static ssize_t append_bytes(void *cookie, const char *bytes, size_t n)
 {
     struct memory_stream *stream = cookie;
 
@@ -27,9 +27,9 @@ static ssize_t append(void *cookie, const char *bytes, size_t n)
 bool memory_stream_open(struct memory_stream *stream)
 {
     *stream = (struct memory_stream){0};
-    stream->file = fopencookie(stream, "w", (cookie_io_functions_t){.write = append});
+    stream->file = fopencookie(stream, "w", (cookie_io_functions_t){.write = append_bytes});
     if (stream->file)
-        append(stream, "", 0); /* so that there is a text even if nothing is written */
+        append_bytes(stream, "", 0); /* so that there is a text even if nothing is written */
     if (stream->file && !stream->failed)
         return true;
     (void)memory_stream_close(stream);

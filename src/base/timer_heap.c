@@ -41,7 +41,7 @@ static void sink(struct timer_heap *all, unsigned position, struct timer *timer)
     put(all, position, timer);
 }
 
-static bool make_room(struct timer_heap *all)
+static bool grow_heap(struct timer_heap *all)
 {
     unsigned size = all->size ? 2 * all->size : 64;
     struct timer **heap;
@@ -122,7 +122,7 @@ void timer_heap_clear(struct timer_heap *all)
 
 bool timer_set(struct timer_heap *all, struct timer *timer, uint64_t at_us)
 {
-    if (!make_room(all) || !open_timer(all))
+    if (!grow_heap(all) || !open_timer(all))
         return false;
     timer->at_us = at_us;
     timer->sequence = all->sequence++;

@@ -231,7 +231,7 @@ static void table_add(struct found_table *table, const struct found *found)
     }
 }
 
-static void gather(struct found_table *table, const struct top_keys *top, uint64_t now_us)
+static void gather_counts(struct found_table *table, const struct top_keys *top, uint64_t now_us)
 {
     struct found found;
 
@@ -333,7 +333,7 @@ unsigned top_keys_read(struct top_keys *const *tops, unsigned count, uint64_t no
     if (!table.found)
         return 0;
     for (unsigned t = 0; t < count; t++)
-        gather(&table, tops[t], now_us);
+        gather_counts(&table, tops[t], now_us);
     for (size_t i = 0; i < places; i++)
         if (table.found[i].tag)
             table.found[used++] = table.found[i];

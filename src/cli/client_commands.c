@@ -25,7 +25,7 @@ struct order {
     int64_t quota, us;
 };
 
-static struct query *begin(const struct client_command *command, const struct order *order)
+static struct query *new_query(const struct client_command *command, const struct order *order)
 {
     if (order->kind == CLIENT_QUERY_GRANT)
         return client_query_new_grant(command->subject.policy, &command->subject.identity,
@@ -72,7 +72,7 @@ static int query_client(struct client_command *command, const struct order *orde
         return 1;
     }
     doubt(command, order->client);
-    command->subject.query = begin(command, order);
+    command->subject.query = new_query(command, order);
     if (!command->subject.query || !query_redis_run(&command->redis, command->subject.query))
         return 1;
     return order->kind == CLIENT_QUERY_LOOK    ? client_report_inspect(&command->subject)

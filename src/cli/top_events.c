@@ -120,7 +120,7 @@ int top_events_fd(const struct top_events *events)
 /* --- Reading ---------------------------------------------------------------------------------- */
 
 /* False: no memory, or an event is too large. */
-static bool make_room(struct top_events *events)
+static bool grow_input(struct top_events *events)
 {
     if (events->used) {
         memmove(events->bytes, events->bytes + events->used, events->size - events->used);
@@ -222,7 +222,7 @@ enum top_read top_events_read(struct top_events *events, struct slice *data,
         enum top_read head = events->has_head ? TOP_READ_EVENT : take_head(events, ended, why);
         if (head == TOP_READ_END || (head == TOP_READ_EVENT && take_event(events, data)))
             return head;
-        if (ended || !make_room(events)) {
+        if (ended || !grow_input(events)) {
             snprintf(why, TOP_WHY_MAX,
                      ended ? "the connection has ended" : "an event is too large");
             return TOP_READ_END;

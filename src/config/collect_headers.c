@@ -42,7 +42,7 @@ static void refuse_twins(struct loading *l, const struct node *node, struct slic
         }
 }
 
-static void add(struct loading *l, const char *name, const struct node *node)
+static void add_header(struct loading *l, const char *name, const struct node *node)
 {
     struct read_headers *headers = &l->policy->read_headers;
     struct slice text = slice_of(name);
@@ -70,7 +70,7 @@ static void add_own(struct loading *l, const char *name, const struct node *node
 
     if (!name)
         return;
-    add(l, name, node);
+    add_header(l, name, node);
     policy->own_headers[policy->own_header_count++] = slice_of(name);
 }
 
@@ -92,9 +92,9 @@ static void add_of_rules(struct loading *l, const struct node *node)
         const struct node *match = node_find(node, "match"),
                           *header = match ? node_find(match, "header") : NULL;
         for (const struct node *child = header ? header->first : NULL; child; child = child->next)
-            add(l, arena_text(l->arena, child->key), child);
+            add_header(l, arena_text(l->arena, child->key), child);
         if (rule->cost_request)
-            add(l, rule->cost_request, node_find(node_find(node, "cost"), "request_header"));
+            add_header(l, rule->cost_request, node_find(node_find(node, "cost"), "request_header"));
     }
 }
 
@@ -107,12 +107,12 @@ static void add_identity(struct loading *l)
 
     for (unsigned i = 0; i < settings->from_count && item; i++, item = list_next(from, item)) {
         const struct identity_source *source = settings->from[i].source;
-        add(l, source->is_header ? settings->from[i].name : source->header, item);
+        add_header(l, source->is_header ? settings->from[i].name : source->header, item);
     }
     if (settings->claim_count)
-        add(l, settings->jwt.header, node_find(node_at(l, "identity", "jwt"), "header"));
+        add_header(l, settings->jwt.header, node_find(node_at(l, "identity", "jwt"), "header"));
     if (settings->drops_client_ip_header)
-        add(l, settings->client_ip_header, node_find(identity, "client_ip_header"));
+        add_header(l, settings->client_ip_header, node_find(identity, "client_ip_header"));
 }
 
 /* Returns the header that a part of a limit's keys is read from; NULL: none. A token's is that of
@@ -139,8 +139,8 @@ void read_headers_collect(struct loading *l)
          i++, limit_node = limit_node->next) {
         const struct limit *limit = &policy->limits[i];
         for (unsigned k = 0; k < limit->per_count; k++)
-            add(l, header_of_part(policy, &limit->per[k]), node_find(limit_node, "per"));
-        add(l, limit->dedup.header, node_find(limit_node, "dedup"));
+            add_header(l, header_of_part(policy, &limit->per[k]), node_find(limit_node, "per"));
+        add_header(l, limit->dedup.header, node_find(limit_node, "dedup"));
         add_own(l, limit->granted_header, node_find(limit_node, "granted_header"));
     }
     add_of_rules(l, rule);

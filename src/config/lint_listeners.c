@@ -40,7 +40,7 @@ static const char *missing_for(const struct limit *limit)
         return "it does not see when a request ends, so this limit counts nothing there";
     if (limit->counted)
         return "it does not see responses, so this limit charges nothing there";
-    if (limit->own_cost && limit_cost_settles(limit->own_cost))
+    if (limit->own_cost && limit_cost_is_adjusted(limit->own_cost))
         return "it does not see responses, so requests cost the reserve there";
     return NULL;
 }

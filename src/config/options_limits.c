@@ -96,7 +96,7 @@ static const struct option rows[] = {
     {.path = "limits.NAME.cost.weights.cache_write", .type = &type_weight, WEIGHTS(cache_write),
      .fallback = "0", .help = "weight of input tokens that were written to a cache"},
     {.path = "limits.NAME.cost.on_error", .type = &type_enum, COST(on_error),
-     .fallback = "refund", .names = cost_on_error_names, .applies = cost_settles,
+     .fallback = "refund", .names = cost_on_error_names, .applies = cost_is_adjusted,
      .help = "charge of responses with status 4xx or 5xx that state no cost, and of requests "
              "without a response of the server: refund or keep"},
     {.path = "limits.NAME.cost.on_disconnect", .type = &type_enum, COST(on_disconnect),

@@ -50,7 +50,7 @@ static struct slice key_of(struct slice line, size_t indent)
 }
 
 /* Cuts `text` at lines with this indentation. Returns the number of parts; `parts` NULL: counts. */
-static unsigned cut(struct slice text, size_t indent, struct part *parts)
+static unsigned cut_into_parts(struct slice text, size_t indent, struct part *parts)
 {
     const char *p = text.p, *end = text.p + text.n;
     unsigned count = 0;
@@ -80,9 +80,9 @@ static bool print_and_cut(const struct policy *policy, struct printed *printed)
     if (fclose(out) != 0)
         return false;
     struct slice all = {printed->bytes, printed->size};
-    printed->count = cut(all, 0, NULL);
+    printed->count = cut_into_parts(all, 0, NULL);
     printed->parts = calloc(printed->count + 1, sizeof *printed->parts);
-    return printed->parts && cut(all, 0, printed->parts);
+    return printed->parts && cut_into_parts(all, 0, printed->parts);
 }
 
 static void printed_free(struct printed *printed)
@@ -136,10 +136,10 @@ struct entries {
 
 static bool entries_of(struct slice section, const struct policy *rules_of, struct entries *entries)
 {
-    entries->count = cut(section, INDENT, NULL);
+    entries->count = cut_into_parts(section, INDENT, NULL);
     if (!(entries->parts = calloc(entries->count + 1, sizeof *entries->parts)))
         return false;
-    (void)cut(section, INDENT, entries->parts);
+    (void)cut_into_parts(section, INDENT, entries->parts);
     for (unsigned i = 0; rules_of && i < entries->count && i < rules_of->rule_count; i++)
         entries->parts[i].name = slice_of(rules_of->rules[i].name);
     qsort(entries->parts, entries->count, sizeof *entries->parts, by_name);

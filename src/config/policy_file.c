@@ -114,7 +114,7 @@ static void load_it(void *context)
     report_finish(&load->report, load->out);
 }
 
-static struct policy *finish(struct load *load)
+static struct policy *finish_loading(struct load *load)
 {
     bool has_memory = memory_try(load_it, load);
 
@@ -133,13 +133,13 @@ struct policy *policy_load_text(const char *file, struct slice bytes, const char
                                 FILE *out)
 {
     struct load load = {.l.lua_dir = lua_dir, .report.file = file, .bytes = bytes, .out = out};
-    return finish(&load);
+    return finish_loading(&load);
 }
 
 struct policy *policy_load(const char *file, const char *lua_dir, FILE *report)
 {
     struct load load = {.l.lua_dir = lua_dir, .report.file = file, .out = report};
-    return finish(&load);
+    return finish_loading(&load);
 }
 
 bool policy_wants_json_log(const char *file)

@@ -31,7 +31,7 @@ static struct slice trimmed(struct slice line)
 }
 
 /* Returns false if the list is full. */
-static bool gather(struct loading *l, struct gathered *all, const struct listed_range *range)
+static bool gather_range(struct loading *l, struct gathered *all, const struct listed_range *range)
 {
     if (all->count == LISTED_MAX)
         return false;
@@ -60,7 +60,7 @@ static bool read_line(struct loading *l, const char *file, unsigned number, stru
         return true;
     if (!ip_range_parse(address, &range.range, &why))
         report_mistake_in(l->report, file, position, "%s: %s", QUOTE(address), why);
-    else if (!gather(l, all, &range)) {
+    else if (!gather_range(l, all, &range)) {
         report_mistake_in(l->report, file, position,
                           "all lists together have more than %d addresses and ranges; combine "
                           "adjacent addresses into ranges",

@@ -278,9 +278,9 @@ bool cost_has_weights(const void *cost)
     return usage->kind == USAGE_KIND_FORMAT && usage->weighted;
 }
 
-bool cost_settles(const void *cost)
+bool cost_is_adjusted(const void *cost)
 {
-    return limit_cost_settles(cost);
+    return limit_cost_is_adjusted(cost);
 }
 
 bool cost_header_is_good(struct loading *l, const struct node *map, const char *key,
@@ -341,7 +341,7 @@ static void read_cost_map(struct loading *l, const struct node *node, struct lim
     if (cost->max && cost->reserve > cost->max)
         mistake(l, node_find(node, "reserve"), "%lld is more than max", (long long)cost->reserve);
     finish_usage(l, node, cost);
-    if (node_find(node, "on_error") && !limit_cost_settles(cost))
+    if (node_find(node, "on_error") && !limit_cost_is_adjusted(cost))
         mistake_of_key(l, node_find(node, "on_error"),
                        "on_error applies to usage and response_header; add one of them");
     if (node_find(node, "on_disconnect") && cost->usage.kind == USAGE_KIND_NONE)
@@ -402,7 +402,7 @@ static void add_own_cost(struct loading *l, const struct node *item, struct rule
     const struct usage *usage = &cost->usage.usage;
 
     rule->has_own_costs = true;
-    rule->learns |= limit_cost_settles(cost);
+    rule->learns |= limit_cost_is_adjusted(cost);
     rule->drains |= cost->on_disconnect == ON_DISCONNECT_DRAIN;
     rule->adds_usage |= cost->include_usage == INCLUDE_USAGE_ADD;
     rule->reads_request |= cost->automatic || cost->request_json.count || rule->adds_usage;

@@ -206,7 +206,7 @@ static void parameter(struct loading *l, struct quota_settings *quotas, const ch
     quotas->values[n] = arena_text(l->arena, slice_of(value));
 }
 
-static const char *value_of(const PQconninfoOption *all, const char *keyword)
+static const char *keyword_value(const PQconninfoOption *all, const char *keyword)
 {
     for (; all->keyword; all++)
         if (strcmp(all->keyword, keyword) == 0)
@@ -267,11 +267,11 @@ static char *position_text(struct loading *l, const char *host, const char *port
 static void use_connection(struct loading *l, const struct node *node,
                            struct quota_settings *quotas, const PQconninfoOption *all)
 {
-    const char *host = value_of(all, "host"), *port = value_of(all, "port"),
-               *address = value_of(all, "hostaddr");
+    const char *host = keyword_value(all, "host"), *port = keyword_value(all, "port"),
+               *address = keyword_value(all, "hostaddr");
     struct servers servers = {.count = 0};
 
-    if (value_of(all, "service")) {
+    if (keyword_value(all, "service")) {
         mistake(
             l, node,
             "names a service file, which would be read at each connect; write its settings here");
@@ -284,8 +284,8 @@ static void use_connection(struct loading *l, const struct node *node,
     if (host && !address && !find_servers(l, node, &servers, host, port ? port : ""))
         return;
     keep_parameters(l, quotas, all, servers.count ? &servers : NULL);
-    quotas->position = position_text(l, host ? host : address, port, value_of(all, "dbname"));
-    quotas->has_password = value_of(all, "password") != NULL;
+    quotas->position = position_text(l, host ? host : address, port, keyword_value(all, "dbname"));
+    quotas->has_password = keyword_value(all, "password") != NULL;
 }
 
 /* Hides the text that libpq quotes in an error, from the first quoted word to the end of the last,

@@ -76,13 +76,13 @@ static bool read_user(struct loading *l, const struct node *node, struct slice u
 /* Returns "host", "host:port" or "[ipv6]:port" with the default port added if missing. */
 static struct slice with_port(struct loading *l, struct slice position)
 {
-    struct slice behind = position;
+    struct slice rest = position;
 
-    while (behind.n && memchr(behind.p, ']', behind.n)) {
-        behind.p++;
-        behind.n--;
+    while (rest.n && memchr(rest.p, ']', rest.n)) {
+        rest.p++;
+        rest.n--;
     }
-    if (position.n && memchr(behind.n ? behind.p : "", ':', behind.n))
+    if (position.n && memchr(rest.n ? rest.p : "", ':', rest.n))
         return position;
     char *text = arena_zeroed(l->arena, position.n + REDIS_PORT_TEXT_MAX, 1);
     memcpy(text, position.p, position.n);

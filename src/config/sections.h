@@ -144,7 +144,7 @@ bool cost_has_response_header(const void *cost);
 bool cost_has_usage(const void *cost);
 bool cost_is_of_openai(const void *cost);
 bool cost_has_weights(const void *cost);
-bool cost_settles(const void *cost);
+bool cost_is_adjusted(const void *cost);
 /* Returns true if `name` is a header name; NULL: the key is missing. Reports other names. */
 bool cost_header_is_good(struct loading *l, const struct node *map, const char *key,
                          const char *name);

@@ -142,7 +142,7 @@ static struct node *node_new(struct reading *r, enum node_kind kind, struct posi
     return node;
 }
 
-static void append(struct node *parent, struct node *child)
+static void append_child(struct node *parent, struct node *child)
 {
     child->parent = parent;
     child->index = parent->count++;
@@ -302,7 +302,7 @@ static void read_list(struct reading *r, struct node *list, unsigned depth)
 {
     yaml_event_t event;
     while (next_event(r, &event) && event.type != YAML_SEQUENCE_END_EVENT)
-        append(list, read_node(r, &event, depth));
+        append_child(list, read_node(r, &event, depth));
 }
 
 /* Reads a key and its value. `event` is the key's. */
@@ -330,7 +330,7 @@ static void read_pair(struct reading *r, struct node *map, yaml_event_t *event, 
         return;
     value->key = key;
     value->key_place = key_place;
-    append(map, value);
+    append_child(map, value);
 }
 
 static int by_key(const void *left, const void *right)

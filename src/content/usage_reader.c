@@ -147,7 +147,7 @@ enum usage_result usage_reader_end(struct usage_reader *r, bool whole)
 }
 
 /* The last value of a path, also of a document that has not ended. */
-static struct usage_value value_of(const struct usage_reader *r, const struct json_path *path)
+static struct usage_value latest_value(const struct usage_reader *r, const struct json_path *path)
 {
     struct usage_value none = {.value = -1};
     int at = json_paths_find(r->paths, path);
@@ -164,7 +164,7 @@ static bool is_latest(const struct usage_reader *r, const struct usage *usage,
 {
     for (unsigned i = 0; i < usage->part_count; i++) {
         const struct usage_part *other = &usage->parts[i];
-        if (other->count == part->count && value_of(r, &other->path).order > order)
+        if (other->count == part->count && latest_value(r, &other->path).order > order)
             return false;
     }
     return true;
@@ -177,7 +177,7 @@ int64_t usage_reader_sum(const struct usage_reader *r, const struct usage *usage
 
     for (unsigned i = 0; i < usage->part_count; i++) {
         const struct usage_part *part = &usage->parts[i];
-        struct usage_value value = value_of(r, &part->path);
+        struct usage_value value = latest_value(r, &part->path);
         if (value.value < 0 || !is_latest(r, usage, part, value.order))
             continue;
         seen = true;

@@ -37,7 +37,7 @@ static void listener_pause(struct listener *l)
     event_add(&l->resume, &pause);
 }
 
-static void on_resume(evutil_socket_t fd, short what, void *arg)
+static void resume_accepting(evutil_socket_t fd, short what, void *arg)
 {
     struct listener *l = arg;
     (void)fd, (void)what;
@@ -133,7 +133,7 @@ void listeners_resume(struct worker *w)
         if (!l->paused || l->fd < 0)
             continue;
         event_del(&l->resume);
-        on_resume(-1, 0, l);
+        resume_accepting(-1, 0, l);
     }
 }
 
@@ -244,7 +244,7 @@ bool listeners_init(struct worker *w, const int *fds)
         l->index = i;
         l->fd = fds[i];
         event_assign(&l->event, w->base, l->fd, EV_READ | EV_PERSIST, on_accept, l);
-        evtimer_assign(&l->resume, w->base, on_resume, l);
+        evtimer_assign(&l->resume, w->base, resume_accepting, l);
     }
     return true;
 }

@@ -31,7 +31,7 @@ static struct client_list *list_of(const struct client *c, enum client_state sta
     }
 }
 
-static void count(struct client *c, const struct client_list *list, int change)
+static void count_listed(struct client *c, const struct client_list *list, int change)
 {
     struct worker *w = c->worker;
 
@@ -41,16 +41,16 @@ static void count(struct client *c, const struct client_list *list, int change)
         counter_add(&w->stats.connections_lingering, (uint64_t)change);
 }
 
-static void insert(struct client *c, struct client_list *list)
+static void enter_list(struct client *c, struct client_list *list)
 {
     TAILQ_INSERT_TAIL(list, c, link);
-    count(c, list, 1);
+    count_listed(c, list, 1);
 }
 
-static void take_out(struct client *c, struct client_list *list)
+static void leave_list(struct client *c, struct client_list *list)
 {
     TAILQ_REMOVE(list, c, link);
-    count(c, list, -1);
+    count_listed(c, list, -1);
 }
 
 void client_begin(struct client *c, struct worker *w, const struct address *peer, bool counted)
@@ -61,7 +61,7 @@ void client_begin(struct client *c, struct worker *w, const struct address *peer
     c->silent = true;
     c->origin.peer = peer_of_address(peer);
     c->opened_ms = c->since_ms = client_now_ms();
-    insert(c, list_of(c, c->state));
+    enter_list(c, list_of(c, c->state));
     deadline_arm(&w->downstream->queue.head, &c->deadline, clock_us(),
                  w->policy->timeouts.request_header_us);
     counter_add(&w->stats.connections_open, 1);
@@ -74,8 +74,8 @@ void client_enter(struct client *c, enum client_state state)
     c->state = state;
     if (from == to)
         return;
-    take_out(c, from);
-    insert(c, to);
+    leave_list(c, from);
+    enter_list(c, to);
 }
 
 void client_close(struct client *c)
@@ -87,7 +87,7 @@ void client_close(struct client *c)
     if (c->state == CLIENT_CLOSED)
         return;
     c->protocol->end(c);
-    take_out(c, list_of(c, c->state));
+    leave_list(c, list_of(c, c->state));
     c->state = CLIENT_CLOSED;
     deadline_cancel(&c->deadline);
     timer_cancel(&w->downstream->expiries, &c->expiry);
@@ -100,9 +100,9 @@ void client_close(struct client *c)
 
 void client_speaks(struct client *c)
 {
-    take_out(c, &c->worker->downstream->silent);
+    leave_list(c, &c->worker->downstream->silent);
     c->silent = false;
-    insert(c, list_of(c, c->state));
+    enter_list(c, list_of(c, c->state));
 }
 
 void clients_cut(struct worker *w)

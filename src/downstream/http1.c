@@ -27,7 +27,7 @@ static struct body_io io_of(struct socket_client *c)
 /* ---- response ------------------------------------------------------------------------------- */
 
 /* Records what the stream did with accepted output. */
-static enum downstream_sent accepted(struct socket_client *c, enum sent sent, bool last)
+static enum downstream_sent note_sent(struct socket_client *c, enum sent sent, bool last)
 {
     struct http1 *h = &c->http1;
 
@@ -113,7 +113,7 @@ static bool send_image(struct downstream *d, const struct response_image *image,
     h->close = is_last_request(c) || !rest_is_small(h);
     if (image->form != form_of(h))
         return false;
-    *sent = accepted(c, stream_send(&c->stream, &c->client.worker->buffers, &piece, 1), false);
+    *sent = note_sent(c, stream_send(&c->stream, &c->client.worker->buffers, &piece, 1), false);
     return true;
 }
 
@@ -162,13 +162,13 @@ static enum downstream_sent send_head(struct downstream *d, const struct respons
         body_reader_begin(&h->request, &(struct framing){.kind = FRAMING_UNTIL_CLOSE});
     }
     if (!h->chunked)
-        return accepted(c, send_plain(c, &head, response, content, count), last && !response->own);
+        return note_sent(c, send_plain(c, &head, response, content, count), last && !response->own);
     struct content_piece first = {.last = last, .trailers = trailers_for(h, response->trailers)};
     if (count) {
         first.bytes = content[0].iov_base;
         first.size = content[0].iov_len;
     }
-    return accepted(c, body_write(&c->stream, &w->buffers, text_slice(&head), &first, true), last);
+    return note_sent(c, body_write(&c->stream, &w->buffers, text_slice(&head), &first, true), last);
 }
 
 /* Never sent to an HTTP/1.0 client (RFC 9110 section 15.2). */
@@ -185,7 +185,7 @@ static enum downstream_sent send_interim(struct downstream *d, const struct resp
     if (head.failed)
         return DOWNSTREAM_TOO_LARGE;
     struct iovec piece = iovec_of(text_slice(&head));
-    return accepted(c, stream_send(&c->stream, &w->buffers, &piece, 1), false);
+    return note_sent(c, stream_send(&c->stream, &w->buffers, &piece, 1), false);
 }
 
 static enum downstream_sent send_body(struct downstream *d, const struct content_piece *piece)
@@ -194,7 +194,7 @@ static enum downstream_sent send_body(struct downstream *d, const struct content
     struct content_piece sent = *piece;
 
     sent.trailers = trailers_for(&c->http1, piece->trailers);
-    return accepted(
+    return note_sent(
         c, body_write(&c->stream, &c->client.worker->buffers, SLICE_NONE, &sent, c->http1.chunked),
         piece->last);
 }
@@ -219,7 +219,7 @@ static bool splice_from(struct downstream *d, struct body_reader *reader, struct
     if (c->http1.chunked ||
         !body_splice(reader, from, &c->stream, &c->client.worker->buffers, status, &sent))
         return false;
-    *result = accepted(c, sent, reader->ended);
+    *result = note_sent(c, sent, reader->ended);
     return true;
 }
 
@@ -230,7 +230,7 @@ static void writable(struct socket_client *c)
     if (c->client.state != CLIENT_EXCHANGE)
         return;
     enum sent sent = stream_flush(&c->stream, &c->client.worker->buffers);
-    if (accepted(c, sent, c->http1.response_ended) == DOWNSTREAM_GONE)
+    if (note_sent(c, sent, c->http1.response_ended) == DOWNSTREAM_GONE)
         exchange_client_gone(x);
     else
         exchange_writable(x);

@@ -65,7 +65,7 @@ static bool receive(struct socket_client *c, struct head_bytes *got)
     return true;
 }
 
-static void take(struct socket_client *c, struct head_bytes *got, size_t n)
+static void consume(struct socket_client *c, struct head_bytes *got, size_t n)
 {
     if (got->kept)
         stream_take(&c->stream, &c->client.worker->buffers, n);
@@ -94,8 +94,8 @@ static void keep_part(struct socket_client *c, const struct head_bytes *got)
 
 /* Rejects a request. `bytes`: the received part of its head. Its end is unknown, and the client may
  * still be sending. */
-static void refuse(struct socket_client *c, struct slice bytes, enum cause cause, uint16_t status,
-                   const char *why)
+static void refuse_request(struct socket_client *c, struct slice bytes, enum cause cause,
+                           uint16_t status, const char *why)
 {
     struct request_line line = request_line_peek(bytes);
 
@@ -112,7 +112,7 @@ static void refuse(struct socket_client *c, struct slice bytes, enum cause cause
 
 void http1_refuse(struct socket_client *c, const char *why)
 {
-    refuse(c, SLICE(""), CAUSE_BAD_REQUEST, 400, why);
+    refuse_request(c, SLICE(""), CAUSE_BAD_REQUEST, 400, why);
 }
 
 void http1_head_timed_out(struct client *client)
@@ -120,8 +120,8 @@ void http1_head_timed_out(struct client *client)
     struct socket_client *c = socket_client_of(client);
 
     if (iobuf_held(c->stream.in))
-        refuse(c, iobuf_slice(c->stream.in), CAUSE_HEAD_TIMEOUT,
-               cause_table[CAUSE_HEAD_TIMEOUT].status, NULL);
+        refuse_request(c, iobuf_slice(c->stream.in), CAUSE_HEAD_TIMEOUT,
+                       cause_table[CAUSE_HEAD_TIMEOUT].status, NULL);
     else
         client_close(&c->client); /* no bytes were received */
 }
@@ -228,13 +228,13 @@ void http1_read_head(struct socket_client *c)
     if (!receive(c, &got))
         return;
     if (c->scanned == 0)
-        take(c, &got, request_skip_empty_line(got.all));
+        consume(c, &got, request_skip_empty_line(got.all));
     if (got.all.n == 0 || (c->may_be_http2 && take_preface(c, &got)))
         return;
     enum scan scan = parse(got.all, max, &seen, head, &result);
     c->scanned = (uint32_t)seen;
     if (scan == SCAN_REFUSED)
-        refuse(c, got.all, result.cause, result.status, result.why);
+        refuse_request(c, got.all, result.cause, result.status, result.why);
     else if (scan == SCAN_PARTIAL)
         keep_part(c, &got);
     else

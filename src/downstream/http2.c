@@ -228,7 +228,7 @@ static void client_left(struct http2_connection *connection)
 }
 
 /* The session is over: the client may still be sending, and must receive the GOAWAY. */
-static void finish(struct http2_connection *connection)
+static void linger_after_goaway(struct http2_connection *connection)
 {
     struct socket_client *c = connection->client;
     uint64_t window = c->client.worker->policy->http2.initial_window;
@@ -261,7 +261,7 @@ static void flush(struct http2_connection *connection)
     if (connection->lost)
         client_left(connection);
     else if (sent && http2_session_is_over(session))
-        finish(connection);
+        linger_after_goaway(connection);
     else {
         stream_want_read(&c->stream, sent);
         if (sent && (c->stream.out || http2_session_has_work(session)))

@@ -266,7 +266,8 @@ static bool store_in(struct http2_request *r, struct slice bytes)
 
 /* ---- events of the session ------------------------------------------------------------------- */
 
-static void refuse(struct http2_stream *stream, uint16_t status, const char *why, struct slice text)
+static void refuse_stream(struct http2_stream *stream, uint16_t status, const char *why,
+                          struct slice text)
 {
     struct http2_request *r = request_new(stream);
     struct request_line line = request_line_peek(text);
@@ -283,7 +284,7 @@ static void refuse(struct http2_stream *stream, uint16_t status, const char *why
 
 void http2_on_refused(struct http2_stream *stream, const struct refusal *refusal, struct slice text)
 {
-    refuse(stream, refusal->status, refusal->why, text);
+    refuse_stream(stream, refusal->status, refusal->why, text);
 }
 
 void http2_on_request(struct http2_stream *stream, struct request_head *head,
@@ -293,7 +294,7 @@ void http2_on_request(struct http2_stream *stream, struct request_head *head,
     struct http2_request *r;
 
     if (head->whole.n > connection->client->client.worker->policy->size_limits.request_header) {
-        refuse(stream, 431, "see size_limits.request_header", head->whole);
+        refuse_stream(stream, 431, "see size_limits.request_header", head->whole);
         return;
     }
     if ((r = request_new(stream))) {

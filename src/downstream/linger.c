@@ -32,7 +32,7 @@ static unsigned lingering_max(const struct worker *w)
 }
 
 /* Closes the oldest lingering connection if the limit is reached. */
-static void make_room(struct worker *w)
+static void evict_oldest(struct worker *w)
 {
     if (counter_read(&w->stats.connections_lingering) >= lingering_max(w))
         client_close(TAILQ_FIRST(&w->downstream->lingering));
@@ -47,9 +47,9 @@ void linger_arm(struct client *c)
                  left < most ? left : most);
 }
 
-static void begin(struct socket_client *c, enum client_state state, uint64_t dropped_max)
+static void enter_lingering(struct socket_client *c, enum client_state state, uint64_t dropped_max)
 {
-    make_room(c->client.worker);
+    evict_oldest(c->client.worker);
     c->client.since_ms = client_now_ms();
     c->dropped = 0;
     c->dropped_max = dropped_max;
@@ -67,12 +67,12 @@ void linger_begin(struct socket_client *c, uint64_t dropped_max)
     if (c->stream.eof || w->policy->timeouts.linger_us == 0 || !stream_end(&c->stream))
         client_close(&c->client);
     else
-        begin(c, CLIENT_LINGER, dropped_max);
+        enter_lingering(c, CLIENT_LINGER, dropped_max);
 }
 
 void linger_begin_drain(struct socket_client *c)
 {
-    begin(c, CLIENT_DRAIN, UINT64_MAX);
+    enter_lingering(c, CLIENT_DRAIN, UINT64_MAX);
 }
 
 /* Counts `n` dropped bytes. False: it has lingered too long, or the input is too slow or too

@@ -13,7 +13,7 @@ static ssize_t receive(int fd, void *bytes, size_t size, int flags)
 }
 
 /* Consumes bytes that were peeked before. */
-static bool take(struct stream *s, size_t n)
+static bool consume(struct stream *s, size_t n)
 {
     if (receive(s->fd, s->in->bytes + s->in->end, n, 0) != (ssize_t)n)
         return false;
@@ -42,11 +42,11 @@ enum proxy_header_result proxy_header_receive(struct stream *s, struct iobuf_poo
     if (n <= 0)
         return nothing_came(s, pool, n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
     switch (proxy_header_scan((struct slice){s->in->bytes, held + (size_t)n}, header)) {
-    case PROXY_HEADER_PARTIAL: return take(s, (size_t)n) ? RECEIVE_PARTIAL : RECEIVE_BAD;
+    case PROXY_HEADER_PARTIAL: return consume(s, (size_t)n) ? RECEIVE_PARTIAL : RECEIVE_BAD;
     case PROXY_HEADER_BAD: return RECEIVE_BAD;
     case PROXY_HEADER_WHOLE: break;
     }
-    bool taken = take(s, header->size - held);
+    bool taken = consume(s, header->size - held);
     iobuf_put(pool, &s->in);
     return taken ? RECEIVE_WHOLE : RECEIVE_BAD;
 }

@@ -47,7 +47,7 @@ struct survey {
     struct shed *shed;
 };
 
-static void add(struct client *c, void *context)
+static void add_holding(struct client *c, void *context)
 {
     struct survey *survey = context;
     struct holding held = holding_of(c, survey->now_us);
@@ -93,7 +93,7 @@ void clients_shed(struct worker *w)
 
     if (used < survey.target)
         return;
-    for_each(w, add, &survey);
+    for_each(w, add_holding, &survey);
     survey.lowest = lowest_bucket(&survey, used - survey.target);
     for_each(w, shed_one, &survey);
     if (shed.requests)

@@ -114,5 +114,5 @@ void explain_fields(struct explainer *m, struct exchange *x)
     note_added(m, &forwarded);
     const char *end = memchr(whole.p, '\r', whole.n);
     m->now.request_line = (struct slice){whole.p, (size_t)(end - whole.p)};
-    m->now.usage_is_asked = x->cost.asked;
+    m->now.usage_is_added = x->cost.usage_added;
 }

@@ -225,7 +225,7 @@ static void put_forwarded(struct json_writer *json, const struct explanation *e)
     json_put_slice(json, "line", e->request_line);
     put_fields(json, "removed", e->removed, e->removed_count);
     put_fields(json, "added", e->added, e->added_count);
-    json_put_bool(json, "include_usage_added", e->usage_is_asked);
+    json_put_bool(json, "include_usage_added", e->usage_is_added);
     json_end(json, '}');
 }
 

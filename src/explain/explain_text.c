@@ -302,7 +302,7 @@ static void put_numbers(struct text *out, const struct planned_limit *planned)
     if (limit->kind == LIMIT_BUCKET && planned->numbers.burst != planned->numbers.limit)
         text_printf(out, ", burst %lld", (long long)planned->numbers.burst);
     text_printf(out, ", cost %lld", (long long)planned->cost);
-    if (limit->own_cost && limit_cost_settles(limit->own_cost))
+    if (limit->own_cost && limit_cost_is_adjusted(limit->own_cost))
         text_literal(out, " until the response states it");
     if (planned->best_effort)
         text_literal(out, " or what is left");
@@ -413,7 +413,7 @@ static void print_forwarded(struct report *r)
         print_field(r, '-', &e->removed[i]);
     for (unsigned i = 0; i < e->added_count; i++)
         print_field(r, '+', &e->added[i]);
-    if (e->usage_is_asked)
+    if (e->usage_is_added)
         say(r, "+ \"stream_options\": {\"include_usage\": true} in the content");
 }
 

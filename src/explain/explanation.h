@@ -102,7 +102,7 @@ struct explanation {
     struct slice request_line; /* as forwarded; n == 0: it is not forwarded */
     const struct changed_field *removed, *added;
     unsigned removed_count, added_count;
-    bool usage_is_asked; /* the content gets stream_options.include_usage */
+    bool usage_is_added; /* the content gets stream_options.include_usage */
 };
 
 /* What Redis knows of a client: its grant, and the row of the database that is cached there. */

@@ -140,7 +140,7 @@ static enum state trailer_step(enum state state, char c, const char **why)
 }
 
 /* Counts one extension or trailer byte. Returns whether it is within the limit. */
-static bool count(struct chunked *c)
+static bool count_byte(struct chunked *c)
 {
     if (c->state >= TRAILER_START)
         return ++c->counted <= TRAILERS_MAX;
@@ -169,7 +169,7 @@ static enum state step(struct chunked *c, char byte, const char **why)
     case BAD: return bad(why, "the chunked coding was invalid before");
     default: break;
     }
-    if (!count(c))
+    if (!count_byte(c))
         return bad(why,
                    c->state >= TRAILER_START ? "trailers too long" : "chunk extensions too long");
     return c->state >= TRAILER_START ? trailer_step(c->state, byte, why)

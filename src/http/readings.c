@@ -9,7 +9,7 @@ static bool is_slash(int octet)
 }
 
 /* Invalid codes are kept: the first decoding may produce a "%" that a second one decodes. */
-static void decode(struct slice in, struct text *out, bool slashes)
+static void decode_codes(struct slice in, struct text *out, bool slashes)
 {
     const char *end = in.p + in.n;
     for (const char *p = in.p; p < end;) {
@@ -22,12 +22,12 @@ static void decode(struct slice in, struct text *out, bool slashes)
 
 static void decode_slashes(struct slice in, struct text *out)
 {
-    decode(in, out, true);
+    decode_codes(in, out, true);
 }
 
 static void decode_others(struct slice in, struct text *out)
 {
-    decode(in, out, false);
+    decode_codes(in, out, false);
 }
 
 static void turn_backslashes(struct slice in, struct text *out)

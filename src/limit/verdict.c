@@ -413,7 +413,7 @@ void verdict_remember(struct limiter *l, struct limit_op *op, const struct decis
         }
         /* Not remembered: a request in flight may end, or be refunded, at any time. */
         bool ends_any_time = r->limit->kind == LIMIT_CONCURRENCY || r->limit->counted ||
-                             (r->limit->own_cost && limit_cost_settles(r->limit->own_cost));
+                             (r->limit->own_cost && limit_cost_is_adjusted(r->limit->own_cost));
         int64_t wait_us = ends_any_time ? 0 : r->retry_after_us;
         bool limited = r->verdict == VERDICT_LIMITED && !ends_any_time;
         denial.limits[i] =

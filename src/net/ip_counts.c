@@ -93,7 +93,7 @@ static unsigned home(const struct ip_counts *c, const struct ip *ip)
 }
 
 /* Returns the slot of the address, or the free slot to insert it into. */
-static unsigned find(const struct ip_counts *c, const struct stripe *s, const struct ip *ip)
+static unsigned slot_of(const struct ip_counts *c, const struct stripe *s, const struct ip *ip)
 {
     unsigned i = home(c, ip);
     while (s->slots[i].count && memcmp(&s->slots[i].ip, ip, sizeof *ip) != 0)
@@ -121,7 +121,7 @@ enum ip_counted ip_counts_add(struct ip_counts *c, const struct ip *ip, unsigned
     enum ip_counted counted = IP_COUNTED;
 
     pthread_mutex_lock(&s->lock);
-    struct ip_count *slot = &s->slots[find(c, s, ip)];
+    struct ip_count *slot = &s->slots[slot_of(c, s, ip)];
     if (slot->count && max && slot->count >= max)
         counted = IP_OVER_MAX;
     else if (!slot->count && s->entries >= c->entries_max)
@@ -140,7 +140,7 @@ void ip_counts_remove(struct ip_counts *c, const struct ip *ip)
     struct stripe *s = stripe_of(c, ip);
 
     pthread_mutex_lock(&s->lock);
-    unsigned i = find(c, s, ip);
+    unsigned i = slot_of(c, s, ip);
     if (s->slots[i].count == 1)
         erase(c, s, i);
     else if (s->slots[i].count)

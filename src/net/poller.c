@@ -47,7 +47,7 @@ static void serve_woken(struct poller *poller)
     }
 }
 
-static void fetch(struct poller *poller)
+static void fetch_batch(struct poller *poller)
 {
     int count = epoll_wait(poller->fd, poller->ready, (int)poller->batch, 0);
 
@@ -65,7 +65,7 @@ static void come_again(struct poller *poller)
 
 /* Serves rounds: a batch of reported sockets, then at most as many woken ones. A stopped round is
  * resumed later, so neither kind starves the other. */
-static void on_ready(evutil_socket_t fd, short what, void *arg)
+static void serve_batch(evutil_socket_t fd, short what, void *arg)
 {
     struct poller *poller = arg;
     (void)fd, (void)what;
@@ -74,7 +74,7 @@ static void on_ready(evutil_socket_t fd, short what, void *arg)
     if (poller->next == poller->count && poller->woken_due == 0) {
         poller->woken_due =
             poller->woken_count < poller->batch ? poller->woken_count : poller->batch;
-        fetch(poller);
+        fetch_batch(poller);
     }
     serve_reported(poller);
     serve_woken(poller);
@@ -90,7 +90,7 @@ int poller_init(struct poller *poller, struct event_base *base, unsigned batch)
     poller->woken_count = poller->woken_due = 0;
     if ((poller->fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
         return -1;
-    event_assign(&poller->event, base, poller->fd, EV_READ | EV_PERSIST, on_ready, poller);
+    event_assign(&poller->event, base, poller->fd, EV_READ | EV_PERSIST, serve_batch, poller);
     if (event_add(&poller->event, NULL) == 0)
         return 0;
     close(poller->fd);

@@ -144,7 +144,7 @@ void lookup_cancel(struct lookup *lookup)
     lookup_free(lookup);
 }
 
-static void finish(struct lookup *lookup)
+static void answer_lookup(struct lookup *lookup)
 {
     struct resolver_answer answer = lookup->answer;
     void (*answered)(void *, const struct resolver_answer *) = lookup->answered;
@@ -156,7 +156,7 @@ static void finish(struct lookup *lookup)
 }
 
 /* Runs if the name was found in /etc/hosts, if no query could be sent, or on timeout. */
-static void on_deadline(evutil_socket_t fd, short what, void *arg)
+static void lookup_timed_out(evutil_socket_t fd, short what, void *arg)
 {
     struct lookup *lookup = arg;
     (void)fd, (void)what;
@@ -164,7 +164,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
     for (unsigned i = 0; i < FAMILY_COUNT; i++)
         if (lookup->query[i])
             lookup->answer.why = "no response from the name servers";
-    finish(lookup);
+    answer_lookup(lookup);
 }
 
 static void take_reply(struct resolver_answer *answer, unsigned family, int result, int count,
@@ -210,7 +210,7 @@ static void on_reply(int result, char type, int count, int ttl, void *addresses,
         lookup->query[family] = NULL;
         take_reply(&lookup->answer, family, result, count, ttl, addresses);
         if (!lookup->query[FAMILY_V4] && !lookup->query[FAMILY_V6])
-            finish(lookup);
+            answer_lookup(lookup);
     }
     free(query);
 }
@@ -244,7 +244,7 @@ struct lookup *resolver_look_up(struct resolver *resolver, const char *name,
     *lookup = (struct lookup){.resolver = resolver, .answered = answered, .context = context};
     lookup->answer.family[FAMILY_V4] = lookup->answer.family[FAMILY_V6] = RESOLVED_NOTHING;
     TAILQ_INSERT_TAIL(&resolver->lookups, lookup, link);
-    evtimer_assign(&lookup->deadline, resolver->base, on_deadline, lookup);
+    evtimer_assign(&lookup->deadline, resolver->base, lookup_timed_out, lookup);
     event_add(&lookup->deadline, &resolver->timeout);
     if (!(known = is_in_hosts(name, resolver->ipv6, &lookup->answer))) {
         lookup->answer = (struct resolver_answer){

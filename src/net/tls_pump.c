@@ -27,7 +27,7 @@ struct tls_pump {
 };
 
 /* The owner sees the end of input behind the held bytes. */
-static void end(struct tls_pump *pump, enum tls_pump_state state)
+static void pump_end(struct tls_pump *pump, enum tls_pump_state state)
 {
     pump->state = state;
     event_del(pump->readable);
@@ -36,10 +36,10 @@ static void end(struct tls_pump *pump, enum tls_pump_state state)
         shutdown(pump->plain, SHUT_WR);
 }
 
-static void fail(struct tls_pump *pump, enum tls_pump_state state, const char *why)
+static void pump_fail(struct tls_pump *pump, enum tls_pump_state state, const char *why)
 {
     snprintf(pump->why, sizeof pump->why, "%s", why);
-    end(pump, state);
+    pump_end(pump, state);
 }
 
 /* --- From the server to the owner ------------------------------------------------------------- */
@@ -66,9 +66,9 @@ static void lost(struct tls_pump *pump)
     const char *why = tls_fault_of(&pump->stream);
 
     if (why)
-        fail(pump, TLS_PUMP_FAILED, why);
+        pump_fail(pump, TLS_PUMP_FAILED, why);
     else
-        end(pump, TLS_PUMP_ENDED);
+        pump_end(pump, TLS_PUMP_ENDED);
 }
 
 void tls_pump_receive(struct tls_pump *pump)
@@ -146,7 +146,7 @@ static void continue_handshake(struct tls_pump *pump)
     case TLS_FAILED:
         tls_connect_failure(&pump->stream, why);
         pump->problem = tls_connect_problem(&pump->stream);
-        fail(pump, TLS_PUMP_FAILED, why);
+        pump_fail(pump, TLS_PUMP_FAILED, why);
         break;
     case TLS_DONE:
         pump->state = TLS_PUMP_OPEN;
@@ -172,14 +172,14 @@ static void connected(struct tls_pump *pump, int error)
 {
     stream_want_write(&pump->stream, false);
     if (error) {
-        fail(pump, TLS_PUMP_NOT_CONNECTED, strerror(error));
+        pump_fail(pump, TLS_PUMP_NOT_CONNECTED, strerror(error));
         return;
     }
     pump->state = TLS_PUMP_HANDSHAKE;
     if (tls_connect(&pump->stream, pump->client, pump->host, &pump->resumption))
         continue_handshake(pump);
     else
-        fail(pump, TLS_PUMP_FAILED, "no memory");
+        pump_fail(pump, TLS_PUMP_FAILED, "no memory");
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)

@@ -158,7 +158,7 @@ static SSL_CTX *context_new(struct tls_server *server)
 }
 
 /* Makes room for one more certificate. Returns false if out of memory. */
-static bool make_room(struct tls_server *server)
+static bool grow_certificates(struct tls_server *server)
 {
     SSL_CTX **contexts = realloc(server->contexts, (server->count + 1) * sizeof *contexts);
 
@@ -184,7 +184,7 @@ bool tls_server_certificate(const struct tls_server *server, unsigned index, con
 enum tls_fault tls_server_add(struct tls_server *server, const char *certificate, const char *key,
                               char why[static TLS_WHY_MAX])
 {
-    SSL_CTX *ctx = make_room(server) ? context_new(server) : NULL;
+    SSL_CTX *ctx = grow_certificates(server) ? context_new(server) : NULL;
 
     snprintf(why, TLS_WHY_MAX, "cannot be used: no memory");
     enum tls_fault fault = ctx ? tls_load_pair(ctx, certificate, key, why) : TLS_BAD_CERTIFICATE;

@@ -29,7 +29,7 @@ static uint64_t number_of(const unsigned char *bytes)
 }
 
 /* Mask of the bits after the first `bits` of 64. */
-static uint64_t behind(unsigned bits)
+static uint64_t ones_after(unsigned bits)
 {
     return bits >= 64 ? 0 : UINT64_MAX >> bits;
 }
@@ -49,8 +49,8 @@ static struct span span_of(const struct listed_range *range)
         span.high = 0;
         span.low &= UINT32_MAX;
     }
-    span.last_high = span.high | (is_v4(range) ? 0 : behind(bits));
-    span.last_low = span.low | (bits > 64 ? behind(bits - 64) : UINT64_MAX);
+    span.last_high = span.high | (is_v4(range) ? 0 : ones_after(bits));
+    span.last_low = span.low | (bits > 64 ? ones_after(bits - 64) : UINT64_MAX);
     return span;
 }
 

@@ -77,7 +77,7 @@ static struct entry **chain_of(const struct clients *clients, const struct key *
                 ->chains[(hash_slice(&clients->hash_key, key->bytes) + key->kind) & clients->mask];
 }
 
-static const struct client *find(const struct clients *clients, const struct key *key)
+static const struct client *find_client(const struct clients *clients, const struct key *key)
 {
     for (const struct entry *entry = *chain_of(clients, key); entry; entry = entry->next)
         if (entry->key.kind == key->kind && slice_equal(entry->key.bytes, key->bytes))
@@ -89,7 +89,7 @@ static const struct client *find(const struct clients *clients, const struct key
  * NULL. */
 static const struct client *enter(struct clients *clients, struct key key)
 {
-    const struct client *earlier = find(clients, &key);
+    const struct client *earlier = find_client(clients, &key);
     if (earlier)
         return earlier;
     struct entry *entry = arena_zeroed(clients->arena, 1, sizeof *entry);
@@ -141,7 +141,7 @@ static const struct client *find_ip(const struct clients *clients, const struct 
             break; /* only IPv6 ranges are left (as in ip_range_holds) */
         struct ip masked = ip_masked(ip, clients->bits[i]);
         struct key key = range_key(&masked, clients->bits[i], room);
-        const struct client *client = find(clients, &key);
+        const struct client *client = find_client(clients, &key);
         if (client)
             return client;
     }
@@ -157,7 +157,7 @@ const struct client_limits *policy_client(const struct policy *policy,
     if (clients->count == 0)
         return NULL;
     if (identity->is_id) {
-        client = find(clients, &(struct key){KEY_ID, identity_text(identity)});
+        client = find_client(clients, &(struct key){KEY_ID, identity_text(identity)});
     } else {
         client = identity->has_ip ? find_ip(clients, &identity->ip) : clients->unix_peers;
     }

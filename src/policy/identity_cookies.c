@@ -137,7 +137,8 @@ static bool is_named_behind_comma(struct slice cookie, struct slice wanted)
 
 /* Sets the value of a cookie that servers may read as the wanted one. Of a cookie that only servers
  * after RFC 2965 read so, it is the whole cookie. */
-static enum name_match value_of(const struct pair *cookie, struct slice wanted, struct slice *value)
+static enum name_match cookie_value(const struct pair *cookie, struct slice wanted,
+                                    struct slice *value)
 {
     enum name_match match = cookie->has_value ? name_match(cookie->name, wanted) : NAME_DIFFERS;
     bool inside = is_named_behind_comma(cookie->text, wanted);
@@ -158,7 +159,7 @@ static enum found take_all(const struct identity_search *search, const struct id
     struct pair cookie;
 
     while (next_cookie(&cookies, &cookie)) {
-        if (value_of(&cookie, slice_of(from->name), &value) == NAME_DIFFERS)
+        if (cookie_value(&cookie, slice_of(from->name), &value) == NAME_DIFFERS)
             continue;
         const char *why = identity_hash_item(&hash, value, &empty);
         if (why)
@@ -181,7 +182,7 @@ static enum found find_all(const struct identity_search *search, const struct id
     while (next_cookie(&cookies, &cookie)) {
         if (is_named_behind_blank(cookie.text, slice_of(from->name)))
             return refuse_blank(search);
-        enum name_match match = value_of(&cookie, slice_of(from->name), &value);
+        enum name_match match = cookie_value(&cookie, slice_of(from->name), &value);
         if (match == NAME_DIFFERS)
             continue;
         several |= match == NAME_TWIN || (found && !slice_equal(value, first));

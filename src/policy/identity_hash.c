@@ -10,7 +10,7 @@ struct hashing {
     char bytes[SHA256_CBLOCK];
 };
 
-static void flush(struct hashing *hashing)
+static void flush_bytes(struct hashing *hashing)
 {
     hmac_add(hashing->hash, (struct slice){hashing->bytes, hashing->n});
     hashing->n = 0;
@@ -19,7 +19,7 @@ static void flush(struct hashing *hashing)
 static void hash_byte(struct hashing *hashing, char c)
 {
     if (hashing->n == sizeof hashing->bytes)
-        flush(hashing);
+        flush_bytes(hashing);
     hashing->bytes[hashing->n++] = c;
 }
 
@@ -60,7 +60,7 @@ const char *identity_hash_value(SHA256_CTX *hash, struct slice value, bool keep_
         *empty = false;
         spaces = 0;
     }
-    flush(&hashing);
+    flush_bytes(&hashing);
     return NULL;
 }
 

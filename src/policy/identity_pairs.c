@@ -9,8 +9,8 @@
 #include "policy/pairs.h"
 
 /* Takes the value of one pair. Equal values of one name count once. */
-static enum found take(const struct identity_search *search, const struct identity_from *from,
-                       const struct pair *pair, enum found before)
+static enum found use_pair(const struct identity_search *search, const struct identity_from *from,
+                           const struct pair *pair, enum found before)
 {
     const struct identity_settings *settings = &search->input->policy->identity;
     struct identity *identity = search->identity;
@@ -41,7 +41,7 @@ enum found identity_take_pair(const struct identity_search *search,
         return identity_bad(search, odd == ';'
                                         ? "\";\" stands beside the query parameter of the identity"
                                         : "\",\" stands beside the cookie of the identity");
-    return pair->has_value ? take(search, from, pair, before) : before;
+    return pair->has_value ? use_pair(search, from, pair, before) : before;
 }
 
 /* Some servers read ";" as a separator too. */

@@ -78,7 +78,7 @@ struct bytes {
     size_t n;
 };
 
-static bool decode(const json_t *jwk, const char *name, struct bytes *out)
+static bool decode_member(const json_t *jwk, const char *name, struct bytes *out)
 {
     const char *text = jwt_member(jwk, name);
     return text && base64url_decode(slice_of(text), out->p, sizeof out->p, &out->n) && out->n > 0;
@@ -109,7 +109,7 @@ static const char *read_rsa(const json_t *jwk, struct jwt_key *key)
 {
     struct bytes n, e;
 
-    if (!decode(jwk, "n", &n) || !decode(jwk, "e", &e) || e.n > RSA_EXPONENT_MAX)
+    if (!decode_member(jwk, "n", &n) || !decode_member(jwk, "e", &e) || e.n > RSA_EXPONENT_MAX)
         return "has no valid n and e";
     BIGNUM *modulus = BN_bin2bn(n.p, (int)n.n, NULL), *exponent = BN_bin2bn(e.p, (int)e.n, NULL);
     OSSL_PARAM_BLD *build = OSSL_PARAM_BLD_new();
@@ -135,7 +135,8 @@ static const char *read_ec(const json_t *jwk, struct jwt_key *key)
 
     if (!curve || strcmp(curve, "P-256") != 0)
         return "is on another curve than P-256";
-    if (!decode(jwk, "x", &x) || !decode(jwk, "y", &y) || x.n != COORDINATE || y.n != COORDINATE)
+    if (!decode_member(jwk, "x", &x) || !decode_member(jwk, "y", &y) || x.n != COORDINATE ||
+        y.n != COORDINATE)
         return "has no valid x and y";
     memcpy(point + 1, x.p, COORDINATE);
     memcpy(point + 1 + COORDINATE, y.p, COORDINATE);
@@ -155,7 +156,7 @@ static const char *read_okp(const json_t *jwk, struct jwt_key *key)
 
     if (!curve || strcmp(curve, "Ed25519") != 0)
         return "is on another curve than Ed25519";
-    if (!decode(jwk, "x", &x) || x.n != COORDINATE)
+    if (!decode_member(jwk, "x", &x) || x.n != COORDINATE)
         return "has no valid x";
     key->pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, x.p, x.n);
     return "is no valid Ed25519 key";
@@ -165,7 +166,7 @@ static const char *read_oct(const json_t *jwk, struct jwt_key *key)
 {
     struct bytes k;
 
-    if (!decode(jwk, "k", &k))
+    if (!decode_member(jwk, "k", &k))
         return "has no valid k";
     if (k.n < JWT_SECRET_MIN)
         return "is a secret of less than 32 bytes";
@@ -255,8 +256,8 @@ static const char *disclosure(const json_t *jwk, const struct jwt_key *key)
 }
 
 /* Adds one key, or counts it as skipped. Returns false if the set must be refused. */
-static bool add(struct jwt_keys *keys, const json_t *jwk, unsigned number, enum jwt_set_kind kind,
-                struct jwt_set_report *report)
+static bool add_key(struct jwt_keys *keys, const json_t *jwk, unsigned number,
+                    enum jwt_set_kind kind, struct jwt_set_report *report)
 {
     struct jwt_key *key = calloc(1, sizeof *key);
     const char *why = !key ? no_memory : json_is_object(jwk) ? read_key(jwk, key) : "is no object";
@@ -295,7 +296,8 @@ bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json, enum jwt_set_kin
                  error.line > 0 ? error.line : 1, JWT_WHY_MAX - 64, error.text);
     else if (!good)
         snprintf(report->why, sizeof report->why, "no \"keys\": [ ... ] in it");
-    json_array_foreach(list, i, jwk) if (good) good = add(keys, jwk, (unsigned)i + 1, kind, report);
+    json_array_foreach(list, i, jwk) if (good) good =
+        add_key(keys, jwk, (unsigned)i + 1, kind, report);
     json_decref(root);
     return good;
 }

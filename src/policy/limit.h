@@ -114,7 +114,7 @@ struct limit {
     struct position position;
 };
 
-/* Returns true if the limit's cost is settled by a usage: it counts tokens, or money. */
+/* Returns true if a usage adjusts the limit's cost: it counts tokens, or money. */
 static inline bool limit_is_of_usage(const struct limit *limit)
 {
     return limit->own_cost && limit->own_cost->usage.kind != USAGE_KIND_NONE;

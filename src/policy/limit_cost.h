@@ -44,8 +44,8 @@ struct limit_cost {
     enum on_disconnect on_disconnect;
 };
 
-/* Returns true if the response settles the cost. */
-static inline bool limit_cost_settles(const struct limit_cost *cost)
+/* Returns true if the response adjusts the cost. */
+static inline bool limit_cost_is_adjusted(const struct limit_cost *cost)
 {
     return cost->response_header || cost->usage.kind != USAGE_KIND_NONE;
 }

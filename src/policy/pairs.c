@@ -102,19 +102,18 @@ static int in_variable(int c)
     return c >= 0 && c < 128 && isalnum(c) ? ascii_lower((char)c) : '_';
 }
 
-/* Compares from the position on. Returns the first byte behind the wanted name in `*behind`. */
-static enum name_match match_start(struct percent percent, struct slice wanted, int *behind)
+/* Compares from the position on. Returns the first byte after the wanted name in `*after`. */
+static enum name_match match_start(struct percent percent, struct slice wanted, int *after)
 {
     bool equal = true;
 
-    *behind = percent_next(&percent);
-    for (size_t i = 0; i < wanted.n; i++, *behind = percent_next(&percent)) {
-        if (*behind == PERCENT_END ||
-            in_variable(*behind) != in_variable((unsigned char)wanted.p[i]))
+    *after = percent_next(&percent);
+    for (size_t i = 0; i < wanted.n; i++, *after = percent_next(&percent)) {
+        if (*after == PERCENT_END || in_variable(*after) != in_variable((unsigned char)wanted.p[i]))
             return NAME_DIFFERS;
-        equal &= *behind == (unsigned char)wanted.p[i];
+        equal &= *after == (unsigned char)wanted.p[i];
     }
-    return equal && *behind == PERCENT_END ? NAME_EQUAL : NAME_TWIN;
+    return equal && *after == PERCENT_END ? NAME_EQUAL : NAME_TWIN;
 }
 
 /* Returns true if `c` is the end of a name for some servers: of its variable, for an array, or of a
@@ -128,16 +127,16 @@ enum name_match name_match(struct slice coded, struct slice wanted)
 {
     struct percent percent = {coded.p, coded.p + coded.n, false}, next = percent;
     bool is_spaced = percent_next(&next) == ' ';
-    int behind;
-    enum name_match match = match_start(percent, wanted, &behind);
+    int after;
+    enum name_match match = match_start(percent, wanted, &after);
 
-    if (match != NAME_DIFFERS && (is_spaced ? behind == PERCENT_END : ends_name(behind, wanted)))
+    if (match != NAME_DIFFERS && (is_spaced ? after == PERCENT_END : ends_name(after, wanted)))
         return match;
     if (!is_spaced)
         return NAME_DIFFERS;
     do
         percent = next;
     while (percent_next(&next) == ' ');
-    match = match_start(percent, wanted, &behind);
-    return match != NAME_DIFFERS && ends_name(behind, wanted) ? NAME_TWIN : NAME_DIFFERS;
+    match = match_start(percent, wanted, &after);
+    return match != NAME_DIFFERS && ends_name(after, wanted) ? NAME_TWIN : NAME_DIFFERS;
 }

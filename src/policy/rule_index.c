@@ -66,8 +66,8 @@ static struct slice host_key(struct slice pattern)
     return host_without_port(pattern);
 }
 
-static struct rule_bucket *find(const struct rule_index *index, uint64_t hash, struct slice host,
-                                struct slice prefix)
+static struct rule_bucket *find_bucket(const struct rule_index *index, uint64_t hash,
+                                       struct slice host, struct slice prefix)
 {
     struct rule_bucket *bucket = index->chains[chain_of(index, hash)];
     while (bucket && (bucket->hash != hash || !slice_equal(bucket->prefix, prefix) ||
@@ -81,7 +81,7 @@ static struct rule_bucket *bucket_for(struct rule_index *index, struct arena *ar
 {
     struct slice host = host_key(rule->host), prefix = prefix_of(rule->pattern);
     uint64_t hash = hash_text(hash_start_of_path(hash_host(host)), prefix);
-    struct rule_bucket *bucket = find(index, hash, host, prefix);
+    struct rule_bucket *bucket = find_bucket(index, hash, host, prefix);
 
     if (bucket)
         return bucket;
@@ -93,7 +93,7 @@ static struct rule_bucket *bucket_for(struct rule_index *index, struct arena *ar
 }
 
 /* Doubles the array whenever `count` is a power of two. */
-static void append(struct arena *arena, struct rule_bucket *bucket, const struct rule *rule)
+static void add_rule(struct arena *arena, struct rule_bucket *bucket, const struct rule *rule)
 {
     if ((bucket->count & (bucket->count - 1)) == 0) {
         const struct rule **larger =
@@ -117,7 +117,7 @@ struct rule_index *rule_index_new(struct arena *arena, const struct policy *poli
     for (const struct rule *rule = policy->rules; rule < policy->rules + policy->rule_count - 1;
          rule++) {
         struct rule_bucket *bucket = bucket_for(index, arena, rule);
-        append(arena, bucket, rule);
+        add_rule(arena, bucket, rule);
         if (bucket->prefix.n > index->prefix_max)
             index->prefix_max = bucket->prefix.n;
         if (bucket->host.n > index->host_max)
@@ -140,7 +140,7 @@ static void visit_bucket(const struct lookup *lookup, uint64_t hash, struct slic
                          size_t prefix)
 {
     const struct rule_bucket *bucket =
-        find(lookup->index, hash, host, (struct slice){lookup->path.p, prefix});
+        find_bucket(lookup->index, hash, host, (struct slice){lookup->path.p, prefix});
     if (bucket)
         lookup->visit(bucket, lookup->context);
 }

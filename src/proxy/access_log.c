@@ -9,7 +9,7 @@
 
 enum { TEXT_MAX = 1024 }; /* bytes per request value; longer ones are cut */
 
-static struct slice cut(struct slice s)
+static struct slice shortened(struct slice s)
 {
     return s.n > TEXT_MAX ? (struct slice){s.p, TEXT_MAX} : s;
 }
@@ -17,7 +17,7 @@ static struct slice cut(struct slice s)
 static struct slice field_value(const struct request_head *head, enum field_id id)
 {
     const struct field *field = head ? fields_find(&head->fields, id) : NULL;
-    return field ? cut(field->value) : SLICE_NONE;
+    return field ? shortened(field->value) : SLICE_NONE;
 }
 
 /* Values of query parameters that identify clients are credentials: they become "***". */
@@ -28,7 +28,7 @@ struct redacted {
 static struct slice redact(const struct exchange *x, struct slice text, struct redacted *room)
 {
     struct text out = text_over(room->bytes, sizeof room->bytes);
-    return cut(identity_redact(x->policy, cut(text), &out));
+    return shortened(identity_redact(x->policy, shortened(text), &out));
 }
 
 static struct slice referer(const struct exchange *x, const struct request_head *head,
@@ -125,12 +125,12 @@ static void json_line_begin(struct text *t, struct exchange *x, const struct req
     peer_text(x, t);
     json_end_string(&json);
     if (line->method.n) {
-        json_put_slice(&json, "method", cut(line->method));
+        json_put_slice(&json, "method", shortened(line->method));
         json_put_slice(&json, "target", redact(x, line->target, &room));
     }
     if (!head)
         return;
-    json_put_slice(&json, "host", cut(head->host));
+    json_put_slice(&json, "host", shortened(head->host));
     json_put_slice(&json, "protocol", protocol_of(x, head));
     if (fields_have(&head->fields, FIELD_USER_AGENT))
         json_put_slice(&json, "user_agent", field_value(head, FIELD_USER_AGENT));
@@ -245,7 +245,7 @@ static void combined_begin(struct text *t, struct exchange *x, const struct requ
     text_bytes(t, second->clf, second->clf_size);
     text_literal(t, " \"");
     if (line->method.n) {
-        quoted(t, cut(line->method));
+        quoted(t, shortened(line->method));
         text_char(t, ' ');
         quoted(t, redact(x, line->target, &room));
     } else
@@ -299,13 +299,13 @@ static const struct {
     /* Writes what is known when the request begins. `head` is NULL if it was refused. */
     void (*begin)(struct text *t, struct exchange *x, const struct request_line *line,
                   const struct request_head *head);
-    /* Writes the line. `begun` is what begin() wrote. */
+    /* Writes the line. `begun` is what begin_line() wrote. */
     void (*end)(struct text *t, const struct exchange *x, struct slice begun, uint64_t duration_us);
 } formats[] = {[ACCESS_JSON] = {json_line_begin, json_line_end},
                [ACCESS_COMBINED] = {combined_begin, combined_end}};
 
-static void begin(struct exchange *x, const struct request_line *line,
-                  const struct request_head *head)
+static void begin_line(struct exchange *x, const struct request_line *line,
+                       const struct request_head *head)
 {
     struct worker *w = x->worker;
     struct text t = text_over(w->send, sizeof w->send);
@@ -318,12 +318,12 @@ static void begin(struct exchange *x, const struct request_line *line,
 
 void access_log_begin(struct exchange *x, const struct request_head *head)
 {
-    begin(x, &(struct request_line){head->method_text, head->target}, head);
+    begin_line(x, &(struct request_line){head->method_text, head->target}, head);
 }
 
 void access_log_begin_refused(struct exchange *x, const struct request_line *line)
 {
-    begin(x, line, NULL);
+    begin_line(x, line, NULL);
 }
 
 /* Returns whether log.sample leaves out the line. */

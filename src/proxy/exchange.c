@@ -40,7 +40,7 @@
 #include "base/clock.h"
 #include "base/row_histogram.h"
 #include "proxy/access_log.h"
-#include "proxy/asked_usage.h"
+#include "proxy/added_usage.h"
 #include "proxy/client_requests.h"
 #include "proxy/drain.h"
 #include "proxy/exchange_watch.h"
@@ -55,7 +55,7 @@ static enum step (*const step_of[])(struct exchange *x) = {
     [PHASE_REPLY] = step_reply,
 };
 
-static enum step fail(struct exchange *x);
+static enum step handle_failure(struct exchange *x);
 static void finish(struct exchange *x);
 
 /* ---- the driver ------------------------------------------------------------------------------ */
@@ -110,7 +110,7 @@ void exchange_wake(struct exchange *x)
         x->noted = 0;
         step = exchange_has(x, INTERRUPTIONS) ? interrupt(x) : step_of[x->phase](x);
         if (step == STEP_FAIL)
-            step = fail(x);
+            step = handle_failure(x);
     } while (step == STEP_NEXT ? x->phase != PHASE_DONE : x->noted != 0);
     x->running = false;
     if (x->phase == PHASE_DONE)
@@ -162,7 +162,7 @@ static enum step fail_drain(struct exchange *x, enum cause cause)
 }
 
 /* A step has failed. */
-static enum step fail(struct exchange *x)
+static enum step handle_failure(struct exchange *x)
 {
     enum cause cause = x->failure.cause;
     const char *why = x->failure.why;
@@ -192,7 +192,7 @@ static enum step fail(struct exchange *x)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void count(const struct exchange *x, uint64_t duration_us)
+static void count_exchange(const struct exchange *x, uint64_t duration_us)
 {
     struct worker_stats *s = &x->worker->stats;
 
@@ -259,13 +259,13 @@ static void finish(struct exchange *x)
     client_requests_leave(x);
     adjust(x);
     drop_link(x);
-    count(x, duration);
+    count_exchange(x, duration);
     count_client(x);
     if (x->record.log)
         access_log_end(x, duration);
     exchange_forget_request(x);
-    if (asked_usage_removes(x))
-        asked_usage_end(x);
+    if (added_usage_removes(x))
+        added_usage_end(x);
     iobuf_put(&w->buffers, &x->request.kept);
     iobuf_put(&w->buffers, &x->request.ahead);
     iobuf_put(&w->buffers, &x->record.log);

@@ -19,7 +19,7 @@ static void on_quota(struct quota_wait *wait);
 static const struct link_owner_ops link_ops;
 
 /* Notes the event and runs the exchange. It may have ended when this returns. */
-static void note(struct exchange *x, unsigned event)
+static void note_event(struct exchange *x, unsigned event)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     x->noted |= event;
@@ -30,7 +30,7 @@ static void note_failure(struct exchange *x, unsigned event, enum cause cause, c
 {
     x->failure.cause = cause;
     x->failure.why = why;
-    note(x, event);
+    note_event(x, event);
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -179,22 +179,22 @@ bool exchange_refuse(struct downstream *downstream, enum cause cause, uint16_t s
 
 void exchange_body_ready(struct exchange *x)
 {
-    note(x, EVENT_CLIENT_READABLE);
+    note_event(x, EVENT_CLIENT_READABLE);
 }
 
 void exchange_body_cut_short(struct exchange *x)
 {
-    note(x, EVENT_CLIENT_CUT_SHORT);
+    note_event(x, EVENT_CLIENT_CUT_SHORT);
 }
 
 void exchange_writable(struct exchange *x)
 {
-    note(x, EVENT_CLIENT_WRITABLE);
+    note_event(x, EVENT_CLIENT_WRITABLE);
 }
 
 void exchange_client_gone(struct exchange *x)
 {
-    note(x, EVENT_CLIENT_GONE);
+    note_event(x, EVENT_CLIENT_GONE);
 }
 
 void exchange_cut(struct exchange *x, enum cause cause)
@@ -212,34 +212,34 @@ static struct exchange *of_owner(struct link_owner *owner)
 static void on_connected(struct link_owner *owner, struct link *link)
 {
     of_owner(owner)->upstream.link = link;
-    note(of_owner(owner), EVENT_LINK_READY);
+    note_event(of_owner(owner), EVENT_LINK_READY);
 }
 
 static void on_connect_failed(struct link_owner *owner, enum link_failure failure)
 {
     of_owner(owner)->upstream.link = NULL;
     of_owner(owner)->upstream.failure = failure;
-    note(of_owner(owner), EVENT_LINK_FAILED);
+    note_event(of_owner(owner), EVENT_LINK_FAILED);
 }
 
 static void on_link_readable(struct link_owner *owner)
 {
-    note(of_owner(owner), EVENT_LINK_READABLE);
+    note_event(of_owner(owner), EVENT_LINK_READABLE);
 }
 
 static void on_link_writable(struct link_owner *owner)
 {
-    note(of_owner(owner), EVENT_LINK_WRITABLE);
+    note_event(of_owner(owner), EVENT_LINK_WRITABLE);
 }
 
 static void on_link_broken(struct link_owner *owner)
 {
-    note(of_owner(owner), EVENT_LINK_BROKEN);
+    note_event(of_owner(owner), EVENT_LINK_BROKEN);
 }
 
 static void on_link_timed_out(struct link_owner *owner)
 {
-    note(of_owner(owner), EVENT_LINK_LATE);
+    note_event(of_owner(owner), EVENT_LINK_LATE);
 }
 
 static const struct link_owner_ops link_ops = {.connected = on_connected,
@@ -253,7 +253,7 @@ static const struct link_owner_ops link_ops = {.connected = on_connected,
 
 static void on_quota(struct quota_wait *wait)
 {
-    note(CONTAINER_OF(wait, struct exchange, quota), EVENT_QUOTA);
+    note_event(CONTAINER_OF(wait, struct exchange, quota), EVENT_QUOTA);
 }
 
 /* Thousands of decisions may arrive at once: in one Redis reply, or when their deadlines expire.
@@ -289,7 +289,7 @@ static void on_decided(struct decision_request *decision_request)
     if (must_wait(x->worker))
         wake_later(x);
     else
-        note(x, EVENT_DECIDED);
+        note_event(x, EVENT_DECIDED);
 }
 
 static void wake_waiting(evutil_socket_t fd, short what, void *arg)
@@ -300,7 +300,7 @@ static void wake_waiting(evutil_socket_t fd, short what, void *arg)
     for (struct exchange *x; !clock_iteration_is_long() && (x = TAILQ_FIRST(&w->decided));) {
         TAILQ_REMOVE(&w->decided, x, limits.queued_link);
         x->limits.queued = false;
-        note(x, EVENT_DECIDED);
+        note_event(x, EVENT_DECIDED);
     }
     if (!TAILQ_EMPTY(&w->decided))
         event_active(&w->act, EV_TIMEOUT, 1);
@@ -316,21 +316,21 @@ void exchanges_keys_changed(struct worker *w)
             continue;
         }
         keys_end(x);
-        note(x, EVENT_KEYS); /* may end others too */
+        note_event(x, EVENT_KEYS); /* may end others too */
         x = TAILQ_FIRST(&w->keys_awaited);
     }
 }
 
 static void keys_passed(struct deadline *deadline)
 {
-    note(CONTAINER_OF(deadline, struct exchange, client_deadline), EVENT_KEYS);
+    note_event(CONTAINER_OF(deadline, struct exchange, client_deadline), EVENT_KEYS);
 }
 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
 static void hold_passed(struct timer *timer)
 {
-    note(CONTAINER_OF(timer, struct exchange, hold.timer), EVENT_HELD);
+    note_event(CONTAINER_OF(timer, struct exchange, hold.timer), EVENT_HELD);
 }
 
 static struct exchange *of_client_deadline(struct deadline *deadline)
@@ -340,7 +340,7 @@ static struct exchange *of_client_deadline(struct deadline *deadline)
 
 static void content_passed(struct deadline *deadline)
 {
-    note(of_client_deadline(deadline), EVENT_CONTENT_LATE);
+    note_event(of_client_deadline(deadline), EVENT_CONTENT_LATE);
 }
 
 static void write_passed(struct deadline *deadline)
@@ -348,12 +348,12 @@ static void write_passed(struct deadline *deadline)
     struct exchange *x = of_client_deadline(deadline);
 
     if (!send_deadline_renew(x))
-        note(x, EVENT_WRITE_LATE);
+        note_event(x, EVENT_WRITE_LATE);
 }
 
 static void tunnel_passed(struct deadline *deadline)
 {
-    note(of_client_deadline(deadline), EVENT_TUNNEL_LATE);
+    note_event(of_client_deadline(deadline), EVENT_TUNNEL_LATE);
 }
 
 /* In QUOTA and LIMIT, weir waits for the decision (at most quotas.timeout and redis.timeout): the
@@ -362,7 +362,7 @@ static void overdue(struct exchange *x, enum cause cause)
 {
     x->overdue = cause;
     if (x->phase != PHASE_QUOTA && x->phase != PHASE_LIMIT)
-        note(x, EVENT_OVERDUE);
+        note_event(x, EVENT_OVERDUE);
 }
 
 static void exchange_passed(struct deadline *whole)

@@ -91,7 +91,7 @@ struct exchange {
     struct {                        /* response_cost.c */
         struct usage_reader *usage; /* the content of the response is read; NULL: it is not */
         int64_t stated_by_rule;     /* by cost.response_header of the rule; -1: not */
-        bool asked;                 /* weir has asked for the usage of the stream (asked_usage.h) */
+        bool usage_added;           /* weir has asked for the usage of the stream (added_usage.h) */
         struct stream_usage_filter *filter; /* and removes it from the response; NULL: not */
     } cost;
 

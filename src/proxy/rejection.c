@@ -33,7 +33,7 @@ void rejections_free(struct rejections *all)
     free(all);
 }
 
-static struct rejection **position_of(struct rejections *all, unsigned rule)
+static struct rejection **slot_of_rule(struct rejections *all, unsigned rule)
 {
     return rule < all->count ? &all->of_rule[rule] : NULL;
 }
@@ -75,7 +75,7 @@ static bool patch(struct rejection *r, const struct rejection_facts *facts, uint
 const struct response_image *rejection_patch(struct rejections *all,
                                              const struct rejection_facts *facts)
 {
-    struct rejection **position = position_of(all, facts->rule), *r = position ? *position : NULL;
+    struct rejection **position = slot_of_rule(all, facts->rule), *r = position ? *position : NULL;
 
     if (!r || r->status != facts->status || !decision_reads_like(facts->decision, &r->decision))
         return NULL;
@@ -100,7 +100,7 @@ static bool add_marks(struct marks *all, const struct marks *more, size_t behind
 
 struct response_image *rejection_image(struct rejections *all, const struct rejection_facts *facts)
 {
-    struct rejection **position = position_of(all, facts->rule), *r;
+    struct rejection **position = slot_of_rule(all, facts->rule), *r;
 
     if (!position || facts->decision->verdict != VERDICT_LIMITED)
         return NULL;
@@ -115,7 +115,7 @@ struct response_image *rejection_image(struct rejections *all, const struct reje
 void rejection_keep(struct rejections *all, unsigned rule, const struct marks *of_lines,
                     const struct marks *of_document)
 {
-    struct rejection **position = position_of(all, rule), *r = *position;
+    struct rejection **position = slot_of_rule(all, rule), *r = *position;
 
     r->marks.count = 0;
     if (r->image.size == 0 || !add_marks(&r->marks, of_lines, r->image.lines_at) ||

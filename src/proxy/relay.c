@@ -1,5 +1,5 @@
 #include "proxy/relay.h"
-#include "proxy/asked_usage.h"
+#include "proxy/added_usage.h"
 
 #include "http/trailers.h"
 #include "proxy/exchange_state.h"
@@ -267,7 +267,7 @@ enum relay relay_response_head(struct exchange *x, struct response *response, co
     response->trailers = piece.trailers;
     struct content_piece out = piece;
     struct iobuf *room = NULL;
-    if (asked_usage_removes(x) && !asked_usage_remove(x, &piece, &out, &room))
+    if (added_usage_removes(x) && !added_usage_remove(x, &piece, &out, &room))
         return RELAY_NO_MEMORY;
     struct iovec content = {out.bytes, out.size};
     enum downstream_sent sent = d->ops->send_head(d, response, &content, out.size > 0, out.last);
@@ -309,11 +309,11 @@ static bool send_response(struct exchange *x, const struct content_piece *piece,
     struct content_piece out;
     struct iobuf *room;
 
-    if (!asked_usage_removes(x)) {
+    if (!added_usage_removes(x)) {
         *sent = d->ops->send_body(d, piece);
         return true;
     }
-    if (!asked_usage_remove(x, piece, &out, &room))
+    if (!added_usage_remove(x, piece, &out, &room))
         return false;
     *sent = out.size || out.last ? d->ops->send_body(d, &out) : DOWNSTREAM_SENT;
     iobuf_put(&x->worker->buffers, &room);

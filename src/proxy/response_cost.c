@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "content/usage_reader.h"
-#include "proxy/asked_usage.h"
+#include "proxy/added_usage.h"
 
-static void count(struct exchange *x, enum content_result result)
+static void count_inspected(struct exchange *x, enum content_result result)
 {
     counter_add(&x->worker->stats.content_inspected[CONTENT_OF_RESPONSE][result], 1);
 }
@@ -27,7 +27,7 @@ static int64_t final_cost(const struct exchange *x, unsigned place, bool whole)
     const struct limit_cost *own = x->route.rule->limits[place]->own_cost;
     int64_t sum = -1;
 
-    if (!own || !limit_cost_settles(own))
+    if (!own || !limit_cost_is_adjusted(own))
         return -1;
     if (x->stated[place] >= 0)
         return x->stated[place];
@@ -68,16 +68,16 @@ static bool begin_reading(struct exchange *x, const struct response_head *head,
                                : USAGE_TYPE_NONE;
 
     if (framing->kind == FRAMING_NONE || kind == USAGE_TYPE_NONE) {
-        count(x, CONTENT_NONE);
+        count_inspected(x, CONTENT_NONE);
         return false;
     }
     if (fields_name_coding(&head->fields)) {
-        count(x, CONTENT_COMPRESSED);
+        count_inspected(x, CONTENT_COMPRESSED);
         return false;
     }
     x->cost.usage = malloc(usage_reader_size(rule->usage_paths));
     if (!x->cost.usage) {
-        count(x, CONTENT_INCOMPLETE);
+        count_inspected(x, CONTENT_INCOMPLETE);
         return false;
     }
     usage_reader_begin(x->cost.usage, rule->usage_paths, kind, rule->usage_in_array);
@@ -92,7 +92,7 @@ static void end_reading(struct exchange *x)
                                                   [USAGE_INCOMPLETE] = CONTENT_INCOMPLETE};
     enum usage_result result = usage_reader_end(x->cost.usage, x->response.progress == MESSAGE_END);
 
-    count(x, results[result]);
+    count_inspected(x, results[result]);
     adjust(x, x->record.status, result == USAGE_READ);
     free(x->cost.usage);
     x->cost.usage = NULL;
@@ -135,7 +135,7 @@ void response_cost_begin(struct exchange *x, const struct response_head *head,
                          const struct framing *framing)
 {
     read_headers(x, head);
-    asked_usage_begin(x, head, framing);
+    added_usage_begin(x, head, framing);
     if (!x->decision_request.charge)
         return;
     if (!x->route.rule->usage_paths || !begin_reading(x, head, framing))

@@ -17,7 +17,7 @@ static bool answer_expectation(struct exchange *x)
     return sent != DOWNSTREAM_GONE && sent != DOWNSTREAM_TOO_LARGE;
 }
 
-static enum step begin(struct exchange *x)
+static enum step begin_waiting(struct exchange *x)
 {
     if (!waiting_request_keep(x))
         return step_fail(x, CAUSE_NO_MEMORY, NULL);
@@ -68,7 +68,7 @@ static enum step read_piece(struct exchange *x)
 enum step step_content(struct exchange *x)
 {
     if (exchange_has(x, EVENT_ENTERED))
-        return begin(x);
+        return begin_waiting(x);
     if (exchange_has(x, EVENT_CLIENT_READABLE | EVENT_CLIENT_CUT_SHORT))
         return read_piece(x);
     return exchange_has(x, EVENT_CONTENT_LATE) ? request_late(x) : STEP_WAIT;

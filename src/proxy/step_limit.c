@@ -3,7 +3,7 @@
 #include "http/rewrite.h"
 #include "http/trailers.h"
 #include "net/tls_certificate.h"
-#include "proxy/asked_usage.h"
+#include "proxy/added_usage.h"
 #include "proxy/granted.h"
 #include "proxy/request_cost.h"
 #include "proxy/response_cost.h"
@@ -147,7 +147,7 @@ static enum step decide(struct exchange *x)
     if (x->route.rule->has_own_costs && !request_cost_read(x, &values, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
     if (x->route.rule->adds_usage)
-        asked_usage_add(x);
+        added_usage_add(x);
     response_cost_expect(x);
     x->limits.cost = x->limits.stated_cost ? x->limits.stated_cost : cost_of_rule(x->route.rule);
     struct limit_facts facts = {

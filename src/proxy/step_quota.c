@@ -27,8 +27,8 @@ static enum quota_lookup request_quota(struct exchange *x)
 }
 
 /* Finds the outcome in the cache, else requests it from the database. */
-static enum quota_lookup look_up(struct exchange *x, enum quota_outcome *outcome,
-                                 struct quota_row *row)
+static enum quota_lookup look_up_quota(struct exchange *x, enum quota_outcome *outcome,
+                                       struct quota_row *row)
 {
     *outcome = QUOTA_UNKNOWN;
     if (!quota_client_find(x->worker->quotas, &x->worker->incoming.identity, outcome, row))
@@ -105,7 +105,7 @@ enum step step_quota(struct exchange *x)
     for (; in->identity.is_id && !policy_client(policy, &in->identity); answered = false) {
         enum quota_outcome outcome = x->quota.outcome;
         struct quota_row row = x->quota.row;
-        enum quota_lookup lookup = answered ? LOOKUP_DONE : look_up(x, &outcome, &row);
+        enum quota_lookup lookup = answered ? LOOKUP_DONE : look_up_quota(x, &outcome, &row);
         if (lookup != LOOKUP_DONE)
             return lookup == LOOKUP_PENDING ? STEP_WAIT : step_fail(x, CAUSE_NO_MEMORY, NULL);
         if (outcome == QUOTA_FOUND) {

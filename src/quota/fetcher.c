@@ -9,8 +9,8 @@
 
 /* --- Messages --------------------------------------------------------------------------------- */
 
-static void refuse(struct fetcher *fetcher, struct quota_request *request,
-                   const struct quota_entry *known)
+static void refuse_request(struct fetcher *fetcher, struct quota_request *request,
+                           const struct quota_entry *known)
 {
     counter_add(&fetcher->quotas->stats.refused, 1);
     quota_post_back(fetcher->quotas, request, known ? known->outcome : QUOTA_UNKNOWN,
@@ -41,7 +41,7 @@ void fetcher_take(struct fetcher *fetcher, struct quota_request *request)
     }
     k = under_way || !has_room(fetcher, request) ? NULL : lookup_new(fetcher, id, request->address);
     if (!k) {
-        refuse(fetcher, request, known ? &entry : NULL);
+        refuse_request(fetcher, request, known ? &entry : NULL);
         return;
     }
     if (known && entry.outcome == QUOTA_FOUND)

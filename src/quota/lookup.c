@@ -28,9 +28,9 @@ enum { LOOKUP_MAGIC = 0x51554f54, ARGUMENTS_MAX = 9, COMPLAIN_US = 60000000 };
 /* KEYS: the quota, its lock. The value is "TAG UNTIL ROW": TAG identifies the query; UNTIL is
  * the expiry of its freshness, in ms since 1970. */
 const char lookup_script[] =
-    "local call, asked = redis.call, ARGV[1]\n"
+    "local call, action = redis.call, ARGV[1]\n"
     /* tag, token, ms of the lock (0: none) -> row, ms of freshness left, lock acquired */
-    "if asked == 'get' then\n"
+    "if action == 'get' then\n"
     "  local time, value = call('TIME'), call('GET', KEYS[1])\n"
     "  local now, tag, till, row = time[1] * 1000 + math.floor(time[2] / 1000)\n"
     "  if value then tag, till, row = value:match('^(%x+) (%d+) (.*)$') end\n"
@@ -40,7 +40,7 @@ const char lookup_script[] =
     "  return { row, till - now, locked and 1 or 0 }\n"
     "end\n"
     "if call('GET', KEYS[2]) ~= ARGV[3] then return 0 end\n"
-    "if asked == 'put' then\n" /* tag, token, ms of freshness, ms until expiry, row -> stored */
+    "if action == 'put' then\n" /* tag, token, ms of freshness, ms until expiry, row -> stored */
     "  local time = call('TIME')\n"
     "  local till = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[4]\n"
     "  call('SET', KEYS[1], ARGV[2] .. ' ' .. string.format('%.0f', till) .. ' ' .. ARGV[6], 'PX', "
@@ -123,8 +123,8 @@ void lookup_send_back(struct lookup *k, enum quota_outcome outcome, const struct
 
 /* --- Redis calls ------------------------------------------------------------------------------ */
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply,
-                      enum redis_failure failure);
+static void on_script_reply(struct redis_call *call, const struct redis_reply *reply,
+                            enum redis_failure failure);
 
 /* Calls the script: `word` ("get", ...), TAG, TOKEN and up to three more. Returns false if the
  * call is refused. */
@@ -149,7 +149,7 @@ static bool call_redis(struct lookup *k, enum lookup_call lookup_call, const cha
     for (unsigned i = 0; i < count; i++)
         argv[6 + i] = more[i].p, sizes[6 + i] = more[i].n;
     k->lookup_call = lookup_call;
-    k->call = (struct redis_call){.done = on_answer};
+    k->call = (struct redis_call){.done = on_script_reply};
     k->calling =
         !key.failed && redis_client_call(fetcher->redis, &k->call, (int)(6 + count), argv, sizes);
     return k->calling;
@@ -315,8 +315,8 @@ static void take_get(struct lookup *k, const struct redis_reply *reply)
     }
 }
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply,
-                      enum redis_failure failure)
+static void on_script_reply(struct redis_call *call, const struct redis_reply *reply,
+                            enum redis_failure failure)
 {
     struct lookup *k = CONTAINER_OF(call, struct lookup, call);
     bool good = reply && k->lookup_call == LOOKUP_CALL_GET && redis_reply_is(reply, "sii");

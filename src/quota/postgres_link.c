@@ -126,7 +126,7 @@ static void report_up(struct postgres_link *link)
 }
 
 /* Logs a problem with one result. Every query may cause it, so the log line is rate-limited. */
-static void complain(struct postgres_link *link, const char *what, const char *then)
+static void log_problem(struct postgres_link *link, const char *what, const char *then)
 {
     uint64_t now = clock_us();
 
@@ -139,7 +139,7 @@ static void complain(struct postgres_link *link, const char *what, const char *t
 
 /* --- State changes ---------------------------------------------------------------------------- */
 
-static void hang_up(struct postgres_link *link)
+static void close_link(struct postgres_link *link)
 {
     event_del(link->io);
     event_del(link->timer);
@@ -160,7 +160,7 @@ static void link_fail(struct postgres_link *link, enum cause cause)
 {
     bool busy = link->state == LINK_BUSY, stood = link->state >= LINK_IDLE;
 
-    hang_up(link);
+    close_link(link);
     if (busy)
         tell_done(link, cause == CAUSE_LOST ? POSTGRES_LOST : POSTGRES_FAILED);
     if (cause == CAUSE_LOST && stood && link->logged == CAUSE_NONE) {
@@ -192,7 +192,7 @@ static void read_row(struct postgres_link *link, const PGresult *result)
     struct postgres_row_fault fault;
 
     if (!postgres_row_read(result, &link->row, &fault))
-        complain(link, fault.what, fault.then);
+        log_problem(link, fault.what, fault.then);
 }
 
 static void take_error(struct postgres_link *link, const PGresult *result)
@@ -256,7 +256,8 @@ static void finish_query(struct postgres_link *link)
         return;
     }
     if (link->rows > 1)
-        complain(link, "returns several rows", "the first row is used; add ORDER BY and LIMIT 1");
+        log_problem(link, "returns several rows",
+                    "the first row is used; add ORDER BY and LIMIT 1");
     if (link->logged != CAUSE_NONE)
         report_up(link);
     link->retry_us = RETRY_MIN_US;
@@ -291,7 +292,7 @@ static bool watch_socket(struct postgres_link *link, short what)
            event_add(link->io, NULL) == 0;
 }
 
-static void flush(struct postgres_link *link)
+static void flush_output(struct postgres_link *link)
 {
     int left = PQflush(link->connection);
 
@@ -311,7 +312,7 @@ static void prepare(struct postgres_link *link)
     snprintf(set, sizeof set, "SET statement_timeout = %llu",
              (unsigned long long)(link->settings->timeout_us / 1000));
     if (PQsetnonblocking(link->connection, 1) == 0 && PQsendQuery(link->connection, set))
-        flush(link);
+        flush_output(link);
     else {
         note_detail(link, PQerrorMessage(link->connection));
         link_fail(link, CAUSE_CONNECT);
@@ -346,7 +347,7 @@ static void on_io(evutil_socket_t fd, short what, void *arg)
         return;
     }
     if (what & EV_WRITE)
-        flush(link);
+        flush_output(link);
     if (!(what & EV_READ) || !link->connection)
         return;
     if (PQconsumeInput(link->connection))
@@ -441,7 +442,7 @@ void postgres_link_query(struct postgres_link *link, struct slice id)
     if (PQsendQueryParams(link->connection, link->settings->query, 1, NULL, values, NULL, NULL,
                           0) &&
         PQsetSingleRowMode(link->connection))
-        flush(link);
+        flush_output(link);
     else {
         note_detail(link, PQerrorMessage(link->connection));
         link_fail(link, CAUSE_LOST);
@@ -476,7 +477,7 @@ void postgres_link_free(struct postgres_link *link)
 {
     if (!link)
         return;
-    hang_up(link);
+    close_link(link);
     if (link->io)
         event_free(link->io);
     if (link->timer)

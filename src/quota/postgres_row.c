@@ -32,7 +32,7 @@ static void find_columns(const PGresult *result, int *quota, int *plan)
             *plan = i;
 }
 
-static struct slice value_of(const PGresult *result, int column)
+static struct slice column_text(const PGresult *result, int column)
 {
     return (struct slice){PQgetvalue(result, 0, column), (size_t)PQgetlength(result, 0, column)};
 }
@@ -41,7 +41,7 @@ static void read_quota(const PGresult *result, int column, struct quota_row *row
                        struct postgres_row_fault *fault)
 {
     if (column < 0 || PQgetisnull(result, 0, column) ||
-        quota_read(value_of(result, column), &row->quota))
+        quota_read(column_text(result, column), &row->quota))
         return;
     row->quota = QUOTA_OF_ITS_OWN;
     snprintf(fault->what, sizeof fault->what, "says \"%.60s\" in its column %.40s",
@@ -54,7 +54,7 @@ static void read_plan(const PGresult *result, int column, struct quota_row *row,
 {
     if (column < 0 || PQgetisnull(result, 0, column))
         return;
-    struct slice name = value_of(result, column);
+    struct slice name = column_text(result, column);
     if (name.n <= QUOTA_PLAN_MAX) {
         memcpy(row->plan, name.p, name.n);
     } else if (!fault->then) {

@@ -97,7 +97,7 @@ static struct item **position_of(const struct quota_cache *table, struct stripe 
     return position;
 }
 
-static void take_out(struct stripe *stripe, struct item **position)
+static void remove_item(struct stripe *stripe, struct item **position)
 {
     struct item *item = *position;
     enum kind kind = kind_of(item);
@@ -129,12 +129,12 @@ bool quota_cache_find(struct quota_cache *table, struct slice id, uint64_t now_u
     return found;
 }
 
-static void make_room(const struct quota_cache *table, struct stripe *stripe, enum kind kind)
+static void evict_oldest(const struct quota_cache *table, struct stripe *stripe, enum kind kind)
 {
     while (stripe->count[kind] >= table->max[kind]) {
         struct item *oldest = TAILQ_FIRST(&stripe->by_use[kind]);
-        take_out(stripe, position_of(table, stripe, oldest->hash,
-                                     (struct slice){oldest->id, oldest->id_size}));
+        remove_item(stripe, position_of(table, stripe, oldest->hash,
+                                        (struct slice){oldest->id, oldest->id_size}));
     }
 }
 
@@ -147,14 +147,14 @@ void quota_cache_put(struct quota_cache *table, struct slice id, const struct qu
     pthread_mutex_lock(&stripe->lock);
     struct item **position = position_of(table, stripe, hash, id);
     if (*position)
-        take_out(stripe, position);
+        remove_item(stripe, position);
     if (item) {
         item->hash = hash;
         item->entry = *entry;
         item->id_size = id.n;
         memcpy(item->id, id.p, id.n);
         enum kind kind = kind_of(item);
-        make_room(table, stripe, kind);
+        evict_oldest(table, stripe, kind);
         item->next = stripe->chains[hash & table->chain_mask];
         stripe->chains[hash & table->chain_mask] = item;
         TAILQ_INSERT_TAIL(&stripe->by_use[kind], item, by_use);
@@ -171,7 +171,7 @@ void quota_cache_remove(struct quota_cache *table, struct slice id)
     pthread_mutex_lock(&stripe->lock);
     struct item **position = position_of(table, stripe, hash, id);
     if (*position)
-        take_out(stripe, position);
+        remove_item(stripe, position);
     pthread_mutex_unlock(&stripe->lock);
 }
 
@@ -182,7 +182,7 @@ void quota_cache_clear(struct quota_cache *table)
         pthread_mutex_lock(&stripe->lock);
         for (size_t c = 0; c <= table->chain_mask; c++)
             while (stripe->chains[c])
-                take_out(stripe, &stripe->chains[c]);
+                remove_item(stripe, &stripe->chains[c]);
         pthread_mutex_unlock(&stripe->lock);
     }
 }

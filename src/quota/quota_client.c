@@ -53,7 +53,7 @@ struct client_limits quota_client_limits(const struct policy *policy, const stru
 /* --- Requests --------------------------------------------------------------------------------- */
 
 /* Detaches the quota request from its wait, and cancels the deadline. */
-static void cut(struct quota_wait *wait)
+static void detach(struct quota_wait *wait)
 {
     deadline_cancel(&wait->deadline);
     if (wait->request)
@@ -62,7 +62,7 @@ static void cut(struct quota_wait *wait)
 }
 
 /* The quota fetcher is late: uses the cached entry, even if it is expired. */
-static void on_deadline(struct deadline *deadline)
+static void wait_timed_out(struct deadline *deadline)
 {
     struct quota_wait *wait = CONTAINER_OF(deadline, struct quota_wait, deadline);
     struct quota_client *quota_client =
@@ -75,11 +75,11 @@ static void on_deadline(struct deadline *deadline)
         wait->outcome = entry.outcome;
         wait->row = entry.row;
     }
-    cut(wait);
+    detach(wait);
     wait->completed(wait);
 }
 
-static void wake(int fd)
+static void wake_fetcher(int fd)
 {
     uint64_t one = 1;
     while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
@@ -120,14 +120,14 @@ bool quota_client_request(struct quota_client *quota_client, const struct policy
     STAILQ_INSERT_TAIL(&q->requested, request, entry);
     pthread_mutex_unlock(&q->lock);
     if (first)
-        wake(q->fd);
+        wake_fetcher(q->fd);
     return true;
 }
 
 void quota_client_abandon(struct quota_wait *wait)
 {
     if (wait->request)
-        cut(wait);
+        detach(wait);
 }
 
 /* --- Completed requests ----------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ void quota_post_back(struct quotas *q, struct quota_request *request, enum quota
     STAILQ_INSERT_TAIL(&post->back, request, entry);
     pthread_mutex_unlock(&post->lock);
     if (first)
-        wake(post->fd);
+        wake_fetcher(post->fd);
 }
 
 static void take_back(struct quota_client *quota_client, struct quota_request *request)
@@ -155,7 +155,7 @@ static void take_back(struct quota_client *quota_client, struct quota_request *r
     if (wait) {
         wait->outcome = request->outcome;
         wait->row = request->row;
-        cut(wait);
+        detach(wait);
     }
     free(request);
     atomic_fetch_sub_explicit(&quota_client->quotas->requests, 1, memory_order_relaxed);
@@ -194,7 +194,7 @@ struct quota_client *quota_client_new(struct quotas *quotas, struct event_base *
     quota_client->quotas = quotas;
     pthread_mutex_init(&quota_client->post.lock, NULL);
     STAILQ_INIT(&quota_client->post.back);
-    deadline_queue_init(deadlines, &quota_client->waiting, on_deadline);
+    deadline_queue_init(deadlines, &quota_client->waiting, wait_timed_out);
     quota_client->post.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (quota_client->post.fd < 0 ||
         event_assign(&quota_client->event, base, quota_client->post.fd, EV_READ | EV_PERSIST,

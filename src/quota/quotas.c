@@ -12,7 +12,7 @@
 const char *const quota_query_label[QUERY_RESULTS] = {
     [QUERY_FOUND] = "found", [QUERY_ABSENT] = "absent", [QUERY_FAILED] = "failed"};
 
-static void wake(const struct quotas *q)
+static void wake_fetcher(const struct quotas *q)
 {
     uint64_t one = 1;
     while (write(q->fd, &one, sizeof one) < 0 && errno == EINTR)
@@ -121,7 +121,7 @@ void quotas_stop(struct quotas *q)
         pthread_mutex_lock(&q->lock);
         q->stop = true;
         pthread_mutex_unlock(&q->lock);
-        wake(q);
+        wake_fetcher(q);
         pthread_join(q->thread, NULL);
         q->running = false;
     }
@@ -141,7 +141,7 @@ static void hand_over(struct quotas *q, struct policy *policy)
     q->policy = policy_hold(policy);
     pthread_mutex_unlock(&q->lock);
     policy_drop(unread);
-    wake(q);
+    wake_fetcher(q);
 }
 
 bool quotas_prepare(struct quotas *q, const struct policy *policy)
@@ -182,7 +182,7 @@ static void notify_fetcher(struct quotas *q, struct slice id)
         free(forget);
     if (full || !forget)
         quotas_doubt(q);
-    wake(q);
+    wake_fetcher(q);
 }
 
 void quotas_forget(struct quotas *q, struct slice identity)

@@ -115,7 +115,7 @@ const struct redis_reply *redis_command(struct redis_blocking *redis, int argc,
 
 /* --- Connecting ------------------------------------------------------------------------------- */
 
-static bool begin(struct redis_blocking *redis, const struct redis_settings *settings)
+static bool begin_connecting(struct redis_blocking *redis, const struct redis_settings *settings)
 {
     const struct redis_connection_callbacks callbacks = {on_received, on_lost, redis};
 
@@ -176,7 +176,7 @@ static struct redis_blocking *dial_as(const struct redis_settings *settings,
     redis->address = *address;
     redis->timeout_us = timeout_us;
     errno = 0;
-    if (!begin(redis, settings))
+    if (!begin_connecting(redis, settings))
         snprintf(why, REDIS_WHY_MAX, "%s", strerror(errno ? errno : ENOMEM));
     else if (log_in(redis, username, password, why))
         return redis;

@@ -168,7 +168,7 @@ void redis_calls_accepted(struct redis_link *link)
 
 /* Handles an error reply after which the link stays up. Every request may receive one, so the
  * log line is rate-limited. */
-static void complain(struct redis_link *link, enum redis_failure cause, const char *message)
+static void log_error_reply(struct redis_link *link, enum redis_failure cause, const char *message)
 {
     uint64_t now = clock_us();
 
@@ -205,7 +205,7 @@ static enum redis_failure failure_of_reply(struct redis_link *link, const struct
     if (redis_failure_may_pass(failure))
         redis_link_note_unfit(link, failure, reply->text.p);
     else if (failure != REDIS_FAILURE_MOVING) /* the caller retries */
-        complain(link, failure, reply->text.p);
+        log_error_reply(link, failure, reply->text.p);
     return failure;
 }
 

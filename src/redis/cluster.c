@@ -136,7 +136,7 @@ static bool park(struct redis_cluster *c, struct node *node, struct redis_call *
     return true;
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg)
+static void parked_timed_out(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_cluster *c = arg;
     struct parked *p, *next;
@@ -382,7 +382,7 @@ void redis_cluster_read(struct redis_cluster *c)
         redis_link_read(node->link);
 }
 
-static void on_resume(evutil_socket_t fd, short what, void *arg)
+static void flush_resumed(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_cluster *c = arg;
     (void)fd, (void)what;
@@ -422,8 +422,8 @@ struct redis_cluster *redis_cluster_new(struct event_base *base,
         c->watch = *watch;
     LIST_INIT(&c->nodes);
     TAILQ_INIT(&c->parked);
-    c->deadline = evtimer_new(base, on_deadline, c);
-    c->resume = event_new(base, -1, 0, on_resume, c);
+    c->deadline = evtimer_new(base, parked_timed_out, c);
+    c->resume = event_new(base, -1, 0, flush_resumed, c);
     c->reader = redis_cluster_map_reader_new(base, settings,
                                              &(struct redis_cluster_map_callbacks){on_map, c});
     if (c->deadline && c->resume && c->reader)

@@ -146,7 +146,7 @@ static void disconnect(struct redis_cluster_map_reader *r)
     arm_next(r);
 }
 
-static void fail(struct redis_cluster_map_reader *r, const char *why)
+static void try_next_node(struct redis_cluster_map_reader *r, const char *why)
 {
     char text[ADDRESS_TEXT_MAX];
 
@@ -178,7 +178,7 @@ static void on_received(void *context, struct redis_reply *reply)
 
     MAGIC_CHECK(r, READER_MAGIC);
     if (!redis_cluster_map_read(reply, &r->queried, &r->map, &why)) {
-        fail(r, why);
+        try_next_node(r, why);
         return;
     }
     if (atomic_exchange(&away, false))
@@ -196,10 +196,10 @@ static void on_lost(void *context, const char *why)
     struct redis_cluster_map_reader *r = context;
 
     MAGIC_CHECK(r, READER_MAGIC);
-    fail(r, why);
+    try_next_node(r, why);
 }
 
-static void begin(struct redis_cluster_map_reader *r)
+static void read_next_node(struct redis_cluster_map_reader *r)
 {
     static const struct timeval timeout = {ANSWER_US / 1000000, ANSWER_US % 1000000};
     const struct redis_connection_callbacks callbacks = {on_received, on_lost, r};
@@ -210,7 +210,7 @@ static void begin(struct redis_cluster_map_reader *r)
                                          r->settings->password, &callbacks);
     if (!r->connection ||
         !redis_connection_send(r->connection, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL))
-        fail(r, "the connection failed");
+        try_next_node(r, "the connection failed");
     else
         evtimer_add(r->timer, &timeout);
 }
@@ -222,9 +222,9 @@ static void on_read_or_timeout(evutil_socket_t fd, short what, void *arg)
 
     MAGIC_CHECK(r, READER_MAGIC);
     if (r->connection)
-        fail(r, redis_connection_timeout(r->connection));
+        try_next_node(r, redis_connection_timeout(r->connection));
     else
-        begin(r);
+        read_next_node(r);
 }
 
 void redis_cluster_map_reader_want(struct redis_cluster_map_reader *r)

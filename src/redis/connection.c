@@ -46,7 +46,7 @@ static void connection_end(struct redis_connection *connection)
     free(connection);
 }
 
-static void lose(struct redis_connection *connection, const char *why)
+static void lose_connection(struct redis_connection *connection, const char *why)
 {
     connection->in_callback = true;
     bufferevent_disable(connection->stream, EV_READ | EV_WRITE);
@@ -95,7 +95,7 @@ static void on_read(struct bufferevent *stream, void *arg)
         redis_reply_free(reply);
     }
     if (!good && !connection->over)
-        lose(connection, "a reply in an unexpected format");
+        lose_connection(connection, "a reply in an unexpected format");
     if (connection->over)
         connection_end(connection);
 }
@@ -123,7 +123,7 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
     if (redis_secure_failure(connection->tls, false, &why) == REDIS_OK_ANSWER &&
         redis_socket_last_words(bufferevent_getfd(stream), last_words, sizeof last_words))
         why = last_words;
-    lose(connection, why);
+    lose_connection(connection, why);
     if (connection->over)
         connection_end(connection);
 }
@@ -179,8 +179,8 @@ static bool secure(struct redis_connection *connection, struct event_base *base,
     return connection->tls != NULL;
 }
 
-static bool dial(struct redis_connection *connection, struct event_base *base,
-                 const struct redis_settings *settings)
+static bool open_stream(struct redis_connection *connection, struct event_base *base,
+                        const struct redis_settings *settings)
 {
     static const unsigned always = 1; /* nonzero: pushed messages are unsolicited */
     struct address *to = &connection->address;
@@ -219,7 +219,7 @@ struct redis_connection *redis_connection_new(struct event_base *base,
     connection->address = *address;
     connection->callbacks = *callbacks;
     connection->starting = true;
-    bool good = dial(connection, base, settings) && log_in(connection, username, password) &&
+    bool good = open_stream(connection, base, settings) && log_in(connection, username, password) &&
                 !connection->failed;
     connection->starting = false;
     if (good)

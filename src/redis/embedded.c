@@ -255,7 +255,7 @@ static void arm_again(struct embedded *e)
     e->again_us = e->again_us * 2 < again_max_us ? e->again_us * 2 : again_max_us;
 }
 
-static void on_again(evutil_socket_t fd, short what, void *arg)
+static void start_again(evutil_socket_t fd, short what, void *arg)
 {
     struct embedded *e = arg;
     (void)fd, (void)what;
@@ -296,7 +296,7 @@ static void on_child(evutil_socket_t fd, short what, void *arg)
 
 void embedded_watch(struct embedded *e, struct event_base *base)
 {
-    e->again_timer = evtimer_new(base, on_again, e);
+    e->again_timer = evtimer_new(base, start_again, e);
     e->child_event = evsignal_new(base, SIGCHLD, on_child, e);
     if (!e->again_timer || !e->child_event || event_add(e->child_event, NULL) != 0)
         log_error(

@@ -112,7 +112,7 @@ static void choose(const struct redis_host_name *name, const struct resolver_ans
     }
 }
 
-static void on_answer(void *context, const struct resolver_answer *answer)
+static void on_addresses(void *context, const struct resolver_answer *answer)
 {
     struct redis_host_name *name = context;
     const struct resolver_settings *settings = &name->policy->resolver;
@@ -136,12 +136,12 @@ static void on_answer(void *context, const struct resolver_answer *answer)
         publish(name, &chosen);
 }
 
-static void look_up(struct redis_host_name *name)
+static void look_up_name(struct redis_host_name *name)
 {
     name->looked_up_us = clock_us();
     name->unreachable = atomic_exchange_explicit(&now.unreachable, false, memory_order_relaxed);
     atomic_store_explicit(&now.wanted, false, memory_order_relaxed);
-    name->lookup = resolver_look_up(name->resolver, name->policy->redis.host, on_answer, name);
+    name->lookup = resolver_look_up(name->resolver, name->policy->redis.host, on_addresses, name);
     name->due_us = name->looked_up_us + TROUBLED_US; /* in case of no memory */
 }
 
@@ -155,12 +155,12 @@ static void on_lookup_check(evutil_socket_t fd, short what, void *arg)
     if (!name->lookup &&
         (time >= name->due_us || (atomic_load_explicit(&now.wanted, memory_order_relaxed) &&
                                   time - name->looked_up_us >= WANTED_US)))
-        look_up(name);
+        look_up_name(name);
     event_timer_arm(name->timer, LOOK_US);
 }
 
 /* Clears the address if it belongs to another name. */
-static void begin(const struct redis_settings *redis)
+static void forget_other_name(const struct redis_settings *redis)
 {
     pthread_mutex_lock(&now.lock);
     if (now.port != redis->port || strcmp(now.host, redis->host) != 0) {
@@ -185,8 +185,8 @@ struct redis_host_name *redis_host_name_follow(struct event_base *base, const st
         redis_host_name_free(name);
         return NULL;
     }
-    begin(&policy->redis);
-    look_up(name);
+    forget_other_name(&policy->redis);
+    look_up_name(name);
     event_timer_arm(name->timer, LOOK_US);
     return name;
 }

@@ -192,7 +192,7 @@ bool redis_link_attach(struct redis_link *link)
  * neither. The replies that follow would then be taken for those of other commands. So the
  * connection is shut down before anything is written, and the event loop closes the link. Returns
  * whether hiredis has the callback, which will run; `last` is the one before it. */
-static bool accepted(struct redis_link *link, const redisCallback *last, int result)
+static bool callback_accepted(struct redis_link *link, const redisCallback *last, int result)
 {
     redisAsyncContext *ac = link->ac;
     bool has_callback = result == REDIS_OK && ac->replies.tail != last;
@@ -208,7 +208,8 @@ bool redis_link_command(struct redis_link *link, redisCallbackFn *callback, void
 {
     const redisCallback *last = link->ac->replies.tail;
 
-    return accepted(link, last, redisAsyncCommandArgv(link->ac, callback, arg, argc, argv, sizes));
+    return callback_accepted(link, last,
+                             redisAsyncCommandArgv(link->ac, callback, arg, argc, argv, sizes));
 }
 
 bool redis_link_formatted(struct redis_link *link, redisCallbackFn *callback, void *arg,
@@ -216,7 +217,8 @@ bool redis_link_formatted(struct redis_link *link, redisCallbackFn *callback, vo
 {
     const redisCallback *last = link->ac->replies.tail;
 
-    return accepted(link, last, redisAsyncFormattedCommand(link->ac, callback, arg, command, size));
+    return callback_accepted(link, last,
+                             redisAsyncFormattedCommand(link->ac, callback, arg, command, size));
 }
 
 bool redis_link_reply_fits(const struct redis_link *link)

@@ -42,7 +42,7 @@ static struct redis_reply *room_for(const redisReadTask *task)
 }
 
 /* The reader frees nothing that was refused: frees a reply that cannot be completed. */
-static void *refuse(const redisReadTask *task, struct redis_reply *reply)
+static void *drop_reply(const redisReadTask *task, struct redis_reply *reply)
 {
     if (!task->parent)
         free(reply);
@@ -55,7 +55,7 @@ static void *build_text(const redisReadTask *task, char *bytes, size_t size)
     char *copy = reply ? malloc(size + 1) : NULL;
 
     if (!copy)
-        return refuse(task, reply);
+        return drop_reply(task, reply);
     memcpy(copy, bytes, size);
     copy[size] = 0;
     reply->type = task->type <= RESP_ERROR ? task->type : RESP_STRING;
@@ -95,7 +95,7 @@ static void *build_array(const redisReadTask *task, int count)
     own->elements += (size_t)count;
     if (count > ARRAY_MAX || own->elements > REPLY_MAX ||
         (count && !(reply->elements = calloc((size_t)count, sizeof *reply))))
-        return refuse(task, reply);
+        return drop_reply(task, reply);
     reply->type = RESP_ARRAY;
     reply->integer = 0;
     reply->count = (size_t)count;

@@ -109,7 +109,7 @@ static void report_away(const struct redis_sentinel *s, const char *why)
 }
 
 /* Logs an unusable reply of a sentinel, rate-limited. */
-static void complain(const struct redis_sentinel *s, const char *what, const char *detail)
+static void log_unusable(const struct redis_sentinel *s, const char *what, const char *detail)
 {
     uint64_t now = clock_us();
     char text[ADDRESS_TEXT_MAX];
@@ -199,7 +199,7 @@ static void use_reported_master(struct redis_sentinel *s, struct slice host, str
         snprintf(name, sizeof name,
                  "\"%.*s\"; configure it to announce addresses (announce-hostnames no)",
                  (int)(host.n < 64 ? host.n : 64), host.n ? host.p : "");
-        complain(s, "gives an invalid address for the master: ", name);
+        log_unusable(s, "gives an invalid address for the master: ", name);
         try_next_sentinel(s, "no address");
         return;
     }
@@ -216,12 +216,12 @@ static void take_master(struct redis_sentinel *s, const struct redis_reply *repl
         s->step = STEP_OTHERS;
         use_reported_master(s, reply->elements[0].text, reply->elements[1].text);
     } else if (reply->type == RESP_NIL) {
-        complain(s, "has no master of this name: ", "check redis.sentinel.master");
+        log_unusable(s, "has no master of this name: ", "check redis.sentinel.master");
         try_next_sentinel(s, "it has no such master");
     } else {
         const char *error =
             reply->type == RESP_ERROR ? reply->text.p : "a reply in an unexpected format";
-        complain(s, "does not name the master: ", error);
+        log_unusable(s, "does not name the master: ", error);
         try_next_sentinel(s, error);
     }
 }
@@ -311,7 +311,7 @@ static void take_switch(struct redis_sentinel *s, struct slice message)
 static void take_pushed(struct redis_sentinel *s, const struct redis_reply *reply)
 {
     if (reply->type == RESP_ERROR) { /* the user may not subscribe: poll instead */
-        complain(s, "rejects the subscription to +switch-master: ", reply->text.p);
+        log_unusable(s, "rejects the subscription to +switch-master: ", reply->text.p);
         disconnect(s);
         event_timer_arm(s->timer, PING_US);
     } else if (reply->type == RESP_ARRAY && reply->count == 3 &&

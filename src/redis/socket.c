@@ -11,7 +11,7 @@
 #include "base/descriptors.h"
 #include "redis/hiredis_memory.h"
 
-static redisAsyncContext *dial(const struct address *address)
+static redisAsyncContext *connect_async(const struct address *address)
 {
     /* numeric: a name would make redisAsyncConnect() block in getaddrinfo() */
     char host[NI_MAXHOST];
@@ -31,13 +31,13 @@ static redisAsyncContext *dial(const struct address *address)
 redisAsyncContext *redis_socket_dial(const struct address *address)
 {
     errno = 0;
-    redisAsyncContext *ac = dial(address);
+    redisAsyncContext *ac = connect_async(address);
 
     if (!ac || !ac->err || !descriptors_lack(errno) ||
         !descriptors_give(DESCRIPTOR_FOR_REDIS, errno))
         return ac;
     redisAsyncFree(ac); /* no callbacks are set yet */
-    return dial(address);
+    return connect_async(address);
 }
 
 static int open_socket(int family)

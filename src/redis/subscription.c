@@ -46,7 +46,7 @@ static void disconnect(struct redis_subscription *s)
 }
 
 /* Failures are logged at debug level only: the workers' links report the outage. */
-static void fail(struct redis_subscription *s, const char *why)
+static void reconnect_later(struct redis_subscription *s, const char *why)
 {
     log_debug("redis %s: no subscription to %s: %s", s->settings->address_text, s->channel, why);
     disconnect(s);
@@ -93,7 +93,7 @@ static void on_received(void *context, struct redis_reply *reply)
         note_alive(s); /* any reply counts, even an error because the user may not PING */
     else if (reply->type == RESP_ERROR) {
         report_refused(s, reply->text.p);
-        fail(s, reply->text.p);
+        reconnect_later(s, reply->text.p);
         return;
     }
     if (reply->type != RESP_ARRAY || reply->count != 3 || reply->elements[0].type != RESP_STRING)
@@ -111,7 +111,7 @@ static void on_lost(void *context, const char *why)
     struct redis_subscription *s = context;
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
-    fail(s, why);
+    reconnect_later(s, why);
 }
 
 /* --- Connecting ------------------------------------------------------------------------------- */
@@ -132,7 +132,7 @@ static void choose_node(struct redis_subscription *s)
         s->address = master;
 }
 
-static void dial(struct redis_subscription *s)
+static void connect_next(struct redis_subscription *s)
 {
     if (s->settings->cluster.count)
         choose_node(s);
@@ -144,7 +144,7 @@ static void dial(struct redis_subscription *s)
         &(struct redis_connection_callbacks){on_received, on_lost, s});
     if (!s->connection ||
         !redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", s->channel}, NULL))
-        fail(s, "the connection failed");
+        reconnect_later(s, "the connection failed");
 }
 
 static bool is_master_of_cluster(const struct redis_subscription *s)
@@ -164,18 +164,18 @@ static void ping(struct redis_subscription *s)
 
     s->is_master = s->settings->cluster.count && is_master_of_cluster(s);
     if (was_master && !s->is_master) {
-        fail(s, "it may have left the cluster");
+        reconnect_later(s, "it may have left the cluster");
         return;
     }
     if (s->settings->host && redis_host_name_now(s->settings, &now) &&
         !address_same(&now, &s->address)) {
-        fail(s, "its name resolves to another address");
+        reconnect_later(s, "its name resolves to another address");
         return;
     }
     s->pinged = true;
     event_timer_arm(s->timer, ANSWER_US);
     if (!redis_connection_send(s->connection, 1, (const char *[]){"PING"}, NULL))
-        fail(s, "no memory");
+        reconnect_later(s, "no memory");
 }
 
 static void on_ping_or_retry(evutil_socket_t fd, short what, void *arg)
@@ -185,11 +185,11 @@ static void on_ping_or_retry(evutil_socket_t fd, short what, void *arg)
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
     if (!s->connection)
-        dial(s);
+        connect_next(s);
     else if (s->hears && !s->pinged)
         ping(s);
     else
-        fail(s, redis_connection_timeout(s->connection));
+        reconnect_later(s, redis_connection_timeout(s->connection));
 }
 
 /* If the master is unchanged, the retry timer is enough. */
@@ -203,7 +203,7 @@ static void on_found(void *context, const struct address *master)
     s->address = *master;
     s->retry_us = RETRY_MIN_US;
     disconnect(s);
-    dial(s);
+    connect_next(s);
 }
 
 /* --- Create and free -------------------------------------------------------------------------- */
@@ -229,7 +229,7 @@ redis_subscription_new(struct event_base *base, const struct redis_settings *set
         return NULL;
     }
     if (!settings->sentinel.master) {
-        dial(s);
+        connect_next(s);
         return s;
     }
     s->sentinel =

@@ -20,7 +20,7 @@ void client_table_free(struct client_table *table)
 }
 
 /* Returns the client's slot, or the free one where it belongs. */
-static struct client_count *find(struct client_count *slots, size_t capacity, uint64_t hash)
+static struct client_count *slot_of(struct client_count *slots, size_t capacity, uint64_t hash)
 {
     size_t at = hash % capacity;
 
@@ -36,7 +36,7 @@ static void grow(struct client_table *table)
 
     for (size_t i = 0; i < table->capacity; i++)
         if (table->slots[i].count)
-            *find(slots, capacity, table->slots[i].hash) = table->slots[i];
+            *slot_of(slots, capacity, table->slots[i].hash) = table->slots[i];
     free(table->slots);
     table->slots = slots;
     table->capacity = capacity;
@@ -45,7 +45,7 @@ static void grow(struct client_table *table)
 void client_table_add(struct client_table *table, struct slice name)
 {
     uint64_t hash = hash_slice(&table->key, name);
-    struct client_count *slot = find(table->slots, table->capacity, hash);
+    struct client_count *slot = slot_of(table->slots, table->capacity, hash);
 
     if (slot->count == 0) {
         if (table->used == CLIENT_TABLE_MAX) {
@@ -65,7 +65,7 @@ void client_table_add(struct client_table *table, struct slice name)
 
 uint64_t client_table_count(const struct client_table *table, struct slice name)
 {
-    return find(table->slots, table->capacity, hash_slice(&table->key, name))->count;
+    return slot_of(table->slots, table->capacity, hash_slice(&table->key, name))->count;
 }
 
 /* Inserts into the sorted list of the highest counts. Equal counts are sorted by name, so that

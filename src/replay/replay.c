@@ -135,7 +135,7 @@ static bool has_custom_limits(const struct policy *policy)
     return false;
 }
 
-static void fail(struct pass *p)
+static void fail_pass(struct pass *p)
 {
     if (!p->failed) {
         clear_progress(p);
@@ -157,7 +157,7 @@ static void count_slot(struct pass *p, struct slot *slot)
     }
     for (unsigned i = 0; i < p->count; i++)
         if (p->summary->results[i].stats.failed && !has_custom_limits(p->policies[i]))
-            fail(p);
+            fail_pass(p);
     if (p->count < 2)
         return;
     first = rejects(&slot->decisions[0]);
@@ -186,11 +186,11 @@ static void run_loop(struct pass *p, bool wait)
     count_decided(p);
     for (unsigned i = 0; i < p->count; i++)
         if (!replay_engine_ready(p->engines[i]))
-            fail(p);
+            fail_pass(p);
     show_progress(p);
 }
 
-static void drain(struct pass *p)
+static void decide_rest(struct pass *p)
 {
     while (p->used && !p->failed)
         run_loop(p, slot_pending(p, slot_at(p, 0)));
@@ -243,7 +243,7 @@ static void decide(struct pass *p, const struct log_line *line, const char *file
         learns |= slot->decisions[i].learns;
     }
     if (learns)
-        drain(p);
+        decide_rest(p);
 }
 
 static void read_logs(struct pass *p)
@@ -266,7 +266,7 @@ static void read_logs(struct pass *p)
         while (p->used == RING_SIZE && !p->failed)
             run_loop(p, true);
     }
-    drain(p);
+    decide_rest(p);
 }
 
 static bool connect_redis(struct pass *p)

@@ -348,7 +348,7 @@ static int64_t own_cost(const struct limit *limit, int64_t stated, unsigned stat
 {
     const struct limit_cost *own = limit->own_cost;
 
-    if (!own || !limit_cost_settles(own))
+    if (!own || !limit_cost_is_adjusted(own))
         return -1;
     return stated < 0 && status >= 400 && own->on_error == COST_ON_ERROR_REFUND ? 0 : stated;
 }

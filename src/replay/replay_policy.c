@@ -23,7 +23,7 @@ struct policy *policy_load_quietly(const char *file, const char *lua_dir, FILE *
     return policy;
 }
 
-static void note(struct replay_result *result, const char *text)
+static void add_note(struct replay_result *result, const char *text)
 {
     for (unsigned i = 0; i < result->note_count; i++)
         if (result->notes[i] == text)
@@ -39,8 +39,8 @@ static void remove_concurrency(struct rule *rule, struct replay_result *result)
 
     for (unsigned i = 0; i < rule->limit_count; i++) {
         if (rule->limits[i]->kind == LIMIT_CONCURRENCY)
-            note(result,
-                 "concurrency limits are left out: logs do not say which requests overlapped");
+            add_note(result,
+                     "concurrency limits are left out: logs do not say which requests overlapped");
         else
             rule->limits[kept++] = rule->limits[i];
     }
@@ -51,16 +51,17 @@ static void note_criteria(const struct rule *rule, struct replay_result *result)
 {
     for (unsigned i = 0; i < rule->criterion_count; i++)
         if (!rule->criteria[i]->kind->is_logged)
-            note(result, "logs have neither headers, contents nor the scheme: rules see http, no "
-                         "headers and no "
-                         "content");
+            add_note(result,
+                     "logs have neither headers, contents nor the scheme: rules see http, no "
+                     "headers and no "
+                     "content");
 }
 
 static void note_costs(const struct rule *rule, struct replay_result *result)
 {
     if (rule->limit_count && (rule->cost_request || rule->cost_response))
-        note(result,
-             "costs in request and response headers are not in logs; the default costs apply");
+        add_note(result,
+                 "costs in request and response headers are not in logs; the default costs apply");
 }
 
 /* Returns true if no line of a log can have the value that a limit counts by. */
@@ -76,17 +77,21 @@ static void prepare_limit(const struct policy *policy, struct limit *limit,
                           struct replay_result *result)
 {
     if (limit->own_cost)
-        note(result, "costs in headers and contents are not in logs: requests cost the reserve");
+        add_note(result,
+                 "costs in headers and contents are not in logs: requests cost the reserve");
     if (limit->dedup.header)
-        note(result, "logs do not have the header of dedup: repeats are charged");
+        add_note(result, "logs do not have the header of dedup: repeats are charged");
     for (unsigned i = 0; i < limit->per_count; i++)
         if (limit->per[i].per == PER_HEADER)
-            note(result, "logs do not have the headers of per: all requests count as having none");
+            add_note(result,
+                     "logs do not have the headers of per: all requests count as having none");
         else if (is_unlogged(policy, &limit->per[i]))
-            note(result, "logs do not have the claims, cookies and parameters of per: all requests "
-                         "count as having none");
+            add_note(result,
+                     "logs do not have the claims, cookies and parameters of per: all requests "
+                     "count as having none");
         else if (limit->per[i].per == PER_JSON)
-            note(result, "logs do not have the contents of per: all requests count as having none");
+            add_note(result,
+                     "logs do not have the contents of per: all requests count as having none");
 }
 
 static void isolate_limit(struct limit *limit)
@@ -133,7 +138,7 @@ struct policy *replay_policy_load(const char *file, const char *lua_dir,
     for (unsigned i = 0; i < policy->variant_count; i++)
         prepare_limit(policy, policy->variants[i], result);
     if (quotas_are_set(&policy->quotas))
-        note(result, "quotas of the database are left out; the policy's limits apply");
+        add_note(result, "quotas of the database are left out; the policy's limits apply");
     policy->quotas.connection = NULL;
     return policy;
 }

@@ -26,10 +26,10 @@ struct replay_example {
 
 /* One limit. A limit in shadow mode counts what it would have rejected. */
 struct limit_stats {
-    uint64_t applied;            /* requests that the limit was asked about */
+    uint64_t applied;            /* requests to which the limit applied */
     uint64_t rejected;           /* by this limit, alone or together with others */
     uint64_t delayed;            /* admitted after a wait in the limit's queue */
-    struct client_table seen;    /* requests that the limit was asked about, by client */
+    struct client_table seen;    /* requests to which the limit applied, by client */
     struct client_table clients; /* rejections */
     struct replay_example first; /* first rejection */
     int64_t minute;              /* Unix time in minutes of the current minute */

@@ -246,9 +246,9 @@ const struct option_type type_expect = {.name = "map", .read = read_expect};
 
 /* --- cost ------------------------------------------------------------------------------------- */
 
-static bool settles(const struct limit *limit)
+static bool is_adjusted(const struct limit *limit)
 {
-    return limit->own_cost && limit_cost_settles(limit->own_cost);
+    return limit->own_cost && limit_cost_is_adjusted(limit->own_cost);
 }
 
 static void add_cost(struct loading *l, const struct node *node, const struct limit *limit,
@@ -276,7 +276,7 @@ static void read_costs(struct loading *l, const struct option *option, const str
         int index = child->broken ? -1 : index_of(l, child, true, limit_at, "limit");
         if (index < 0)
             continue;
-        if (settles(&l->policy->limits[index]))
+        if (is_adjusted(&l->policy->limits[index]))
             add_cost(l, child, &l->policy->limits[index], field);
         else
             mistake_of_key(l, child,

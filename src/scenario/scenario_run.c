@@ -6,7 +6,7 @@
  *
  * Decisions are recorded in order. Requests whose end changes nothing are sent in batches. Before
  * and after a request that learns, all earlier decisions have arrived: its end gives back units, or
- * settles a charge, before the next request is decided. */
+ * adjusts a charge, before the next request is decided. */
 #include "scenario/scenario_run.h"
 
 #include <inttypes.h>
@@ -183,7 +183,7 @@ static void check_costs(struct run *run, const struct running *r, const struct o
     bool taken = r->decision.kind != REPLAY_DECIDED || rule->cost_response || !o->admitted;
 
     for (unsigned i = 0; !taken && i < rule->limit_count; i++)
-        taken = rule->limits[i]->own_cost && limit_cost_settles(rule->limits[i]->own_cost);
+        taken = rule->limits[i]->own_cost && limit_cost_is_adjusted(rule->limits[i]->own_cost);
     if (!taken)
         scenario_fail(run->result, r->step, o, r->step->position,
                       "cost: a rule or a limit that takes its cost from the response",

@@ -39,7 +39,7 @@ static void report_ejected(struct server *server, const char *why, const char *u
 }
 
 /* Ejects the server for at least `after_us`. */
-static void take_out(struct server *server, enum ejected ejected, uint64_t after_us)
+static void eject_for(struct server *server, enum ejected ejected, uint64_t after_us)
 {
     const struct upstream_pools *pools = server->pool->pools;
 
@@ -55,7 +55,7 @@ static void take_out(struct server *server, enum ejected ejected, uint64_t after
         deadline_arm(&pools->worker->queue.probe, &server->probe, clock_us(), after_us);
 }
 
-static void count(const struct server *server, enum ejection why)
+static void count_ejection(const struct server *server, enum ejection why)
 {
     counter_add(&server->pool->pools->worker->stats.ejections[why], 1);
     counter_add(&server->counts[SERVER_EJECTIONS], 1);
@@ -71,9 +71,9 @@ void server_eject(struct server *server, const char *why)
         after_us = server->ejected_us * 2 < DOWN_MAX_US ? server->ejected_us * 2 : DOWN_MAX_US;
     else {
         report_ejected(server, why, "until it accepts connections again");
-        count(server, EJECTION_CONNECT);
+        count_ejection(server, EJECTION_CONNECT);
     }
-    take_out(server, EJECTED_DOWN, after_us);
+    eject_for(server, EJECTED_DOWN, after_us);
 }
 
 void server_forget_ejection(struct server *server)
@@ -149,8 +149,8 @@ static void eject_failing(struct server *server, enum ejection reason, const cha
                  recent_count(&server->outcomes, OUTCOME_REQUEST, now), why);
     snprintf(until, sizeof until, "for %g s", (double)time_us / 1e6);
     report_ejected(server, text, until);
-    count(server, reason);
-    take_out(server, EJECTED_FAILING, time_us);
+    count_ejection(server, reason);
+    eject_for(server, EJECTED_FAILING, time_us);
 }
 
 /* A client can make its own requests fail. So the failures, the last `count` ones, eject the server

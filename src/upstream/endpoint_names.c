@@ -140,7 +140,7 @@ static void look_up(struct name *name)
         event_timer_arm(&name->again, RETRY_MIN_US);
 }
 
-static void on_again(evutil_socket_t fd, short what, void *arg)
+static void look_up_again(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     look_up(arg);
@@ -171,7 +171,7 @@ static void add_name(struct endpoint_set *endpoint_set, const struct upstream *u
                           .upstream = upstream,
                           .server = server,
                           .retry_us = RETRY_MIN_US};
-    evtimer_assign(&name->again, endpoint_set->base, on_again, name);
+    evtimer_assign(&name->again, endpoint_set->base, look_up_again, name);
     take_over(name, before);
     look_up(name);
 }

@@ -103,8 +103,8 @@ static void want_all(const struct endpoint_set *endpoint_set, const struct upstr
     }
 }
 
-static struct endpoint *find(const struct row *row, const struct upstream_server *server,
-                             const struct address *address)
+static struct endpoint *find_endpoint(const struct row *row, const struct upstream_server *server,
+                                      const struct address *address)
 {
     for (unsigned i = 0; i < row->count; i++)
         if (row->endpoints[i]->settings == server &&
@@ -142,7 +142,8 @@ static bool make_row(struct row *next, const struct row *row, const struct wante
 
     next->count = 0;
     for (unsigned i = 0; i < wanted->count; i++) {
-        struct endpoint *endpoint = find(row, wanted->at[i].server, &wanted->at[i].address);
+        struct endpoint *endpoint =
+            find_endpoint(row, wanted->at[i].server, &wanted->at[i].address);
         changed |= !endpoint;
         if (endpoint)
             (void)endpoint_hold(endpoint);

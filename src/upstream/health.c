@@ -47,7 +47,7 @@ struct check {
 
 /* ---- result ---------------------------------------------------------------------------------- */
 
-static void hang_up(struct check *check)
+static void close_socket(struct check *check)
 {
     if (check->state != CHECK_WAITS)
         stream_close(&check->stream, &check->endpoint_set->buffers);
@@ -91,7 +91,7 @@ static void finish_check(struct check *check, const char *why)
     endpoint->streak = failing == !why ? endpoint->streak + 1 : 0;
     if (endpoint->streak >= (failing ? health->healthy : health->unhealthy))
         change(check, !failing, why);
-    hang_up(check);
+    close_socket(check);
     event_timer_arm(&check->timer, took < health->interval_us ? health->interval_us - took : 0);
 }
 
@@ -322,7 +322,7 @@ static int open_socket(int family)
 
 /* Starts a check. Connecting to a unix socket completes at once; the write event follows as
  * well. */
-static void begin(struct check *check)
+static void begin_check(struct check *check)
 {
     const struct address *to = &check->endpoint->address;
     int fd = open_socket(to->any.sa_family);
@@ -356,7 +356,7 @@ static void on_check_timer(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
 
     if (check->state == CHECK_WAITS)
-        begin(check);
+        begin_check(check);
     else
         finish_check(check, "no response within health.timeout");
 }
@@ -365,7 +365,7 @@ static void on_check_timer(evutil_socket_t fd, short what, void *arg)
 
 static void check_free(struct check *check)
 {
-    hang_up(check);
+    close_socket(check);
     event_del(&check->timer);
     TAILQ_REMOVE(&check->endpoint_set->checks, check, link);
     tls_resumption_clear(&check->resumption);

@@ -29,7 +29,7 @@ static enum link_sent broke(struct connection *c)
 }
 
 /* Records what the stream did with accepted output. */
-static enum link_sent accepted(struct connection *c, enum sent sent, bool last)
+static enum link_sent note_sent(struct connection *c, enum sent sent, bool last)
 {
     c->request_ended |= last;
     c->link.pending = sent == SENT_PART;
@@ -46,8 +46,8 @@ static enum link_sent write_body(struct connection *c, struct slice head,
                                  const struct content_piece *piece)
 {
     c->sent_trailers |= piece->trailers && c->chunked;
-    return accepted(c, body_write(&c->stream, c->link.worker->io.buffers, head, piece, c->chunked),
-                    piece->last);
+    return note_sent(c, body_write(&c->stream, c->link.worker->io.buffers, head, piece, c->chunked),
+                     piece->last);
 }
 
 static enum link_sent send_head(struct link *link, const struct link_request *request,
@@ -62,7 +62,7 @@ static enum link_sent send_head(struct link *link, const struct link_request *re
         return write_body(c, request->head, first);
     struct iovec all = iovec_of(request->head);
     enum sent sent = stream_send(&c->stream, c->link.worker->io.buffers, &all, 1);
-    return sent == SENT_ALL ? LINK_SENT : accepted(c, sent, true);
+    return sent == SENT_ALL ? LINK_SENT : note_sent(c, sent, true);
 }
 
 static enum link_sent send_body(struct link *link, const struct content_piece *piece)
@@ -75,7 +75,7 @@ static void on_writable(struct connection *c)
     struct link_owner *owner = c->link.owner;
     enum sent sent = stream_flush(&c->stream, c->link.worker->io.buffers);
 
-    if (accepted(c, sent, false) == LINK_BROKEN)
+    if (note_sent(c, sent, false) == LINK_BROKEN)
         owner->ops->broken(owner);
     else
         owner->ops->writable(owner);
@@ -291,7 +291,7 @@ static struct link_splice splice(struct link *link)
 
 static enum link_sent spliced(struct link *link, enum sent sent, bool last)
 {
-    return accepted(of(link), sent, last);
+    return note_sent(of(link), sent, last);
 }
 
 /* ---- end ------------------------------------------------------------------------------------ */

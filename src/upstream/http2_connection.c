@@ -144,7 +144,7 @@ static void end_connection(struct http2_connection *h)
 }
 
 /* The connection can carry nothing any more. */
-static void lose(struct http2_connection *h)
+static void lose_connection(struct http2_connection *h)
 {
     if (h->open)
         end_connection(h);
@@ -239,7 +239,7 @@ static void flush(struct http2_connection *h)
     if (becomes_open(h))
         open_connection(h);
     if (h->lost || http2_session_is_over(h->session) || is_unused(h)) {
-        lose(h);
+        lose_connection(h);
         return;
     }
     if (sent && (s->out || http2_session_has_work(h->session)))

@@ -69,7 +69,7 @@ static void unready(struct http2_link *l)
 }
 
 /* Takes the link from its connection, or from those that wait. */
-static void take_out(struct http2_link *l)
+static void detach_link(struct http2_link *l)
 {
     struct http2_server *s = &l->link.server->http2;
 
@@ -89,7 +89,7 @@ void http2_link_end(struct http2_link *l)
 
     deadline_cancel(&l->link.deadline);
     unready(l);
-    take_out(l);
+    detach_link(l);
     iobuf_put(http2_link_buffers(l), &l->out);
     iobuf_put(http2_link_buffers(l), &l->out_trailers);
     iobuf_put(http2_link_buffers(l), &l->heads);

@@ -153,7 +153,7 @@ void http2_serve(struct server *server)
         http2_fail_waiting(server, LINK_FAILED_CONNECT);
 }
 
-static void fail(struct http2_link *l, enum link_failure failure)
+static void fail_waiting_link(struct http2_link *l, enum link_failure failure)
 {
     struct link_owner *owner = l->link.owner;
 
@@ -170,12 +170,13 @@ void http2_fail_waiting(struct server *server, enum link_failure failure)
     /* Links that arrive meanwhile have dialed. */
     for (unsigned n = server->http2.waiting_count; n && (l = TAILQ_FIRST(&server->http2.waiting));
          n--)
-        fail(l, failure);
+        fail_waiting_link(l, failure);
 }
 
 static void wait_passed(struct deadline *deadline)
 {
-    fail(CONTAINER_OF(deadline, struct http2_link, link.deadline), LINK_FAILED_TIMEOUT);
+    fail_waiting_link(CONTAINER_OF(deadline, struct http2_link, link.deadline),
+                      LINK_FAILED_TIMEOUT);
 }
 
 /* ---- protocol auto --------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@ static bool store_head(struct http2_link *l, const struct response_head *head)
 }
 
 /* Resets the stream: the response cannot be used. */
-static void fail(struct http2_link *l, const char *why)
+static void reject_response(struct http2_link *l, const char *why)
 {
     l->why = why;
     l->malformed = true;
@@ -62,7 +62,7 @@ static void take_head(struct http2_link *l, const struct response_head *head,
         l->head = NULL;
     }
     if (!store_head(l, head))
-        fail(l, "too many interim responses while the client does not read");
+        reject_response(l, "too many interim responses while the client does not read");
     http2_link_make_ready(l);
 }
 
@@ -156,7 +156,7 @@ void http2_link_on_content(struct http2_stream *stream, struct slice bytes)
         l->arriving = SLICE_NONE;
     }
     if (!http2_link_append(l, &l->in, bytes))
-        fail(l, "no memory");
+        reject_response(l, "no memory");
     http2_link_make_ready(l);
 }
 
@@ -166,7 +166,7 @@ void http2_link_on_content_end(struct http2_stream *stream, struct slice trailer
 
     l->body_ended = true;
     if (!http2_link_append(l, &l->trailers, trailers))
-        fail(l, "no memory");
+        reject_response(l, "no memory");
     else if (!l->in && !l->heads)
         (void)http2_link_report(l);
     else

@@ -49,8 +49,8 @@ static enum body_status take_trailers(struct body_reader *reader, struct content
 
 /* Finds the next encoded bytes. BODY_READ: found, or the stream ended where the content ends with
  * it. */
-static enum body_status fetch(struct body_reader *reader, struct stream *from, bool readable,
-                              const struct body_io *io, struct content_piece *piece)
+static enum body_status read_piece(struct body_reader *reader, struct stream *from, bool readable,
+                                   const struct body_io *io, struct content_piece *piece)
 {
     if (iobuf_held(from->in)) {
         *piece = (struct content_piece){.bytes = from->in->bytes + from->in->start,
@@ -78,8 +78,8 @@ static enum body_status fetch(struct body_reader *reader, struct stream *from, b
 }
 
 /* Decodes a piece: finds its bytes of this message and, of those, its content. */
-static enum body_status decode(struct body_reader *reader, struct content_piece *piece,
-                               const struct body_io *io, const char **why)
+static enum body_status decode_piece(struct body_reader *reader, struct content_piece *piece,
+                                     const struct body_io *io, const char **why)
 {
     enum chunked_result result;
 
@@ -110,12 +110,12 @@ static enum body_status decode(struct body_reader *reader, struct content_piece 
 enum body_status body_read(struct body_reader *reader, struct stream *from, bool readable,
                            const struct body_io *io, struct content_piece *piece, const char **why)
 {
-    enum body_status status = fetch(reader, from, readable, io, piece);
+    enum body_status status = read_piece(reader, from, readable, io, piece);
 
     if (status != BODY_READ)
         return status;
     piece->last = reader->ended;
-    return piece->encoded && !reader->ended ? decode(reader, piece, io, why) : BODY_READ;
+    return piece->encoded && !reader->ended ? decode_piece(reader, piece, io, why) : BODY_READ;
 }
 
 enum body_status body_read_after_head(struct body_reader *reader, char *bytes, size_t size,
@@ -123,7 +123,7 @@ enum body_status body_read_after_head(struct body_reader *reader, char *bytes, s
                                       const char **why)
 {
     *piece = (struct content_piece){.bytes = bytes, .encoded = size, .last = reader->ended};
-    return reader->ended ? BODY_READ : decode(reader, piece, io, why);
+    return reader->ended ? BODY_READ : decode_piece(reader, piece, io, why);
 }
 
 bool body_consume(struct stream *from, const struct content_piece *piece, const struct body_io *io)
@@ -140,8 +140,8 @@ bool body_consume(struct stream *from, const struct content_piece *piece, const 
 /* ---- writing -------------------------------------------------------------------------------- */
 
 /* Gathers the head, the chunk line and the content. Returns their number. */
-static int gather(struct iovec *out, struct slice head, struct text *line, struct slice content,
-                  bool chunked)
+static int list_pieces(struct iovec *out, struct slice head, struct text *line,
+                       struct slice content, bool chunked)
 {
     int count = 0;
 
@@ -179,7 +179,7 @@ enum sent body_write(struct stream *to, struct iobuf_pool *buffers, struct slice
     char line_bytes[24];
     struct text line = text_over(line_bytes, sizeof line_bytes);
     struct iovec out[4];
-    int count = gather(out, head, &line, content, chunked);
+    int count = list_pieces(out, head, &line, content, chunked);
 
     if (chunked && piece->last) {
         struct slice tail = content.n ? SLICE("\r\n0\r\n\r\n") : SLICE("0\r\n\r\n");

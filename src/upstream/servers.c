@@ -121,7 +121,7 @@ static bool server_arrives(struct pool *pool, struct endpoint *endpoint)
     return true;
 }
 
-static void hang_up(struct server *server)
+static void end_probes(struct server *server)
 {
     deadline_cancel(&server->probe);
     if (server->probing && !server->probing->http2)
@@ -140,7 +140,7 @@ static void server_leaves(struct server *server)
     pool->count--;
     while (pool->slots && !pool->servers[pool->slots - 1])
         pool->slots--;
-    hang_up(server);
+    end_probes(server);
     server->gone = true;
     TAILQ_INSERT_TAIL(&pool->leaving, server, link);
     server_free_if_unused(server);
@@ -223,7 +223,7 @@ void upstream_pools_retire(struct upstream_pools *pools)
     for (unsigned i = 0; i < pools->policy->upstream_count; i++)
         for (unsigned s = 0; s < pools->all[i].slots; s++)
             if (pools->all[i].servers[s])
-                hang_up(pools->all[i].servers[s]);
+                end_probes(pools->all[i].servers[s]);
 }
 
 void upstream_worker_free_closed(struct upstream_worker *w)

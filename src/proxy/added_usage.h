@@ -1,7 +1,7 @@
-/* asked_usage.h - `cost.include_usage: add`: weir asks the server for the usage of a stream, and
+/* added_usage.h - `cost.include_usage: add`: weir asks the server for the usage of a stream, and
  * removes the event with it from the response (content/stream_usage.h). */
-#ifndef WEIR_PROXY_ASKED_USAGE_H
-#define WEIR_PROXY_ASKED_USAGE_H
+#ifndef WEIR_PROXY_ADDED_USAGE_H
+#define WEIR_PROXY_ADDED_USAGE_H
 
 #include "content/stream_usage.h"
 #include "http/framing.h"
@@ -10,23 +10,23 @@
 /* In LIMIT, after the costs were read, for a rule with adds_usage: asks in the content that
  * CONTENT has read, and adjusts its length. Requests that weir does not read with certainty are
  * left as they are. */
-void asked_usage_add(struct exchange *x);
+void added_usage_add(struct exchange *x);
 
 /* The response's header was read: its event is removed if weir has asked for it. */
-void asked_usage_begin(struct exchange *x, const struct response_head *head,
+void added_usage_begin(struct exchange *x, const struct response_head *head,
                        const struct framing *framing);
 
 /* Returns the piece that is sent in place of `piece`; `*room` holds its bytes, and is to be
  * returned to the pool afterwards. False: no memory. */
-MUST_CHECK bool asked_usage_remove(struct exchange *x, const struct content_piece *piece,
+MUST_CHECK bool added_usage_remove(struct exchange *x, const struct content_piece *piece,
                                    struct content_piece *sent, struct iobuf **room);
 
-static inline bool asked_usage_removes(const struct exchange *x)
+static inline bool added_usage_removes(const struct exchange *x)
 {
     return x->cost.filter != NULL;
 }
 
 /* The exchange has ended. */
-void asked_usage_end(struct exchange *x);
+void added_usage_end(struct exchange *x);
 
 #endif

@@ -1,4 +1,4 @@
-#include "proxy/asked_usage.h"
+#include "proxy/added_usage.h"
 
 #include <stdlib.h>
 
@@ -34,7 +34,7 @@ static bool insert(struct exchange *x, size_t place)
     return true;
 }
 
-void asked_usage_add(struct exchange *x)
+void added_usage_add(struct exchange *x)
 {
     struct incoming *in = &x->worker->incoming;
 
@@ -48,16 +48,16 @@ void asked_usage_add(struct exchange *x)
     x->request.bytes += STREAM_USAGE_MEMBER.n;
     if (in->framing.kind == FRAMING_LENGTH)
         in->framing.length += STREAM_USAGE_MEMBER.n;
-    x->cost.asked = true;
+    x->cost.usage_added = true;
 }
 
 /* Content with a length stays as it is. */
-void asked_usage_begin(struct exchange *x, const struct response_head *head,
+void added_usage_begin(struct exchange *x, const struct response_head *head,
                        const struct framing *framing)
 {
     const struct field *type = fields_find(&head->fields, FIELD_CONTENT_TYPE);
 
-    if (!x->cost.asked || x->cost.filter || framing->kind == FRAMING_NONE ||
+    if (!x->cost.usage_added || x->cost.filter || framing->kind == FRAMING_NONE ||
         framing->kind == FRAMING_LENGTH || !type ||
         usage_type_of(type->value) != USAGE_TYPE_EVENTS || fields_name_coding(&head->fields))
         return;
@@ -66,7 +66,7 @@ void asked_usage_begin(struct exchange *x, const struct response_head *head,
         stream_usage_filter_begin(x->cost.filter);
 }
 
-bool asked_usage_remove(struct exchange *x, const struct content_piece *piece,
+bool added_usage_remove(struct exchange *x, const struct content_piece *piece,
                         struct content_piece *sent, struct iobuf **room)
 {
     _Static_assert(STREAM_USAGE_HELD_MAX + IOBUF_READ_MAX <= IOBUF_LARGE, "a piece fits");
@@ -83,7 +83,7 @@ bool asked_usage_remove(struct exchange *x, const struct content_piece *piece,
     return true;
 }
 
-void asked_usage_end(struct exchange *x)
+void added_usage_end(struct exchange *x)
 {
     free(x->cost.filter);
     x->cost.filter = NULL;
