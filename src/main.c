@@ -82,6 +82,11 @@ static int print_version(void)
 #else
     puts("quotas from PostgreSQL: no (built without libpq)");
 #endif
+#ifdef HAVE_LIBCURL
+    puts("keys of tokens by URL: yes");
+#else
+    puts("keys of tokens by URL: no (built without libcurl)");
+#endif
 #ifdef HAVE_SYSTEMD
     puts("systemd: yes");
 #else
