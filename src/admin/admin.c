@@ -156,7 +156,7 @@ struct admin *admin_new(struct event_base *base, int *fds, const struct admin_vi
     }
     for (; admin->bound_count < count; admin->bound_count++) {
         unsigned i = admin->bound_count;
-        if (!(admin->bound[i] = admin_bound_new(base, fds[i], i, on_request, admin))) {
+        if (!(admin->bound[i] = admin_bound_new(base, fds[i], view, i, on_request, admin))) {
             admin_free(admin);
             return NULL;
         }

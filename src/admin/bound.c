@@ -2,8 +2,14 @@
 
 #include <event2/listener.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
+#include "admin/answer.h"
+#include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/log.h"
+#include "base/log_throttle.h"
+#include "net/tls_bufferevent.h"
 
 enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10 };
 
@@ -19,7 +25,10 @@ struct admin_bound {
     struct event *pause;
     void (*handle)(void *context, unsigned index, struct evhttp_request *request);
     void *context;
+    const struct admin_view *view;
     unsigned index;
+    uint64_t failures[TLS_FAILURE_COUNT];
+    struct log_throttle throttles[TLS_FAILURE_COUNT];
     struct admin_bound *next;
 };
 
@@ -27,10 +36,71 @@ struct admin_bound {
  * thread only. */
 static struct admin_bound *all;
 
+/* --- TLS -------------------------------------------------------------------------------------- */
+
+static const struct admin_listener *listener_of(const struct admin_bound *bound)
+{
+    return &bound->view->policy->admin[bound->index]; /* reloads keep listeners in order */
+}
+
+/* Failures that do not concern certificates are not logged, as anybody can cause them. */
+static void handshake_failed(void *context, evutil_socket_t fd, enum tls_failure failure)
+{
+    const struct tls_failure_row *row = &tls_failure_table[failure];
+    struct admin_bound *bound = context;
+    struct address peer = {.length = sizeof peer.local};
+    char text[2][ADDRESS_TEXT_MAX];
+    uint64_t suppressed;
+
+    bound->failures[failure]++;
+    if (!row->remedy || getpeername(fd, &peer.any, &peer.length) != 0 ||
+        !log_throttle_allows(&bound->throttles[failure], clock_us(), &suppressed))
+        return;
+    log_warn("client %s on %s: TLS handshake refused, %s: %s", address_format(&peer, text[0]),
+             address_format(&listener_of(bound)->address, text[1]), row->label, row->remedy);
+}
+
+/* NULL: a connection without TLS, also if there is no memory; is_secure() refuses its requests. */
+static struct bufferevent *accept_connection(struct event_base *base, void *arg)
+{
+    struct admin_bound *bound = arg;
+    struct tls_server *server = listen_tls_server(listener_of(bound)->tls);
+
+    return server ? tls_bufferevent_new(base, server, handshake_failed, bound) : NULL;
+}
+
+/* Returns whether the request may be answered: without TLS, or verified as the listener does now.
+ * Otherwise it is refused. */
+static bool is_secure(const struct admin_bound *bound, struct evhttp_request *request)
+{
+    const struct tls_server *server = listen_tls_server(listener_of(bound)->tls);
+    struct evhttp_connection *connection = evhttp_request_get_connection(request);
+
+    if (!server ||
+        tls_bufferevent_is_verified(evhttp_connection_get_bufferevent(connection), server))
+        return true;
+    evhttp_add_header(evhttp_request_get_output_headers(request), "Connection", "close");
+    answer_problem(request, 421, "Misdirected Request",
+                   "the TLS settings of this listener have changed; open a new connection");
+    return false;
+}
+
+uint64_t admin_bound_failures(unsigned index, enum tls_failure failure)
+{
+    for (const struct admin_bound *bound = all; bound; bound = bound->next)
+        if (bound->index == index)
+            return bound->failures[failure];
+    return 0;
+}
+
+/* --- Requests --------------------------------------------------------------------------------- */
+
 static void on_request(struct evhttp_request *request, void *arg)
 {
     struct admin_bound *bound = arg;
-    bound->handle(bound->context, bound->index, request);
+
+    if (is_secure(bound, request))
+        bound->handle(bound->context, bound->index, request);
 }
 
 /* --- Out of file descriptors ------------------------------------------------------------------ */
@@ -74,10 +144,10 @@ static bool start_to_accept(struct admin_bound *bound, int fd)
     return true;
 }
 
-struct admin_bound *admin_bound_new(struct event_base *base, int fd, unsigned index,
-                                    void (*handle)(void *context, unsigned index,
-                                                   struct evhttp_request *request),
-                                    void *context)
+struct admin_bound *
+admin_bound_new(struct event_base *base, int fd, const struct admin_view *view, unsigned index,
+                void (*handle)(void *context, unsigned index, struct evhttp_request *request),
+                void *context)
 {
     struct admin_bound *bound = calloc(1, sizeof *bound);
 
@@ -85,6 +155,7 @@ struct admin_bound *admin_bound_new(struct event_base *base, int fd, unsigned in
         return NULL;
     bound->handle = handle;
     bound->context = context;
+    bound->view = view;
     bound->index = index;
     bound->http = evhttp_new(base);
     bound->pause = evtimer_new(base, on_pause_over, bound);
@@ -97,6 +168,7 @@ struct admin_bound *admin_bound_new(struct event_base *base, int fd, unsigned in
     evhttp_set_max_body_size(bound->http, ADMIN_BODY_MAX);
     evhttp_set_timeout(bound->http, ADMIN_TIMEOUT_S);
     evhttp_set_gencb(bound->http, on_request, bound);
+    evhttp_set_bevcb(bound->http, accept_connection, bound);
     return bound;
 }
 

@@ -6,14 +6,20 @@
 #include <event2/event.h>
 #include <event2/http.h>
 
+#include "admin/metrics.h"
+#include "net/tls.h"
+
 struct admin_bound;
 
-/* Calls `handle` for every request on the listening socket `fd`; `index` is passed on. Takes
- * ownership of `fd` unless it returns NULL: no memory. */
-struct admin_bound *admin_bound_new(struct event_base *base, int fd, unsigned index,
-                                    void (*handle)(void *context, unsigned index,
-                                                   struct evhttp_request *request),
-                                    void *context);
+/* Calls `handle` for every request on the listening socket `fd` of admin listener `index` of
+ * view->policy, with TLS if the listener has it. `index` is passed on. Takes ownership of `fd`
+ * unless it returns NULL: no memory. */
+struct admin_bound *
+admin_bound_new(struct event_base *base, int fd, const struct admin_view *view, unsigned index,
+                void (*handle)(void *context, unsigned index, struct evhttp_request *request),
+                void *context);
+/* Returns the number of failed handshakes of admin listener `index`. */
+uint64_t admin_bound_failures(unsigned index, enum tls_failure failure);
 /* Closes the socket and all connections. Requests under way must have been answered. */
 void admin_bound_free(struct admin_bound *bound);
 

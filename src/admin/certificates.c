@@ -33,6 +33,8 @@ unsigned certificates_list(const struct policy *policy,
 
     for (unsigned l = 0; l < policy->listen_count; l++)
         add_listener(found, &count, policy->listen[l].tls);
+    for (unsigned a = 0; a < policy->admin_count; a++)
+        add_listener(found, &count, policy->admin[a].tls);
     if (policy->redis.tls.expires_s)
         list_certificate(found, &count, policy->redis.tls.certificate_path,
                          policy->redis.tls.expires_s, false);

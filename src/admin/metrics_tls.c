@@ -1,4 +1,5 @@
 /* metrics_tls.c - failed handshakes by listener and reason. */
+#include "admin/bound.h"
 #include "admin/metrics.h"
 #include "admin/metrics_text.h"
 #include "base/text.h"
@@ -9,22 +10,43 @@ static const struct counter_table *failures_of(const struct worker *worker)
     return &worker_stats(worker)->handshake_failures;
 }
 
-/* A reload keeps the listeners and their order; one that has had TLS keeps it. */
+static uint64_t of_clients(const struct admin_view *view, unsigned index, unsigned failure)
+{
+    return metric_row_sum(view, failures_of, index, failure);
+}
+
+static uint64_t of_admin(const struct admin_view *view, unsigned index, unsigned failure)
+{
+    (void)view;
+    return admin_bound_failures(index, failure);
+}
+
+static const char name[] = "weir_tls_handshake_failures_total";
+
+static void write_listener(struct evbuffer *out, const struct admin_view *view,
+                           const struct address *address, unsigned index,
+                           uint64_t (*count)(const struct admin_view *, unsigned, unsigned))
+{
+    char bytes[ADDRESS_TEXT_MAX], label[2 * ADDRESS_TEXT_MAX];
+    struct text listener = text_over(label, sizeof label);
+
+    label_value(&listener, address_format(address, bytes));
+    for (unsigned f = 0; f < TLS_FAILURE_COUNT; f++)
+        evbuffer_add_printf(out, "%s{listener=\"%.*s\",reason=\"%s\"} %llu\n", name,
+                            SLICE_ARG(text_slice(&listener)), tls_failure_table[f].label,
+                            (unsigned long long)count(view, index, f));
+}
+
+/* A reload keeps the listeners and their order. */
 void metrics_write_tls(struct evbuffer *out, const struct admin_view *view)
 {
-    static const char name[] = "weir_tls_handshake_failures_total";
     const struct policy *policy = view->policy;
-    char bytes[ADDRESS_TEXT_MAX], label[2 * ADDRESS_TEXT_MAX];
 
     metric_head(out, name, "counter", "Failed TLS handshakes of clients, by listener and reason.");
-    for (unsigned i = 0; i < policy->listen_count; i++) {
-        struct text listener = text_over(label, sizeof label);
-        if (!policy->listen[i].tls)
-            continue;
-        label_value(&listener, address_format(&policy->listen[i].address, bytes));
-        for (unsigned f = 0; f < TLS_FAILURE_COUNT; f++)
-            evbuffer_add_printf(out, "%s{listener=\"%.*s\",reason=\"%s\"} %llu\n", name,
-                                SLICE_ARG(text_slice(&listener)), tls_failure_table[f].label,
-                                (unsigned long long)metric_row_sum(view, failures_of, i, f));
-    }
+    for (unsigned i = 0; i < policy->listen_count; i++)
+        if (policy->listen[i].tls)
+            write_listener(out, view, &policy->listen[i].address, i, of_clients);
+    for (unsigned i = 0; i < policy->admin_count; i++)
+        if (policy->admin[i].tls)
+            write_listener(out, view, &policy->admin[i].address, i, of_admin);
 }

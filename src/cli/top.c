@@ -130,7 +130,7 @@ static bool source_of_policy(const char *file, const char *lua_dir, struct top_s
     free(text); /* warnings are for weir check */
     for (unsigned i = 0; *policy && i < (*policy)->admin_count && !found; i++) {
         const struct admin_listener *listener = &(*policy)->admin[i];
-        if (listener->read_only)
+        if (listener->read_only || listener->tls)
             continue;
         found = true;
         source->address = listener->address;
@@ -140,8 +140,8 @@ static bool source_of_policy(const char *file, const char *lua_dir, struct top_s
     }
     if (*policy && !found)
         fprintf(stderr,
-                "weir: top: %s has no admin listener that serves events; add admin: "
-                "127.0.0.1:9180, or name "
+                "weir: top: %s has no admin listener without TLS that serves events; add "
+                "admin: 127.0.0.1:9180, or name "
                 "the URL of another weir\n",
                 file);
     return found;

@@ -16,6 +16,12 @@ static bool is_loopback(const struct address *address)
                : IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)ip.bytes);
 }
 
+static bool requires_certificates(const struct listen_tls *tls)
+{
+    return tls && tls->entries[0].client_ca &&
+           tls->entries[0].client_certificate == CLIENT_CERTIFICATE_REQUIRED;
+}
+
 void warn_of_admin(struct loading *l)
 {
     const struct node *admin = node_find(l->root, "admin");
@@ -23,7 +29,8 @@ void warn_of_admin(struct loading *l)
 
     for (unsigned i = 0; item && i < l->policy->admin_count; i++, item = list_next(admin, item)) {
         const struct admin_listener *listener = &l->policy->admin[i];
-        if (!listener->token && !listener->read_only && !is_loopback(&listener->address))
+        if (!listener->token && !listener->read_only && !is_loopback(&listener->address) &&
+            !requires_certificates(listener->tls))
             warning(l, item,
                     "anyone who can connect to this address may read the policy and reset and "
                     "grant limits; "

@@ -79,6 +79,9 @@ static const struct option rows[] = {
      .high = OWN_HOSTS_MAX,
      .help = "Host names, without ports, that the admin listener accepts in Host, such as "
              "weir.internal (at most 64)"},
+    {.path = "admin[].tls", .type = &type_listen_tls, ADMIN(tls), .fallback = "",
+     .high = CERTIFICATES_MAX,
+     .help = "enables TLS with these certificates, as in listen[].tls"},
     {.path = "admin[].mode", .type = &type_admin_mode, ADMIN(mode), .fallback = "0600",
      .flags = RESTART, .applies = admin_is_unix,
      .help = "permissions of a unix socket"},

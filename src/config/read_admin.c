@@ -219,7 +219,8 @@ static void print_listener(FILE *out, const void *listeners, unsigned index)
     const struct admin_listener *listener = (const struct admin_listener *)listeners + index;
     bool has_mode = admin_is_unix(listener) && listener->mode != 0600;
 
-    if (!listener->read_only && !listener->token_file && !listener->hosts.count && !has_mode) {
+    if (!listener->read_only && !listener->token_file && !listener->hosts.count && !has_mode &&
+        !listener->tls) {
         print_address(out, &listener->address);
         return;
     }
@@ -235,6 +236,7 @@ static void print_listener(FILE *out, const void *listeners, unsigned index)
         fputs(", hosts: ", out);
         print_list(out, listener->hosts.count, print_host, &listener->hosts);
     }
+    listen_tls_print_inline(out, listener->tls);
     if (has_mode)
         fprintf(out, ", mode: %04o", listener->mode);
     fputs(" }", out);

@@ -30,18 +30,15 @@ static enum tls_failure failure_of_certificate(int error)
     }
 }
 
-enum tls_failure tls_accept_failure(const struct stream *s, const char **subject)
+enum tls_failure tls_failure_of(int verify_error, unsigned long fault)
 {
-    const struct tls_session *t = s->session;
-    int reason = ERR_GET_REASON(t->fault);
+    int reason = ERR_GET_REASON(fault);
 
-    *subject = t->verdict;
-    if (t->verify_error)
-        return failure_of_certificate(t->verify_error);
-    if (!t->failed || t->fault == 0 || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING ||
-        ERR_SYSTEM_ERROR(t->fault))
+    if (verify_error)
+        return failure_of_certificate(verify_error);
+    if (fault == 0 || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING || ERR_SYSTEM_ERROR(fault))
         return TLS_FAILURE_CLOSED;
-    if (ERR_GET_LIB(t->fault) != ERR_LIB_SSL)
+    if (ERR_GET_LIB(fault) != ERR_LIB_SSL)
         return TLS_FAILURE_OTHER;
     switch (reason) {
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: return TLS_FAILURE_NO_CERTIFICATE;
@@ -50,4 +47,12 @@ enum tls_failure tls_accept_failure(const struct stream *s, const char **subject
     default: break;
     }
     return reason >= SSL_AD_REASON_OFFSET ? TLS_FAILURE_ALERT : TLS_FAILURE_PROTOCOL;
+}
+
+enum tls_failure tls_accept_failure(const struct stream *s, const char **subject)
+{
+    const struct tls_session *t = s->session;
+
+    *subject = t->verdict;
+    return tls_failure_of(t->verify_error, t->failed ? t->fault : 0);
 }

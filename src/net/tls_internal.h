@@ -55,6 +55,12 @@ MUST_CHECK bool tls_can_be_read(const char *path, char why[static TLS_WHY_MAX]);
 /* Writes why OpenSSL rejects a file that should contain `wanted`. */
 void tls_describe_error(char why[static TLS_WHY_MAX], const char *wanted);
 
+/* Returns a connection in the role of the server, which the caller frees; NULL: no memory. */
+SSL *tls_server_ssl(struct tls_server *server);
+/* tls_failure.c: returns why a handshake has failed, from the X509_V_ERR_ code of the peer's
+ * certificate (0: none) and an OpenSSL error (0: the connection was closed). */
+enum tls_failure tls_failure_of(int verify_error, unsigned long fault);
+
 /* ---- tls_verify.c: how a listener verifies its clients --------------------------------------- */
 
 struct tls_clients;

@@ -352,9 +352,14 @@ const struct tls_server *tls_server_of(const struct stream *s)
     return t ? t->server : NULL;
 }
 
+SSL *tls_server_ssl(struct tls_server *server)
+{
+    return SSL_new(server->contexts[0]);
+}
+
 bool tls_accept(struct stream *s, struct tls_server *server)
 {
-    struct tls_session *t = tls_layer_begin(s, SSL_new(server->contexts[0]));
+    struct tls_session *t = tls_layer_begin(s, tls_server_ssl(server));
 
     if (!t)
         return false;

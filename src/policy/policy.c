@@ -39,6 +39,8 @@ void policy_drop(struct policy *policy)
         return;
     for (unsigned i = 0; i < policy->listen_count; i++)
         tls_server_drop(listen_tls_server(policy->listen[i].tls));
+    for (unsigned i = 0; i < policy->admin_count; i++)
+        tls_server_drop(listen_tls_server(policy->admin[i].tls));
     for (unsigned i = 0; i < policy->upstream_count; i++)
         tls_client_free(policy->upstreams[i].tls.client);
     tls_client_free(policy->redis.tls.client);
@@ -159,6 +161,7 @@ static struct admin_listener admin_copy(struct arena *arena, const struct admin_
     copy.hosts.names = arena_zeroed(arena, from->hosts.count, sizeof *copy.hosts.names);
     for (unsigned i = 0; i < from->hosts.count; i++)
         copy.hosts.names[i] = arena_text(arena, slice_of(from->hosts.names[i]));
+    copy.tls = listen_tls_copy(arena, from->tls);
     return copy;
 }
 
@@ -171,6 +174,12 @@ void policy_keep_admin(struct policy *next, const struct policy *now, const stru
         kept[i] = same ? *same : admin_copy(next->arena, &now->admin[i]);
         kept[i].address = now->admin[i].address;
     }
+    for (unsigned i = 0; i < now->admin_count; i++) { /* no memory is needed from here on */
+        struct tls_server *server = tls_server_hold(listen_tls_server(kept[i].tls));
+        tls_server_keep_sessions(server, listen_tls_server(now->admin[i].tls));
+    }
+    for (unsigned i = 0; i < next->admin_count; i++)
+        tls_server_drop(listen_tls_server(next->admin[i].tls));
     next->admin = kept;
     next->admin_count = now->admin_count;
 }

@@ -117,6 +117,7 @@ struct admin_listener {
     char *token_file;       /* as written; NULL: none */
     struct own_hosts hosts; /* besides IP addresses and localhost */
     unsigned mode;          /* permissions of a Unix socket */
+    struct listen_tls *tls; /* NULL: no TLS */
 };
 
 struct address_settings {

@@ -12,6 +12,9 @@ TESTED = os.path.join(TOP, "conf", "tests")
 
 # What conf/tests has in place of certificates and secrets.
 STAND_INS = (('    tls: { certificate: site.pem, key: site.key }\n', ""),
+             ('    tls: { certificate: site.pem, key: site.key, client_ca: clients.pem, client_crl: clients.crl }\n', ""),
+             ('identity: { from: [ "certificate:san" ] }\n', ""),
+             (", client_certificate_header: X-Client-Certificate-Subject", ""),
              ("  hash_key: ${WEIR_HASH_KEY}\n", "  hash_key: an example that is no secret\n"),
              ('"id:h:HASH"', '"id:h:0d33f5b2f470a3db5ef3fb61d72fe241"'))
 

@@ -4,13 +4,17 @@ recipe's heading."""
 import json
 import os
 import re
+import ssl
 import subprocess
 import threading
 import time
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from cryptography import x509
+
 from browser import Site
+from certificates import Authority, write
 from grpc_programs import GrpcServer
 from http2_wire import Http2
 from key_server import KeyServer
@@ -18,6 +22,7 @@ from postgres import Postgres
 from recipe_book import blocks, weir_with_recipe, recipes
 from rig import eventually, top, weir_program
 from scripted import OK, Scripted
+from tls_client import TlsConnection, client, pair
 from tls_server import CA
 from tokens import Issuer
 from wire import Connection, count, flood, get, request_bytes
@@ -506,3 +511,31 @@ def test_browser_site(rig):
     seen = site.shown_by(weir.address)
     assert seen == ["h2", "open", "hello"], "the page over HTTP/2, the WebSocket over HTTP/1.1"
     assert site.upgrades == 1
+
+
+def test_mtls_between_services(rig):
+    ca = Authority(rig.directory)
+    billing, retired, orders, stolen = (ca.issue(name, sans=[x509.DNSName(name + ".internal")])
+                                        for name in ("billing", "retired", "orders", "stolen"))
+    write(rig, "clients.crl", ca.crl(stolen))
+    files = zip(("site.pem", "site.key", "clients.pem"), (*pair("one").values(), ca.file))
+    weir = weir_with_recipe(rig, "mTLS between services", replace=files)
+
+    def call(one, times=1):
+        with TlsConnection(weir.address, context=one.context()) as connection:
+            return [connection.request("/echo") for _ in range(times)]
+    assert count(call(orders, 30)) == {200: 20, 429: 10}
+    assert count(call(billing, 60)) == {200: 50, 429: 10}
+    assert count(call(retired)) == {403: 1}
+    later = ca.issue("later", sans=[x509.DNSName("later.internal")])
+    fields = dict(json.loads(call(later)[0].body)["fields"])
+    assert (fields["X-Client-Certificate-Subject"], fields["X-Weir-Client"]) == ("CN=later", "certificate:later.internal")
+    write(rig, "clients.crl", ca.crl(stolen, later))
+    weir.signal(1)
+    weir.wait_for_output("is in effect")
+    for context in stolen.context(), later.context(), client("one"):
+        try:
+            with TlsConnection(weir.address, context=context) as connection:
+                raise AssertionError(connection.request().status)
+        except (ssl.SSLError, ConnectionError):
+            pass

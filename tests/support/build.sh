@@ -14,7 +14,7 @@ die() {
 have() {
     case $1 in
     libc6-dev) [[ -e /usr/include/stdio.h ]] ;;
-    libevent-dev) pkg-config --exists libevent_core libevent_extra libevent_pthreads ;;
+    libevent-dev) pkg-config --exists libevent_core libevent_extra libevent_openssl libevent_pthreads ;;
     libhiredis-dev) pkg-config --exists hiredis ;;
     libyaml-dev) pkg-config --exists yaml-0.1 ;;
     libsystemd-dev) pkg-config --exists libsystemd ;;

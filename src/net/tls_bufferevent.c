@@ -1,0 +1,80 @@
+#include "net/tls_bufferevent.h"
+
+#include <event2/bufferevent_ssl.h>
+#include <openssl/err.h>
+#include <stdlib.h>
+
+#include "net/tls_internal.h"
+
+/* What belongs to an SSL of a bufferevent, and is released with it. */
+struct accepted {
+    struct tls_server *server;
+    void (*failed)(void *context, evutil_socket_t fd, enum tls_failure failure);
+    void *context;
+    bool told;
+};
+
+static void release(void *parent, void *data, CRYPTO_EX_DATA *all, int index, long number,
+                    void *pointer)
+{
+    struct accepted *accepted = data;
+    (void)parent, (void)all, (void)index, (void)number, (void)pointer;
+
+    if (accepted)
+        tls_server_drop(accepted->server);
+    free(accepted);
+}
+
+static int index_of_accepted(void)
+{
+    static int index = -1;
+
+    if (index < 0)
+        index = SSL_get_ex_new_index(0, NULL, NULL, NULL, release);
+    return index;
+}
+
+/* A failed handshake ends with an alert of one side. OpenSSL has the reason of its own. */
+static void on_alert(const SSL *ssl, int where, int value)
+{
+    struct accepted *accepted = SSL_get_ex_data(ssl, index_of_accepted());
+    bool own = (where & SSL_CB_WRITE) != 0;
+
+    if (!(where & SSL_CB_ALERT) || value >> 8 != SSL3_AL_FATAL || !SSL_in_init(ssl) ||
+        accepted->told)
+        return;
+    accepted->told = true;
+    accepted->failed(accepted->context, SSL_get_fd(ssl),
+                     own ? tls_failure_of((int)SSL_get_verify_result(ssl), ERR_peek_error())
+                         : TLS_FAILURE_ALERT);
+}
+
+struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_server *server,
+                                        void (*failed)(void *context, evutil_socket_t fd,
+                                                       enum tls_failure failure),
+                                        void *context)
+{
+    struct accepted *accepted = calloc(1, sizeof *accepted);
+    SSL *ssl = accepted ? tls_server_ssl(server) : NULL;
+
+    if (!ssl || SSL_set_ex_data(ssl, index_of_accepted(), accepted) != 1) {
+        SSL_free(ssl);
+        free(accepted);
+        return NULL;
+    }
+    accepted->server = tls_server_hold(server);
+    accepted->failed = failed;
+    accepted->context = context;
+    SSL_set_info_callback(ssl, on_alert);
+    /* On failure, libevent frees the SSL, or nothing if it has no memory at all. */
+    return bufferevent_openssl_socket_new(base, -1, ssl, BUFFEREVENT_SSL_ACCEPTING,
+                                          BEV_OPT_CLOSE_ON_FREE);
+}
+
+bool tls_bufferevent_is_verified(struct bufferevent *bufferevent, const struct tls_server *server)
+{
+    SSL *ssl = bufferevent_openssl_get_ssl(bufferevent);
+    const struct accepted *accepted = ssl ? SSL_get_ex_data(ssl, index_of_accepted()) : NULL;
+
+    return accepted && tls_server_same_clients(accepted->server, server);
+}

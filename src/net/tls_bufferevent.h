@@ -1,0 +1,20 @@
+/* tls_bufferevent.h - TLS of a listener for evhttp, which needs a bufferevent. */
+#ifndef WEIR_NET_TLS_BUFFEREVENT_H
+#define WEIR_NET_TLS_BUFFEREVENT_H
+
+#include <event2/bufferevent.h>
+
+#include "net/tls.h"
+
+/* Returns a bufferevent without a socket, which accepts TLS when it gets one. It holds `server`.
+ * `failed` is called when a handshake ends with an alert, with the bufferevent's socket. `context`
+ * must outlive it. Main thread only. Returns NULL if out of memory. */
+struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_server *server,
+                                        void (*failed)(void *context, evutil_socket_t fd,
+                                                       enum tls_failure failure),
+                                        void *context);
+/* Returns whether the bufferevent uses TLS, and `server` would verify its client as it was
+ * verified. */
+bool tls_bufferevent_is_verified(struct bufferevent *bufferevent, const struct tls_server *server);
+
+#endif

@@ -1,0 +1,112 @@
+"""Admin listeners with TLS and client certificates."""
+
+import json
+import re
+import ssl
+import subprocess
+
+from certificates import Authority, write
+from rig import address_of, eventually, text_of
+from tls_client import TlsConnection, client, pair
+from wire import Connection, get
+
+
+PLAIN = {"address": "127.0.0.1:0", "hosts": ["api.test", "one.test"]}
+
+
+def weir_with_admin(rig, **tls):
+    """Returns weir, whose second admin listener has TLS, and the address of that one."""
+    weir = rig.weir(admin=["127.0.0.1:0", {**PLAIN, "tls": {**pair("one"), **tls}}],
+                    rules=[])
+    return weir, address_of(re.findall(r"admin on (\S+)$", weir.output(), re.M)[1])
+
+
+def test_everything_is_served_over_tls(rig):
+    weir, address = weir_with_admin(rig)
+    for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
+        with TlsConnection(address, context=client("one", version=version)) as connection:
+            assert connection.socket.selected_alpn_protocol() == "http/1.1"
+            assert connection.request("/healthz").body == b"ok\n"
+            assert len(connection.request("/metrics").body) > 10000
+            assert json.loads(connection.request("/api/v1/status").body)["version"]
+            assert b"<html" in connection.request("/").body
+            assert connection.request("/api/v1/clients/ip:127.0.0.1", "POST").status in (404, 405)
+        with TlsConnection(address, context=client("one", version=version)) as events:
+            events.send(b"GET /api/v1/events HTTP/1.1\r\nHost: api.test\r\n\r\n")
+            assert events.read_head().status == 200
+            for _ in range(2):
+                events.read_until(b"\n\n", "an event")
+    done = subprocess.run(["curl", "-sS", "--cacert", pair("one")["certificate"], "--resolve", f"one.test:{address[1]}:127.0.0.1",
+                           f"https://one.test:{address[1]}/readyz"], capture_output=True, timeout=20)
+    assert done.stdout.startswith(b"ready"), done
+    with Connection(address) as plain:
+        plain.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        while plain.fill():
+            pass
+        assert b"ok" not in plain.buffer
+    distrustful = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        TlsConnection(address, context=distrustful).close()
+    except ssl.SSLError:
+        pass
+    labels = {"listener": text_of(address), "reason": "client_alert"}
+    eventually(lambda: weir.metric("weir_tls_handshake_failures_total", **labels) == 1)
+
+
+def test_client_certificates_of_an_admin_listener(rig):
+    ca, other = Authority(rig.directory), Authority(rig.directory, "Others")
+    crl = write(rig, "crl.pem", ca.crl())
+    weir, address = weir_with_admin(rig, client_ca=ca.file, client_crl=crl)
+    alice = ca.issue("alice")
+
+    def failures(reason):
+        return weir.metric("weir_tls_handshake_failures_total", listener=text_of(address), reason=reason)
+
+    def is_refused(context):
+        try:
+            with TlsConnection(address, context=context) as connection:
+                assert connection.request("/healthz").status == 200
+        except (ssl.SSLError, OSError):
+            return True
+        return False
+    assert not is_refused(alice.context())
+    for context, reason in ((client("one"), "no_certificate"), (other.issue("alice").context(), "unknown_ca")):
+        for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
+            context.minimum_version = context.maximum_version = version
+            assert is_refused(context)
+        eventually(lambda: failures(reason) == 2, what=reason)
+        weir.wait_for_output(rf"client 127\.0\.0\.1:\d+ on {re.escape(text_of(address))}: TLS handshake refused, {reason}: ")
+    context = alice.context()
+    with TlsConnection(address, context=context) as connection:
+        assert connection.request("/healthz").status == 200
+        session = connection.socket.session
+        write(rig, "crl.pem", ca.crl(alice))
+        weir.reload()
+        assert connection.request("/healthz").status == 421, "an open connection is verified anew"
+    try:
+        with TlsConnection(address, context=context, session=session) as connection:
+            connection.request("/healthz")
+        raise AssertionError("the session has survived the revocation")
+    except (ssl.SSLError, OSError):
+        eventually(lambda: failures("revoked") == 1)
+
+
+def test_tls_begins_and_ends_with_a_reload(rig):
+    weir = rig.weir(admin=["127.0.0.1:0", PLAIN], rules=[])
+    address = address_of(re.findall(r"admin on (\S+)$", weir.output(), re.M)[1])
+    with Connection(address) as plain:
+        assert plain.request("/healthz").status == 200
+        weir.reload(admin=["127.0.0.1:0", {**PLAIN, "tls": pair("one")}])
+        assert plain.request("/healthz").status == 421
+    with TlsConnection(address, context=client("one")) as connection:
+        assert connection.request("/healthz", headers={"Connection": "close"}).status == 200
+    weir.reload(admin=["127.0.0.1:0", PLAIN])
+    assert get(address, "/healthz").status == 200
+
+
+def test_weir_top_names_a_listener_without_tls(rig):
+    weir, _ = weir_with_admin(rig)
+    assert rig.command("top", "--once", "-c", weir.policy_file).returncode in (0, 1)
+    only = rig.write("only.yaml", json.dumps(rig.policy(admin=[{"address": "127.0.0.1:1", "tls": pair("one")}])))
+    shown = rig.command("top", "--once", "-c", only)
+    assert shown.returncode == 1 and "no admin listener without TLS" in shown.stderr, shown
