@@ -144,6 +144,7 @@ static void put_client_limits(struct json_writer *json, const struct explanation
         json_put_u64(json, "plan_line", limits->plan->position.line);
     else
         json_put_null(json, "plan_line");
+    json_put_text(json, "priority", e->priority ? e->priority->name : NULL);
     json_put_text(json, "quota",
                   !limits || limits->quota == QUOTA_AS_WRITTEN ? NULL
                   : limits->quota == QUOTA_UNLIMITED           ? "unlimited"
@@ -167,6 +168,7 @@ static void put_limit(struct json_writer *json, const struct explained_limit *li
     json_put_text(json, "script", planned->limit->script);
     json_put_i64(json, "limit", planned->numbers.limit);
     json_put_i64(json, "burst", planned->numbers.burst);
+    json_put_i64(json, "reserve", limit_reserve(planned->limit, &planned->numbers));
     json_put_slice(json, "period", text_slice(&period));
     json_put_i64(json, "cost", planned->cost);
     json_put_bool(json, "shadow", planned->shadow);

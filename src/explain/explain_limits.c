@@ -11,7 +11,14 @@ static int64_t capacity_of(const struct planned_limit *limit)
 {
     if (limit->limit->kind == LIMIT_CUSTOM)
         return INT64_MAX;
-    return limit_capacity(limit->limit, &limit->numbers);
+    return limit_capacity(limit->limit, &limit->numbers) -
+           limit_reserve(limit->limit, &limit->numbers);
+}
+
+/* What remains for the request's priority. */
+static int64_t remaining_of(const struct explained_limit *limit)
+{
+    return limit->state.remaining - limit_reserve(limit->planned.limit, &limit->planned.numbers);
 }
 
 /* Returns whether units that a request costs are left. Of more than one unit, the limit says how
@@ -22,12 +29,13 @@ static bool are_left(const struct explained_limit *limit)
 
     if (!limit->is_known || limit->state.failed)
         return true;
-    return cost == 1 ? limit->state.admits : limit->state.remaining >= cost;
+    return cost == 1 && !limit->planned.numbers.share ? limit->state.admits
+                                                      : remaining_of(limit) >= cost;
 }
 
 static int64_t granted_by(const struct explained_limit *limit)
 {
-    int64_t left = limit->is_known ? limit->state.remaining : limit->capacity;
+    int64_t left = limit->is_known ? remaining_of(limit) : limit->capacity;
     return limit->planned.best_effort && left < limit->planned.cost && left > 0
                ? left
                : limit->planned.cost;
@@ -59,7 +67,8 @@ void explain_decide(struct dry_run_answers *answers, const struct planned_limit 
 {
     struct explainer *m = CONTAINER_OF(answers, struct explainer, answers);
 
-    *decision = (struct decision){.rejected_by = -1, .result_count = count};
+    *decision =
+        (struct decision){.rejected_by = -1, .result_count = count, .priority = decision->priority};
     m->now.limit_count = count;
     for (unsigned i = 0; i < count; i++) {
         struct explained_limit *limit = &m->now.limits[i];
@@ -135,5 +144,6 @@ void explain_limits(struct explainer *m, struct exchange *x)
     now->not_charged =
         rule_skips_preflight(now->rule, &m->sorted, in->framing.kind != FRAMING_NONE);
     now->verdict = x->decision_request.decision.verdict;
+    now->priority = x->decision_request.decision.priority;
     now->rejected_by = x->decision_request.decision.rejected_by;
 }

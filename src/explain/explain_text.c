@@ -288,6 +288,8 @@ static void print_client_limits(struct report *r)
         say(r, "unlimited: no limit counts this client");
     if (limits && limits->quota == QUOTA_PROHIBITED)
         say(r, "quota 0: every request is rejected");
+    if (e->priority)
+        say(r, "%s:%u  priorities: %s", r->file, e->priority->position.line, e->priority->name);
 }
 
 static void put_numbers(struct text *out, const struct planned_limit *planned)
@@ -301,6 +303,10 @@ static void put_numbers(struct text *out, const struct planned_limit *planned)
         limit_period_write(out, limit);
     if (limit->kind == LIMIT_BUCKET && planned->numbers.burst != planned->numbers.limit)
         text_printf(out, ", burst %lld", (long long)planned->numbers.burst);
+    if (planned->numbers.share)
+        text_printf(out, ", up to %lld of it for this priority",
+                    (long long)(limit_whole(limit, &planned->numbers) -
+                                limit_reserve(limit, &planned->numbers)));
     text_printf(out, ", cost %lld", (long long)planned->cost);
     if (limit->own_cost && limit_cost_is_adjusted(limit->own_cost))
         text_literal(out, " until the response states it");

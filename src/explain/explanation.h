@@ -90,6 +90,7 @@ struct explanation {
 
     enum limits_of limits_of;
     const struct client_limits *client_limits; /* NULL: the limits as written */
+    const struct priority *priority;           /* NULL: the policy has none */
     bool quota_unread;                         /* the database has more to say */
     int64_t grant_us;                          /* LIMITS_OF_GRANT: its remaining time */
     bool not_charged;                          /* CORS preflight */

@@ -58,18 +58,10 @@ static int64_t cost_of(const struct limit_facts *facts, const struct op_limit *p
 
     if (limit->own_cost && facts->own_costs) {
         int64_t cost = facts->own_costs[part->place];
-        int64_t most = limit_capacity(limit, &part->numbers);
+        int64_t most = limit_capacity(limit, &part->numbers) - limit_reserve(limit, &part->numbers);
         return limit->own_cost->automatic && cost > most && most > 0 ? most : cost;
     }
     return facts->cost && !limit->own_cost ? facts->cost : rule_cost_in(facts->rule, limit);
-}
-
-/* Bounds the op's shared limits to the share of its priority. */
-static void limit_shares(struct limit_op *op, const struct priority *priority)
-{
-    for (unsigned i = 0; i < op->count; i++)
-        if (op->limits[i].limit->shared && priority->share < SHARE_WHOLE)
-            op->limits[i].numbers.share = priority->share;
 }
 
 /* Copies everything that a decision needs out of the facts. */
@@ -88,6 +80,8 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
         size_t start = keys.n;
         part->numbers = client_numbers(client_limits, rule->limits[i]);
         part->limit = part->numbers.variant ? part->numbers.variant : rule->limits[i];
+        if (priority && part->limit->shared && priority->share < SHARE_WHOLE)
+            part->numbers.share = priority->share;
         part->place = i;
         part->free = rule_is_free_in(rule, part->limit);
         part->cost = cost_of(facts, part);
@@ -102,8 +96,6 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
     }
     assert(!keys.failed); /* op_pool.keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
-    if (priority)
-        limit_shares(op, priority);
     if (!op->now_us)
         op_meet_lease(op, facts);
 }

@@ -58,7 +58,8 @@ static void append(struct decision *d, const struct decision *more)
 /* The verdict until a sub-operation sets another. */
 static void begin_decision(struct decision *d)
 {
-    *d = (struct decision){.verdict = VERDICT_FAILED_OPEN, .rejected_by = -1};
+    *d = (struct decision){
+        .verdict = VERDICT_FAILED_OPEN, .rejected_by = -1, .priority = d->priority};
 }
 
 /* Decides the sub-operation's limits by on_failure. */

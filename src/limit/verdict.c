@@ -164,7 +164,8 @@ static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, s
         }
     if (!denied)
         return false;
-    *d = (struct decision){.verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1};
+    *d = (struct decision){
+        .verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1, .priority = d->priority};
     count_results(l, op, d);
     return true;
 }
@@ -304,7 +305,8 @@ void verdict_by_client_limits(struct limiter *l, const struct limit_facts *facts
 
 void verdict_of_no_memory(struct decision *d)
 {
-    *d = (struct decision){.verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1};
+    *d = (struct decision){
+        .verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1, .priority = d->priority};
 }
 
 void verdict_of_no_limits(struct decision *d)

@@ -82,7 +82,7 @@ static void plan(struct limiter_observer *observer, const struct planned_limit *
     struct dry_run *run = CONTAINER_OF(observer, struct dry_run, observer);
     struct decision *decision = &run->exchange->decision_request.decision;
 
-    *decision = (struct decision){.rejected_by = -1};
+    *decision = (struct decision){.rejected_by = -1, .priority = decision->priority};
     run->answers->decide(run->answers, limits, count, decision);
 }
 
@@ -189,6 +189,7 @@ static bool make_worker(struct dry_run *run, struct policy *policy)
     exchanges_init(w);
     return counter_table_grow(&w->stats.by_rule, policy->rule_count) &&
            counter_table_grow(&w->stats.rule_durations, policy->rule_count) &&
+           counter_table_grow(&w->stats.by_priority, policy->priority_count) &&
            counter_table_grow(&w->limiter_stats.by_limit, policy->limit_count) &&
            top_clients_init(&w->top_clients) && (w->requests_by_ip = ip_shares_new(NULL, 1)) &&
            (run->quotas = quotas_new()) && quotas_prepare(run->quotas, policy) &&
@@ -239,6 +240,7 @@ static void free_worker(struct worker *w)
     ip_shares_free(w->requests_by_ip);
     counter_table_clear(&w->stats.by_rule);
     counter_table_clear(&w->stats.rule_durations);
+    counter_table_clear(&w->stats.by_priority);
     counter_table_clear(&w->limiter_stats.by_limit);
     MAGIC_WIPE(w);
     free(w);

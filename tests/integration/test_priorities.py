@@ -4,7 +4,7 @@ import json
 import threading
 
 from gate import Gate, concurrency, send_request
-from leasing import send_pipelined, units
+from leasing import no_units_are_held, send_pipelined, units
 from rig import eventually, timeout
 from topology import Cluster
 from wire import Connection, count, flood, get, request_bytes
@@ -122,6 +122,27 @@ def test_costs_and_best_effort(rig):
     assert get(weir.address, "/")["X-RateLimit-Remaining"] == "49"
 
 
+def test_an_automatic_reserve_is_at_most_the_share(rig):
+    limits = shared("token_bucket", cost={"reserve": "auto", "max": 1000, "usage": "openai"})
+    weir = rig.weir(workers=1, priorities=SHARES, limits=limits, rules=RULES)
+    answer = get(weir.address, "/batch", method="POST", body=b"x" * 2000)
+    assert (answer.status, answer["X-RateLimit-Limit"], answer["X-RateLimit-Remaining"]) == (200, "50", "0"), answer
+    assert get(weir.address, "/critical", method="POST", body=b"x" * 40)["X-RateLimit-Remaining"] == "40"
+
+
+def test_explained(rig):
+    """weir explain names the priority, and knows its share."""
+    weir = rig.weir(workers=1, priorities=SHARES, limits=shared(limit=10), rules=RULES)
+
+    def explain(path):
+        done = rig.command("explain", "-c", weir.policy_file, "--state", "--json", f"http://api.test{path}")
+        told = json.loads(done.stdout)
+        return done.returncode, told["client_limits"]["priority"], told["limits"][0]["reserve"]
+    assert count(flood(weir.address, 8, connections=1, target="/batch")) == {200: 5, 429: 3}
+    assert explain("/batch") == (3, "batch", 5)
+    assert explain("/critical") == (0, "critical", 0)
+
+
 def test_custom_scripts(rig):
     path = rig.write("own.lua", """
 return function(state, now, limit, period, burst, cost, mode)
@@ -198,6 +219,28 @@ def test_shares_in_a_cluster(rig):
     for path, most in ("/batch", 20), ("/", 12), ("/critical", 8):
         answers = flood(weir.address, 60, connections=8, target=path, headers={"X-Client-Id": "a"})
         assert count(answers).get(200) == most, path
+    weir.counts(20, "weir_priority_requests_total", priority="batch", decision="allowed")
+    weir.counts(40, "weir_priority_requests_total", priority="batch", decision="limited")
+
+
+@timeout(120)
+def test_leases_of_two_weirs_leave_the_reserve(rig):
+    """Both priorities are busy enough for leases. Held units can be missing for a moment, and are given back."""
+    weirs = [rig.weir(workers=2, priorities=SHARES, limits=shared("gcra", 2000, lease=20), rules=RULES) for _ in range(2)]
+    of = {}
+
+    def send(target, total):
+        of[target] = of.get(target, 0) + sum(r.status == 200 for r in send_pipelined(weirs, total, target=target, headers={}))
+    threads = [threading.Thread(target=send, args=("/batch", 1500)), threading.Thread(target=send, args=("/critical", 700))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert of["/batch"] <= 1000 and of["/critical"] == 700, of
+    no_units_are_held(weirs)
+    rest = max(0, 1000 - sum(of.values()))
+    assert admitted(weirs, "/batch", rest + 20) == rest, of
+    assert admitted(weirs, "/critical", 1400) == 2000 - max(1000, sum(of.values())), of
 
 
 @timeout(120)
