@@ -265,6 +265,30 @@ static void rules(struct source *s)
     json_end(&s->json, ']');
 }
 
+static uint64_t by_priority(const struct source *s, unsigned row, unsigned verdict)
+{
+    uint64_t sum = 0;
+    for (unsigned w = 0; w < s->view->worker_count; w++)
+        sum += counter_table_read(&worker_stats(s->view->workers[w])->by_priority, row, verdict);
+    return sum;
+}
+
+static void priorities(struct source *s)
+{
+    const struct policy *policy = s->view->policy;
+
+    json_begin(&s->json, "priorities", '[');
+    for (unsigned p = 0; p < policy->priority_count; p++) {
+        const struct priority *priority = &policy->priorities[p];
+        json_begin(&s->json, NULL, '{');
+        json_put_text(&s->json, "name", priority->name);
+        json_put_number(&s->json, "share", (double)priority->share / SHARE_WHOLE);
+        decisions(s, priority->row, VERDICT_NOT_CHARGED, by_priority);
+        json_end(&s->json, '}');
+    }
+    json_end(&s->json, ']');
+}
+
 static void limits(struct source *s)
 {
     const struct policy *policy = s->view->policy;
@@ -394,6 +418,7 @@ void snapshot_write(struct text *out, const struct admin_view *view,
     redis(&s);
     workers(&s);
     rules(&s);
+    priorities(&s);
     limits(&s);
     status_write_upstreams(&s.json, view);
     servers(&s);

@@ -382,4 +382,9 @@ void top_screen_write(FILE *out, const json_t *snapshot, const struct top_size *
     write_table(&s, json_object_get(snapshot, "limits"), "LIMITS");
     end_line(&s);
     write_table(&s, json_object_get(snapshot, "rules"), "RULES");
+    const json_t *priorities = json_object_get(snapshot, "priorities");
+    if (json_array_size(priorities)) {
+        end_line(&s);
+        write_table(&s, priorities, "PRIORITIES");
+    }
 }

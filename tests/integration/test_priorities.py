@@ -1,11 +1,12 @@
 """Priorities: requests of a lower priority leave a reserve of every shared limit to higher ones."""
 
 import json
+import re
 import threading
 
 from gate import Gate, concurrency, send_request
 from leasing import no_units_are_held, send_pipelined, units
-from rig import eventually, timeout
+from rig import eventually, text_of, timeout
 from topology import Cluster
 from wire import Connection, count, flood, get, request_bytes
 
@@ -187,6 +188,8 @@ def test_plans_and_clients_take_precedence(rig):
     assert [line["priority"] for line in eventually(lines)] == ["critical", "batch", "batch", "normal"]
     weir.counts(2, "weir_priority_requests_total", priority="batch", decision="allowed")
     weir.counts(1, "weir_priority_requests_total", priority="critical", decision="allowed")
+    screen = rig.command("top", "--once", text_of(weir.admin)).stdout
+    assert re.search(r"^PRIORITIES .*\ncritical .* 1\nnormal .* 1\nbatch .* 2$", screen, re.M), screen
 
 
 def test_rules_without_a_priority_have_the_default(rig):

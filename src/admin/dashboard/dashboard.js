@@ -246,10 +246,12 @@ function tables(s) {
       l.units ? element("small", {}, `${rate(l.units.per_second)} units/s, ${whole.format(l.units.total)} in total`) : null),
     number(rate(perSecond(l.decisions, others(l.decisions)))), number(rate(perSecond(l.decisions, REJECTED))), number(whole.format(total(l.decisions, REJECTED)))] })),
     "The policy has no limits.");
-  rows("rules", s.rules.filter((r) => r.name !== "(none)" || total(r.decisions, Object.keys(r.decisions))).map((r) => ({ key: r.name, cells: [
-    element("td", {}, r.name === "(none)" ? "no rule" : r.name, element("small", {}, r.limits.join(", ") || "no limits")),
-    number(rate(perSecond(r.decisions, others(r.decisions)))), number(rate(perSecond(r.decisions, REJECTED))), number(whole.format(total(r.decisions, Object.keys(r.decisions))))] })),
-    "The policy has no rules.");
+  const decided = (name, r, about) => ({ key: name, cells: [element("td", {}, name, element("small", {}, about)),
+    number(rate(perSecond(r.decisions, others(r.decisions)))), number(rate(perSecond(r.decisions, REJECTED))), number(whole.format(total(r.decisions, Object.keys(r.decisions))))] });
+  rows("rules", [
+    ...s.rules.filter((r) => r.name !== "(none)" || total(r.decisions, Object.keys(r.decisions)))
+      .map((r) => decided(r.name === "(none)" ? "no rule" : r.name, r, r.limits.join(", ") || "no limits")),
+    ...s.priorities.map((p) => decided(`priority ${p.name}`, p, `may use ${p.share * 100}% of shared limits`))], "The policy has no rules.");
   rows("servers", s.upstreams.flatMap((u) => u.servers.map((x) => ({ key: [u.name, x.address, x.name], cells: [
     element("td", {}, x.address || "–", x.name ? element("small", {}, x.name) : null), element("td", {}, u.name),
     element("td", { className: x.state === "up" ? "good" : "bad" }, x.state + (x.ejected_by_workers ? ` (${x.ejected_by_workers} workers)` : ""))] }))), "The policy has no servers.");
