@@ -113,7 +113,7 @@ static void tap_end(const struct scenario_totals *t, FILE *out)
 static void json_begin_report(unsigned tests, FILE *out)
 {
     (void)tests;
-    fputs("{\"tests\":[", out);
+    fputs("{\"tests\":[\n", out);
 }
 
 static void json_failure(struct json_writer *json, const struct scenario_failure *f)
@@ -149,6 +149,7 @@ static void json_result(const struct scenario_result *r, unsigned number, FILE *
     json_end(&json, ']');
     json_end(&json, '}');
     put_json(&text, out);
+    putc('\n', out);
 }
 
 static void json_end_report(const struct scenario_totals *t, FILE *out)

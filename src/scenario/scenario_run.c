@@ -23,7 +23,7 @@ enum {
     FLUSH_EVERY = 64,  /* requests: a whole call of the limiter */
     OPEN_MAX = 100000, /* requests that have not ended */
 };
-static const uint64_t connect_us = 10000000, progress_us = 200000;
+static const uint64_t connect_us = 3000000, progress_us = 200000;
 
 /* A request under way. */
 struct running {
@@ -321,6 +321,7 @@ static void run_steps(struct run *run)
             advance(run, now_us);
             decide(run, step, i, now_us);
             if (run->open_count > OPEN_MAX) {
+                scenario_clear_progress(run->runner);
                 fprintf(stderr, "%s:%u:%u: more than %d requests at once\n",
                         run->result->file->path, step->position.line, step->position.column,
                         OPEN_MAX);
@@ -345,12 +346,20 @@ static bool connect_redis(struct run *run)
     return replay_engine_ready(run->engine);
 }
 
+/* If Redis has failed, the ring has requests, and the engine decides those that are pending. */
 static void run_end(struct run *run)
 {
-    for (; run->used; run->used--, run->first = (run->first + 1) % RING_SIZE)
-        free(run->ring[run->first]); /* only if Redis has failed */
     close_until(run, INT64_MAX);
+    for (unsigned i = 0; i < run->used; i++) {
+        struct running **at = &run->ring[(run->first + i) % RING_SIZE];
+        if (!(*at)->decision.pending) {
+            finish(run, *at, (*at)->now_us);
+            *at = NULL;
+        }
+    }
     replay_engine_free(run->engine);
+    for (unsigned i = 0; i < run->used; i++)
+        free(run->ring[(run->first + i) % RING_SIZE]);
     free(run->came);
 }
 

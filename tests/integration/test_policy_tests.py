@@ -503,6 +503,19 @@ def test_progress_on_a_terminal(rig):
         eventually(lambda: not private_redises(rig.directory), what="the end of Redis")
 
 
+def test_a_private_redis_that_fails(rig):
+    write(rig, [{"name": "good", "requests": [request("/gcra", "admitted")]}, {"name": "long", "requests": [request("/gcra", repeat=10000000)]}])
+    for option, words in (("--tap", "Bail out! the tests could not be run"), ("--json", '"complete":false')):
+        process = subprocess.Popen([weir_program, "test", option, "test.yaml"], cwd=rig.directory, env=at_home(rig), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout.readline()
+        redis, = eventually(lambda: private_redises(rig.directory), what="a private Redis")
+        os.kill(redis, signal.SIGKILL)
+        output, errors = process.communicate(timeout=60)
+        assert process.returncode == 1 and words in output, (output, errors)
+        assert "the private Redis has failed or is full, in the test of test.yaml:1" in errors, errors
+
+
 @timeout(90)
 def test_nothing_is_left_behind(rig):
     write(rig, [{"name": "long", "requests": [request("/gcra", repeat=10000000)]}])
