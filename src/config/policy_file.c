@@ -142,6 +142,13 @@ struct policy *policy_load(const char *file, const char *lua_dir, FILE *report)
     return finish_loading(&load);
 }
 
+struct policy *policy_load_unserved(const char *file, const char *lua_dir, FILE *report)
+{
+    struct load load = {
+        .l = {.lua_dir = lua_dir, .unserved = true}, .report.file = file, .out = report};
+    return finish_loading(&load);
+}
+
 bool policy_wants_json_log(const char *file)
 {
     struct report report = {.file = file};

@@ -48,7 +48,7 @@ static void read_entry(struct loading *l, const struct node *node, struct listen
     options_read(l, node, "listen[].tls", entry);
     if (tls->count > 1)
         refuse_settings(l, node);
-    if (entry->certificate && entry->key)
+    if (entry->certificate && entry->key && !l->unserved)
         load_certificate(l, node, tls->server, entry);
 }
 
@@ -148,7 +148,7 @@ static void read_listen_tls(struct loading *l, const struct option *option, cons
     if (first->kind != NODE_MAP)
         return;
     check_settings(l, first, &tls->entries[0]);
-    if (l->report->mistakes == before)
+    if (l->report->mistakes == before && !l->unserved)
         set(l, first, tls->server, &tls->entries[0]);
 }
 

@@ -19,6 +19,7 @@ struct loading {
     const struct node *root;
     const struct node *secret; /* the first secret that stands in the policy itself, or NULL */
     const char *lua_dir;
+    bool unserved; /* policy_load_unserved(): certificates of listeners are not read */
 };
 
 /* Report "POSITION: path.of.key: ...": an error at a node's value, an error at its key (with the

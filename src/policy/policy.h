@@ -206,6 +206,10 @@ struct policy {
  * owns a reference. */
 struct policy *policy_load(const char *file, const char *lua_dir, FILE *report);
 
+/* As policy_load(), for a policy that only decides requests, as in tests: the certificates of its
+ * listeners are not read, and may be missing. */
+struct policy *policy_load_unserved(const char *file, const char *lua_dir, FILE *report);
+
 /* Returns true if the file sets log.format to json, even if the file has errors; the errors are
  * then logged as JSON. Returns false unless it is a regular file. Blocks: reads the file. */
 bool policy_wants_json_log(const char *file);

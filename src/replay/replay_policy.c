@@ -13,7 +13,7 @@ struct policy *policy_load_quietly(const char *file, const char *lua_dir, FILE *
     char *text = NULL;
     size_t size;
     FILE *report = open_memstream(&text, &size);
-    struct policy *policy = report ? policy_load(file, lua_dir, report) : NULL;
+    struct policy *policy = report ? policy_load_unserved(file, lua_dir, report) : NULL;
 
     if (report)
         fclose(report);

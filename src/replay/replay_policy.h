@@ -4,7 +4,7 @@
 
 #include "replay/replay_report.h"
 
-/* As policy_load(), but prints only errors: warnings are `weir check`'s. */
+/* As policy_load_unserved(), but prints only errors: warnings are `weir check`'s. */
 struct policy *policy_load_quietly(const char *file, const char *lua_dir, FILE *report);
 
 /* Makes the limits of a policy independent of the outside: `redis` replaces its Redis, its keys

@@ -10,12 +10,8 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 PAGE = os.path.join(TOP, "docs", "recipes.md")
 TESTED = os.path.join(TOP, "conf", "tests")
 
-# What conf/tests has in place of certificates and secrets.
-STAND_INS = (('    tls: { certificate: site.pem, key: site.key }\n', ""),
-             ('    tls: { certificate: site.pem, key: site.key, client_ca: clients.pem, client_crl: clients.crl }\n', ""),
-             ('identity: { from: [ "certificate:san" ] }\n', ""),
-             (", client_certificate_header: X-Client-Certificate-Subject", ""),
-             ("  hash_key: ${WEIR_HASH_KEY}\n", "  hash_key: an example that is no secret\n"),
+# What conf/tests has in place of secrets.
+STAND_INS = (("  hash_key: ${WEIR_HASH_KEY}\n", "  hash_key: an example that is no secret\n"),
              ('"id:h:HASH"', '"id:h:0d33f5b2f470a3db5ef3fb61d72fe241"'))
 
 

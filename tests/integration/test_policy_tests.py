@@ -416,6 +416,18 @@ def test_exit_statuses_and_options(rig):
     assert done.returncode == 1 and re.findall(r"^(\w+) +(\S+)", done.stdout, re.M)[:1] == [("FAIL", "test.yaml:4")], done
 
 
+def test_certificates_of_listeners_are_not_read(rig):
+    policy = ('upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\nidentity: { from: [ "certificate:cn", ip ] }\n'
+              "listen: [ { address: 127.0.0.1:0, tls: { certificate: a.pem, key: a.key, client_ca: ca.pem, client_crl: ca.crl } } ]\n"
+              "limits: { each: { script: gcra, limit: 1, period: 1h } }\nrules: [ { limits: [ each ] } ]\n")
+    passes(rig, request("/", "admitted", client="certificate:alice"), request("/", "rejected", client="certificate:alice"),
+           request("/", "admitted", client="certificate:bob"), policy=policy)
+    done = rig.command("check", "-c", "policy.yaml")
+    assert done.returncode == 1 and "a.pem" in done.stderr, "weir check does read them"
+    rig.write("a.log", '192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 1\n')
+    assert "1 requests" in rig.command("replay", "-c", "policy.yaml", "a.log").stdout
+
+
 def test_without_limits_no_redis_is_needed(rig):
     policy = "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\nclients: { bad: { blocked: true } }\n"
     environment = {**os.environ, "PATH": "/nonexistent"}
