@@ -32,6 +32,17 @@ static bool has_only(struct slice text, const char *refused)
     return true;
 }
 
+/* libcurl reads a last label such as 0x7f as an IPv4 address, and drops a dot at the end. */
+static bool is_read_otherwise(struct slice host)
+{
+    const char *dot = memrchr(host.p, '.', host.n);
+    struct slice last = host;
+
+    if (dot)
+        last = (struct slice){dot + 1, (size_t)(host.p + host.n - dot - 1)};
+    return last.n == 0 || starts_with_nocase(last, SLICE("0x"));
+}
+
 /* Reads HOST or HOST:PORT. */
 static bool read_authority(struct slice authority, struct key_url *url)
 {
@@ -51,6 +62,8 @@ static bool read_authority(struct slice authority, struct key_url *url)
         return false;
     url->host = (struct slice){authority.p + (authority.p[0] == '['), host.n};
     url->is_ip = address.length != 0;
+    if (!url->is_ip && is_read_otherwise(url->host))
+        return false;
     return !url->is_ip || ip_of_address(&address, &url->ip);
 }
 
