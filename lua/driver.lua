@@ -36,9 +36,16 @@
 --        use only a share of some limits. Then for each limit follow at the end:
 --          reserve  the units that must be left for higher priorities; 0: none
 --          longest  in µs, a queue's longest delay for this priority
+--        A run of descriptors starts with 19, then 1 if a descriptor with quota_mode passes without
+--        a limit, else 0, and the number of descriptors. For each follow twice its number of
+--        limits, plus 1 with quota_mode, and its limits as above, without step. All are one
+--        request. A descriptor with quota_mode that is rejected is not charged; it rejects the
+--        request only if all with quota_mode are rejected.
 --        The mode of a refund is the time of its charge, or 0. In the mode of other costs:
 --          + 4      if a request has several limits: the limit is only tried (shadow, enforce). Its
 --                   rejection does not reject the request
+--          7        all or nothing, but a limit that rejects is charged into debt. That does not
+--                   reject the request
 --          + 8 * i  KEYS[i] stores the answer to a charge. While it does, repeats are free, up to
 --                   `repeats`
 -- Reply  for each request, for each of its limits: granted, remaining, retry_after, reset, delay;
@@ -75,6 +82,7 @@
 --   dedup     limits with dedup
 --   many      policies with more than one limit
 --   several   rules with more than one limit
+--   calls     descriptors of the rate limit service
 --   next      limiters that return the time until more units are available as their ninth result
 --   priority  policies with priorities
 --   numbers   limiters that write limit, period and burst into their states: numbers[1] is the end
@@ -265,6 +273,10 @@ local function decide(one)
     tried = mode > 3
   end
 --}
+--{ calls
+  local every = mode == 7 and cost > 0
+  if every then mode = 4 end
+--}
   if cost >= 0 and tried then mode = mode - 4 end
   local granted, remaining, retry_after, reset, state, delay, needed, lasts, next_unit
 --{ dedup
@@ -280,6 +292,18 @@ local function decide(one)
   one.granted, one.remaining, one.retry_after, one.reset, one.delay = granted, remaining, retry_after, reset, delay or 0
 --{ next
   one.next_unit = next_unit or reset
+--}
+--{ calls
+  if every and granted == 0 then
+    local _
+    _, one.remaining, _, one.reset, state, _, needed, lasts, next_unit = ask(one, state_of(key), cost, 2)
+--{ next
+    one.next_unit = next_unit or one.reset
+--}
+    if state then change(key, state, lasts or one.reset, limit.exact, needed) end
+    _, _, one.retry_after = ask(one, state_of(key), cost, 0)
+    return false
+  end
 --}
   if granted == 0 or cost == 0 then
     if state then renumber(key, state, lasts or reset, limit.exact, needed) end
@@ -368,6 +392,51 @@ local function run_of_several(from, requests, count, plain, width)
     end
   end
 end
+--{ calls
+-- Undoes the changes of a rejected descriptor, which came after the first ones, and asks its limits
+-- again.
+local function undo(first, wanted)
+  for i = changed, first + 1, -1 do states[keys[i]] = olds[i] end
+  changed = 0
+  put_back(wanted)
+  changed = first
+end
+
+-- Runs a run of descriptors. Returns the index behind it.
+local function run_of_descriptors(from)
+  local passes, descriptors = ARGV[from + 1] == "1", ARGV[from + 2] + 0
+  local at, over, quotas, quotas_over, all = from + 3, false, 0, 0, {}
+  if not keys then keys, olds, news, resets, exacts, neededs = {}, {}, {}, {}, {}, {} end
+  changed = 0
+  for _ = 1, descriptors do
+    local number = ARGV[at] + 0
+    local quota, first, rejected = number % 2, changed, false
+    local count = (number - quota) / 2
+    local wanted = read_limits(at + 1, count, nil, 6)
+    for i = 1, count do
+      rejected = decide(wanted[i]) or rejected
+      all[#all + 1] = wanted[i]
+    end
+    if rejected then
+      undo(first, wanted)
+      if quota == 1 then quotas_over = quotas_over + 1 else over = true end
+    end
+    quotas, at = quotas + quota, at + 1 + count * 6
+  end
+  if quotas > 0 and quotas == quotas_over and not passes then over = true end
+  if over then put_back(all) else write_changes() end
+  for i = 1, #all do
+    local one = all[i]
+    reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
+      one.granted, one.remaining, one.retry_after, one.reset, one.delay
+    filled = filled + 5
+--{ next
+    if one.limit.next then filled = filled + 1; reply[filled] = one.next_unit end
+--}
+  end
+  return at
+end
+--}
 --}
 
 -- Step 6: all runs. Requests with one limit are decided and written one after the other, here.
@@ -375,6 +444,10 @@ local last, next_key = #ARGV, 1
 while at <= last do
 --{ clock
   if ARGV[at] == "0" then now, at = ARGV[at + 1] + 0, at + 2; expire() end
+--}
+--{ calls
+  while ARGV[at] == "19" do at = run_of_descriptors(at) end
+  if at > last then break end
 --}
   local number, plain = ARGV[at] + 0, nil
   if number < 0 then number, plain = -number, next_key end
@@ -387,6 +460,9 @@ while at <= last do
   if plain then next_key = plain + requests * count end
   width = plain and 1 or width + (requests > 1 and 7 or 6)
 --{ several
+--{ calls
+  if not plain and ARGV[at + 4] == "7" then run_of_several(at + 1, requests, count, plain, width) else
+--}
   if count > 1 then run_of_several(at + 1, requests, count, plain, width) else
 --}
 --{ many
@@ -470,6 +546,9 @@ while at <= last do
   end
 --{ several
   end
+--{ calls
+  end
+--}
 --}
   at = at + 1 + count * width
 end

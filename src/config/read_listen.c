@@ -174,7 +174,7 @@ void listener_add(struct loading *l, const struct node *node,
 
     for (unsigned i = 0; i < policy->listen_count; i++) {
         all[i] = policy->listen[i];
-        if (all[i].serves_limits != listener->serves_limits &&
+        if ((!listener->serves_limits || !all[i].serves_limits) &&
             address_same(&all[i].address, &listener->address) &&
             (address_is_unix(&all[i].address) || all[i].address.v4.sin_port != 0))
             mistake(l, node, "is an address of %s as well; use another one",

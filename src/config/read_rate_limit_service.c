@@ -63,10 +63,6 @@ void rate_limit_add(struct loading *l, struct limit *limit)
 /* The hidden limits of the driver, one per unit. Windows are multiples of the unit since 1970. */
 static void make_units(struct loading *l)
 {
-    static const int64_t seconds[] = {
-        [UNIT_SECOND] = 1,      [UNIT_MINUTE] = 60,        [UNIT_HOUR] = 3600,
-        [UNIT_DAY] = 86400,     [UNIT_MONTH] = 30 * 86400, [UNIT_YEAR] = 365 * 86400,
-        [UNIT_WEEK] = 7 * 86400};
     static const char yaml[] = "{ script: fixed_window, limit: 1, period: 1s, align: clock }";
     const struct policy *policy = l->policy;
     struct limit *units = l->policy->rate_limit_service.units, made = {.name = NULL};
@@ -75,8 +71,9 @@ static void make_units(struct loading *l)
     for (unsigned i = UNIT_SECOND; i < UNIT_COUNT; i++) {
         units[i] = made;
         units[i].index = units[i].base = policy->limit_count + policy->variant_count + i - 1;
-        units[i].period_us = seconds[i] * 1000000;
+        units[i].period_us = rate_limit_unit_us((enum rate_limit_unit)i);
         units[i].in_descriptors = true;
+        units[i].rate_unit = i;
     }
 }
 

@@ -13,11 +13,14 @@
 #include "limit/compose.h"
 #include "limit/limiter_parts.h"
 #include "limit/permits.h"
+#include "limit/wide.h"
 
 enum {
     KEY_SLOTS = 2 * BATCH_KEYS_MAX,
     ARGUMENTS_PER_LIMIT = 9,
     ARGUMENTS_PER_CLOCK = 2,
+    WIDE_RUN = RUN_COUNTS + 9, /* begins a run of descriptors */
+    ARGUMENTS_PER_WIDE_RUN = 3,
     NUMBER_SIZE = 20,
 };
 
@@ -35,8 +38,10 @@ struct arguments {
 
 struct arguments *arguments_new(void)
 {
-    size_t numbers = 1 + (size_t)BATCH_REQUESTS_MAX *
-                             (1 + ARGUMENTS_PER_CLOCK + ARGUMENTS_PER_LIMIT * LIMITS_PER_RULE_MAX);
+    /* Each descriptor of a wide run has one number, and at least one limit. */
+    size_t numbers = 1 +
+                     (size_t)BATCH_REQUESTS_MAX * (ARGUMENTS_PER_WIDE_RUN + ARGUMENTS_PER_CLOCK) +
+                     (size_t)BATCH_KEYS_MAX * (ARGUMENTS_PER_LIMIT + 1);
     size_t all = 1 + BATCH_KEYS_MAX + numbers;
     struct arguments *a = calloc(1, sizeof *a);
 
@@ -135,6 +140,20 @@ static void join_group(struct arguments *a, struct call_ops *ops, unsigned i)
         a->groups[op->limits[j].key_index] = 0;
 }
 
+/* A wide op is a group of its own. */
+static void add_wide_group(struct arguments *a, struct call_ops *ops, unsigned i)
+{
+    struct limit_op *op = ops->list[i];
+    struct wide *wide = op->wide;
+
+    for (unsigned j = 0; j < wide->count; j++) {
+        wide->limits[j].key_index = key_index(a, wide->limits[j].key);
+        a->groups[wide->limits[j].key_index] = 0;
+    }
+    ops->group_of[i] = (uint8_t)ops->group_count;
+    ops->groups[ops->group_count++] = (struct group){.first = op, .count = wide->count, .size = 1};
+}
+
 const struct limit_reply *group_answer(struct group *group, const struct limit_reply *replies,
                                        struct limit_reply *own)
 {
@@ -164,7 +183,10 @@ static void append_keys_arguments(struct arguments *a, struct call_ops *ops)
             part->key_index = key_index(a, part->key);
             part->repeat_index = part->repeat_key.n ? key_index(a, part->repeat_key) : 0;
         }
-        join_group(a, ops, i);
+        if (op->wide)
+            add_wide_group(a, ops, i);
+        else
+            join_group(a, ops, i);
     }
     append_number_argument(a, a->key_count);
     for (unsigned i = 0; i < a->key_count; i++)
@@ -226,7 +248,7 @@ static bool is_plain_run(const struct arguments *a, const struct limit_arguments
     for (unsigned i = 0; i < count; i++)
         if (run[i].cost != 1 || run[i].mode != MODE_PLAIN || run[i].key != a->plain_keys + i + 1 ||
             (length > 1 && run[i].step != count) || run[i].amount != run[i].limit->limit ||
-            run[i].burst != run[i].limit->burst || run[i].share)
+            run[i].burst != run[i].limit->burst || run[i].share || run[i].limit->rate_unit)
             return false;
     return true;
 }
@@ -292,16 +314,45 @@ static void append_now_argument(struct arguments *a, int64_t now_us, bool plain)
         append_argument(a, "", 0);
 }
 
+static void append_wide_run(struct arguments *a, const struct wide *wide)
+{
+    append_number_argument(a, WIDE_RUN);
+    append_number_argument(a, wide->quota_passes);
+    append_number_argument(a, wide->span_count);
+    for (unsigned i = 0; i < wide->span_count; i++) {
+        const struct wide_span *span = &wide->spans[i];
+        append_number_argument(a, 2 * span->count + span->quota);
+        for (unsigned k = 0; k < span->count; k++) {
+            const struct op_limit *part = &wide->limits[span->first + k];
+            append_limit_arguments(a,
+                                   &(struct limit_arguments){.limit = part->limit,
+                                                             .key = part->key_index,
+                                                             .cost = part->cost,
+                                                             .mode = mode_of(part),
+                                                             .amount = part->numbers.limit,
+                                                             .burst = part->numbers.burst},
+                                   false, false);
+        }
+    }
+}
+
 /* Appends a run of groups that starts at `first`; returns its length. */
 static unsigned append_run_arguments(struct arguments *a, struct call_ops *ops, unsigned first)
 {
     struct limit_arguments run[LIMITS_PER_RULE_MAX], next[LIMITS_PER_RULE_MAX];
     unsigned count = ops->groups[first].count, length = 1;
 
+    if (ops->groups[first].first->wide) {
+        if (first == 0)
+            append_now_argument(a, ops->groups[0].first->now_us, false);
+        append_wide_run(a, ops->groups[first].first->wide);
+        return 1;
+    }
     find_limit_arguments(&ops->groups[first], count, run);
     for (; first + length < ops->group_count; length++) {
         const struct group *group = &ops->groups[first + length];
-        if (group->count != count || group->first->now_us != ops->groups[first].first->now_us)
+        if (group->count != count || group->first->wide ||
+            group->first->now_us != ops->groups[first].first->now_us)
             break;
         find_limit_arguments(group, count, next);
         if (!goes_on(next, run, count, length))

@@ -107,7 +107,7 @@ static bool read_replies(const struct redis_reply *reply, struct batch *batch, i
         struct group *group = &batch->ops.groups[i];
         group->first_reply = (unsigned)(to - batch->limiter->batches->replies);
         for (unsigned j = 0; j < group->count; j++) {
-            const struct op_limit *part = &group->first->limits[j];
+            const struct op_limit *part = &op_limits(group->first)[j];
             if (!limit_reply_read(&from, part->limit, &part->numbers, group->plain, to++))
                 return false;
         }

@@ -45,6 +45,8 @@
 
 bool compose_uses(const struct policy *policy, const struct limit *limit)
 {
+    if (limit->in_descriptors)
+        return true;
     for (unsigned i = 0; i < policy->rule_count; i++)
         for (unsigned j = 0; j < policy->rules[i].limit_count; j++)
             if (policy->rules[i].limits[j] == limit)
@@ -52,33 +54,44 @@ bool compose_uses(const struct policy *policy, const struct limit *limit)
     return false;
 }
 
-/* The limits and their variants, in the order of their indexes. */
-static unsigned entry_count(const struct policy *policy)
+static unsigned unit_count(const struct policy *policy)
 {
-    return policy->limit_count + policy->variant_count;
+    return policy->rate_limit_service.domain_count ? UNIT_COUNT - UNIT_SECOND : 0;
 }
 
-/* Returns the limit or variant with this index if a rule uses it, else NULL. */
+/* The limits, their variants and the units of rate limits, in the order of their indexes. */
+static unsigned entry_count(const struct policy *policy)
+{
+    return policy->limit_count + policy->variant_count + unit_count(policy);
+}
+
+/* Returns the entry with this index if a rule or a descriptor uses it, else NULL. */
 static const struct limit *entry_used(const struct policy *policy, unsigned index)
 {
-    const struct limit *limit = index < policy->limit_count
-                                    ? &policy->limits[index]
-                                    : policy->variants[index - policy->limit_count];
+    unsigned limits = policy->limit_count, variants = policy->variant_count;
+
+    if (index >= limits + variants)
+        return &policy->rate_limit_service.units[UNIT_SECOND + index - limits - variants];
+    const struct limit *limit =
+        index < limits ? &policy->limits[index] : policy->variants[index - limits];
     return compose_uses(policy, &policy->limits[limit->base]) ? limit : NULL;
 }
 
-static bool is_pasted_before(const struct policy *policy, const struct limit *limit)
+/* Returns the entry with this index if it is the first that uses its script, else NULL. */
+static const struct limit *first_of_script(const struct policy *policy, unsigned index)
 {
-    for (const struct limit *other = policy->limits; other < limit; other++)
-        if (strcmp(other->script, limit->script) == 0 && compose_uses(policy, other))
-            return true;
-    return false;
+    const struct limit *limit = entry_used(policy, index), *other;
+
+    for (unsigned i = 0; limit && i < index; i++)
+        if ((other = entry_used(policy, i)) && strcmp(other->script, limit->script) == 0)
+            return NULL;
+    return limit;
 }
 
 /* The features of the driver that a policy's limits need; see the head of lua/driver.lua. */
 struct features {
     bool many; /* the policy uses more than one limit */
-    bool several, options, dedup, own, numbers, clock, next, priority;
+    bool several, options, dedup, own, numbers, clock, next, priority, calls;
     bool muldiv; /* not of the driver: lua/muldiv.lua */
 };
 
@@ -122,6 +135,8 @@ static struct features features_of(const struct policy *policy)
     }
     for (unsigned i = 0; i < policy->rule_count; i++)
         f.several |= policy->rules[i].limit_count > 1;
+    f.calls = unit_count(policy) > 0;
+    f.several |= f.calls;
     f.many = used != 1;
     f.priority = policy->priority_count > 0;
     return f;
@@ -131,7 +146,7 @@ static bool has_feature(const struct features *f, struct slice name)
 {
 #define NAMES(feature) (slice_equal(name, SLICE(#feature)) && f->feature)
     return NAMES(many) || NAMES(several) || NAMES(options) || NAMES(dedup) || NAMES(own) ||
-           NAMES(numbers) || NAMES(next) || NAMES(priority) || NAMES(clock);
+           NAMES(numbers) || NAMES(next) || NAMES(priority) || NAMES(calls) || NAMES(clock);
 #undef NAMES
 }
 
@@ -239,14 +254,15 @@ static void write_limiter(FILE *out, const struct limit *limit, const char *lua_
 
 static void write_limiters(FILE *out, const struct policy *policy, const char *lua_dir)
 {
+    const struct limit *limit;
+
     begin_table(out, "limiter", "name", "run");
-    for (unsigned i = 0; i < policy->limit_count; i++)
-        if (compose_uses(policy, &policy->limits[i]) &&
-            !is_pasted_before(policy, &policy->limits[i])) {
+    for (unsigned i = 0; i < entry_count(policy); i++)
+        if ((limit = first_of_script(policy, i))) {
             fputs("  elseif name == ", out);
-            lua_write_quoted(out, policy->limits[i].script);
+            lua_write_quoted(out, limit->script);
             fputs(" then run = ", out);
-            write_limiter(out, &policy->limits[i], lua_dir);
+            write_limiter(out, limit, lua_dir);
         }
     end_table(out, "name", "run");
 }
@@ -342,23 +358,24 @@ static void write_limits(FILE *out, const struct policy *policy)
 /* Writes the policy's only limit, which contains the limiter. */
 static void write_single_limit(FILE *out, const struct policy *policy, const char *lua_dir)
 {
-    for (unsigned i = 0; i < policy->limit_count; i++) {
-        const struct limit *limit = &policy->limits[i];
-        if (!compose_uses(policy, limit))
-            continue;
-        fputs("local limit = ", out);
-        write_limit(out, limit, lua_dir);
-    }
+    const struct limit *limit;
+
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        if ((limit = entry_used(policy, i))) {
+            fputs("local limit = ", out);
+            write_limit(out, limit, lua_dir);
+        }
 }
 
 static void write_loading(FILE *out, const struct policy *policy)
 {
+    const struct limit *limit;
+
     fputs("if #ARGV == 1 then local _", out);
-    for (unsigned i = 0; i < policy->limit_count; i++)
-        if (compose_uses(policy, &policy->limits[i]) &&
-            !is_pasted_before(policy, &policy->limits[i])) {
+    for (unsigned i = 0; i < entry_count(policy); i++)
+        if ((limit = first_of_script(policy, i))) {
             fputs(" _ = limiter[", out);
-            lua_write_quoted(out, policy->limits[i].script);
+            lua_write_quoted(out, limit->script);
             fputs("]", out);
         }
     fputs(" end\n", out);
@@ -454,44 +471,4 @@ char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *rep
 char *compose_driver_with_clock(const struct policy *policy, const char *lua_dir, FILE *report)
 {
     return compose(policy, true, lua_dir, report);
-}
-
-/* --- weir script ------------------------------------------------------------------------------ */
-
-static void write_usage(FILE *out, const char *name)
-{
-    fprintf(out,
-            "-- %s as a plain Redis script, printed by weir.\n"
-            "--\n"
-            "--   redis-cli --eval THIS.lua KEY , LIMIT PERIOD_US [BURST [COST [MODE [ID "
-            "[OFFSET_US [NOW_US "
-            "[OPTION...]]]]]]]\n"
-            "--\n"
-            "-- e.g. 100 a minute:  redis-cli --eval THIS.lua my-client , 100 60000000\n"
-            "-- It answers granted, remaining, retry_after (us), reset (us) and, for some "
-            "limiters, delay (us).\n"
-            "-- BURST, COST, MODE, ID, OFFSET_US and NOW_US may be \"\" for their defaults.\n\n",
-            name);
-}
-
-bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *report)
-{
-    char *path = lua_path(name, lua_dir), *tail_path = lua_path("standalone", lua_dir);
-    bool own = compose_is_path(name), good = false;
-    char *text = lua_read(path, report), *tail = text ? lua_read(tail_path, report) : NULL;
-
-    if (tail) {
-        write_usage(out, name);
-        fprintf(out, "local exact, muldiv, numbers = %s\n", own ? "true" : "false");
-        good = lua_write_helper(out, "muldiv", lua_dir, report);
-        fputs("local limiter = ", out);
-        lua_write_chunk(out, path, text, own);
-        lua_write_mark(out, tail_path);
-        fputs(tail, out);
-    }
-    free(tail);
-    free(text);
-    free(tail_path);
-    free(path);
-    return good;
 }

@@ -32,6 +32,7 @@ struct limit_result {
     enum verdict verdict; /* of this limit alone */
     bool local;           /* decided without Redis */
     bool shadow;          /* never rejects; appears in no response field */
+    uint16_t place;       /* of the limit, in those of the rule or call */
     int64_t quota;        /* the limit's value for this client */
     int64_t capacity;     /* burst if the limit has one, else quota */
     int64_t granted; /* units of an admitted request; with best effort perhaps less than its cost */

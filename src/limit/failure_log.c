@@ -60,8 +60,10 @@ static void note_good(const struct limit *limit, uint64_t now_us)
 
 void failures_note(const struct limit_op *op, const struct limit_reply *replies, uint64_t now_us)
 {
-    for (unsigned i = 0; i < op->count; i++, replies++) {
-        const struct op_limit *part = &op->limits[i];
+    unsigned limits = op->wide ? op->wide->count : op->count;
+
+    for (unsigned i = 0; i < limits; i++, replies++) {
+        const struct op_limit *part = &op_limits(op)[i];
         if (!is_own(part->limit))
             continue;
         if (replies->failure)

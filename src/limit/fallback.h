@@ -17,17 +17,21 @@ struct fallback *fallback_new(unsigned entries_max);
 void fallback_free(struct fallback *fallback);
 
 /* One limit of one request: its key, its cost, and its result. The caller sets the result's
- * limit, quota and capacity. `best_effort`: takes what is left if that is less than the cost. */
+ * limit, quota and capacity. `best_effort`: takes what is left if that is less than the cost.
+ * `asks`: rejects as otherwise, but charges nothing. */
 struct fallback_request {
     struct slice key;
     int64_t cost;
     struct limit_result *result;
-    bool best_effort;
+    bool best_effort, asks;
     int64_t reserve; /* of the capacity, left to higher priorities; the result includes it */
+    bool quota;      /* the limits of its descriptor reject only if those of all with `quota` do */
+    unsigned descriptor; /* in ascending order */
 };
 
 /* Charges every limit or, if one rejects, none, as in Redis. `now_us`: wall clock. Returns true
- * if admitted. Any thread. */
+ * if admitted; false also without memory for more than LIMITS_PER_RULE_MAX limits, which are then
+ * as the caller has set them. Any thread. */
 bool fallback_decide(struct fallback *fallback, struct fallback_request *requests, unsigned count,
                      uint64_t now_us);
 

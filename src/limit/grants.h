@@ -58,8 +58,13 @@ struct grants_hold {
 void grants_let_go(struct grants_hold *hold);
 
 /* Finds the client's active grant; false: none. Each call sees newly published tables. */
-MUST_CHECK bool grants_find(struct grants_hold *hold, const struct identity *identity,
-                            struct grant *grant);
+MUST_CHECK bool grants_find_text(struct grants_hold *hold, struct slice client,
+                                 struct grant *grant);
+MUST_CHECK static inline bool grants_find(struct grants_hold *hold, const struct identity *identity,
+                                          struct grant *grant)
+{
+    return grants_find_text(hold, identity_text(identity), grant);
+}
 
 /* A grant as client limits. They replace limit and burst of every limit counted per client. */
 struct client_limits grant_client_limits(int64_t quota);

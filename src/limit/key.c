@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "http/credentials.h"
+#include "policy/descriptor_name.h"
 
 /* One value of a key before escaping: KIND, then up to two pieces. */
 struct part {
@@ -174,6 +175,37 @@ void key_write(struct text *out, const struct policy *policy, const struct limit
     text_put(out, slice_of(limit->name));
     for (unsigned i = 1; i < limit->per_count; i++)
         write_tag(out, policy, &limit->per[i], facts);
+}
+
+const char *limit_key_name(const struct limit *limit)
+{
+    static const char *const units[UNIT_COUNT] = {
+        [UNIT_SECOND] = "unit:second", [UNIT_MINUTE] = "unit:minute", [UNIT_HOUR] = "unit:hour",
+        [UNIT_DAY] = "unit:day",       [UNIT_MONTH] = "unit:month",   [UNIT_YEAR] = "unit:year",
+        [UNIT_WEEK] = "unit:week"};
+
+    return limit->rate_unit ? units[limit->rate_unit] : limit->name;
+}
+
+void key_write_descriptor(struct text *out, const struct policy *policy, const struct limit *limit,
+                          struct slice name)
+{
+    text_put(out, slice_of(policy->redis.key_prefix));
+    text_char(out, ':');
+    key_write_tag(out, name);
+    text_literal(out, ":l:");
+    text_put(out, slice_of(limit_key_name(limit)));
+}
+
+size_t key_descriptor_size_max(const struct policy *policy)
+{
+    size_t longest = sizeof "unit:minute";
+
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        if (strlen(policy->limits[i].name) > longest)
+            longest = strlen(policy->limits[i].name);
+    return strlen(policy->redis.key_prefix) + 1 + 3 * DESCRIPTOR_NAME_MAX + 2 +
+           sizeof ":l:" + longest;
 }
 
 void key_write_tag(struct text *out, struct slice client)

@@ -31,6 +31,14 @@ size_t key_size_max(const struct policy *policy, const struct limit *limit);
 void key_write(struct text *out, const struct policy *policy, const struct limit *limit,
                const struct limit_facts *facts, struct slice *client);
 
+/* The key of a descriptor's limit is PREFIX:{NAME}:l:LIMIT; NAME: see policy/descriptor_name.h.
+ * Those of rate_limit are named by their unit, "unit:day", which is the name of no other limit. */
+const char *limit_key_name(const struct limit *limit);
+void key_write_descriptor(struct text *out, const struct policy *policy, const struct limit *limit,
+                          struct slice name);
+/* The maximum size of these keys. */
+size_t key_descriptor_size_max(const struct policy *policy);
+
 /* PREFIX:{IDENTITY}:q, the key of a client's quota from a database; in the same slot as its
  * usage. */
 enum { KEY_QUOTA_MAX = 64 + 3 * KEY_VALUE_MAX + 8 };

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/magic.h"
 #include "limit/batch.h"
+#include "limit/begin.h"
 #include "limit/key.h"
 #include "limit/limiter_parts.h"
 #include "limit/op_leases.h"
@@ -97,7 +98,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
     assert(!keys.failed); /* op_pool.keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
     if (!op->now_us)
-        op_meet_lease(op, facts);
+        op_meet_lease(op, rule->learns);
 }
 
 /* --- Decisions -------------------------------------------------------------------------------- */
@@ -175,48 +176,14 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
                                  &decision_request->decision);
         return DECIDED_NOW;
     }
-    bool ready = redis_client_is_ready(l->redis);
-    struct limit_op *reserve = l->ops->reserve;
-    assert(reserve); /* from limiter_new() on */
-    op = ready ? op_take(l) : NULL;
-    if (!op)
-        op_enter(op = reserve, OP_PREPARED);
+    op = op_take_or_reserve(l);
     op_fill(op, facts, client_limits, decision_request->decision.priority);
     if (l->permits && !op_use_permits(op)) {
         op_release(op);
         verdict_of_no_memory(&decision_request->decision);
         return DECIDED_NOW;
     }
-    if (op->leased.lease && op_spend_lease(op, decision_request))
-        return DECIDED_NOW;
-    if (op == reserve && l->observer)
-        return observe(l, op);
-    if (op == reserve) {
-        verdict_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : redis_client_cause(l->redis),
-                              &decision_request->decision);
-        op_permits_locally(op, decision_request);
-        op_release(op);
-        return DECIDED_NOW;
-    }
-    op->started_us = clock_cached_us();
-    if (denials_any(l->denials, op->started_us) &&
-        verdict_from_denial(l, op, clock_us(), &decision_request->decision)) {
-        op_release(op);
-        return DECIDED_NOW;
-    }
-    op->decision_request = decision_request;
-    decision_request->op = op;
-    deadline_arm(&l->waiting, &op->deadline, op->started_us, l->policy->redis.timeout_us);
-    if (!l->in_slots || !op_find_slots(op))
-        op_gather(op);
-    else if (!split_begin(op, false)) {
-        op_cut(op);
-        verdict_without_redis(l, op, REDIS_FAILURE_BUSY, &decision_request->decision);
-        op_permits_locally(op, decision_request);
-        op_release(op);
-        return DECIDED_NOW;
-    }
-    return DECIDED_LATER;
+    return l->observer ? observe(l, op) : op_begin(op, decision_request);
 }
 
 void limiter_abandon(struct decision_request *decision_request)
@@ -262,6 +229,9 @@ static size_t longest_keys(const struct policy *policy)
         if (keys > longest)
             longest = keys;
     }
+    if (policy->rate_limit_service.domain_count &&
+        longest < LIMITS_PER_RULE_MAX * key_descriptor_size_max(policy))
+        longest = LIMITS_PER_RULE_MAX * key_descriptor_size_max(policy);
     return longest;
 }
 

@@ -23,14 +23,14 @@ static struct slice tagged(const struct limiter *l, struct slice key)
     return (struct slice){key.p + l->leases->key_start, key.n - l->leases->key_start};
 }
 
-void op_meet_lease(struct limit_op *op, const struct limit_facts *facts)
+void op_meet_lease(struct limit_op *op, bool learns)
 {
     struct limiter *l = op->limiter;
     const struct op_limit *part = &op->limits[0];
 
     op->leased.lease = NULL;
-    if (!l->leases || l->leases->retired || !lease_may_be(part->limit, &part->numbers) ||
-        facts->rule->learns || !op_is_unit(op))
+    if (!l->leases || l->leases->retired || !lease_may_be(part->limit, &part->numbers) || learns ||
+        !op_is_unit(op))
         return;
     op->leased.lease = leases_meet(l->leases->table, tagged(l, part->key), part->limit,
                                    &part->numbers, clock_cached_us());
@@ -229,11 +229,13 @@ void op_unspend_lease(struct limit_op *op)
 
 bool op_leases_new(struct limiter *l, struct op_leases **leases)
 {
+    const struct rate_limit_service *service = &l->policy->rate_limit_service;
     bool any = false;
 
     *leases = NULL;
     for (unsigned i = 0; i < l->policy->limit_count; i++)
         any = any || l->policy->limits[i].lease_units != 0;
+    any = any || (service->domain_count && service->units[UNIT_SECOND].lease_units != 0);
     if (!any)
         return true;
     if (!(*leases = calloc(1, sizeof **leases)))

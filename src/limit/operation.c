@@ -68,11 +68,13 @@ static struct limit_op *allocate(struct limiter *l, size_t keys_size)
     op->cluster.alone = false;
     op->permits.count = 0;
     op->leased.lease = NULL;
+    op->wide = NULL;
     return op;
 }
 
 static void op_free(struct limit_op *op)
 {
+    free(op->wide);
     MAGIC_WIPE(op);
     free(op);
 }
@@ -126,6 +128,10 @@ void op_release(struct limit_op *op)
     assert(!op->decision_request && !deadline_is_armed(&op->deadline));
     op_drop_permits(op);
     op->leased.lease = NULL;
+    if (op->wide) {
+        free(op->wide);
+        op->wide = NULL;
+    }
     if (op->cluster.split || op->cluster.alone)
         op_drop_split(op);
     op_enter(op, OP_SPARE);
@@ -191,7 +197,7 @@ bool op_is_unit(const struct limit_op *op)
 
 unsigned op_key_count(const struct limit_op *op)
 {
-    unsigned count = op->count;
+    unsigned count = op->wide ? op->wide->count : op->count;
     for (unsigned i = 0; i < op->count; i++)
         count += op->limits[i].repeat_key.n > 0;
     return count;

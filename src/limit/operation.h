@@ -8,6 +8,7 @@
 #include "base/deadline.h"
 #include "limit/decision_request.h"
 #include "limit/denials.h"
+#include "policy/rate_limit_call.h"
 
 enum {
     OP_MAGIC = 0x4c4f5053,
@@ -16,6 +17,7 @@ enum {
     MODE_BEST_EFFORT = 1,
     MODE_DEBT = 2,
     MODE_RENEW = 3,  /* concurrency limits only, see their script */
+    MODE_EVERY = 7,  /* charged into debt if it rejects, which does not reject the request */
     MODE_SHADOW = 4, /* added to the mode: this limit's rejection does not reject the request */
     MODE_REPEAT = 8, /* multiplied by the key index of the remembered reply */
 };
@@ -43,6 +45,25 @@ struct op_limit {
     unsigned key_index, repeat_index;
     struct permit *permit; /* of a concurrency limit, else NULL */
     struct op_charge charge;
+};
+
+enum { WIDE_LIMITS_MAX = DESCRIPTORS_MAX * LIMITS_PER_RULE_MAX };
+
+/* The limits of a descriptor. */
+struct wide_span {
+    unsigned first, count;
+    bool quota; /* quota_mode */
+};
+
+/* The limits of a wide op; see wide.h. */
+struct wide {
+    unsigned count; /* of limits */
+    unsigned span_count;
+    bool quota_passes; /* a descriptor with quota_mode passes without a limit */
+    struct wide_span spans[DESCRIPTORS_MAX];
+    struct limit_result *results; /* the caller's, by limit; used while the op has its request */
+    struct text keys;
+    struct op_limit limits[];
 };
 
 /* See operation.c. */
@@ -89,8 +110,9 @@ struct limit_op {
         /* Limits whose own scripts failed and that allowed without Redis. */
         const struct limit *aside[LIMITS_PER_RULE_MAX];
     } counting;
+    struct wide *wide; /* its limits, instead of `limits`; NULL: none; see wide.h */
     size_t keys_size;
-    unsigned count;
+    unsigned count; /* 0 with `wide` */
     struct op_limit limits[LIMITS_PER_RULE_MAX];
     char keys[];
 };
@@ -136,6 +158,12 @@ void op_drop_permits(struct limit_op *op);
 
 /* Returns true if the op requests one unit of one limit and can be combined with others. */
 bool op_is_unit(const struct limit_op *op);
+/* Returns the limits of an op, wide or not. */
+static inline const struct op_limit *op_limits(const struct limit_op *op)
+{
+    return op->wide ? op->wide->limits : op->limits;
+}
+
 /* Returns the number of keys that the op uses. */
 unsigned op_key_count(const struct limit_op *op);
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "limit/limiter_parts.h"
 #include "limit/next_unit.h"
+#include "limit/wide.h"
 
 /* --- Decisions -------------------------------------------------------------------------------- */
 
@@ -19,6 +20,7 @@ static inline struct limit_result whole_result_of(const struct op_limit *part)
     return (struct limit_result){.limit = part->limit,
                                  .verdict = VERDICT_ALLOWED,
                                  .shadow = part->shadow,
+                                 .place = (uint16_t)part->place,
                                  .quota = n->limit,
                                  .granted = part->cost,
                                  .capacity = limit_whole(part->limit, n)};
@@ -73,21 +75,34 @@ static bool is_near(const struct limit_result *r)
     return (__int128)r->remaining * SHARE_WHOLE < (__int128)r->capacity * r->limit->near;
 }
 
+void verdict_count_result(struct limiter *l, const struct limit_result *r, enum verdict verdict)
+{
+    count_limit(l, r->limit, verdict);
+    if (verdict == VERDICT_ALLOWED && is_near(r))
+        counter_add(counter_table_row(&l->stats->by_limit, r->limit->row) + NEAR_COLUMN, 1);
+}
+
 void verdict_count(struct limiter *l, const struct decision *d)
 {
-    for (unsigned i = 0; i < d->result_count; i++) {
-        const struct limit_result *r = &d->results[i];
-        enum verdict verdict = counted_as(r->verdict, d);
-        count_limit(l, r->limit, verdict);
-        if (verdict == VERDICT_ALLOWED && is_near(r))
-            counter_add(counter_table_row(&l->stats->by_limit, r->limit->row) + NEAR_COLUMN, 1);
-    }
+    for (unsigned i = 0; i < d->result_count; i++)
+        verdict_count_result(l, &d->results[i], counted_as(d->results[i].verdict, d));
+}
+
+/* Each limit of the op was charged by itself. */
+static void count_each(struct limiter *l, const struct decision *d)
+{
+    for (unsigned i = 0; i < d->result_count; i++)
+        verdict_count_result(l, &d->results[i], d->results[i].verdict);
 }
 
 static void count_results(struct limiter *l, const struct limit_op *op, const struct decision *d)
 {
     if (op->counting.later)
         return;
+    if (d->verdict == VERDICT_LIMITED && op->limits[0].mode == MODE_EVERY) {
+        count_each(l, d);
+        return;
+    }
     verdict_count(l, d);
     for (unsigned i = 0; i < op->counting.aside_count; i++)
         count_limit(l, op->counting.aside[i], counted_as(VERDICT_ALLOWED, d));
@@ -128,29 +143,42 @@ static void set_delay(struct decision *d, const struct limit_reply *replies)
             d->delay_us = replies->delay_us;
 }
 
+static inline void set_result(struct limit_result *r, const struct op_limit *part,
+                              const struct limit_reply *reply)
+{
+    *r = result_of(part);
+    if (reply->failure) {
+        /* This failure has no effect, see failures_sort(). The reply has no numbers. */
+        r->verdict = VERDICT_FAILED_OPEN;
+        r->shadow = true;
+        return;
+    }
+    r->verdict = reply->granted > 0 || part->free ? VERDICT_ALLOWED : rejection_by(r);
+    r->granted = reply->granted > 0 && !part->free ? reply->granted : r->granted;
+    r->remaining = remaining_of(part, reply->remaining);
+    r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : reply->retry_after_us;
+    r->reset_us = reply->reset_us > 0 ? reply->reset_us : 0;
+    next_unit_set(r, reply->next_us);
+}
+
+void verdict_set_result(struct limit_result *r, const struct op_limit *part,
+                        const struct limit_reply *reply)
+{
+    set_result(r, part, reply);
+}
+
 void verdict_from_answer(struct limiter *l, const struct limit_op *op,
                          const struct limit_reply *replies, struct decision *d)
 {
-    d->result_count = op->count;
-    for (unsigned i = 0; i < op->count; i++, replies++) {
-        struct limit_result *r = &d->results[i];
-        *r = result_of(&op->limits[i]);
-        if (replies->failure) {
-            /* This failure has no effect, see failures_sort(). The reply has no numbers. */
-            r->verdict = VERDICT_FAILED_OPEN;
-            r->shadow = true;
-            continue;
-        }
-        bool free = op->limits[i].free;
-        r->verdict = replies->granted > 0 || free ? VERDICT_ALLOWED : rejection_by(r);
-        r->granted = replies->granted > 0 && !free ? replies->granted : r->granted;
-        r->remaining = remaining_of(&op->limits[i], replies->remaining);
-        r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : replies->retry_after_us;
-        r->reset_us = replies->reset_us > 0 ? replies->reset_us : 0;
-        next_unit_set(r, replies->next_us);
+    if (op->wide) {
+        wide_from_answer(l, op, replies, d);
+        return;
     }
+    d->result_count = op->count;
+    for (unsigned i = 0; i < op->count; i++)
+        set_result(&d->results[i], &op->limits[i], &replies[i]);
     conclude(l, op, d);
-    set_delay(d, replies - op->count);
+    set_delay(d, replies);
 }
 
 static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, struct decision *d)
@@ -170,14 +198,13 @@ static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, s
     return true;
 }
 
-/* The fallback table takes no refunds, so a limit with `count` allows without Redis. */
-static bool is_local(const struct op_limit *part)
+bool verdict_is_local(const struct op_limit *part)
 {
-    return part->limit->on_failure == ON_FAILURE_LOCAL && !part->limit->counted;
+    return part->limit->on_failure == ON_FAILURE_LOCAL && !part->limit->counted && part->cost >= 0;
 }
 
 /* This instance's share of a limit while Redis is down: 1/redis.instances, at least one unit. */
-static struct limit_result local_result_of(const struct limiter *l, const struct op_limit *part)
+struct limit_result verdict_local_result(const struct limiter *l, const struct op_limit *part)
 {
     struct limit_result r = whole_result_of(part);
     int64_t instances = l->policy->redis.instances;
@@ -189,15 +216,18 @@ static struct limit_result local_result_of(const struct limiter *l, const struct
     return r;
 }
 
-static struct fallback_request local_request_of(const struct op_limit *part,
-                                                struct limit_result *result)
+struct fallback_request verdict_local_request(const struct op_limit *part,
+                                              struct limit_result *result)
 {
-    return (struct fallback_request){.key = part->key,
-                                     .cost = part->cost,
-                                     .reserve =
-                                         share_reserve(result->capacity, part->numbers.share),
-                                     .result = result,
-                                     .best_effort = part->mode & MODE_BEST_EFFORT};
+    bool asks = part->cost == 0 && !part->free;
+
+    return (struct fallback_request){
+        .key = part->key,
+        .cost = asks ? 1 : part->cost,
+        .reserve = share_reserve(result->capacity, part->numbers.share),
+        .result = result,
+        .best_effort = part->mode & MODE_BEST_EFFORT && part->mode != MODE_EVERY,
+        .asks = asks};
 }
 
 static bool decide_locally(struct limiter *l, struct fallback_request *requests, unsigned count)
@@ -218,12 +248,12 @@ static void decide_shadows_locally(struct limiter *l, const struct limit_op *op,
         struct limit_result *r = &d->results[d->result_count];
         if (!part->shadow)
             continue;
-        if (!is_local(part)) {
+        if (!verdict_is_local(part)) {
             count_limit(l, part->limit, VERDICT_FAILED_OPEN);
             continue;
         }
-        *r = local_result_of(l, part);
-        struct fallback_request request = local_request_of(part, r);
+        *r = verdict_local_result(l, part);
+        struct fallback_request request = verdict_local_request(part, r);
         if (!decide_locally(l, &request, 1))
             r->verdict = VERDICT_SHADOW;
         d->result_count++;
@@ -237,6 +267,10 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
     bool admitted = true;
     unsigned local = 0;
 
+    if (op->wide) {
+        wide_without_redis(l, op, cause, d);
+        return;
+    }
     counter_add(&l->stats->redis_failures[cause], 1);
     if (refuse_if_any_denies(l, op, d))
         return;
@@ -244,12 +278,14 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
         const struct op_limit *part = &op->limits[i];
         if (part->shadow)
             continue;
-        if (!is_local(part)) {
+        if (!verdict_is_local(part)) {
             count_limit(l, part->limit, VERDICT_FAILED_OPEN);
             continue;
         }
-        d->results[local] = local_result_of(l, part);
-        requests[local] = local_request_of(part, &d->results[local]);
+        d->results[local] = verdict_local_result(l, part);
+        requests[local] = verdict_local_request(part, &d->results[local]);
+        requests[local].descriptor = part->mode == MODE_EVERY ? local : 0;
+        requests[local].quota = part->mode == MODE_EVERY; /* rejects for itself alone */
         local++;
     }
     d->result_count = local;
@@ -350,7 +386,7 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
 {
     const struct denial *denial;
 
-    if (op->count > DENIAL_LIMITS_MAX || !denials_any(l->denials, now_us) ||
+    if (op->count > DENIAL_LIMITS_MAX || op->denial.barred || !denials_any(l->denials, now_us) ||
         !(denial = denials_find(l->denials, denial_key_of(op), now_us)))
         return false;
     uint64_t elapsed = now_us - denial->requested_us;

@@ -3,6 +3,7 @@
 #ifndef WEIR_LIMIT_VERDICT_H
 #define WEIR_LIMIT_VERDICT_H
 
+#include "limit/fallback.h"
 #include "limit/leases.h"
 #include "limit/limit_reply.h"
 #include "limit/operation.h"
@@ -18,6 +19,18 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
                            struct decision *d);
 /* Counts the limits of a decision that was not counted when it was made (op->counts_later). */
 void verdict_count(struct limiter *l, const struct decision *d);
+/* Counts one limit with this verdict. */
+void verdict_count_result(struct limiter *l, const struct limit_result *r, enum verdict verdict);
+/* Sets the result of one limit from its reply. */
+void verdict_set_result(struct limit_result *r, const struct op_limit *part,
+                        const struct limit_reply *reply);
+/* Without Redis: returns true if this process counts the limit. The fallback table takes no
+ * refunds, so a limit with `count` allows, and so does a refund. */
+bool verdict_is_local(const struct op_limit *part);
+/* What the fallback table is asked, and the result before it answers. */
+struct limit_result verdict_local_result(const struct limiter *l, const struct op_limit *part);
+struct fallback_request verdict_local_request(const struct op_limit *part,
+                                              struct limit_result *result);
 /* For an op that continues with its other limits: records the limits that allowed, to be counted
  * with those. */
 void verdict_set_aside(struct limit_op *op, const struct decision *d);

@@ -116,5 +116,7 @@ struct limit_numbers client_numbers(const struct client_limits *client_limits,
 /* Returns true if the limit is enforced for this client; for others it is a shadow limit. All
  * instances choose the same clients, and a larger share includes the clients of a smaller one. */
 bool limit_enforces(const struct limit *limit, const struct identity *identity);
+/* The same for a client with this identity_text(). */
+bool limit_enforces_text(const struct limit *limit, struct slice client);
 
 #endif

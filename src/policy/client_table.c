@@ -220,10 +220,15 @@ static uint64_t choice(struct slice client, struct slice limit)
     return h ^ h >> 33;
 }
 
-bool limit_enforces(const struct limit *limit, const struct identity *identity)
+bool limit_enforces_text(const struct limit *limit, struct slice client)
 {
     if (limit->enforce == SHARE_WHOLE || limit->enforce == 0)
         return limit->enforce != 0;
-    uint64_t h = choice(identity_text(identity), slice_of(limit->name)) >> 32;
+    uint64_t h = choice(client, slice_of(limit->name)) >> 32;
     return (int64_t)(h * SHARE_WHOLE >> 32) < limit->enforce;
+}
+
+bool limit_enforces(const struct limit *limit, const struct identity *identity)
+{
+    return limit_enforces_text(limit, identity_text(identity));
 }

@@ -210,3 +210,30 @@ void descriptor_matches_replace(struct descriptor_match *matches, unsigned count
         }
     }
 }
+
+/* --- Units ------------------------------------------------------------------------------------ */
+
+int64_t rate_limit_unit_us(enum rate_limit_unit unit)
+{
+    static const int64_t seconds[UNIT_COUNT] = {
+        [UNIT_SECOND] = 1,   [UNIT_MINUTE] = 60,        [UNIT_HOUR] = 3600,
+        [UNIT_DAY] = 86400,  [UNIT_MONTH] = 30 * 86400, [UNIT_YEAR] = 365 * 86400,
+        [UNIT_WEEK] = 604800};
+
+    return seconds[unit] * 1000000;
+}
+
+enum rate_limit_unit limit_unit(const struct limit *limit)
+{
+    static const enum rate_limit_unit calendars[] = {[CALENDAR_DAY] = UNIT_DAY,
+                                                     [CALENDAR_WEEK] = UNIT_WEEK,
+                                                     [CALENDAR_MONTH] = UNIT_MONTH,
+                                                     [CALENDAR_YEAR] = UNIT_YEAR};
+
+    if (limit->calendar)
+        return calendars[limit->calendar];
+    for (unsigned i = UNIT_SECOND; i < UNIT_COUNT; i++)
+        if (limit->period_us == rate_limit_unit_us((enum rate_limit_unit)i))
+            return (enum rate_limit_unit)i;
+    return UNIT_UNKNOWN;
+}

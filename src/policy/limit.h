@@ -98,6 +98,7 @@ struct limit {
         *own_cost;       /* `cost` is a map: the rule's cost does not apply; or NULL */
     int64_t lease_units; /* units per lease of a busy key; LEASE_AUTO; 0: no leases */
     bool in_descriptors; /* descriptors of rate_limit_service use it */
+    unsigned rate_unit; /* enum rate_limit_unit of a rate_limit; 0: a limit of the section limits */
     bool best_effort;
     char *granted_header; /* request header with the granted units; NULL: none */
     int64_t near; /* share of the limit, in 1/SHARE_WHOLE; less than it left counts as near */

@@ -191,6 +191,11 @@ void descriptor_match(const struct rate_limit_service *service,
                       const struct rate_limit_domain *domain,
                       const struct call_descriptor *descriptor, struct descriptor_match *match);
 
+/* Returns the unit that is as long as the limit's period; UNIT_UNKNOWN: none is. */
+enum rate_limit_unit limit_unit(const struct limit *limit);
+/* Returns the length of a unit in µs. */
+int64_t rate_limit_unit_us(enum rate_limit_unit unit);
+
 /* Sets `replaced` of the matches of one call. A limit is replaced if a descriptor of the call
  * matches an entry whose `replaces` has its name: rate_limit.name, or that of the policy's
  * limit. */

@@ -140,6 +140,10 @@ struct policy *replay_policy_load(const char *file, const char *lua_dir,
     if (quotas_are_set(&policy->quotas))
         add_note(result, "quotas of the database are left out; the policy's limits apply");
     policy->quotas.connection = NULL;
+    if (policy->rate_limit_service.domain_count)
+        add_note(result,
+                 "rate_limit_service is left out: access logs have no descriptors to decide on");
+    policy->rate_limit_service.domain_count = 0;
     return policy;
 }
 

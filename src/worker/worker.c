@@ -285,8 +285,8 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     w->date_second = -1;
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
         !counter_table_grow(&w->stats.handshake_failures, policy->listen_count) ||
-        !worker_make_rows(w, policy->rule_count, policy->limit_count, policy->priority_count,
-                          server_count(policy)) ||
+        !worker_make_rows(w, policy->rule_count, policy_limit_name_count(policy),
+                          policy->priority_count, server_count(policy)) ||
         !(w->base = event_base_new()) || deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
     request_ids_init(w);

@@ -222,6 +222,60 @@ do -- a shadow limit does not reject the request, and is charged only if the req
   is(driver(redis, { "v", "x" }, { "", 2, 2, 1, 9, 5, 2, 2, 1, 2, 1, 0, 1, 1 }), 2, 0, 0, 1000000, 0, 1, 0, 0, 60000000, 0)
 end
 
+do -- descriptors: all are charged or none; those with quota_mode (odd numbers of limits) reject only together
+  local redis = new_redis()
+  local function window(key, cost, mode, limit) return { 2, key, cost, mode, limit, limit } end
+  -- Each descriptor: a number, and its limits.
+  local function run_of(passes, descriptors)
+    local args = { runs = true, "", 19, passes, #descriptors }
+    for _, one in ipairs(descriptors) do
+      args[#args + 1] = one[1]
+      for i = 2, #one do
+        for _, value in ipairs(one[i]) do args[#args + 1] = value end
+      end
+    end
+    return args
+  end
+  local keys = { "a", "b", "c" }
+  is(driver(redis, keys, run_of(0, { { 2, window(1, 1, 0, 2) }, { 4, window(2, 1, 0, 3), window(3, 2, 0, 3) } })),
+     1, 1, 0, 1000000, 0, 1, 2, 0, 1000000, 0, 2, 1, 0, 1000000, 0)
+  check(table.concat(redis.log, " ") == "TIME MGET SET SET SET", "commands: %s", table.concat(redis.log, " "))
+  -- the second descriptor rejects: nothing is written, and the others have their numbers without the charge
+  is(driver(redis, keys, run_of(0, { { 2, window(1, 1, 0, 2) }, { 4, window(2, 1, 0, 3), window(3, 2, 0, 3) } })),
+     1, 1, 0, 1000000, 0, 1, 2, 0, 1000000, 0, 0, 1, 1000000, 1000000, 0)
+  check(table.concat(redis.log, " ") == "TIME MGET", "commands: %s", table.concat(redis.log, " "))
+  -- with quota_mode it alone is not charged; the same key later in the call sees that
+  is(driver(redis, keys, run_of(0, { { 2, window(1, 1, 0, 2) }, { 5, window(2, 1, 0, 3), window(3, 2, 0, 3) }, { 3, window(2, 2, 0, 3) } })),
+     1, 0, 0, 1000000, 0, 1, 2, 0, 1000000, 0, 0, 1, 1000000, 1000000, 0, 2, 0, 0, 1000000, 0)
+  check(table.concat(redis.log, " ") == "TIME MGET SETRANGE SETRANGE", "commands: %s", table.concat(redis.log, " "))
+  -- all with quota_mode reject the call, unless another one passes without a limit
+  is(driver(redis, { "x", "b" }, run_of(0, { { 2, window(1, 1, 0, 2) }, { 3, window(2, 1, 0, 3) } })), 1, 2, 0, 0, 0, 0, 0, 1000000, 1000000, 0)
+  check(redis.data.x == nil, "the call is rejected")
+  is(driver(redis, { "x", "b" }, run_of(1, { { 2, window(1, 1, 0, 2) }, { 3, window(2, 1, 0, 3) } })),
+     1, 1, 0, 1000000, 0, 0, 0, 1000000, 1000000, 0)
+  check(redis.data.x ~= nil, "the call is admitted")
+  -- refunds, questions and shadow limits
+  is(driver(redis, keys, run_of(0, { { 2, window(1, -1, 0, 2) }, { 2, window(1, 0, 0, 2) }, { 2, window(2, 9, 4, 3) } })),
+     -1, 1, 0, 1000000, 0, 1, 1, 0, 1000000, 0, 0, 0, -1, 1000000, 0)
+  -- between other runs of the same call
+  local args = run_of(0, { { 2, window(2, 1, 0, 5) } })
+  table.insert(args, 2, 11)
+  for i, value in ipairs { 2, 1, 1, 0, 2, 2 } do table.insert(args, 2 + i, value) end
+  for _, value in ipairs { 11, 2, 3, 1, 0, 5, 5 } do args[#args + 1] = value end
+  is(driver(redis, { "k1", "k2", "k3" }, args), 1, 1, 0, 1000000, 0, 1, 4, 0, 1000000, 0, 1, 4, 0, 1000000, 0)
+end
+
+do -- mode 7: a limit that rejects is charged into debt, and waits accordingly
+  local redis = new_redis()
+  is(driver(redis, { "w" }, { "", 1, 2, 1, 2, 7, 3, 3 }), 2, 1, 0, 1000000, 0)
+  is(driver(redis, { "w" }, { "", 1, 2, 1, 2, 7, 3, 3 }), 0, 0, 1000000, 1000000, 0)
+  check(counts(redis.data.w, "1790000000123456:4"), "state %s", redis.data.w)
+  is(driver(redis, { "w", "t" }, { "", 2, 2, 1, 1, 7, 3, 3, 1, 2, 1, 7, 2, 2 }), 0, 0, 1000000, 1000000, 0, 1, 1, 0, 30000000, 0)
+  check(counts(redis.data.w, "1790000000123456:5") and redis.data.t, "both are charged")
+  is(driver(redis, { "t" }, { "", 1, 1, 1, 2, 7, 2, 2 }), 0, 0, 90000000, 90000000, 0)               -- 3 of 2 are used
+  is(driver(redis, { "w" }, { "", 1, 2, 1, 0, 0, 3, 3 }), 0, 0, 1000000, 1000000, 0)
+end
+
 do -- a repetition is not charged while the result is stored, and receives its numbers
   local redis = new_redis()
   is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 2, 16, 3, 3 }), 2, 1, 0, 1000000, 0)

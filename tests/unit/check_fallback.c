@@ -26,7 +26,8 @@ static struct limit_result result_for(const struct limit *limit)
 static bool decide(struct fallback *f, const struct limit *limit, struct slice key, int64_t cost,
                    uint64_t now, struct limit_result *result)
 {
-    struct fallback_request request = {key, cost, result, limit->best_effort, 0};
+    struct fallback_request request = {
+        .key = key, .cost = cost, .result = result, .best_effort = limit->best_effort};
     *result = result_for(limit);
     return fallback_decide(f, &request, 1, now);
 }
@@ -302,9 +303,9 @@ START_TEST(several_limits_are_charged_all_or_none)
                  narrow = limit_of(LIMIT_WINDOW, 2, 2, 1000000);
     struct fallback *f = fallback_new(1000);
     struct limit_result r[3];
-    struct fallback_request asks[] = {{SLICE("wide"), 1, &r[0], false, 0},
-                                      {SLICE("narrow"), 1, &r[1], false, 0},
-                                      {SLICE("other"), 1, &r[2], false, 0}};
+    struct fallback_request asks[] = {{.key = SLICE("wide"), .cost = 1, .result = &r[0]},
+                                      {.key = SLICE("narrow"), .cost = 1, .result = &r[1]},
+                                      {.key = SLICE("other"), .cost = 1, .result = &r[2]}};
 
     for (int i = 0; i < 5; i++) {
         r[0] = r[2] = result_for(&wide);
@@ -325,8 +326,8 @@ START_TEST(a_request_can_contain_a_key_twice)
     struct limit limit = limit_of(LIMIT_BUCKET, 3, 3, 1000000);
     struct fallback *f = fallback_new(1000);
     struct limit_result r[2] = {result_for(&limit), result_for(&limit)};
-    struct fallback_request asks[] = {{SLICE("key"), 2, &r[0], false, 0},
-                                      {SLICE("key"), 2, &r[1], false, 0}};
+    struct fallback_request asks[] = {{.key = SLICE("key"), .cost = 2, .result = &r[0]},
+                                      {.key = SLICE("key"), .cost = 2, .result = &r[1]}};
 
     ck_assert(!fallback_decide(f, asks, 2, begin_us));
     ck_assert(decide(f, &limit, SLICE("key"), 3, begin_us, &r[0]));
@@ -408,7 +409,8 @@ static void *send_random_requests(void *arg)
         for (int j = 0; j < 2; j++) {
             state = state * 1103515245 + 12345;
             int n = snprintf(keys[j], sizeof keys[j], "%c%u", j ? 'b' : 'a', state >> 16 & 15);
-            asks[j] = (struct fallback_request){{keys[j], (size_t)n}, 1, &r[j], false, 0};
+            asks[j] =
+                (struct fallback_request){.key = {keys[j], (size_t)n}, .cost = 1, .result = &r[j]};
         }
         if (i % 2) {
             struct fallback_request swapped = asks[0];

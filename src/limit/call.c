@@ -1,0 +1,332 @@
+/* call.c - decides a call of several descriptors, see call_decision.h. call_result.c makes the
+ * result. */
+#include <stdlib.h>
+
+#include "limit/begin.h"
+#include "limit/call_result.h"
+#include "limit/key.h"
+#include "limit/limiter_parts.h"
+#include "limit/op_leases.h"
+#include "limit/verdict.h"
+#include "limit/wide.h"
+#include "policy/shipped_limiter.h"
+
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+void call_request_init(struct call_request *call, void (*decided)(struct call_request *call))
+{
+    call->decided = decided;
+    call->op_count = call->pending = 0;
+    call->wide_results = NULL;
+    call->more = NULL;
+}
+
+/* False: no memory. */
+static bool make_room(struct call_request *call, unsigned count)
+{
+    size_t items = count * sizeof *call->items, results = count * sizeof *call->results,
+           ops = count * sizeof *call->ops, metadata = count * sizeof *call->metadata;
+    char *more;
+
+    call->items = call->few.items;
+    call->results = call->few.results;
+    call->ops = call->few.ops;
+    call->metadata = call->few.metadata;
+    if (count <= CALL_FEW)
+        return true;
+    if (!(call->more = more = malloc(items + results + ops + metadata)))
+        return false;
+    call->items = (struct call_item *)more;
+    call->results = (struct descriptor_result *)(more + items);
+    call->ops = (struct call_op *)(more + items + results);
+    call->metadata = (const struct metadata **)(more + items + results + ops);
+    return true;
+}
+
+void call_request_end(struct call_request *call)
+{
+    for (unsigned i = 0; i < call->op_count; i++) {
+        limiter_abandon(&call->ops[i].request);
+        limiter_keep_charge(&call->ops[i].request);
+    }
+    free(call->wide_results);
+    free(call->more);
+    call_request_init(call, call->decided);
+}
+
+/* --- Descriptors ------------------------------------------------------------------------------ */
+
+static int64_t cost_of(const struct rate_limit_call *message,
+                       const struct call_descriptor *descriptor)
+{
+    uint64_t hits = descriptor->has_hits ? descriptor->hits : message->hits ? message->hits : 1;
+    int64_t cost = hits > LIMIT_MAX ? LIMIT_MAX : (int64_t)hits;
+
+    return descriptor->refunds ? -cost : cost;
+}
+
+/* An operator's grant replaces the numbers of all limits of the descriptor. */
+static void apply_grant(struct limiter *l, struct call_item *item)
+{
+    struct grant grant;
+
+    if (!grants_find_text(&l->grants, descriptor_name_text(&item->name), &grant))
+        return;
+    if (grant.quota == GRANT_UNLIMITED)
+        item->kind = ITEM_UNLIMITED;
+    else if (grant.quota == 0)
+        item->kind = ITEM_PROHIBITED;
+    else
+        item->number = grant.quota;
+}
+
+static unsigned applied_limits(const struct descriptor_match *match)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < descriptor_limit_count(match); i++)
+        count += descriptor_limit(match, i) != NULL;
+    return count;
+}
+
+static void count_as(struct limiter *l, const struct call_item *item, enum verdict verdict)
+{
+    for (unsigned i = 0; i < descriptor_limit_count(&item->match); i++)
+        if (descriptor_limit(&item->match, i))
+            verdict_count_result(
+                l, &(struct limit_result){.limit = descriptor_limit(&item->match, i)}, verdict);
+}
+
+static void set_item(struct call_request *call, const struct rate_limit_call *message, unsigned i,
+                     const struct descriptor_match *match)
+{
+    const struct call_descriptor *descriptor = &message->descriptors[i];
+    struct call_item *item = &call->items[i];
+    unsigned count = applied_limits(match);
+
+    item->match = *match;
+    item->kind = descriptor_is_unlimited(match) ? ITEM_UNLIMITED : count ? ITEM_COUNTED : ITEM_FREE;
+    item->quota = item->kind != ITEM_FREE && match->entry && match->entry->quota;
+    item->over = false;
+    item->shown = NULL;
+    item->cost = cost_of(message, descriptor);
+    item->number = match->stated ? (int64_t)descriptor->per_unit : -1;
+    item->first = call->limit_count;
+    item->count = 0;
+    item->name.size = 0;
+    if (item->kind != ITEM_COUNTED)
+        return;
+    descriptor_name_write(message->domain, descriptor, match, &item->name);
+    apply_grant(call->limiter, item);
+    if (item->kind == ITEM_COUNTED) {
+        item->count = count;
+        call->limit_count += count;
+    } else
+        count_as(call->limiter, item,
+                 item->kind == ITEM_PROHIBITED ? VERDICT_PROHIBITED : VERDICT_UNLIMITED);
+}
+
+static void match_all(struct call_request *call, const struct rate_limit_call *message)
+{
+    const struct rate_limit_service *service = &call->limiter->policy->rate_limit_service;
+    struct descriptor_match matches[DESCRIPTORS_MAX];
+
+    for (unsigned i = 0; i < message->count; i++)
+        descriptor_match(service, call->decision.domain, &message->descriptors[i], &matches[i]);
+    descriptor_matches_replace(matches, message->count);
+    for (unsigned i = 0; i < message->count; i++) {
+        set_item(call, message, i, &matches[i]);
+        call->has_quota |= call->items[i].quota;
+    }
+}
+
+/* --- Ops -------------------------------------------------------------------------------------- */
+
+static struct limit_numbers numbers_of(const struct call_item *item, const struct limit *limit)
+{
+    int64_t number = limit_bounded(limit, item->number);
+
+    if (item->number < 0)
+        return (struct limit_numbers){.limit = limit->limit, .burst = limit->burst};
+    return (struct limit_numbers){.limit = number, .burst = number};
+}
+
+static bool is_shadow(const struct call_item *item, const struct limit *limit)
+{
+    return descriptor_is_shadow(&item->match) ||
+           !limit_enforces_text(limit, descriptor_name_text(&item->name));
+}
+
+static int64_t bounded_cost(const struct limit *limit, int64_t cost)
+{
+    return cost < 0 ? -limit_bounded(limit, -cost) : limit_bounded(limit, cost);
+}
+
+/* The driver's mode. `several`: the op has several limits. */
+static unsigned mode_of(const struct call_request *call, const struct op_limit *part, bool several)
+{
+    if (call->charges_each && part->cost > 0)
+        return MODE_EVERY;
+    return (part->limit->best_effort && part->cost > 0 ? MODE_BEST_EFFORT : MODE_PLAIN) +
+           (several && part->shadow ? MODE_SHADOW : 0);
+}
+
+/* Writes the limits of a descriptor and their keys. Returns the number of limits. */
+static unsigned fill_item(const struct call_request *call, const struct call_item *item,
+                          bool several, struct op_limit *to, struct text *keys)
+{
+    unsigned place = item->first;
+
+    for (unsigned i = 0; i < descriptor_limit_count(&item->match); i++) {
+        const struct limit *limit = descriptor_limit(&item->match, i);
+        size_t start = keys->n;
+        if (!limit)
+            continue;
+        *to = (struct op_limit){.limit = limit,
+                                .numbers = numbers_of(item, limit),
+                                .cost = bounded_cost(limit, item->cost),
+                                .place = place++,
+                                .shadow = is_shadow(item, limit),
+                                .free = item->cost < 0,
+                                .repeat_key = SLICE_NONE};
+        to->mode = mode_of(call, to, several);
+        key_write_descriptor(keys, call->limiter->policy, limit, descriptor_name_text(&item->name));
+        to->key = (struct slice){keys->p + start, keys->n - start};
+        to++;
+    }
+    return item->count;
+}
+
+/* Makes an op for the items from `first` to before `end`. */
+static enum decided begin_op(struct call_request *call, unsigned first, unsigned end)
+{
+    struct call_op *own = &call->ops[call->op_count];
+    struct limit_op *op = op_take_or_reserve(call->limiter);
+    struct text keys = text_over(op->keys, call->limiter->ops->keys_size);
+    unsigned limits = 0;
+
+    own->call = call;
+    own->request.op = own->request.charge = NULL;
+    own->request.held_count = 0;
+    own->request.decision.delay_us = 0;
+    own->request.decision.priority = NULL;
+    own->request.wants_charge = call->gives_back;
+    own->request.decided = call_op_decided;
+    op_clear(op);
+    for (unsigned i = first; i < end; i++)
+        limits += call->items[i].count;
+    for (unsigned i = first; i < end; i++) {
+        struct call_item *item = &call->items[i];
+        item->op = call->op_count;
+        if (item->kind == ITEM_COUNTED)
+            op->count += fill_item(call, item, limits > 1, op->limits + op->count, &keys);
+    }
+    assert(!keys.failed); /* op_pool.keys_size suffices for all limits of an op */
+    op->keys_size = keys.n;
+    op->counting.later = call->gives_back;
+    op->denial.barred = call->charges_each;
+    call->op_count++;
+    if (!op->now_us)
+        op_meet_lease(op, false);
+    return op_begin(op, &own->request);
+}
+
+static struct wide *make_wide(struct call_request *call, unsigned count)
+{
+    size_t keys_size = call->limit_count * key_descriptor_size_max(call->limiter->policy);
+    struct wide *wide = wide_new(call->limit_count, keys_size);
+
+    call->wide_results = calloc(call->limit_count, sizeof *call->wide_results);
+    if (!wide || !call->wide_results) {
+        free(wide);
+        return NULL;
+    }
+    wide->results = call->wide_results;
+    for (unsigned i = 0; i < count; i++) {
+        const struct call_item *item = &call->items[i];
+        wide->quota_passes |= item->quota && item->kind == ITEM_UNLIMITED;
+        if (item->kind != ITEM_COUNTED)
+            continue;
+        wide->spans[wide->span_count++] = (struct wide_span){item->first, item->count, item->quota};
+        wide->count += fill_item(call, item, true, wide->limits + wide->count, &wide->keys);
+    }
+    assert(!wide->keys.failed);
+    return wide;
+}
+
+static enum decided begin_wide(struct call_request *call, unsigned count)
+{
+    struct limit_op *op = op_take_or_reserve(call->limiter);
+
+    op_clear(op);
+    op->denial.barred = true;
+    call->ops[0].call = call;
+    call->ops[0].request = (struct decision_request){.decided = call_op_decided};
+    call->op_count = 1;
+    if ((op->wide = make_wide(call, count)))
+        return op_begin(op, &call->ops[0].request);
+    op_release(op);
+    verdict_of_no_memory(&call->ops[0].request.decision);
+    return DECIDED_NOW;
+}
+
+/* --- The call --------------------------------------------------------------------------------- */
+
+/* Returns true if a descriptor that a grant prohibits decides the call. */
+static bool is_prohibited(const struct call_request *call, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (call->items[i].kind == ITEM_PROHIBITED && !call->items[i].quota)
+            return !call->charges_each;
+    return false;
+}
+
+static void begin_apart(struct call_request *call, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (call->items[i].kind == ITEM_COUNTED)
+            call->pending += begin_op(call, i, i + 1) == DECIDED_LATER;
+}
+
+static void begin(struct call_request *call, unsigned count)
+{
+    bool is_wide = call->has_quota || call->limit_count > LIMITS_PER_RULE_MAX;
+
+    call->gives_back = !call->charges_each && is_wide && call->limiter->in_slots;
+    if (call->charges_each || call->gives_back)
+        begin_apart(call, count);
+    else if (is_wide)
+        call->pending += begin_wide(call, count) == DECIDED_LATER;
+    else
+        call->pending += begin_op(call, 0, count) == DECIDED_LATER;
+}
+
+enum decided limiter_decide_call(struct limiter *l, const struct rate_limit_call *message,
+                                 struct call_request *call)
+{
+    const struct rate_limit_domain *domain =
+        rate_limit_domain(&l->policy->rate_limit_service, message->domain);
+
+    call->limiter = l;
+    call->limit_count = 0;
+    call->has_quota = call->gives_back = false;
+    call->decision.domain = domain;
+    call->decision.count = message->count;
+    if (!make_room(call, message->count)) {
+        call->decision.count = 0;
+        call_refuse(call);
+        return DECIDED_NOW;
+    }
+    call->charges_each = domain && domain->charge == CHARGE_EVERY;
+    if (domain)
+        match_all(call, message);
+    else
+        for (unsigned i = 0; i < message->count; i++)
+            call->items[i] = (struct call_item){.kind = ITEM_FREE};
+    if (call->limit_count && !is_prohibited(call, message->count))
+        begin(call, message->count);
+    if (call->pending)
+        return DECIDED_LATER;
+    call_conclude(call);
+    return DECIDED_NOW;
+}

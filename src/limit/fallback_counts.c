@@ -1,0 +1,219 @@
+#include "limit/fallback_counts.h"
+
+#include "limit/next_unit.h"
+#include "policy/calendar.h"
+
+enum { WORKERS_APART_US = 100000 /* maximum time from reading the clock to charging */ };
+
+static int64_t divide_up(__int128 a, int64_t b)
+{
+    return a <= 0 ? 0 : (int64_t)((a + b - 1) / b);
+}
+
+/* With best effort, a request that costs more than the available units is granted these. */
+static int64_t granted_cost(const struct fallback_request *request, int64_t available)
+{
+    return request->best_effort && request->cost > available && available > 0 ? available
+                                                                              : request->cost;
+}
+
+/* The capacity as a debt. Bounded, so that the arrival time is valid even for a bucket that
+ * takes over 36,000 years to fill. */
+static __int128 whole_bucket(const struct limit_result *r)
+{
+    __int128 parent = (__int128)r->capacity * r->limit->period_us, most = (__int128)r->quota << 60;
+    return parent < most ? parent : most;
+}
+
+/* How far the theoretical arrival time lies ahead, in units of 1/scale µs. Includes the part
+ * that a smaller burst has cut off. */
+static __int128 debt_of(const struct fallback_state *state, int64_t now)
+{
+    __int128 debt = ((__int128)state->at_us - now) * state->scale + state->fraction;
+    return !state->window && state->scale > 0 && debt > 0 ? debt : 0;
+}
+
+/* Stores the bucket: `all` is the whole debt, `debt` the part of it that requests see. */
+static void set_bucket(struct fallback_state *state, const struct limit_result *r, int64_t now,
+                       __int128 all, __int128 debt)
+{
+    *state = (struct fallback_state){.at_us = now + (int64_t)(all / r->quota),
+                                     .fraction = (int64_t)(all % r->quota),
+                                     .scale = r->quota,
+                                     .period_us = r->limit->period_us,
+                                     .capacity = r->capacity,
+                                     .slack_us = (int64_t)((all - debt) / r->quota)};
+}
+
+/* Converts the usage to the current numbers, rounded up. Requests see at most a full bucket of
+ * it. */
+static void bucket_renumber(struct fallback_state *state, const struct limit_result *r, int64_t now)
+{
+    __int128 all = debt_of(state, now), parent = whole_bucket(r), most = (__int128)r->quota << 60;
+    int64_t period = r->limit->period_us;
+
+    if (all == 0 || r->quota < 1 ||
+        (state->scale == r->quota && state->period_us == period && state->capacity == r->capacity))
+        return;
+    __int128 rest = all % state->period_us;
+    all =
+        all / state->period_us * period + (rest * period + state->period_us - 1) / state->period_us;
+    if (all > most)
+        all = most;
+    set_bucket(state, r, now, all, all < parent ? all : parent);
+}
+
+/* Generic cell rate algorithm (ITU-T I.371). `debt` is how far the theoretical arrival time lies
+ * ahead, in units of 1/quota µs, so that period/quota needs no rounding. */
+static void bucket_charge(struct fallback_state *state, const struct fallback_request *request,
+                          int64_t now)
+{
+    struct limit_result *r = request->result;
+    int64_t period = r->limit->period_us;
+    __int128 all = debt_of(state, now), debt = all - (__int128)state->slack_us * r->quota,
+             parent = whole_bucket(r), most = parent - (__int128)request->reserve * period;
+
+    if (state->scale != r->quota || debt < 0)
+        debt = 0;
+    if (debt > parent) /* the clock was set back */
+        debt = parent;
+    int64_t cost = granted_cost(request, (int64_t)((most - debt) / period));
+    r->granted = cost;
+    __int128 after = debt + (__int128)cost * period;
+    bool admit = cost == 0 || after <= most;
+    if (admit) {
+        debt = after;
+        all += (__int128)cost * period;
+        set_bucket(state, r, now, all > debt ? all : debt, debt);
+    }
+    r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
+    r->remaining = (int64_t)((parent - debt) / period);
+    r->retry_after_us = admit                                   ? 0
+                        : cost > r->capacity - request->reserve ? -1
+                                                                : divide_up(after - most, r->quota);
+    r->reset_us = divide_up(debt, r->quota);
+    next_unit_set(r, next_unit_us(r->limit, r->quota, r->capacity,
+                                  r->remaining > request->reserve ? r->remaining : request->reserve,
+                                  r->reset_us));
+}
+
+/* The window that contains `now`, if a new one is needed. */
+static struct window window_at(const struct limit *limit, int64_t now)
+{
+    if (limit->calendar)
+        return calendar_window(limit, now);
+    int64_t into = limit->has_offset ? (now - limit->offset_us) % limit->period_us : 0;
+    int64_t start = now - (into < 0 ? into + limit->period_us : into);
+    return (struct window){start, start + limit->period_us};
+}
+
+/* If another worker with a slightly later clock reading has begun the window, uses that window. */
+static int64_t not_before(const struct fallback_state *state, int64_t now)
+{
+    bool before = state->window && now < state->at_us && state->at_us - now < WORKERS_APART_US;
+    return before ? state->at_us : now;
+}
+
+/* Carries usage of a window that is still running over to the window by the current numbers. */
+static void window_renumber(struct fallback_state *state, const struct limit *limit, int64_t now)
+{
+    int64_t period = limit->period_us;
+
+    if (!state->window || now < state->at_us || now - state->at_us >= state->period_us)
+        return;
+    if (limit->rest_us && state->fraction >= state->scale)
+        return; /* a rest */
+    if (limit->has_offset) {
+        struct window window = window_at(limit, now);
+        state->at_us = window.start_us;
+        state->period_us = window.end_us - window.start_us;
+        return;
+    }
+    if (now - state->at_us >= period)
+        state->at_us = now - (now - state->at_us) % period;
+    state->period_us = period;
+}
+
+static void window_charge(struct fallback_state *state, const struct fallback_request *request,
+                          int64_t now)
+{
+    struct limit_result *r = request->result;
+    struct window window = window_at(r->limit, now);
+    int64_t used = state->fraction;
+    bool running = state->window && now >= state->at_us;
+
+    if (r->limit->has_offset)
+        running = running && state->at_us == window.start_us;
+    else if (running && now - state->at_us < state->period_us)
+        window = (struct window){state->at_us, state->at_us + state->period_us};
+    else
+        running = false;
+    if (!running)
+        used = 0;
+    int64_t available = r->capacity > used ? r->capacity - used : 0;
+    int64_t cost = granted_cost(request, available - request->reserve);
+    r->granted = cost;
+    bool admit = cost == 0 || cost <= available - request->reserve;
+    if (admit && cost > 0) {
+        available -= cost;
+        if (available == 0 && window.end_us < now + r->limit->rest_us)
+            window.end_us = now + r->limit->rest_us; /* lockout */
+        *state = (struct fallback_state){.at_us = window.start_us,
+                                         .fraction = used + cost,
+                                         .scale = r->quota,
+                                         .period_us = window.end_us - window.start_us,
+                                         .window = true};
+    }
+    r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
+    r->remaining = available;
+    r->retry_after_us = admit                                   ? 0
+                        : cost > r->capacity - request->reserve ? -1
+                                                                : window.end_us - now;
+    r->reset_us = used || (admit && cost > 0) ? window.end_us - now : 0;
+    next_unit_set(r, r->reset_us);
+}
+
+/* Units of requests in flight are in `fraction`; the value of `scale` marks such a state. */
+int64_t fallback_in_flight(const struct fallback_state *state)
+{
+    return state->scale == IN_FLIGHT ? state->fraction : 0;
+}
+
+static void flight_charge(struct fallback_state *state, const struct fallback_request *request)
+{
+    struct limit_result *r = request->result;
+    int64_t used = fallback_in_flight(state);
+    int64_t most = r->capacity - request->reserve;
+    bool admit = request->cost <= most - used;
+
+    if (admit) {
+        used += request->cost;
+        *state = (struct fallback_state){.fraction = used, .scale = IN_FLIGHT};
+    }
+    r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
+    r->remaining = r->capacity > used ? r->capacity - used : 0;
+    r->retry_after_us = admit                  ? 0
+                        : request->cost > most ? -1
+                                               : 1000000; /* as lua/concurrency.lua */
+    r->reset_us = 0;
+}
+
+/* Runs before any charge, so that time passes by the current numbers even if the request is
+ * rejected. */
+void fallback_renumber(struct fallback_state *state, const struct limit_result *r, int64_t now)
+{
+    if (r->limit->kind == LIMIT_WINDOW)
+        window_renumber(state, r->limit, not_before(state, now));
+    else if (r->limit->kind != LIMIT_CONCURRENCY)
+        bucket_renumber(state, r, now);
+}
+
+void fallback_charge(struct fallback_state *state, const struct fallback_request *request,
+                     int64_t now)
+{
+    switch (request->result->limit->kind) {
+    case LIMIT_WINDOW: window_charge(state, request, not_before(state, now)); break;
+    case LIMIT_CONCURRENCY: flight_charge(state, request); break;
+    default: bucket_charge(state, request, now);
+    }
+}

@@ -1,0 +1,645 @@
+/* check_calls.c - calls of the rate limit service with a real Redis: charged as one or each by
+ * itself, with quota_mode, refunds, grants and more limits than a rule has; exact under
+ * concurrency, and by on_failure without Redis. A model decides random calls.
+ *
+ *   STEPS=100000 SEED=7 check_calls   calls of the model (default 2000), and seed */
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "config/policy_file.h"
+#include "fault/redis_rig.h"
+#include "fault/test_clock.h"
+#include "limit/call_decision.h"
+#include "limit/compose.h"
+#include "limit/denials.h"
+#include "limit/grants.h"
+#include "limit/limiter_parts.h"
+#include "run_suite.h"
+
+enum { LIMITERS_MAX = 2, CALLS_MAX = 256 };
+
+/* A call in the test's own memory. */
+struct test_call {
+    struct call_request request;
+    bool decided;
+};
+
+static struct event_base *base;
+static struct real_redis real;
+static struct policy *policy;
+static struct fallback *fallback;
+static char *script;
+static struct limiter *limiters[LIMITERS_MAX];
+static struct limiter_stats stats[LIMITERS_MAX];
+static unsigned limiter_count, under_way;
+static const char *on_failure;
+
+#define ENTRIES                                                                                    \
+    "      descriptors:\n"                                                                         \
+    "        - { key: k, rate_limit: { unit: year, requests_per_unit: 3 } }\n"                     \
+    "        - { key: k, value: none, rate_limit: { unit: year, requests_per_unit: 0 } }\n"        \
+    "        - { key: q, quota_mode: true, metadata: { a: 1 },\n"                                  \
+    "            rate_limit: { unit: year, requests_per_unit: 2 } }\n"                             \
+    "        - { key: sh, shadow_mode: true, rate_limit: { unit: year, requests_per_unit: 2 } }\n" \
+    "        - { key: free, rate_limit: { unlimited: true } }\n"                                   \
+    "        - { key: qfree, quota_mode: true, rate_limit: { unlimited: true } }\n"                \
+    "        - { key: both, limits: [ tight, wide ] }\n"                                           \
+    "        - { key: one, value: \"a*\", share_threshold: true,\n"                                \
+    "            rate_limit: { unit: year, requests_per_unit: 2 } }\n"
+
+static void load(void)
+{
+    char text[ADDRESS_TEXT_MAX], *yaml, *said;
+    const char *lua_dir = getenv("WEIR_LUA_DIR") ? getenv("WEIR_LUA_DIR") : "lua";
+    size_t size;
+    FILE *report = open_memstream(&said, &size);
+
+    ck_assert_int_gt(asprintf(&yaml,
+                              "redis: { address: \"%s\", timeout: 10s, on_failure: %s }\n"
+                              "limits:\n"
+                              "  tight: { script: gcra, limit: 2, period: 366d }\n"
+                              "  wide: { script: token_bucket, limit: 5, period: 366d }\n"
+                              "rate_limit_service:\n"
+                              "  listen: 127.0.0.1:0\n"
+                              "  domains:\n"
+                              "    all:\n" ENTRIES "    every:\n      charge: every\n" ENTRIES,
+                              address_format(&real.address, text), on_failure),
+                     0);
+    policy = policy_load_text("test.yaml", slice_of(yaml), lua_dir, report);
+    script = policy ? compose_driver(policy, lua_dir, report) : NULL;
+    fclose(report);
+    ck_assert_msg(script != NULL, "%s", said);
+    free(said);
+    free(yaml);
+}
+
+/* --- Driving ---------------------------------------------------------------------------------- */
+
+static void flush_all(void *context)
+{
+    (void)context;
+    for (unsigned i = 0; i < limiter_count; i++)
+        limiter_flush(limiters[i]);
+}
+
+static bool all_ready(void *context)
+{
+    (void)context;
+    for (unsigned i = 0; i < limiter_count; i++)
+        if (!limiter_redis_ready(limiters[i]))
+            return false;
+    return true;
+}
+
+static bool none_under_way(void *context)
+{
+    (void)context;
+    return under_way == 0;
+}
+
+static void set_up(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    ck_assert_int_eq(log_open("/dev/null"), 0);
+    base = event_base_new();
+    on_failure = "local";
+    under_way = 0;
+}
+
+static void start(unsigned count, bool with_redis)
+{
+    if (with_redis)
+        real_redis_start(&real);
+    else
+        real_redis_prepare(&real);
+    load();
+    fallback = fallback_new(10000);
+    for (limiter_count = 0; limiter_count < count; limiter_count++) {
+        ck_assert(counter_table_grow(&stats[limiter_count].by_limit, 64));
+        limiters[limiter_count] =
+            limiter_new(base, policy, fallback, slice_of(script), &stats[limiter_count]);
+        ck_assert_ptr_nonnull(limiters[limiter_count]);
+    }
+    if (with_redis)
+        rig_run_until(base, flush_all, all_ready, NULL);
+}
+
+static void tear_down(void)
+{
+    while (limiter_count)
+        limiter_free(limiters[--limiter_count]);
+    fallback_free(fallback);
+    policy_drop(policy);
+    free(script);
+    if (real.pid)
+        real_redis_stop(&real);
+    else
+        rig_remove_directory(real.directory);
+    event_base_free(base);
+}
+
+static void on_decided(struct call_request *request)
+{
+    struct test_call *call = (struct test_call *)request;
+
+    ck_assert(!call->decided);
+    call->decided = true;
+    under_way--;
+}
+
+/* Begins a call with "key=value" descriptors of one entry, separated by blanks: "k=a 2" costs 2,
+ * "k=a -2" refunds 2, "k=a 0" asks, and "k=a @5" states 5 per year. */
+static void begin(struct test_call *call, unsigned limiter, const char *domain, const char *text)
+{
+    static char copy[16384];
+    static struct descriptor_entry entries[DESCRIPTORS_MAX];
+    static struct call_descriptor descriptors[DESCRIPTORS_MAX];
+    struct rate_limit_call message = {.domain = slice_of(domain), .descriptors = descriptors};
+
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *at = strtok(copy, " "); at; at = strtok(NULL, " ")) {
+        char *equals = strchr(at, '=');
+        struct call_descriptor *last = &descriptors[message.count - 1];
+        if (equals) {
+            entries[message.count] =
+                (struct descriptor_entry){{at, (size_t)(equals - at)}, slice_of(equals + 1)};
+            descriptors[message.count] =
+                (struct call_descriptor){.entries = &entries[message.count], .entry_count = 1};
+            message.count++;
+        } else if (*at == '@') {
+            last->has_limit = true;
+            last->unit = UNIT_YEAR;
+            last->per_unit = (uint32_t)atoi(at + 1);
+        } else {
+            last->has_hits = true;
+            last->refunds = *at == '-';
+            last->hits = (uint64_t)abs(atoi(at));
+        }
+    }
+    memset(&call->request.decision, 0xa5, sizeof call->request.decision);
+    call_request_init(&call->request, on_decided);
+    call->decided = false;
+    under_way++;
+    if (limiter_decide_call(limiters[limiter], &message, &call->request) == DECIDED_NOW)
+        on_decided(&call->request);
+}
+
+static struct test_call last;
+
+static const struct call_decision *decide(const char *domain, const char *text)
+{
+    call_request_end(&last.request);
+    begin(&last, 0, domain, text);
+    rig_run_until(base, flush_all, none_under_way, NULL);
+    return &last.request.decision;
+}
+
+/* The results as text: "OK 2,OVER 0,- ". */
+static const char *results_of(const struct call_decision *d)
+{
+    static char text[4096];
+    size_t n = 0;
+
+    n += (size_t)snprintf(text, sizeof text, "%s:", verdict_label[d->verdict]);
+    for (unsigned i = 0; i < d->count; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, d->results[i].has_limit ? " %s%u" : " %s-",
+                              d->results[i].over ? "over " : "", d->results[i].remaining);
+    return text;
+}
+
+static void expect(const char *domain, const char *text, const char *results)
+{
+    const char *got = results_of(decide(domain, text));
+
+    ck_assert_msg(strcmp(got, results) == 0, "%s %s: %s, expected %s", domain, text, got, results);
+}
+
+/* --- charge: all ------------------------------------------------------------------------------ */
+
+START_TEST(all_are_charged_or_none)
+{
+    start(1, true);
+    expect("all", "k=a", "allowed: 2");
+    expect("all", "k=a k=b", "allowed: 1 2");
+    expect("all", "k=a k=a", "limited: 1 over 0"); /* a descriptor that stands twice */
+    expect("all", "k=a 2 k=b", "limited: over 0 2");
+    expect("all", "k=a k=none k=b", "limited: 1 over 0 2");
+    expect("all", "k=a k=b", "allowed: 0 1");
+    expect("all", "k=a k=b", "limited: over 0 1");
+    expect("all", "free=x other=y k=b", "allowed: - - 0");
+    expect("unknown", "k=a k=b", "allowed: - -");
+    ck_assert_ptr_null(decide("unknown", "k=a")->domain);
+}
+END_TEST
+
+START_TEST(costs_refunds_and_questions)
+{
+    start(1, true);
+    expect("all", "k=a 3", "allowed: 0");
+    expect("all", "k=a 0", "limited: over 0");
+    expect("all", "k=a -2", "allowed: 2");
+    expect("all", "k=a 0", "allowed: 2");
+    expect("all", "k=a 0 k=a 2", "allowed: 2 0");
+    expect("all", "k=a -9", "allowed: 3");
+    expect("all", "k=none 0", "limited: over 0");
+    expect("all", "k=none -1", "allowed: 0");
+    expect("all", "k=a 4000000000", "limited: over 0");
+}
+END_TEST
+
+START_TEST(stated_limits_replace_those_of_the_policy)
+{
+    start(1, true);
+    expect("all", "k=none @2", "allowed: 1");
+    ck_assert_uint_eq(last.request.decision.results[0].per_unit, 2);
+    ck_assert_uint_eq(last.request.decision.results[0].unit, UNIT_YEAR);
+    expect("all", "unmatched=x @1", "allowed: 0");
+    expect("all", "unmatched=x @1", "limited: over 0");
+    expect("all", "unmatched=x @0", "limited: over 0");
+    expect("all", "free=x @1", "allowed: 0");
+    expect("all", "sh=x @1 2", "limited: over 0");
+    expect("unknown", "k=none @0", "allowed: -");
+}
+END_TEST
+
+START_TEST(several_limits_of_a_descriptor)
+{
+    start(1, true);
+    expect("all", "both=a", "allowed: 1");
+    ck_assert(slice_equal(last.request.decision.results[0].name, SLICE("tight")));
+    expect("all", "both=a", "allowed: 0");
+    expect("all", "both=a", "limited: over 0");
+    ck_assert_int_gt(last.request.decision.results[0].reset_us, 0);
+    expect("every", "both=a", "allowed: 1");
+    expect("every", "both=a 2", "limited: over 0");
+    expect("every", "both=a", "limited: over 0"); /* wide has 4 of 5 */
+    expect("every", "both=a 2", "limited: over 0");
+}
+END_TEST
+
+START_TEST(a_shadow_limit_never_rejects)
+{
+    start(1, true);
+    expect("all", "sh=a 2 k=a", "allowed: 0 2");
+    expect("all", "sh=a k=a", "allowed: 0 1");
+    expect("all", "sh=a", "allowed: 0");
+    expect("every", "sh=a 3", "allowed: 0");
+}
+END_TEST
+
+START_TEST(values_of_a_shared_pattern_have_one_count)
+{
+    start(1, true);
+    expect("all", "one=ab", "allowed: 1");
+    expect("all", "one=ac", "allowed: 0");
+    expect("all", "one=ad", "limited: over 0");
+}
+END_TEST
+
+/* --- quota_mode ------------------------------------------------------------------------------- */
+
+START_TEST(quotas_reject_only_together)
+{
+    start(1, true);
+    expect("all", "q=a 2", "allowed: 0");
+    expect("all", "q=a q=b", "allowed: over 0 1");
+    ck_assert_uint_eq(last.request.decision.metadata_count, 1);
+    expect("all", "q=a q=b", "allowed: over 0 0");
+    expect("all", "q=a q=b", "limited: over 0 over 0");
+    ck_assert_uint_eq(last.request.decision.metadata_count, 0);
+    expect("all", "q=a k=a", "limited: over 0 3"); /* the only one with quota_mode */
+    expect("all", "q=a q=c k=a", "allowed: over 0 1 2");
+    expect("all", "q=a q=c k=none", "limited: over 0 1 over 0");
+    expect("all", "q=a q=b qfree=x", "allowed: over 0 over 0 -");
+    expect("all", "q=c k=a", "allowed: 0 1");
+    expect("every", "q=a 3", "limited: over 0");
+    expect("every", "q=a q=b", "allowed: over 0 1");
+}
+END_TEST
+
+/* --- charge: every ---------------------------------------------------------------------------- */
+
+START_TEST(every_descriptor_is_charged)
+{
+    start(1, true);
+    expect("every", "k=a 2 k=b", "allowed: 1 2");
+    expect("every", "k=a 2 k=b", "limited: over 0 1"); /* a has 4 of 3 */
+    expect("every", "k=a -1 k=b", "allowed: 0 0");
+    expect("every", "k=a -2", "allowed: 2"); /* it had 3, then 1 */
+    expect("every", "k=a k=a k=a", "limited: 1 0 over 0");
+    expect("every", "k=a -1", "allowed: 0");
+    expect("every", "k=none 5 k=c", "limited: over 0 2");
+}
+END_TEST
+
+/* --- Many limits ------------------------------------------------------------------------------ */
+
+static const char *many(unsigned count, const char *text)
+{
+    static char all[16384];
+    size_t n = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s%u ", text, i);
+    return all;
+}
+
+START_TEST(the_largest_calls_are_atomic)
+{
+    start(1, true);
+    for (unsigned i = 0; i < 3; i++)
+        ck_assert_int_eq(decide("all", many(DESCRIPTORS_MAX, "k=v"))->verdict, VERDICT_ALLOWED);
+    ck_assert_int_eq(decide("all", many(DESCRIPTORS_MAX, "k=v"))->verdict, VERDICT_LIMITED);
+    expect("all", "k=w 3", "allowed: 0");
+    const struct call_decision *d = decide("all", "k=w k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8 k=9");
+    ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
+    ck_assert_uint_eq(d->shown.result_count, LIMITS_PER_RULE_MAX);
+    ck_assert_int_eq(d->shown.results[d->shown.rejected_by].verdict, VERDICT_LIMITED);
+    for (unsigned i = 1; i < 10; i++)
+        ck_assert_uint_eq(d->results[i].remaining, 3);
+    d = decide("all", many(DESCRIPTORS_MAX, "both=v"));
+    ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
+    for (unsigned i = 0; i < DESCRIPTORS_MAX; i++)
+        ck_assert_uint_eq(d->results[i].remaining, 1);
+    ck_assert_int_eq(decide("every", many(DESCRIPTORS_MAX, "k=v"))->verdict, VERDICT_ALLOWED);
+}
+END_TEST
+
+/* --- Concurrency ------------------------------------------------------------------------------ */
+
+static void calls_of_64_clients(const char *domain, const char *text, unsigned admitted)
+{
+    static struct test_call calls[CALLS_MAX];
+    unsigned allowed = 0;
+
+    for (unsigned i = 0; i < CALLS_MAX; i++)
+        begin(&calls[i], i % limiter_count, domain, text);
+    rig_run_until(base, flush_all, none_under_way, NULL);
+    for (unsigned i = 0; i < CALLS_MAX; i++) {
+        allowed += calls[i].request.decision.verdict == VERDICT_ALLOWED;
+        call_request_end(&calls[i].request);
+    }
+    ck_assert_uint_eq(allowed, admitted);
+}
+
+START_TEST(concurrent_calls_are_exact)
+{
+    start(2, true);
+    calls_of_64_clients("all", "k=a", 3);
+    calls_of_64_clients("all", "k=b k=c", 3);
+    calls_of_64_clients("all", "q=a q=b k=d", 2);
+    calls_of_64_clients("every", "k=a k=b", 3);
+    calls_of_64_clients("all", "k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8 k=9", 3);
+}
+END_TEST
+
+START_TEST(a_call_may_end_at_any_time)
+{
+    static struct test_call calls[CALLS_MAX];
+
+    start(1, true);
+    for (unsigned i = 0; i < CALLS_MAX; i++)
+        begin(&calls[i], 0, i % 2 ? "every" : "all", i % 3 ? "k=a q=b" : "k=a k=b k=c k=d k=e");
+    flush_all(NULL);
+    for (unsigned i = 0; i < CALLS_MAX; i++)
+        call_request_end(&calls[i].request);
+    under_way = 0;
+    expect("all", "k=z", "allowed: 2");
+}
+END_TEST
+
+/* --- In a cluster ------------------------------------------------------------------------------ */
+
+START_TEST(in_a_cluster_charges_are_given_back)
+{
+    start(1, true);
+    limiters[0]->in_slots = true; /* the keys of a call may be in several slots */
+    expect("all", "q=a 2", "allowed: 0");
+    expect("all", "q=a q=b k=a", "allowed: over 0 1 2");
+    expect("all", "q=a k=a", "limited: over 0 2");
+    expect("all", "k=none q=b k=a", "limited: over 0 1 2");
+    expect("all", "k=a 2 q=b", "allowed: 0 0");
+    expect("all", "q=a q=b", "limited: over 0 over 0");
+    expect("all", "k=w 3", "allowed: 0");
+    expect("all", "k=w k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "limited: over 0 3 3 3 3 3 3 3 3");
+    expect("all", "k=1 3 k=8 3", "allowed: 0 0");
+    expect("every", "k=a 2 k=b 4", "limited: 1 over 0");
+    expect("every", "k=a k=b", "limited: 0 over 0");
+    ck_assert_int_eq(decide("all", many(DESCRIPTORS_MAX, "k=v"))->verdict, VERDICT_ALLOWED);
+}
+END_TEST
+
+/* --- Grants ----------------------------------------------------------------------------------- */
+
+static void grant(const char *client, int64_t quota)
+{
+    ck_assert(grants_note(&(struct grant){slice_of(client), quota, clock_us() + 60000000}));
+}
+
+START_TEST(grants_replace_limits)
+{
+    start(1, true);
+    grant("descriptor:all/k=a", 5);
+    grant("descriptor:all/k=b", GRANT_UNLIMITED);
+    grant("descriptor:all/k=c", 0);
+    grant("descriptor:every/k=c", 0);
+    expect("all", "k=a 4", "allowed: 1");
+    expect("all", "k=b 9", "allowed: -");
+    ck_assert(last.request.decision.results[0].unlimited);
+    expect("all", "k=a k=c", "limited: - over 0");
+    expect("every", "k=a k=c", "limited: 2 over 0");
+    grants_publish(NULL);
+    expect("all", "k=b", "allowed: 2");
+}
+END_TEST
+
+/* --- Without Redis ---------------------------------------------------------------------------- */
+
+START_TEST(without_redis_this_process_counts)
+{
+    start(1, false);
+    expect("all", "k=a", "allowed: 2");
+    expect("all", "k=a k=a k=a", "limited: 2 2 over 0");
+    expect("all", "k=a k=none k=b", "limited: 2 over 0 3");
+    expect("all", "k=a 0 k=a -1 k=b", "allowed: 2 - 2");
+    expect("all", "q=a 2", "allowed: 0");
+    expect("all", "q=a q=b", "allowed: over 0 1");
+    expect("all", "q=a q=b 2", "limited: over 0 over 0");
+    expect("all", "k=a 2 k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "allowed: 0 2 2 2 2 2 2 2 2");
+    expect("all", "k=a k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "limited: over 0 2 2 2 2 2 2 2 2");
+    expect("every", "k=a 4 k=b", "limited: over 0 2");
+}
+END_TEST
+
+START_TEST(without_redis_calls_may_pass)
+{
+    on_failure = "allow";
+    start(1, false);
+    expect("all", "k=a k=none", "failed_open: - -");
+    expect("all", "q=a k=none", "failed_open: - -");
+    expect("every", "k=a k=none", "failed_open: - -");
+}
+END_TEST
+
+START_TEST(without_redis_calls_may_fail)
+{
+    on_failure = "deny";
+    start(1, false);
+    expect("all", "k=a k=b", "failed_closed: - -");
+    expect("all", "q=a k=b", "failed_closed: - -");
+    expect("every", "k=a k=b", "failed_closed: - -");
+    expect("all", "free=a", "allowed: -");
+}
+END_TEST
+
+/* --- The model -------------------------------------------------------------------------------- */
+
+static uint64_t seed = 1;
+
+static unsigned below(unsigned n)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return (unsigned)((seed >> 20) % n);
+}
+
+static const struct model_limit {
+    const char *key;
+    int64_t limit;
+    bool quota, shadow;
+} model_limits[] = {{"k=a", 3, false, false}, {"k=b", 3, false, false}, {"k=none", 0, false, false},
+                    {"q=a", 2, true, false},  {"q=b", 2, true, false},  {"sh=a", 2, false, true}};
+
+enum { MODEL_LIMITS = COUNT_OF(model_limits), MODEL_DESCRIPTORS = 12 };
+
+/* Usage by domain and limit. */
+static int64_t model_used[2][MODEL_LIMITS];
+
+struct model_item {
+    unsigned limit;
+    int64_t cost;
+    bool fits, over;
+    int64_t remaining;
+};
+
+static int64_t left(unsigned limit, int64_t used)
+{
+    return used < model_limits[limit].limit ? model_limits[limit].limit - used : 0;
+}
+
+static void model_charge(struct model_item *item, int64_t *used, bool every)
+{
+    const struct model_limit *limit = &model_limits[item->limit];
+    int64_t *u = &used[item->limit];
+    bool fits = item->cost < 0 || *u + (item->cost ? item->cost : 1) <= limit->limit;
+
+    if (item->cost < 0)
+        *u = *u > -item->cost ? *u + item->cost : 0;
+    else if (fits || every)
+        *u += item->cost;
+    item->fits = fits;
+    item->over = !fits && !limit->shadow;
+    item->remaining = left(item->limit, *u);
+}
+
+/* Decides a call. Returns whether it is over its limit. */
+static bool model_decide(struct model_item *items, unsigned count, bool every)
+{
+    int64_t *now = model_used[every], before[MODEL_LIMITS];
+    unsigned quotas = 0, quotas_over = 0;
+    bool over = false;
+
+    memcpy(before, now, sizeof before);
+    for (unsigned i = 0; i < count; i++) {
+        bool quota = model_limits[items[i].limit].quota;
+        model_charge(&items[i], now, every);
+        over |= items[i].over && !quota;
+        quotas += quota;
+        quotas_over += items[i].over && quota;
+    }
+    over |= quotas && quotas == quotas_over;
+    if (over && !every) {
+        memcpy(now, before, sizeof before);
+        for (unsigned i = 0; i < count; i++)
+            if (items[i].fits) /* else a shadow limit, whose numbers are those of its rejection */
+                items[i].remaining = left(items[i].limit, now[items[i].limit]);
+    }
+    for (unsigned i = 0; i < count; i++)
+        if (items[i].over)
+            items[i].remaining = 0;
+    return over;
+}
+
+static void compare_one(unsigned step)
+{
+    static const int64_t costs[] = {1, 1, 1, 1, 2, 0, -1, -2, 3};
+    struct model_item items[MODEL_DESCRIPTORS];
+    unsigned count = 1 + below(below(4) ? 4 : MODEL_DESCRIPTORS), domain = below(2);
+    char text[1024], wanted[1024];
+    size_t n = 0, w;
+
+    for (unsigned i = 0; i < count; i++) {
+        items[i] = (struct model_item){.limit = below(MODEL_LIMITS),
+                                       .cost = costs[below(COUNT_OF(costs))]};
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s %lld ",
+                              model_limits[items[i].limit].key, (long long)items[i].cost);
+    }
+    bool over = model_decide(items, count, domain == 1);
+    w = (size_t)snprintf(wanted, sizeof wanted, "%s:", over ? "limited" : "allowed");
+    for (unsigned i = 0; i < count; i++)
+        w += (size_t)snprintf(wanted + w, sizeof wanted - w, " %s%lld",
+                              items[i].over ? "over " : "", (long long)items[i].remaining);
+    const char *got = results_of(decide(domain ? "every" : "all", text));
+    ck_assert_msg(strcmp(got, wanted) == 0, "%u: %s %s: %s, expected %s", step,
+                  domain ? "every" : "all", text, got, wanted);
+}
+
+START_TEST(the_model_decides_alike)
+{
+    unsigned steps = getenv("STEPS") ? (unsigned)atoi(getenv("STEPS")) : 2000;
+
+    if (getenv("SEED"))
+        seed = (uint64_t)atoll(getenv("SEED"));
+    start(1, true);
+    for (unsigned i = 0; i < steps; i++) {
+        if (i % 40 == 0) {
+            real_redis_do(&real, "FLUSHALL");
+            denials_forget_all();
+            memset(model_used, 0, sizeof model_used);
+        }
+        compare_one(i);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("calls");
+    TCase *tests = tcase_create("calls");
+
+    tcase_set_timeout(tests, 600);
+    tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_add_test(tests, all_are_charged_or_none);
+    tcase_add_test(tests, costs_refunds_and_questions);
+    tcase_add_test(tests, stated_limits_replace_those_of_the_policy);
+    tcase_add_test(tests, several_limits_of_a_descriptor);
+    tcase_add_test(tests, a_shadow_limit_never_rejects);
+    tcase_add_test(tests, values_of_a_shared_pattern_have_one_count);
+    tcase_add_test(tests, quotas_reject_only_together);
+    tcase_add_test(tests, every_descriptor_is_charged);
+    tcase_add_test(tests, the_largest_calls_are_atomic);
+    tcase_add_test(tests, concurrent_calls_are_exact);
+    tcase_add_test(tests, a_call_may_end_at_any_time);
+    tcase_add_test(tests, in_a_cluster_charges_are_given_back);
+    tcase_add_test(tests, grants_replace_limits);
+    tcase_add_test(tests, without_redis_this_process_counts);
+    tcase_add_test(tests, without_redis_calls_may_pass);
+    tcase_add_test(tests, without_redis_calls_may_fail);
+    tcase_add_test(tests, the_model_decides_alike);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
