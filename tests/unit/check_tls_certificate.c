@@ -260,7 +260,7 @@ START_TEST(random_names_have_no_control_characters)
     unsigned read = 0;
 
     srandom(20261126);
-    for (unsigned round = 0; round < 2000; round++) {
+    for (unsigned round = 0; round < 300; round++) {
         X509 *certificate = certificate_new();
         struct alternative name = {GEN_EMAIL + (int)(random() % 2), bytes, (size_t)random() % 40};
         for (unsigned i = 0; i < sizeof bytes; i++)
@@ -280,7 +280,7 @@ START_TEST(random_names_have_no_control_characters)
         ck_assert(made->subject.n == 0 || made->subject.p[made->subject.n - 1] != ' ');
         free(made);
     }
-    ck_assert_uint_gt(read, 500);
+    ck_assert_uint_gt(read, 75);
 }
 END_TEST
 
