@@ -145,7 +145,7 @@ static void read_listen_tls(struct loading *l, const struct option *option, cons
     for (const struct node *item = first; item;
          item = node->kind == NODE_MAP ? NULL : list_next(node, item))
         read_entry(l, item, tls);
-    if (first->kind != NODE_MAP)
+    if (!first || first->kind != NODE_MAP)
         return;
     check_settings(l, first, &tls->entries[0]);
     if (l->report->mistakes == before && !l->unserved)

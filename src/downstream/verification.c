@@ -43,12 +43,13 @@ static void timer_passed(struct timer *timer)
     struct client *c = CONTAINER_OF(timer, struct client, expiry);
 
     MAGIC_CHECK(c, CLIENT_MAGIC);
-    if (c->ends)
+    bool valid = !c->ends && c->origin.certificate->until_s > (int64_t)(clock_wall_us() / 1000000);
+    if (valid && client_await_expiry(c))
+        return;
+    if (c->ends || valid) /* the last requests have had their time, or there is no memory */
         cut(c);
-    else if (c->origin.certificate->until_s <= (int64_t)(clock_wall_us() / 1000000))
+    else
         end(c);
-    else if (!client_await_expiry(c))
-        cut(c);
 }
 
 static void verify_again(struct client_list *list)
