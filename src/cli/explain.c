@@ -18,23 +18,26 @@ static const char usage[] =
     "  -H, --header 'N: V'    a header field; may be repeated. 'N;': an empty value\n"
     "  -d, --data CONTENT     the content; @FILE: what the file contains\n"
     "      --from ADDRESS     the client's address (default 127.0.0.1); unix: a Unix socket\n"
+    "      --certificate FILE the client's certificate, in PEM; it counts as verified\n"
     "      --state            ask Redis what is left of each limit\n"
     "      --json             print JSON\n"
     "Exit status: 0 forwarded, 3 refused, 1 error in the policy or no Redis, 2 command line.\n";
 
-enum { OPTION_FROM = 256, OPTION_STATE, OPTION_JSON };
+enum { OPTION_FROM = 256, OPTION_CERTIFICATE, OPTION_STATE, OPTION_JSON };
 
 enum { STATUS_GOOD, STATUS_FAILED, STATUS_USAGE, STATUS_REFUSED };
 
-static const struct option options[] = {{"config", required_argument, NULL, 'c'},
-                                        {"request", required_argument, NULL, 'X'},
-                                        {"header", required_argument, NULL, 'H'},
-                                        {"data", required_argument, NULL, 'd'},
-                                        {"from", required_argument, NULL, OPTION_FROM},
-                                        {"state", no_argument, NULL, OPTION_STATE},
-                                        {"json", no_argument, NULL, OPTION_JSON},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
+static const struct option options[] = {
+    {"config", required_argument, NULL, 'c'},
+    {"request", required_argument, NULL, 'X'},
+    {"header", required_argument, NULL, 'H'},
+    {"data", required_argument, NULL, 'd'},
+    {"from", required_argument, NULL, OPTION_FROM},
+    {"certificate", required_argument, NULL, OPTION_CERTIFICATE},
+    {"state", no_argument, NULL, OPTION_STATE},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0}};
 
 struct explain_command {
     const char *policy_file, *lua_dir;
@@ -139,6 +142,7 @@ static bool read_option(int option, const char *value, struct explain_command *c
     case 'X': command->order.method = value; return true;
     case 'H': return add_header(&command->order, value);
     case OPTION_FROM: command->order.from = value; return true;
+    case OPTION_CERTIFICATE: command->order.certificate = value; return true;
     case OPTION_STATE: command->state = true; return true;
     case OPTION_JSON: command->json = true; return true;
     default: return false;
@@ -149,10 +153,11 @@ static int run(struct explain_command *command)
 {
     char *room = xmalloc(EXPLAIN_HEAD_MAX);
     struct text head = text_over(room, EXPLAIN_HEAD_MAX);
-    struct explain_request request;
+    struct explain_request request = {.certificate = NULL};
     int status = explain_make_request(&command->order, &head, &request) ? explain(command, &request)
                                                                         : STATUS_USAGE;
 
+    free(request.certificate);
     free(room);
     return status;
 }

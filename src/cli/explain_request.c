@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/memory.h"
+#include "net/tls_certificate.h"
 
 static bool complain(const char *format, ...) PRINTF_LIKE(1, 2);
 static bool complain(const char *format, ...)
@@ -240,6 +241,20 @@ static bool read_address(const char *text, struct address *address)
     return true;
 }
 
+static bool read_certificate(const char *file, const struct url *url,
+                             struct tls_certificate **certificate)
+{
+    const char *why;
+
+    *certificate = NULL;
+    if (!file)
+        return true;
+    if (!url->https)
+        return complain("--certificate: only an https connection has a certificate");
+    *certificate = tls_certificate_read(file, &why);
+    return *certificate || complain("--certificate %s: %s", file, why);
+}
+
 bool explain_make_request(const struct explain_order *order, struct text *head,
                           struct explain_request *request)
 {
@@ -250,7 +265,8 @@ bool explain_make_request(const struct explain_order *order, struct text *head,
         if (!split_header(order->headers[i], &name, &value))
             return false;
     if (!split_url(order->url, &url) || !check_length(order) || !put_head(order, &url, head) ||
-        !read_address(order->from, &request->from))
+        !read_address(order->from, &request->from) ||
+        !read_certificate(order->certificate, &url, &request->certificate))
         return false;
     request->head = text_slice(head);
     request->content = order->content;

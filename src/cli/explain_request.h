@@ -17,8 +17,9 @@ struct explain_order {
     const char *headers[EXPLAIN_HEADERS_MAX];
     unsigned header_count;
     bool has_content;
-    struct slice content; /* malloc'ed */
-    const char *from;     /* NULL: 127.0.0.1 */
+    struct slice content;    /* malloc'ed */
+    const char *from;        /* NULL: 127.0.0.1 */
+    const char *certificate; /* file; NULL: none */
     const char *url;
 };
 
@@ -26,7 +27,8 @@ struct explain_order {
  * was printed. */
 MUST_CHECK bool explain_add_content(struct explain_order *order, const char *argument);
 
-/* Makes the request. `head` receives its header. False: an error was printed. */
+/* Makes the request. `head` receives its header; the caller frees its certificate. False: an error
+ * was printed. */
 MUST_CHECK bool explain_make_request(const struct explain_order *order, struct text *head,
                                      struct explain_request *request);
 

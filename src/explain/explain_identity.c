@@ -15,11 +15,6 @@ static bool is_from_header(const struct explainer *m, const struct exchange *x)
     return memcmp(&peer, &m->identity.ip, sizeof peer) != 0;
 }
 
-static bool is_jwt(const struct identity_from *from)
-{
-    return from->source->verified && from->source->is_id;
-}
-
 static struct tried_source try(const struct identity_input *input, unsigned i, unsigned last,
                                struct identity *identity)
 {
@@ -28,7 +23,7 @@ static struct tried_source try(const struct identity_input *input, unsigned i, u
     tried.result = identity_try(input, i, identity, &tried.why);
     if (input->content)
         tried.content = input->content->state;
-    if (is_jwt(tried.from)) {
+    if (source_is_token(tried.from->source)) {
         tried.token = identity->token_state;
         if (tried.result == SOURCE_ABSENT && tried.token == TOKEN_INVALID)
             tried.why = identity->token_fault;

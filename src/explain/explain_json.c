@@ -34,6 +34,7 @@ static void put_request(struct json_writer *json, const struct explain_request *
     json_put_slice(json, "line", (struct slice){request->head.p, strcspn(request->head.p, "\r\n")});
     json_put_slice(json, "from", text_slice(&from));
     json_put_bool(json, "tls", request->https);
+    json_put_bool(json, "certificate", request->certificate && !e->certificate_unasked);
     json_put_u64(json, "content_length", e->content_size);
     if (e->was_parsed) {
         json_put_slice(json, "method", e->head->method_text);

@@ -7,6 +7,7 @@
 #include "base/values.h"
 #include "explain/report.h"
 #include "http/rewrite.h"
+#include "net/tls_certificate.h"
 #include "policy/identity_source.h"
 
 enum { LINE_SIZE = 8192, NAME_WIDTH_MAX = 32, READINGS_SHOWN = 8, VALUE_SHOWN = 200 };
@@ -133,6 +134,17 @@ static void print_path(struct report *r)
         say(r, "  and %u more (--json lists them)", e->reading_count - READINGS_SHOWN);
 }
 
+static void print_certificate(struct report *r, const struct tls_certificate *certificate)
+{
+    struct text *out = begin(r);
+
+    text_literal(out, "certificate ");
+    put_value(out, certificate->subject.n ? certificate->subject : certificate->fingerprint);
+    if (r->e->certificate_unasked)
+        text_literal(out, ": not read, no listener has client_ca");
+    end(r);
+}
+
 static void print_request(struct report *r, const struct explain_request *request)
 {
     const struct explanation *e = r->e;
@@ -153,6 +165,10 @@ static void print_request(struct report *r, const struct explain_request *reques
         text_printf(out, ", content of %zu byte%s", e->content_size,
                     e->content_size == 1 ? "" : "s");
     end(r);
+    if (request->certificate)
+        print_certificate(r, request->certificate);
+    if (e->certificate_missing)
+        say(r, "every listener with TLS requires a client certificate: add --certificate FILE");
     if (e->https_unserved)
         say(r, "no listener uses TLS: behind a proxy that does, add -H 'X-Forwarded-Proto: https'");
     if (e->was_parsed)

@@ -28,10 +28,12 @@ static const char *absent_reason(const struct tried_source *tried)
 {
     const struct identity_source *source = tried->from->source;
 
-    if (source->is_id && source->verified)
+    if (source_is_token(source))
         return tried->token == TOKEN_INVALID ? tried->why
                : tried->token == TOKEN_VALID ? "the token has no such claim"
                                              : "no token";
+    if (source->verified)
+        return "no certificate, or none with such a name";
     if (!tried->from->path)
         return "absent or empty";
     return tried->content == CONTENT_ABSENT   ? "no content"

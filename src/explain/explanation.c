@@ -84,6 +84,7 @@ static bool run(struct explainer *m, const struct explain_request *request,
         .content = request->content,
         .origin = {.peer = peer_of_address(&request->from),
                    .secure = request->https,
+                   .certificate = m->now.certificate_unasked ? NULL : request->certificate,
                    .version = HTTP_VERSION_1},
     };
 
@@ -108,23 +109,42 @@ static bool run_with_grant(struct explainer *m, const struct explain_request *re
     return run(m, request, framing) && !m->failed;
 }
 
-static bool has_tls_listener(const struct policy *policy)
+/* The listeners with TLS that forward requests. */
+struct tls_listeners {
+    unsigned count, requesting, requiring; /* requesting, requiring: certificates of clients */
+};
+
+static struct tls_listeners tls_listeners_of(const struct policy *policy)
 {
-    for (unsigned i = 0; i < policy->listen_count; i++)
-        if (policy->listen[i].tls)
-            return true;
-    return false;
+    struct tls_listeners found = {0};
+
+    for (unsigned i = 0; i < policy->listen_count; i++) {
+        const struct listen_settings *listener = &policy->listen[i];
+        if (!listener->tls || listener->decides || listener->serves_limits)
+            continue;
+        const struct listen_tls_entry *entry = &listener->tls->entries[0];
+        found.count++;
+        found.requesting += entry->client_ca != NULL;
+        found.requiring +=
+            entry->client_ca && entry->client_certificate == CLIENT_CERTIFICATE_REQUIRED;
+    }
+    return found;
 }
 
 static void begin(struct explainer *m, const struct explain_request *request)
 {
+    const struct tls_listeners tls = tls_listeners_of(m->policy);
+
     dry_run_end(m->run);
     arena_free(&m->arena);
     m->failed = false;
     m->now = (struct explanation){.rejected_by = -1,
                                   .state_was_read = m->redis != NULL,
                                   .content_size = request->content.n,
-                                  .https_unserved = request->https && !has_tls_listener(m->policy)};
+                                  .https_unserved = request->https && !tls.count,
+                                  .certificate_unasked = request->certificate && !tls.requesting,
+                                  .certificate_missing = request->https && !request->certificate &&
+                                                         tls.count && tls.requiring == tls.count};
 }
 
 const struct explanation *explainer_explain(struct explainer *m,

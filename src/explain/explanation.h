@@ -23,6 +23,7 @@ struct explain_request {
     struct slice content;
     bool https; /* the client's connection uses TLS */
     struct address from;
+    struct tls_certificate *certificate; /* counts as verified; NULL: none */
 };
 
 /* One source of identity.from. */
@@ -70,6 +71,8 @@ struct explanation {
     struct dry_run_result result;
     bool was_parsed;                 /* the members below are set */
     bool https_unserved;             /* HTTPS, and no listener uses TLS */
+    bool certificate_unasked;        /* there is a certificate, and no listener requests one */
+    bool certificate_missing;        /* there is none, and all listeners with TLS require one */
     const struct request_head *head; /* as received */
     size_t content_size;
     struct slice normal; /* form of the path; n == 0: it was not reached */

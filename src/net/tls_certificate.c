@@ -1,7 +1,10 @@
 #include "net/tls_certificate.h"
 
+#include <errno.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/x509v3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,5 +128,34 @@ struct tls_certificate *tls_certificate_new(X509 *certificate, int64_t until_s)
     BIO_free(memory);
     GENERAL_NAMES_free(names);
     ERR_clear_error();
+    return made;
+}
+
+static X509 *read_pem(const char *file, const char **why)
+{
+    FILE *in = fopen(file, "re");
+    X509 *certificate = in ? PEM_read_X509(in, NULL, NULL, NULL) : NULL;
+
+    *why = in ? "there is no certificate in PEM format" : strerror(errno);
+    if (in)
+        fclose(in);
+    ERR_clear_error();
+    return certificate;
+}
+
+struct tls_certificate *tls_certificate_read(const char *file, const char **why)
+{
+    X509 *certificate = read_pem(file, why);
+    struct tls_certificate *made = NULL;
+
+    if (!certificate)
+        return NULL;
+    if (X509_cmp_current_time(X509_get0_notBefore(certificate)) > 0)
+        *why = "it is not valid yet, so no connection is accepted with it";
+    else if (X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0)
+        *why = "it has expired, so no connection is accepted with it";
+    else if (!(made = tls_certificate_new(certificate, INT64_MAX)))
+        *why = "out of memory";
+    X509_free(certificate);
     return made;
 }

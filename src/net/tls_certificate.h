@@ -26,4 +26,9 @@ struct tls_certificate {
     char bytes[]; /* of the slices */
 };
 
+/* Reads the first certificate of a PEM file as that of a client, without verifying who has issued
+ * it. Returns NULL if that is not possible, or if it is not valid now, with the reason `*why`. The
+ * caller frees the result. Blocks. */
+MUST_CHECK struct tls_certificate *tls_certificate_read(const char *file, const char **why);
+
 #endif

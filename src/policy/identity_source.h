@@ -31,6 +31,12 @@ struct identity_source {
 extern const struct identity_source identity_sources[];
 extern const unsigned identity_source_count;
 
+/* Returns whether the source is a claim of a token. */
+static inline bool source_is_token(const struct identity_source *source)
+{
+    return strcmp(source->word, "jwt") == 0;
+}
+
 /* Returns the source of the text or name of an identity, by its prefix; NULL: no prefix. */
 const struct identity_source *identity_source_of(struct slice text);
 

@@ -6,6 +6,7 @@ import random
 import time
 
 import explained as x
+from certificates import FROM_CN, MANY, Authority, hours, listener
 from postgres import Postgres
 from rig import eventually, timeout
 
@@ -148,6 +149,29 @@ def test_the_row_of_a_database_counts_where_redis_has_it(rig):
     assert x.Connection(weir.address).request(headers={"X-Client-Id": "client-0"}).status == 429
     assert found("--state", client="client-0", status=3)["reason"] == "the client's quota is 0"
     assert database.query_count("client-2") == 1
+
+
+def test_the_certificate_of_a_client(rig):
+    ca = Authority(rig.directory)
+    alice, old = ca.issue("alice"), ca.issue("old", until=hours(-1), since=hours(-2))
+    policy = rig.policy(listen=[listener(ca.file)], identity=FROM_CN, limits=MANY,
+                        upstreams={"api": {"servers": ["127.0.0.1:1"], "client_certificate_header": "X-Subject"}})
+    path = rig.write("certificates.yaml", json.dumps(policy))
+
+    def run(*arguments, status=0):
+        done = rig.command("explain", "-c", path, *arguments)
+        assert done.returncode == status, done
+        return done
+    found = json.loads(run("--json", "--certificate", alice.file, "-H", "X-Subject: CN=bob", "https://a.test/").stdout)
+    assert found["client"]["name"] == "certificate:alice" and found["request"]["certificate"]
+    fields = found["forwarded_request"]
+    assert [f["value"] for f in fields["removed"] if f["name"] == "X-Subject"] == ["CN=bob"]
+    assert [f["value"] for f in fields["added"] if f["name"] == "X-Subject"] == ["CN=alice"]
+    without = run("https://a.test/").stdout
+    assert "requires a client certificate" in without and "no certificate" in without
+    for arguments, reason in ((["--certificate", alice.file, "http://a.test/"], "https"), (["--certificate", old.file, "https://a.test/"], "expired"),
+                              (["--certificate", path, "https://a.test/"], "PEM"), (["--certificate", "/nowhere", "https://a.test/"], "No such file")):
+        assert reason in run(*arguments, status=2).stderr, arguments
 
 
 def compare(rig, seed, policies, requests):

@@ -40,7 +40,7 @@ static bool next(struct explain_request *request)
 
     if (scanf("%63s %d %zu %zu", address, &https, &head, &content) != 4 || getchar() != '\n')
         return false;
-    request->https = https;
+    *request = (struct explain_request){.https = https};
     set_address(request, address);
     request->head = (struct slice){read_bytes(head), head};
     request->content = (struct slice){read_bytes(content), content};
