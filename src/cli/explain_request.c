@@ -178,8 +178,8 @@ static bool check_length(const struct explain_order *order)
     if (given(order, "Content-Length", &value) != 1 || !slice_to_u64(value, UINT64_MAX, &length) ||
         length == order->content.n)
         return true;
-    return complain("Content-Length is %llu, and -d has %zu bytes", (unsigned long long)length,
-                    order->content.n);
+    return complain("Content-Length is %llu, and the content (-d) has %zu bytes",
+                    (unsigned long long)length, order->content.n);
 }
 
 static void put_content_fields(const struct explain_order *order, struct text *head)

@@ -170,7 +170,8 @@ static void print_request(struct report *r, const struct explain_request *reques
     if (e->certificate_missing)
         say(r, "every listener with TLS requires a client certificate: add --certificate FILE");
     if (e->https_unserved)
-        say(r, "no listener uses TLS: behind a proxy that does, add -H 'X-Forwarded-Proto: https'");
+        say(r, "no listener uses TLS; behind a proxy that does, write http:// and "
+               "-H 'X-Forwarded-Proto: https'");
     if (e->was_parsed)
         print_path(r);
 }
@@ -308,14 +309,23 @@ static void print_client_limits(struct report *r)
         say(r, "%s:%u  priorities: %s", r->file, e->priority->position.line, e->priority->name);
 }
 
-static void put_numbers(struct text *out, const struct planned_limit *planned)
+/* When the cost is not final yet. */
+static void put_settling(struct text *out, const struct limit *limit, const struct rule *rule)
+{
+    if (limit->own_cost ? limit_cost_is_adjusted(limit->own_cost) : rule->cost_response != NULL)
+        text_literal(out, " until the response states it");
+    else if (limit->counted)
+        text_literal(out, " for some statuses of the response (count)");
+}
+
+static void put_numbers(struct text *out, const struct planned_limit *planned,
+                        const struct rule *rule)
 {
     const struct limit *limit = planned->limit;
 
-    text_printf(out, "%s %lld in ", limit->script, (long long)planned->numbers.limit);
-    if (limit->kind == LIMIT_CONCURRENCY)
-        text_literal(out, "flight");
-    else
+    text_printf(out, "%s %lld ", limit->script, (long long)planned->numbers.limit);
+    text_put(out, limit->kind == LIMIT_CONCURRENCY ? SLICE("in flight") : SLICE("per "));
+    if (limit->kind != LIMIT_CONCURRENCY)
         limit_period_write(out, limit);
     if (limit->kind == LIMIT_BUCKET && planned->numbers.burst != planned->numbers.limit)
         text_printf(out, ", burst %lld", (long long)planned->numbers.burst);
@@ -323,9 +333,12 @@ static void put_numbers(struct text *out, const struct planned_limit *planned)
         text_printf(out, ", up to %lld of it for this priority",
                     (long long)(limit_whole(limit, &planned->numbers) -
                                 limit_reserve(limit, &planned->numbers)));
+    if (limit->max_delay_us) {
+        text_literal(out, ", delays up to ");
+        duration_write(out, limit->max_delay_us);
+    }
     text_printf(out, ", cost %lld", (long long)planned->cost);
-    if (limit->own_cost && limit_cost_is_adjusted(limit->own_cost))
-        text_literal(out, " until the response states it");
+    put_settling(out, limit, rule);
     if (planned->best_effort)
         text_literal(out, " or what is left");
     if (planned->free)
@@ -356,7 +369,7 @@ static void print_limit(struct report *r, const struct explained_limit *limit)
     begin(r);
     put_position(r, limit->planned.limit->position);
     put_name(r, slice_of(limit->planned.limit->name));
-    put_numbers(&r->line, &limit->planned);
+    put_numbers(&r->line, &limit->planned, r->e->rule);
     end(r);
     text_literal(begin(r), "  key ");
     text_clean(&r->line, limit->planned.key);
@@ -405,6 +418,8 @@ static void print_upstream(struct report *r)
     for (unsigned i = 0; i < upstream->server_count; i++)
         text_printf(out, " %s", upstream->servers[i].text);
     end(r);
+    if (r->policy->decisions.address.length)
+        say(r, "decisions.listen decides in the same way, and forwards nothing");
 }
 
 static void print_field(struct report *r, char sign, const struct changed_field *field)
