@@ -49,7 +49,7 @@ struct slice slice_trim_ows(struct slice s)
 
 bool slice_has_control_bytes(struct slice s)
 {
-    return scan_to_control(s.p, s.p + s.n) < s.p + s.n;
+    return s.n && scan_to_control(s.p, s.p + s.n) < s.p + s.n;
 }
 
 bool slice_next_element(struct slice *rest, struct slice *element)

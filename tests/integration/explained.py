@@ -182,7 +182,7 @@ def explain_all(policy_file, requests):
                           timeout=60)
     if done.returncode == 2 and not done.stdout:
         return None
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr.decode()[-4000:]
     return [json.loads(line) for line in done.stdout.decode().splitlines()]
 
 
