@@ -96,6 +96,10 @@ static void write_criterion(struct text *out, const struct criterion *criterion,
                           : SLICE(" is uncertain: servers may read the request differently"));
         return;
     }
+    if (criterion->count == 1 && slice_equal(criterion->patterns[0], SLICE("*"))) {
+        text_literal(out, " is absent");
+        return;
+    }
     text_put(out, criterion->count == 1 ? SLICE(" is not ") : SLICE(" is none of "));
     write_list(out, criterion->patterns, criterion->count);
 }

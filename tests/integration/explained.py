@@ -101,6 +101,11 @@ def random_policy(random):
         "paths": {"dot_segments": random.choice(["reject", "normalize"]), "ambiguous": random.choice(["reject", "reject", "allow"]),
                   "trailing_slash": random.choice(["ignore", "exact"]), "ignore_case": random.random() < 0.2},
     }
+    if random.random() < 0.2:
+        policy["priorities"] = {"critical": "100%", "normal": "80%", "batch": "50%"}
+        policy["clients"]["frank"]["priority"] = "critical"
+        for rule in policy["rules"]:
+            rule["priority"] = random.choice(["critical", "normal", "batch"])
     if random.random() < 0.1:
         policy["size_limits"] = {"request_body": 40}
     if random.random() < 0.1:
@@ -182,7 +187,7 @@ def explain_all(policy_file, requests):
                           timeout=60)
     if done.returncode == 2 and not done.stdout:
         return None
-    assert done.returncode == 0, done.stderr.decode()[-4000:]
+    assert done.returncode == 0, (done.returncode, policy_file, requests[len(done.stdout.splitlines())].record()[:700], done.stderr.decode()[-300:])
     return [json.loads(line) for line in done.stdout.decode().splitlines()]
 
 
@@ -270,6 +275,8 @@ def check_logged(explained, logged):
         assert client.get("name") == logged.get("client")
     if client and logged.get("client_ip"):
         assert client["address"] == logged["client_ip"]
+    if explained["limits"]:
+        assert explained["client_limits"]["priority"] == logged.get("priority")
     if explained["forwarded"]:
         assert explained["upstream"]["name"] == logged["upstream"]
         assert explained["rules"][-1]["name"] == rule
@@ -286,7 +293,7 @@ def check_limits(explained, response):
     shown = {limit["name"]: limit for limit in explained["limits"] if not limit["shadow"]}
     assert set(sent) == set(shown), (sent, shown)
     for name, quota in sent.items():
-        assert quota in (shown[name]["limit"], shown[name]["burst"])
+        assert quota + shown[name]["reserve"] in (shown[name]["limit"], shown[name]["burst"])
 
 
 def charged_keys(explained):
