@@ -84,30 +84,15 @@ static void assign_server_rows(struct weir *weir, struct upstream *upstream)
     }
 }
 
-/* The row of a limit whose name is any text: its label in metrics, where a quote, a backslash and a
- * line feed are escaped (the text format of Prometheus). */
-static unsigned row_of_text(struct weir *weir, const char *name)
-{
-    char bytes[1024]; /* names have at most 270 bytes */
-    struct text label = text_over(bytes, sizeof bytes - 1);
-
-    for (; *name; name++) {
-        if (strchr("\"\\\n", *name))
-            text_char(&label, '\\');
-        text_char(&label, *name == '\n' ? 'n' : *name);
-    }
-    bytes[label.n] = 0;
-    return counter_names_row(&weir->limits, bytes);
-}
-
 static void assign_descriptor_rows(struct weir *weir, struct rate_limit_service *service)
 {
     for (unsigned i = 0; i < service->rate_limit_count; i++)
-        service->rate_limits[i]->row = row_of_text(weir, service->rate_limits[i]->name);
+        service->rate_limits[i]->row =
+            counter_names_row(&weir->limits, service->rate_limits[i]->name);
     for (unsigned i = 0; i < service->domain_count; i++)
         for (unsigned unit = UNIT_SECOND; unit < UNIT_COUNT; unit++)
             service->domains[i].stated[unit].row =
-                row_of_text(weir, service->domains[i].stated[unit].name);
+                counter_names_row(&weir->limits, service->domains[i].stated[unit].name);
 }
 
 bool assign_rows(struct weir *weir, struct policy *policy)

@@ -104,6 +104,20 @@ static void decisions_by_limit(const struct source *s)
                             metric_row_sum(s->view, limits_of, l, v));
 }
 
+/* Appends name{limit="LIMIT"} SUM. */
+static void limit_sample(const struct source *s, const char *name, unsigned limit, unsigned column)
+{
+    char bytes[1024];
+    struct text labels = text_over(bytes, sizeof bytes);
+
+    text_literal(&labels, "{limit=\"");
+    label_value(&labels, s->view->limits->name[limit]);
+    text_literal(&labels, "\"}");
+    text_char(&labels, 0);
+    if (!labels.failed)
+        metric_sample(s->out, name, bytes, metric_row_sum(s->view, limits_of, limit, column));
+}
+
 static void near_limits(const struct source *s)
 {
     const char *name = "weir_limit_near_total";
@@ -111,8 +125,7 @@ static void near_limits(const struct source *s)
     metric_head(s->out, name, "counter",
                 "Admitted requests that left less of a limit than its option near.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
-        evbuffer_add_printf(s->out, "%s{limit=\"%s\"} %llu\n", name, s->view->limits->name[l],
-                            (unsigned long long)metric_row_sum(s->view, limits_of, l, NEAR_COLUMN));
+        limit_sample(s, name, l, NEAR_COLUMN);
 }
 
 static void limit_units(const struct source *s)
@@ -123,9 +136,7 @@ static void limit_units(const struct source *s)
                 "Units that admitted requests have cost in a limit whose cost is a map, as the "
                 "response settled them.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
-        evbuffer_add_printf(
-            s->out, "%s{limit=\"%s\"} %llu\n", name, s->view->limits->name[l],
-            (unsigned long long)metric_row_sum(s->view, limits_of, l, UNITS_COLUMN));
+        limit_sample(s, name, l, UNITS_COLUMN);
 }
 
 static void inspected_contents(const struct source *s)
