@@ -162,7 +162,7 @@ static void begin(struct test_call *call, unsigned limiter, const char *domain, 
     snprintf(copy, sizeof copy, "%s", text);
     for (char *at = strtok(copy, " "); at; at = strtok(NULL, " ")) {
         char *equals = strchr(at, '=');
-        struct call_descriptor *last = &descriptors[message.count - 1];
+        struct call_descriptor *given = descriptors + message.count - !equals;
         if (equals) {
             entries[message.count] =
                 (struct descriptor_entry){{at, (size_t)(equals - at)}, slice_of(equals + 1)};
@@ -170,13 +170,13 @@ static void begin(struct test_call *call, unsigned limiter, const char *domain, 
                 (struct call_descriptor){.entries = &entries[message.count], .entry_count = 1};
             message.count++;
         } else if (*at == '@') {
-            last->has_limit = true;
-            last->unit = UNIT_YEAR;
-            last->per_unit = (uint32_t)atoi(at + 1);
+            given->has_limit = true;
+            given->unit = UNIT_YEAR;
+            given->per_unit = (uint32_t)atoi(at + 1);
         } else {
-            last->has_hits = true;
-            last->refunds = *at == '-';
-            last->hits = (uint64_t)abs(atoi(at));
+            given->has_hits = true;
+            given->refunds = *at == '-';
+            given->hits = (uint64_t)abs(atoi(at));
         }
     }
     memset(&call->request.decision, 0xa5, sizeof call->request.decision);
