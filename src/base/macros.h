@@ -10,7 +10,7 @@
  *   memory_stream.h               a stream into memory that reports a lack of it
  *   descriptors.h, file.h         lack of descriptors; whole files
  *   histogram.h, counter_table.h, metric.h, row_histogram.h    counters
- *   hash.h, hmac.h, recent.h, top_keys.h          data structures and algorithms
+ *   hash.h, hmac.h, recent.h, text_table.h, top_keys.h     data structures and algorithms
  *   json_read.h, json_writer.h    JSON */
 #ifndef WEIR_BASE_MACROS_H
 #define WEIR_BASE_MACROS_H

@@ -128,11 +128,10 @@ static void set_item(struct call_request *call, const struct rate_limit_call *me
 
 static void match_all(struct call_request *call, const struct rate_limit_call *message)
 {
-    const struct rate_limit_service *service = &call->limiter->policy->rate_limit_service;
     struct descriptor_match matches[DESCRIPTORS_MAX];
 
     for (unsigned i = 0; i < message->count; i++)
-        descriptor_match(service, call->decision.domain, &message->descriptors[i], &matches[i]);
+        descriptor_match(call->decision.domain, &message->descriptors[i], &matches[i]);
     descriptor_matches_replace(matches, message->count);
     for (unsigned i = 0; i < message->count; i++) {
         set_item(call, message, i, &matches[i]);

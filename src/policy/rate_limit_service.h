@@ -11,6 +11,7 @@
 #define WEIR_POLICY_RATE_LIMIT_SERVICE_H
 
 #include "base/hash.h"
+#include "base/text_table.h"
 #include "policy/identity_settings.h"
 #include "policy/limit.h"
 #include "policy/rate_limit_call.h"
@@ -59,8 +60,7 @@ struct entry_key {
     const struct configured_entry *alone; /* without a value; NULL: none */
     const struct configured_entry **wildcards;
     unsigned wildcard_count;
-    const struct configured_entry **values; /* exact ones, by hash; NULL: a free position */
-    size_t value_mask;                      /* the number of positions, less one */
+    struct text_table values; /* struct configured_entry: the exact ones */
     unsigned value_count;
 };
 
@@ -70,8 +70,7 @@ struct entry_level {
     unsigned count;
     struct entry_key *keys;
     unsigned key_count;
-    const struct entry_key **slots; /* by hash of the key; NULL: a free position */
-    size_t slot_mask;
+    struct text_table by_key; /* struct entry_key */
 };
 
 /* The name of a rate limit of other descriptors of a call. */
@@ -127,8 +126,7 @@ struct rate_limit_service {
     unsigned headers;               /* as policy->headers, whether set or not */
     struct rate_limit_domain *domains;
     unsigned domain_count;
-    const struct rate_limit_domain **domain_slots; /* by hash of the name; NULL: a free position */
-    size_t domain_mask;
+    struct text_table domains_by_name;
     char **files; /* as written */
     unsigned file_count;
     unsigned entry_count;     /* of all domains */
@@ -187,8 +185,7 @@ static inline bool descriptor_is_shadow(const struct descriptor_match *match)
 
 /* Finds the configured entry of a descriptor, in linear time of its text and of the values with "*"
  * of its keys. */
-void descriptor_match(const struct rate_limit_service *service,
-                      const struct rate_limit_domain *domain,
+void descriptor_match(const struct rate_limit_domain *domain,
                       const struct call_descriptor *descriptor, struct descriptor_match *match);
 
 /* Returns the unit that is as long as the limit's period; UNIT_UNKNOWN: none is. */

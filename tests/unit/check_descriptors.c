@@ -77,7 +77,7 @@ static struct descriptor_match match_of(const struct policy *policy, const char 
     struct descriptor_match match;
 
     ck_assert_ptr_nonnull(domain_of(policy, domain));
-    descriptor_match(&policy->rate_limit_service, domain_of(policy, domain), descriptor, &match);
+    descriptor_match(domain_of(policy, domain), descriptor, &match);
     return match;
 }
 
