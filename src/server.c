@@ -107,6 +107,18 @@ static void worker_ended(void *context)
     count_worker(weir, &weir->ended);
 }
 
+/* Tells the workers whether weir should get traffic, for the health of the rate limit service. */
+static void publish_readiness(struct weir *weir)
+{
+    bool unready = problems_unready(&weir->view);
+
+    if (atomic_exchange(&weir->shared.unready, unready) == unready)
+        return;
+    for (unsigned i = 0; i < weir->made; i++)
+        if (weir->workers[i])
+            worker_wake(weir->workers[i]);
+}
+
 static void on_change(evutil_socket_t fd, short what, void *arg)
 {
     struct weir *weir = arg;
@@ -119,6 +131,7 @@ static void on_change(evutil_socket_t fd, short what, void *arg)
         weir->ready = weir->view.ready = true;
         report_listening(weir);
         log_info("ready");
+        publish_readiness(weir);
         systemd_ready(weir);
     }
     report_reloaded(weir);
@@ -139,6 +152,7 @@ static void share(struct weir *weir)
                                           .serving = worker_serving,
                                           .reloaded = worker_reloaded,
                                           .ended = worker_ended,
+                                          .unready = true,
                                           .context = weir};
     if (sizes->connections_per_ip)
         weir->shared.ip_counts =
@@ -248,6 +262,7 @@ static void on_stop_signal(evutil_socket_t signal, short what, void *arg)
     weir->stopping = true;
     systemd_stopping(weir);
     weir->view.stopping = true;
+    publish_readiness(weir);
     admin_stopping(weir->admin);
     if (signal != SIGTERM || !drain_workers(weir))
         on_drain_over(-1, 0, weir);
@@ -293,6 +308,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 
     recent_counts_update(weir->recent, &weir->view);
     problems_watch(&weir->view);
+    publish_readiness(weir);
 }
 
 /* What no event reports, every second. */
@@ -425,6 +441,7 @@ static void free_weir(struct weir *weir)
     policy_drop(weir->policy);
     policy_drop(weir->first);
     counter_names_clear(&weir->rules);
+    counter_names_clear(&weir->domains);
     counter_names_clear(&weir->limits);
     counter_names_clear(&weir->priorities);
     counter_names_clear(&weir->servers);

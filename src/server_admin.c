@@ -68,6 +68,7 @@ bool start_admin(struct weir *weir)
                                      .priorities = &weir->priorities,
                                      .limits = &weir->limits,
                                      .servers = &weir->servers,
+                                     .domains = &weir->domains,
                                      .quotas = weir->quotas,
                                      .keys = weir->keys,
                                      .workers = weir->workers,

@@ -109,9 +109,13 @@ bool assign_rows(struct weir *weir, struct policy *policy)
     assign_descriptor_rows(weir, &policy->rate_limit_service);
     for (unsigned i = 0; i < policy->upstream_count; i++)
         assign_server_rows(weir, &policy->upstreams[i]);
+    (void)counter_names_row(&weir->domains, "(unknown)");
+    for (unsigned i = 0; i < policy->rate_limit_service.domain_count; i++)
+        policy->rate_limit_service.domains[i].row =
+            counter_names_row(&weir->domains, policy->rate_limit_service.domains[i].name);
     for (unsigned i = 0; i < weir->made; i++)
         if (!worker_make_rows(weir->workers[i], weir->rules.count, weir->limits.count,
-                              weir->priorities.count, weir->servers.count))
+                              weir->priorities.count, weir->servers.count, weir->domains.count))
             return false;
     return true;
 }

@@ -118,6 +118,36 @@ static void limit_sample(const struct source *s, const char *name, unsigned limi
         metric_sample(s->out, name, bytes, metric_row_sum(s->view, limits_of, limit, column));
 }
 
+static const struct counter_table *domains_of(const struct worker *worker)
+{
+    return &worker_stats(worker)->by_domain;
+}
+
+/* Calls by domain; those of domains that the policy does not have share the first row. Codes that
+ * have not occurred are left out. */
+static void calls_by_domain(const struct source *s)
+{
+    const char *name = "weir_rate_limit_service_requests_total";
+
+    metric_head(s->out, name, "counter",
+                "Calls of the rate limit service by domain and code: OK, OVER_LIMIT, or the gRPC "
+                "status.");
+    for (unsigned d = 0; d < s->view->domains->count; d++)
+        for (unsigned code = 0; code < SERVICE_CODE_COUNT; code++) {
+            uint64_t sum = metric_row_sum(s->view, domains_of, d, code);
+            char bytes[1024];
+            struct text labels = text_over(bytes, sizeof bytes);
+            if (sum == 0)
+                continue;
+            text_literal(&labels, "{domain=\"");
+            label_value(&labels, s->view->domains->name[d]);
+            text_printf(&labels, "\",code=\"%s\"}", service_code_name[code]);
+            text_char(&labels, 0);
+            if (!labels.failed)
+                metric_sample(s->out, name, bytes, sum);
+        }
+}
+
 static void near_limits(const struct source *s)
 {
     const char *name = "weir_limit_near_total";
@@ -375,6 +405,8 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     metrics_write_rules(out, view);
     decisions_by_limit(&s);
     near_limits(&s);
+    if (view->policy->rate_limit_service.is_set)
+        calls_by_domain(&s);
     limit_units(&s);
     inspected_contents(&s);
     script_failures(&s);

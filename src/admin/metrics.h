@@ -18,7 +18,7 @@ struct admin_view {
     bool ready, stopping; /* all workers serve; weir is stopping */
     uint64_t reloads_good, reloads_failed;
     bool last_reload_failed;
-    const struct counter_names *rules, *limits, *priorities, *servers;
+    const struct counter_names *rules, *limits, *priorities, *servers, *domains;
     const struct quotas *quotas;
     const struct key_fetcher *keys;
     const struct recent_counts *recent; /* NULL: not yet */

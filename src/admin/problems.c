@@ -55,8 +55,24 @@ static unsigned count_of(const struct admin_view *view, bool (*is)(const struct 
 }
 
 /* Returns true if a limit in use rejects requests when Redis is down. */
+static bool entries_deny(const struct entry_level *level)
+{
+    for (unsigned i = 0; i < level->count; i++) {
+        const struct configured_entry *entry = &level->entries[i];
+        for (unsigned l = 0; l < entry->limit_count; l++)
+            if (entry->limits[l]->on_failure == ON_FAILURE_DENY)
+                return true;
+        if (entries_deny(&entry->below))
+            return true;
+    }
+    return false;
+}
+
 static bool denies_without_redis(const struct policy *policy)
 {
+    for (unsigned i = 0; i < policy->rate_limit_service.domain_count; i++)
+        if (entries_deny(&policy->rate_limit_service.domains[i].top))
+            return true;
     for (unsigned r = 0; r < policy->rule_count; r++)
         for (unsigned l = 0; l < policy->rules[r].limit_count; l++)
             if (policy->rules[r].limits[l]->on_failure == ON_FAILURE_DENY)
@@ -72,15 +88,13 @@ static bool redis_refuses(const struct admin_view *view)
 
 static bool redis_denies(const struct admin_view *view, struct text *sentence)
 {
-    if (!denies_without_redis(view->policy))
+    bool away = count_of(view, worker_redis_unreachable) == view->worker_count;
+
+    if ((!away && !redis_refuses(view)) || !denies_without_redis(view->policy))
         return false;
-    if (count_of(view, worker_redis_unreachable) == view->worker_count) {
-        text_literal(sentence, "Redis is unavailable and on_failure is deny");
-        return true;
-    }
-    if (redis_refuses(view))
-        text_literal(sentence, "Redis answers calls with errors and on_failure is deny");
-    return redis_refuses(view);
+    text_put(sentence, away ? SLICE("Redis is unavailable and on_failure is deny")
+                            : SLICE("Redis answers calls with errors and on_failure is deny"));
+    return true;
 }
 
 static bool redis_unavailable(const struct admin_view *view, struct text *sentence)
@@ -310,6 +324,18 @@ bool problem_exists(const struct admin_view *view, enum problem problem, struct 
         return describe_if(view->last_reload_failed, sentence,
                            SLICE("the last reload failed, the policy before it is in effect"));
     case PROBLEM_COUNT: break;
+    }
+    return false;
+}
+
+bool problems_unready(const struct admin_view *view)
+{
+    char bytes[PROBLEM_TEXT_MAX];
+
+    for (unsigned i = 0; i < PROBLEM_COUNT; i++) {
+        struct text sentence = text_over(bytes, sizeof bytes);
+        if (problem_is_unready(i) && problem_exists(view, i, &sentence))
+            return true;
     }
     return false;
 }

@@ -44,6 +44,9 @@ bool problem_is_unready(enum problem problem);
 /* Returns whether the problem exists now, and writes it as a sentence. */
 bool problem_exists(const struct admin_view *view, enum problem problem, struct text *sentence);
 
+/* Returns whether a problem exists that should keep traffic away: /readyz is 503. */
+bool problems_unready(const struct admin_view *view);
+
 /* Returns whether a server, by its row in view->servers, has the problem now: SERVER_ERRORS or
  * SERVER_SLOW. */
 bool problem_of_server(const struct admin_view *view, enum problem problem, unsigned row);

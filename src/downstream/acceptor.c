@@ -88,6 +88,9 @@ static bool may_connect(struct listener *l, const struct address *peer, bool *co
     *counted = false;
     if (w->policy->listen[l->index].decides && identity_trusts(&w->policy->decisions.peers, peer))
         return true;
+    if (w->policy->listen[l->index].serves_limits &&
+        identity_trusts(&w->policy->rate_limit_service.peers, peer))
+        return true;
     if (!w->policy->listen[l->index].proxy_protocol)
         return peer_count(w, peer, counted);
     if (identity_trusts(&w->policy->identity, peer))

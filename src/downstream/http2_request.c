@@ -337,7 +337,9 @@ void http2_on_content_end(struct http2_stream *stream, struct slice trailers)
     if (trailers.n)
         iobuf_append(r->in_trailers, trailers);
     r->body_ended = true;
-    make_ready(r);
+    /* At once: a decision that follows goes to Redis in this loop iteration. */
+    if (is_report_due(r) && !r->is_ready)
+        exchange_body_ready(r->downstream.exchange);
 }
 
 /* The client has reset the stream, or weir has because the client has violated the protocol. Or it

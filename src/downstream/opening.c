@@ -196,6 +196,7 @@ bool socket_client_open(struct worker *w, int fd, const struct address *peer, un
         (struct downstream){.ops = &http1_ops, .worker = w, .origin = &c->client.origin};
     c->listener = (uint16_t)listener;
     c->client.origin.decides = socket_client_listener(c)->decides;
+    c->client.origin.serves_limits = socket_client_listener(c)->serves_limits;
     socket_client_watch(c, fd);
     if (!socket_client_listener(c)->proxy_protocol)
         secure(c);

@@ -104,6 +104,7 @@ struct configured_entry {
 
 struct rate_limit_domain {
     char *name;
+    unsigned row; /* counter row, from 1 on; set before workers receive the policy */
     enum rate_limit_charge charge;
     char *file; /* as written; NULL: the policy itself, or one of `files` */
     struct position position;

@@ -61,6 +61,21 @@ enum fault {
       "this client is blocked")                                                                    \
     X(CAUSE_ASKER_NOT_TRUSTED, 403, FAULT_CLIENT, false, RETRY_NONE, "decisions_untrusted",        \
       "this peer is not in decisions.trusted")                                                     \
+    X(CAUSE_CALLER_NOT_TRUSTED, 403, FAULT_CLIENT, false, RETRY_NONE, "service_untrusted",         \
+      "this peer is not in rate_limit_service.trusted")                                            \
+    X(CAUSE_BAD_CALL, 400, FAULT_CLIENT, false, RETRY_NONE, "bad_call", "the call is malformed")   \
+    X(CAUSE_NO_RESOURCE, 404, FAULT_CLIENT, false, RETRY_NONE, "unknown_path",                     \
+      "the rate limit service has no such path or method")                                         \
+    X(CAUSE_UNKNOWN_SERVICE, 404, FAULT_CLIENT, false, RETRY_NONE, "unknown_service",              \
+      "weir has no service of this name")                                                          \
+    X(CAUSE_WRONG_METHOD, 405, FAULT_CLIENT, false, RETRY_NONE, "wrong_method",                    \
+      "the path takes another method")                                                             \
+    X(CAUSE_NO_GRPC_CALL, 415, FAULT_CLIENT, false, RETRY_NONE, "no_grpc_call",                    \
+      "the path takes gRPC calls: HTTP/2 and the type application/grpc")                           \
+    X(CAUSE_TOO_MANY_WATCHES, 429, FAULT_CLIENT, false, RETRY_NONE, "too_many_watches",            \
+      "too many clients watch the health")                                                         \
+    X(CAUSE_CALL_NOT_SUPPORTED, 501, FAULT_CLIENT, false, RETRY_NONE, "call_not_supported",        \
+      "weir does not support this call")                                                           \
     X(CAUSE_HEAD_TIMEOUT, 408, FAULT_CLIENT, false, RETRY_NONE, "request_header_timeout",          \
       "the request header took too long")                                                          \
     X(CAUSE_CONTENT_TIMEOUT, 408, FAULT_CLIENT, false, RETRY_NONE, "request_body_timeout",         \

@@ -55,6 +55,7 @@ struct client_origin {
     struct tls_certificate *certificate;
     enum http_version version; /* of the requests */
     bool decides;              /* decision listener: its requests are decided and not forwarded */
+    bool serves_limits;        /* listener of rate_limit_service */
 };
 
 enum downstream_sent {

@@ -1,6 +1,7 @@
 /* exchange.c - the life of one request, from its header to its access log line.
  *
  *   exchange_begin() notes the header and wakes the exchange
+ *     SERVICE  only on listeners of rate_limit_service: content, decision --> REPLY
  *     ROUTE    client identity, path, rule, size limits ------------------------.
  *     KEYS     until the key of its token is fetched, then ROUTE --------------------+
  *     QUOTA    client quota from a database -------------------------------------+
@@ -27,6 +28,7 @@
  *   KEYS           3 s
  *   QUOTA          quotas.timeout
  *   CONTENT        timeouts.request_body
+ *   SERVICE        timeouts.request_body, then redis.timeout; a Watch of the health has none
  *   LIMIT          redis.timeout (enforced by the limiter)
  *   HOLD           max_delay
  *   CONNECT        connect_timeout
@@ -45,14 +47,15 @@
 #include "proxy/drain.h"
 #include "proxy/exchange_watch.h"
 #include "proxy/response_cost.h"
+#include "proxy/service_listener.h"
 #include "proxy/step.h"
 #include "proxy/waiting_request.h"
 
 static enum step (*const step_of[])(struct exchange *x) = {
-    [PHASE_ROUTE] = step_route,     [PHASE_KEYS] = step_keys,   [PHASE_QUOTA] = step_quota,
-    [PHASE_CONTENT] = step_content, [PHASE_LIMIT] = step_limit, [PHASE_HOLD] = step_hold,
-    [PHASE_CONNECT] = step_connect, [PHASE_RELAY] = step_relay, [PHASE_TUNNEL] = step_tunnel,
-    [PHASE_REPLY] = step_reply,
+    [PHASE_ROUTE] = step_route,     [PHASE_KEYS] = step_keys,       [PHASE_QUOTA] = step_quota,
+    [PHASE_CONTENT] = step_content, [PHASE_LIMIT] = step_limit,     [PHASE_HOLD] = step_hold,
+    [PHASE_CONNECT] = step_connect, [PHASE_RELAY] = step_relay,     [PHASE_TUNNEL] = step_tunnel,
+    [PHASE_REPLY] = step_reply,     [PHASE_SERVICE] = step_service,
 };
 
 static enum step handle_failure(struct exchange *x);
@@ -254,6 +257,8 @@ static void finish(struct exchange *x)
         limiter_abandon(&x->decision_request);
     if (x->keys.waits)
         keys_end(x);
+    if (x->service)
+        service_end(x);
     waiting_request_free(x);
     quota_client_abandon(&x->quota);
     client_requests_leave(x);

@@ -10,6 +10,7 @@
 #include "proxy/exchange.h"
 #include "proxy/grpc.h"
 #include "proxy/send_deadline.h"
+#include "proxy/service_listener.h"
 #include "proxy/step.h"
 
 enum { DECISIONS_AT_ONCE = 32 };
@@ -126,6 +127,8 @@ static inline struct exchange *prepare(struct downstream *downstream, struct req
     x->request.kind = framing->kind;
     x->request.progress = framing->kind == FRAMING_NONE ? MESSAGE_END : MESSAGE_CONTENT;
     x->request.max = x->policy->size_limits.request_body;
+    if (downstream->origin->serves_limits)
+        x->phase = PHASE_SERVICE;
     x->worker->incoming.head = head;
     x->worker->incoming.framing = *framing;
     set_request_id(x, head);
@@ -326,6 +329,30 @@ static void keys_passed(struct deadline *deadline)
     note_event(CONTAINER_OF(deadline, struct exchange, client_deadline), EVENT_KEYS);
 }
 
+/* ---- the rate limit service ------------------------------------------------------------------ */
+
+void service_on_decided(struct call_request *request)
+{
+    struct exchange *x = CONTAINER_OF(request, struct service_request, request)->exchange;
+
+    on_decided(&x->decision_request);
+}
+
+void service_watches_update(struct worker *w)
+{
+    struct service_request *next;
+    bool ready = service_is_ready(w);
+
+    if (ready == w->service.shown_ready && w->now == w->service.shown_generation && !w->stopping)
+        return;
+    w->service.shown_ready = ready;
+    w->service.shown_generation = w->now;
+    for (struct service_request *s = TAILQ_FIRST(&w->service.watches); s; s = next) {
+        next = TAILQ_NEXT(s, watch);
+        note_event(s->exchange, EVENT_HEALTH);
+    }
+}
+
 /* ---- timers ---------------------------------------------------------------------------------- */
 
 static void hold_passed(struct timer *timer)
@@ -381,6 +408,7 @@ void exchanges_init(struct worker *w)
     TAILQ_INIT(&w->keys_awaited);
     TAILQ_INIT(&w->drains);
     event_assign(&w->act, w->base, -1, 0, wake_waiting, w);
+    service_worker_init(w);
     timer_heap_init(&w->holds, w->base, hold_passed);
     timer_heap_init(&w->calls, w->base, call_passed);
     deadline_queue_init(&w->deadlines, &w->queue.content, content_passed);
@@ -397,11 +425,13 @@ void exchanges_free(struct worker *w)
     timer_heap_clear(&w->calls);
     if (w->decided.tqh_last)
         event_del(&w->act);
+    service_worker_free(w);
     memory_give(&w->buffers.memory,
                 free_list_drop(&w->free_exchanges, UINT_MAX) * sizeof(struct exchange));
 }
 
 void exchanges_trim(struct worker *w)
 {
+    service_worker_trim(w);
     memory_give(&w->buffers.memory, free_list_trim(&w->free_exchanges) * sizeof(struct exchange));
 }

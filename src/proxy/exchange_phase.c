@@ -8,6 +8,7 @@ const uint16_t exchange_next_phases[] = {
     [PHASE_ROUTE] = TO(PHASE_KEYS) | TO(PHASE_QUOTA) | TO(PHASE_CONTENT) | TO(PHASE_LIMIT) |
                     TO(PHASE_REPLY) | TO(PHASE_DONE),
     [PHASE_KEYS] = TO(PHASE_ROUTE) | TO(PHASE_REPLY) | TO(PHASE_DONE),
+    [PHASE_SERVICE] = TO(PHASE_REPLY) | TO(PHASE_DONE),
     [PHASE_QUOTA] = TO(PHASE_CONTENT) | TO(PHASE_LIMIT) | TO(PHASE_REPLY) | TO(PHASE_DONE),
     [PHASE_CONTENT] = TO(PHASE_ROUTE) | TO(PHASE_LIMIT) | TO(PHASE_REPLY) | TO(PHASE_DONE),
     [PHASE_LIMIT] = TO(PHASE_HOLD) | TO(PHASE_CONNECT) | TO(PHASE_REPLY) | TO(PHASE_DONE),
@@ -23,7 +24,7 @@ static const char *const phase_name[] = {
     [PHASE_ROUTE] = "route",     [PHASE_KEYS] = "keys",   [PHASE_QUOTA] = "quota",
     [PHASE_CONTENT] = "content", [PHASE_LIMIT] = "limit", [PHASE_HOLD] = "hold",
     [PHASE_CONNECT] = "connect", [PHASE_RELAY] = "relay", [PHASE_TUNNEL] = "tunnel",
-    [PHASE_REPLY] = "reply",     [PHASE_DONE] = "done",
+    [PHASE_REPLY] = "reply",     [PHASE_DONE] = "done",   [PHASE_SERVICE] = "service",
 };
 
 void exchange_log_transition(const struct exchange *x, enum phase next)

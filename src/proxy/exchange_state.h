@@ -21,7 +21,8 @@ enum phase {
     PHASE_RELAY,
     PHASE_TUNNEL,
     PHASE_REPLY,
-    PHASE_DONE
+    PHASE_DONE,
+    PHASE_SERVICE /* a request on a listener of rate_limit_service, instead of ROUTE */
 };
 
 /* How much of a message weir has read from its sender and passed on. A request begins with
@@ -34,6 +35,7 @@ enum message_progress {
 
 enum { REQUEST_ID_MAX = 128 };
 
+struct service_request;
 struct waiting_request;
 
 /* One request. Its parts belong to the steps named there: other steps read them. */
@@ -159,6 +161,7 @@ struct exchange {
         uint32_t log_split; /* offset of its second part */
     } record;
 
+    struct service_request *service; /* of a listener of rate_limit_service; NULL: no such one */
     struct waiting_request *waiting; /* in KEYS and QUOTA: the header as received, and more */
     size_t identity_size, id_size;
     bool has_client_ip; /* client_ip is set */

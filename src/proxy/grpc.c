@@ -17,6 +17,17 @@ bool grpc_is_call(const struct exchange *x, const struct request_head *head)
            (type.n == prefix.n || type.p[prefix.n] == '+' || type.p[prefix.n] == ';');
 }
 
+bool grpc_is_protobuf(const struct request_head *head)
+{
+    struct slice type = fields_find(&head->fields, FIELD_CONTENT_TYPE)->value;
+    const char *end = memchr(type.p, ';', type.n);
+
+    type.n = end ? (size_t)(end - type.p) : type.n;
+    type = slice_trim_ows(type);
+    return slice_equal_nocase(type, SLICE("application/grpc")) ||
+           slice_equal_nocase(type, SLICE("application/grpc+proto"));
+}
+
 /* TimeoutValue TimeoutUnit: at most 8 digits, and a unit. */
 uint64_t grpc_timeout(const struct request_head *head)
 {
@@ -40,18 +51,6 @@ uint64_t grpc_timeout(const struct request_head *head)
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
-/* Codes of google.rpc.Code. */
-enum grpc_code {
-    GRPC_UNKNOWN = 2,
-    GRPC_DEADLINE_EXCEEDED = 4,
-    GRPC_PERMISSION_DENIED = 7,
-    GRPC_RESOURCE_EXHAUSTED = 8,
-    GRPC_UNIMPLEMENTED = 12,
-    GRPC_INTERNAL = 13,
-    GRPC_UNAVAILABLE = 14,
-    GRPC_UNAUTHENTICATED = 16
-};
-
 static bool is_rejection(const struct exchange *x)
 {
     return x->record.cause == CAUSE_NONE &&
@@ -59,17 +58,23 @@ static bool is_rejection(const struct exchange *x)
 }
 
 /* As clients map HTTP statuses (doc/http-grpc-status-mapping.md), except where weir knows more. */
-unsigned grpc_status(const struct exchange *x)
+enum grpc_code grpc_status(const struct exchange *x)
 {
+    if (x->record.cause == CAUSE_BAD_CALL)
+        return GRPC_INVALID_ARGUMENT;
+    if (x->record.cause == CAUSE_UNKNOWN_SERVICE)
+        return GRPC_NOT_FOUND;
     switch (x->record.status) {
     case 400: return GRPC_INTERNAL;
     case 401: return GRPC_UNAUTHENTICATED;
     case 403: return GRPC_PERMISSION_DENIED;
     case 404:
-    case 405: return GRPC_UNIMPLEMENTED;
+    case 405:
+    case 501: return GRPC_UNIMPLEMENTED;
     case 408:
     case 504: return GRPC_DEADLINE_EXCEEDED;
     case 413:
+    case 429:
     case 431: return GRPC_RESOURCE_EXHAUSTED;
     default: break;
     }

@@ -190,7 +190,7 @@ enum relay relay_request(struct exchange *x, const char **why)
     return relay_of_link(sent, piece.last);
 }
 
-enum relay relay_keep_request(struct exchange *x, const char **why)
+enum relay relay_keep_request(struct exchange *x, size_t most, const char **why)
 {
     struct downstream *d = x->downstream;
     struct content_piece piece;
@@ -202,7 +202,6 @@ enum relay relay_keep_request(struct exchange *x, const char **why)
         return RELAY_TOO_LARGE;
     sort_trailers(x, &piece);
     x->request.trailers |= piece.trailers != NULL;
-    size_t most = x->policy->size_limits.inspected_content;
     struct iobuf **to =
         iobuf_held(x->request.kept) + piece.size <= most ? &x->request.kept : &x->request.ahead;
     if (!iobuf_store_up_to(&x->worker->buffers, to, (struct slice){piece.bytes, piece.size},

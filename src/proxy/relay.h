@@ -39,10 +39,10 @@ bool relay_has_kept(const struct exchange *x);
 /* Sends one piece of the request's content to the server. The link must have no pending output. */
 enum relay relay_request(struct exchange *x, const char **why);
 
-/* Reads one piece of the request's content and keeps it: in CONTENT. RELAY_ENDED: all was read, or
- * more than size_limits.inspected_content. Never returns RELAY_SINK or RELAY_GONE. Trailers are
- * dropped (RFC 9110 section 6.5.1). */
-enum relay relay_keep_request(struct exchange *x, const char **why);
+/* Reads one piece of the request's content and keeps it: in CONTENT and SERVICE. RELAY_ENDED: all
+ * was read, or more than `most` bytes. Never returns RELAY_SINK or RELAY_GONE. Trailers are dropped
+ * (RFC 9110 section 6.5.1). */
+enum relay relay_keep_request(struct exchange *x, size_t most, const char **why);
 
 /* Reads one piece of the request's content and discards it. Never returns RELAY_SINK or
  * RELAY_GONE. */

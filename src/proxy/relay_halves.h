@@ -21,6 +21,13 @@ enum step request_broken(struct exchange *x);
 /* Reads and discards content that no server will read. */
 enum step request_drop(struct exchange *x);
 
+/* Starts to read content before the decision: in CONTENT and SERVICE. Answers Expect:
+ * 100-continue. */
+enum step content_begin(struct exchange *x);
+/* Reads a piece into request.kept. STEP_NEXT: all was read, or more than `most` bytes; the piece
+ * behind them is in request.ahead. */
+enum step content_read(struct exchange *x, size_t most);
+
 /* The server has sent something, or has closed the connection. */
 enum step response_readable(struct exchange *x);
 /* The client has taken pending output. */

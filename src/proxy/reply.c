@@ -32,6 +32,12 @@ static bool is_rejection(const struct exchange *x)
            x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
 }
 
+/* A call of the rate limit service has no rule. */
+static const struct rejection_settings *rejection_of(const struct exchange *x)
+{
+    return x->route.rule ? &x->route.rule->rejection : &x->policy->rejection;
+}
+
 /* The response lists the allowed methods: a 405, or the 204 to OPTIONS with Max-Forwards: 0. A
  * rejection never has status 204. */
 static bool tells_methods(const struct exchange *x)
@@ -141,6 +147,25 @@ static int own_body(const struct exchange *x, struct text *scratch, struct iovec
     return count;
 }
 
+struct slice reply_configured_body(const struct exchange *x, struct call_memory *memory)
+{
+    const struct rejection_settings *own = rejection_of(x);
+    size_t size = own->body_size + REPLY_BODY_MAX;
+    char *bytes =
+        own->body || own->dialect != DIALECT_PROBLEM ? call_memory_get(memory, size) : NULL;
+    struct text out = text_over(bytes, bytes ? size : 0);
+
+    if (!bytes)
+        return SLICE_NONE;
+    if (!own->body)
+        dialect_body_write(&out, &x->decision_request.decision, own->dialect);
+    for (unsigned i = 0; i < own->piece_count; i++) {
+        text_put(&out, own->pieces[i].text);
+        write_word(&out, x, own->pieces[i].then, escape_of(own->content_type));
+    }
+    return out.failed ? SLICE_NONE : text_slice(&out);
+}
+
 /* ---- response ------------------------------------------------------------------------------- */
 
 /* Writes the body as at most BODY_PIECES_MAX pieces and sets its type. Returns the number of
@@ -197,11 +222,16 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
     else if (x->record.status != 204)
         content_fields(out, type, content);
     if (x->record.cause == CAUSE_NONE && x->record.status != 204)
-        text_put(out, x->route.rule->rejection.header_lines);
+        text_put(out, rejection_of(x)->header_lines);
     if (is_rejection(x) && x->route.rule->rejection.dialect != DIALECT_PROBLEM)
         dialect_fields_write(out, &x->decision_request.decision);
     if (tells_methods(x)) /* RFC 9110 sections 9.3.7, 15.5.6; weir forwards other methods too */
         text_literal(out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
+    if (x->record.cause == CAUSE_WRONG_METHOD) {
+        text_literal(out, "Allow: ");
+        text_put(out, x->service->methods);
+        text_literal(out, "\r\n");
+    }
     if (x->record.cause == CAUSE_CLIENT_REQUESTS)
         text_literal(out, "Retry-After: 1\r\n");
     if (x->record.cause == CAUSE_INVALID_TOKEN) /* RFC 6750 section 3 */
@@ -315,6 +345,25 @@ static enum downstream_sent send_lines_alone(struct exchange *x)
 
     write_lines(&lines, x, SLICE_NONE, 0, NULL);
     return lines.failed ? DOWNSTREAM_TOO_LARGE : send_reply(x, text_slice(&lines), NULL, 0, NULL);
+}
+
+enum downstream_sent reply_send_document(struct exchange *x, struct slice type,
+                                         struct slice content)
+{
+    char line_bytes[512];
+    struct text lines = text_over(line_bytes, sizeof line_bytes);
+    struct iovec piece = iovec_of(content);
+
+    text_literal(&lines, "Date: ");
+    text_put(&lines, worker_date(x->worker));
+    text_literal(&lines, "\r\n");
+    content_fields(&lines, type, content.n);
+    text_literal(&lines, "X-Request-Id: ");
+    text_bytes(&lines, x->request_id, x->id_size);
+    text_literal(&lines, "\r\n");
+    bool head = x->request.method == METHOD_HEAD;
+    x->record.reply_bytes = head ? 0 : content.n;
+    return send_reply(x, text_slice(&lines), &piece, head ? 0 : 1, NULL);
 }
 
 enum downstream_sent reply_send(struct exchange *x, const char *why)

@@ -29,3 +29,9 @@ const char *http2_error_name(unsigned cause)
 {
     return http2_cause_name[cause];
 }
+
+const char *const service_code_name[SERVICE_CODE_COUNT] = {
+#define X(name) [SERVICE_##name] = #name,
+    SERVICE_CODES(X)
+#undef X
+};

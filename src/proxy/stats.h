@@ -24,6 +24,27 @@ enum content_result {
     CONTENT_INCOMPLETE,
     CONTENT_RESULTS
 };
+/* Results of calls of the rate limit service: the code of the response, or the gRPC status. */
+#define SERVICE_CODES(X)                                                                           \
+    X(OK)                                                                                          \
+    X(OVER_LIMIT)                                                                                  \
+    X(CANCELLED)                                                                                   \
+    X(UNKNOWN)                                                                                     \
+    X(INVALID_ARGUMENT)                                                                            \
+    X(DEADLINE_EXCEEDED)                                                                           \
+    X(PERMISSION_DENIED)                                                                           \
+    X(RESOURCE_EXHAUSTED)                                                                          \
+    X(UNIMPLEMENTED)                                                                               \
+    X(INTERNAL)                                                                                    \
+    X(UNAVAILABLE)
+enum service_code {
+#define X(name) SERVICE_##name,
+    SERVICE_CODES(X)
+#undef X
+        SERVICE_CODE_COUNT
+};
+extern const char *const service_code_name[SERVICE_CODE_COUNT];
+
 extern const char *const content_direction_name[CONTENT_DIRECTIONS];
 extern const char *const content_result_name[CONTENT_RESULTS];
 
@@ -46,6 +67,8 @@ const char *http2_error_name(unsigned cause);
     TIMES(held, "weir_held_seconds", "Time for which leaky_bucket delayed requests.")              \
     TIMES(request_duration, "weir_request_duration_seconds",                                       \
           "Time from reading a request header to writing the end of the response.")                \
+    TIMES(service_duration, "weir_rate_limit_service_duration_seconds",                            \
+          "Time from reading the header of a call of the rate limit service to its decision.")     \
     ONE(connections_open, "gauge", "weir_connections", "Client connections open now.")             \
     ONE(connections_lingering, "gauge", "weir_connections_lingering",                              \
         "Client connections whose request was answered early, while weir discards its remaining "  \
@@ -93,6 +116,7 @@ struct worker_stats {
     struct counter_table by_rule;            /* rule->row, verdict */
     struct counter_table by_priority;        /* priority->row, verdict */
     struct counter_table rule_durations;     /* rule->row; see base/row_histogram.h */
+    struct counter_table by_domain; /* rate_limit_domain->row, 0: unknown; enum service_code */
 };
 
 #endif

@@ -44,7 +44,8 @@ enum {
     EVENT_WRITE_LATE = 1 << 16,   /* of the client that reads, */
     EVENT_TUNNEL_LATE = 1 << 17,  /* of an idle tunnel, */
     EVENT_OVERDUE = 1 << 18,      /* and of the whole exchange: exchange.overdue */
-    EVENT_KEYS = 1 << 20          /* the wait for the key of a token has ended */
+    EVENT_KEYS = 1 << 20,         /* the wait for the key of a token has ended */
+    EVENT_HEALTH = 1 << 21        /* the health that a Watch shows may have changed */
 };
 
 static inline bool exchange_has(const struct exchange *x, unsigned events)
@@ -168,6 +169,7 @@ enum step step_hold(struct exchange *x);
 enum step step_connect(struct exchange *x);
 enum step step_relay(struct exchange *x);
 enum step step_tunnel(struct exchange *x);
+enum step step_service(struct exchange *x);
 enum step step_reply(struct exchange *x);
 
 /* The exchange no longer waits in KEYS, if it does. */

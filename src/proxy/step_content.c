@@ -17,10 +17,8 @@ static bool answer_expectation(struct exchange *x)
     return sent != DOWNSTREAM_GONE && sent != DOWNSTREAM_TOO_LARGE;
 }
 
-static enum step begin_waiting(struct exchange *x)
+enum step content_begin(struct exchange *x)
 {
-    if (!waiting_request_keep(x))
-        return step_fail(x, CAUSE_NO_MEMORY, NULL);
     if (x->request.expects_continue && !answer_expectation(x))
         return step_fail(x, CAUSE_CLIENT_GONE, NULL);
     x->request.since_us = clock_cached_us();
@@ -30,26 +28,37 @@ static enum step begin_waiting(struct exchange *x)
     return STEP_WAIT;
 }
 
-static enum step go_on(struct exchange *x)
+static enum step begin_waiting(struct exchange *x)
+{
+    if (!waiting_request_keep(x))
+        return step_fail(x, CAUSE_NO_MEMORY, NULL);
+    return content_begin(x);
+}
+
+static void end(struct exchange *x)
 {
     deadline_cancel(&x->client_deadline);
     x->downstream->ops->want_body(x->downstream, false);
     x->request.since_us = 0;
     x->request.extended = false;
+}
+
+static enum step go_on(struct exchange *x)
+{
     waiting_request_restore(x);
     x->worker->incoming.head->expects_continue &= !x->request.continued;
     x->request.inspected = true;
     return step_enter(x, x->route.rule ? PHASE_LIMIT : PHASE_ROUTE);
 }
 
-static enum step read_piece(struct exchange *x)
+enum step content_read(struct exchange *x, size_t most)
 {
     const char *why = NULL;
     uint64_t now = clock_cached_us();
 
-    switch (relay_keep_request(x, &why)) {
+    switch (relay_keep_request(x, most, &why)) {
     case RELAY_SOURCE: break;
-    case RELAY_ENDED: return go_on(x);
+    case RELAY_ENDED: end(x); return STEP_NEXT;
     case RELAY_BAD: return step_fail(x, CAUSE_BAD_CONTENT, why);
     case RELAY_TOO_LARGE: return step_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
     case RELAY_NO_MEMORY: return step_fail(x, CAUSE_NO_MEMORY, NULL);
@@ -63,6 +72,13 @@ static enum step read_piece(struct exchange *x)
                  x->policy->timeouts.request_body_us);
     x->downstream->ops->want_body(x->downstream, true);
     return STEP_WAIT;
+}
+
+static enum step read_piece(struct exchange *x)
+{
+    enum step step = content_read(x, x->policy->size_limits.inspected_content);
+
+    return step == STEP_NEXT ? go_on(x) : step;
 }
 
 enum step step_content(struct exchange *x)

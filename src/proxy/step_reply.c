@@ -2,11 +2,12 @@
 #include "proxy/exchange_watch.h"
 #include "proxy/relay_halves.h"
 #include "proxy/reply.h"
+#include "proxy/service_listener.h"
 #include "proxy/step.h"
 
 static enum step reply(struct exchange *x)
 {
-    switch (reply_send(x, x->record.why)) {
+    switch (service_answers(x) ? service_reply_send(x) : reply_send(x, x->record.why)) {
     case DOWNSTREAM_SENT: break;
     case DOWNSTREAM_PENDING: exchange_watch(x, true, false); return STEP_WAIT;
     case DOWNSTREAM_GONE:

@@ -15,11 +15,14 @@ struct endpoint_set;
 struct worker_shared {
     struct fallback *fallback;
     struct quotas *quotas;
-    unsigned workers;                 /* number of workers */
-    struct worker **all;              /* set before the first worker starts */
-    const bool *inherited;            /* [listener] its socket outlives the process */
-    unsigned connections_max;         /* cap on size_limits.connections by descriptors; 0: none */
-    struct ip_counts *ip_counts;      /* connections by address; NULL if connections_per_ip is 0 */
+    unsigned workers;            /* number of workers */
+    struct worker **all;         /* set before the first worker starts */
+    const bool *inherited;       /* [listener] its socket outlives the process */
+    unsigned connections_max;    /* cap on size_limits.connections by descriptors; 0: none */
+    struct ip_counts *ip_counts; /* connections by address; NULL if connections_per_ip is 0 */
+    /* weir should get no traffic, as /readyz says. Written by the main thread, which then wakes the
+     * workers. */
+    atomic_bool unready;
     atomic_uint drains;               /* responses that are read for clients that have left */
     struct ip_counts *requests_by_ip; /* requests beyond the workers' shares, see ip_shares.h */
     /* Called in a worker's thread when it accepts connections, after it switched to another

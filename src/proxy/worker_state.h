@@ -16,6 +16,7 @@
 #include "net/poller.h"
 #include "policy/key_values.h"
 #include "policy/rule_choice.h"
+#include "proxy/service_state.h"
 #include "proxy/top_clients.h"
 #include "proxy/worker_shared.h"
 #include "upstream/upstream.h"
@@ -67,6 +68,7 @@ struct worker {
     unsigned decided_count;     /* number of decisions in that iteration */
     struct event act;           /* active while `decided` is not empty */
 
+    struct service_worker service;
     struct quota_client *quotas;
     struct iobuf_pool buffers;
     struct deadlines deadlines;

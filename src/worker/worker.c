@@ -15,6 +15,7 @@
 #include "proxy/drain.h"
 #include "proxy/exchange.h"
 #include "proxy/generation.h"
+#include "proxy/service_listener.h"
 #include "proxy/worker_state.h"
 #include "upstream/endpoint_set.h"
 #include "upstream/upstream.h"
@@ -90,6 +91,8 @@ static void run_iteration(struct worker *w)
     generations_flush(w);
     if (w->downstream->generation != w->generation_number)
         verify_clients_again(w);
+    if (w->service.watch_count)
+        service_watches_update(w);
     servers_refresh(&w->now->pools);
     worker_memory_check(w);
     clients_flush(w);
@@ -286,7 +289,8 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
         !counter_table_grow(&w->stats.handshake_failures, policy->listen_count) ||
         !worker_make_rows(w, policy->rule_count, policy_limit_name_count(policy),
-                          policy->priority_count, server_count(policy)) ||
+                          policy->priority_count, server_count(policy),
+                          policy->rate_limit_service.domain_count + 1) ||
         !(w->base = event_base_new()) || deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
     request_ids_init(w);
@@ -358,11 +362,12 @@ bool worker_uses(const struct worker *w, const struct endpoint_set *endpoint_set
 }
 
 bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits, unsigned priorities,
-                      unsigned servers)
+                      unsigned servers, unsigned domains)
 {
     return counter_table_grow(&w->stats.by_rule, rules) &&
            counter_table_grow(&w->stats.rule_durations, rules) &&
            counter_table_grow(&w->stats.by_priority, priorities) &&
+           counter_table_grow(&w->stats.by_domain, domains) &&
            counter_table_grow(&w->limiter_stats.by_limit, limits) &&
            server_stats_grow(&w->upstream.stats.servers, servers);
 }
@@ -397,6 +402,7 @@ void worker_free(struct worker *w)
     counter_table_clear(&w->stats.by_rule);
     counter_table_clear(&w->stats.rule_durations);
     counter_table_clear(&w->stats.by_priority);
+    counter_table_clear(&w->stats.by_domain);
     counter_table_clear(&w->limiter_stats.by_limit);
     server_stats_clear(&w->upstream.stats.servers);
     endpoint_set_drop(atomic_exchange(&w->reload, NULL));

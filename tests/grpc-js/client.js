@@ -8,6 +8,7 @@ const [address, scenario] = process.argv.slice(2);
 const retries = JSON.stringify({ methodConfig: [{ name: [{ service: 't.Echo' }], retryPolicy: {
   maxAttempts: 3, initialBackoff: '0.01s', maxBackoff: '0.01s', backoffMultiplier: 1,
   retryableStatusCodes: ['RESOURCE_EXHAUSTED'] } }] });
+const rateLimit = '/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit';
 const client = new grpc.Client(address, grpc.credentials.createInsecure(),
   scenario === 'retries' ? { 'grpc.service_config': retries } : {});
 const same = bytes => bytes;
@@ -87,6 +88,16 @@ const scenarios = {
   },
   async limits() {
     return { calls: [await say(), await say()] };
+  },
+  async rate_limits() {
+    const calls = [];
+    for (const message of process.argv.slice(4)) {
+      calls.push(await new Promise(resolve => {
+        client.makeUnaryRequest(rateLimit, same, same, Buffer.from(message, 'hex'), new grpc.Metadata(), within(10),
+          (error, bytes) => resolve(error ? [grpc.status[error.code], error.details] : bytes.toString('hex')));
+      }));
+    }
+    return { calls };
   },
   async retries() {
     const began = Date.now();

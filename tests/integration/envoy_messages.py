@@ -1,7 +1,20 @@
 """The messages of Envoy's rate limit service and of gRPC health checking, for Python's protobuf
-library: built at run time, with the public names and field numbers."""
+library (Debian's python3-protobuf): built at run time, with the public names and field numbers."""
 
-from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, message_factory, struct_pb2, wrappers_pb2
+import os
+import sys
+
+sys.path.append("/usr/lib/python3/dist-packages")
+# Its compiled part is for Debian's Python only.
+os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
+from google.protobuf import (  # noqa: E402
+    descriptor_pb2,
+    descriptor_pool,
+    duration_pb2,
+    message_factory,
+    struct_pb2,
+    wrappers_pb2,
+)
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _TYPES = {

@@ -82,6 +82,50 @@ def load():
     yield "failed", [result for result in results if result[0] != "hi!"]
 
 
+def rate_limits():
+    """Calls with the messages of the arguments, in hexadecimal digits. Yields the replies."""
+    method = channel.unary_unary("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
+    results = []
+    for message in sys.argv[3:]:
+        try:
+            results.append(method(bytes.fromhex(message), timeout=10).hex())
+        except grpc.RpcError as error:
+            results.append(outcome(error)[:2])
+    yield "calls", results
+
+
+def rate_limit_load():
+    """Calls from 64 clients, each with a connection of its own, to the addresses in turn: as many as
+    sys.argv[4], or until a line is read if it is 0. Yields the number of replies by their text."""
+    addresses, message, left = address.split(","), bytes.fromhex(sys.argv[3]), int(sys.argv[4])
+    over, lock, results = threading.Event(), threading.Lock(), {}
+    each = left // 64
+
+    def call(number):
+        own = grpc.insecure_channel(addresses[number % len(addresses)], [("grpc.use_local_subchannel_pool", 1)])
+        method = own.unary_unary("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
+        made = 0
+        while made < each if left else not over.is_set():
+            try:
+                # Field 1, overall_code: the reply differs in other fields.
+                result = {b"\x08\x01": "OK", b"\x08\x02": "OVER_LIMIT"}[method(message, timeout=30, wait_for_ready=True)[:2]]
+            except grpc.RpcError as error:
+                result = error.code().name + ": " + error.details()
+            made += 1
+            with lock:
+                results[result] = results.get(result, 0) + 1
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    print(flush=True)
+    if not left:
+        sys.stdin.readline()
+        over.set()
+    for thread in threads:
+        thread.join()
+    yield "results", results
+
+
 def retries():
     began = time.monotonic()
     yield "calls", [say(), say()]

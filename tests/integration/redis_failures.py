@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+from envoy_calls import Caller, Refused
 from rig import LOG_LINE, address_of, eventually
 from scripted import Scripted
 from loop_iterations import RunDelays, longest_cpu_us
@@ -181,10 +182,11 @@ def heading(own=False):
 
 
 class FailingRedis:
-    """A Redis that fails on demand, and weir with decision times in its access log."""
+    """A Redis that fails on demand, and weir with decision times in its access log. `calls`: the
+    requests are calls of the rate limit service."""
 
-    def __init__(self, rig, on_failure="deny", iterations=None, core=None):
-        self.iterations, self.core = iterations, core
+    def __init__(self, rig, on_failure="deny", iterations=None, core=None, timeout_ms=TIMEOUT_MS, calls=False):
+        self.iterations, self.core, self.calls = iterations, core, calls
         try:
             self.redis = rig.redis(arguments=["--enable-debug-command", "local"])
         except AssertionError:  # Redis before version 7 does not know the option
@@ -194,7 +196,8 @@ class FailingRedis:
         script = rig.write("slow.lua", SLOW_SCRIPT)
         self.weir = rig.weir(
             wait=False, environment=iterations and iterations.environment, log={"access": "json", "file": self.log}, workers=1,
-            redis={"address": self.link.text, "timeout": f"{TIMEOUT_MS}ms", "on_failure": on_failure},
+            redis={"address": self.link.text, "timeout": f"{timeout_ms}ms", "on_failure": on_failure},
+            rate_limit_service={"listen": ["127.0.0.1:0"], "domains": {"edge": {"descriptors": [{"key": "all", "limits": ["all"]}]}}},
             size_limits={"connections_per_ip": 0, "requests_per_client": 0},
             limits={"all": dict(script="gcra", limit=100_000_000, period="1h", lease="off"),  # Redis decides each request
                     "own": dict(script=script, limit=100_000_000, period="1h")},
@@ -216,6 +219,7 @@ class FailingRedis:
     def await_weir(self):
         eventually(lambda: os.path.exists(self.log) and " ready\n" in self.text(), 15, "weir's readiness")
         self.weir.address = address_of(re.search(r"listening on (\S+)$", self.text(), re.M)[1])
+        self.service = address_of(re.search(r"listening on (\S+) \(rate limit service\)$", self.text(), re.M)[1])
         self.weir.admin = address_of(re.search(r"admin on (\S+)$", self.text(), re.M)[1])
 
     def decisions(self, start=0):
@@ -242,11 +246,20 @@ class FailingRedis:
                 while not over.wait(pause):
                     assert connection.request("/").status in (200, 503)
 
+        def send_calls():
+            with Caller(self.service) as caller:
+                while not over.wait(pause):
+                    try:
+                        caller.call("edge", {"all": "all"})
+                    except Refused as refused:
+                        assert refused.code == 14, refused
+
         def send_requests_by_wrk():
             subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds:.0f}s", "http://%s:%d/" % self.weir.address], check=True,
                            stdout=subprocess.DEVNULL)
         many = connections > THREADS_MAX
-        threads = [threading.Thread(target=send_requests_by_wrk)] if many else [threading.Thread(target=send_requests) for _ in range(connections)]
+        threads = [threading.Thread(target=send_requests_by_wrk)] if many else [
+            threading.Thread(target=send_calls if self.calls else send_requests) for _ in range(connections)]
         threads.append(threading.Thread(target=FAILURES[failure], args=(self, over)))
         with WakeupDelay(self.core) as delay:
             for thread in threads:

@@ -4,6 +4,7 @@ installs the package and runs this area."""
 import json
 import os
 
+from envoy_calls import check_client
 from grpc_programs import NODE_MODULES, GrpcServer, begin, run
 from rig import eventually
 
@@ -68,3 +69,7 @@ def test_a_client_retries_after_the_pushback_time(rig):
     assert [reply for reply, _ in got["calls"]] == ["hi!", "hi!"], "the second call succeeds after the pushback time"
     assert got["took"] > 0.9
     weir.counts(1, "weir_responses_total", **{"class": "4xx"})
+
+
+def test_rate_limit_service(rig):
+    check_client(rig, "js")

@@ -13,8 +13,10 @@ from zoneinfo import ZoneInfo
 
 from cryptography import x509
 
+import envoy_messages as envoy
 from browser import Site
 from certificates import Authority, write
+from envoy_calls import Caller, listener_of
 from grpc_programs import GrpcServer
 from http2_wire import Http2
 from key_server import KeyServer
@@ -405,6 +407,19 @@ def test_github_s_fields(rig):
     answer = get(weir.address)
     assert abs(answer.number("X-RateLimit-Reset") - time.time() - 3600) < 60
     assert answer["RateLimit"] is None and answer["X-Rate-Limit-Quota"] is None
+
+
+def test_envoy_s_rate_limit_service(rig):
+    weir = weir_with_recipe(rig, "Envoy's rate limit service", replace=[("127.0.0.1:8081", "127.0.0.1:0")])
+    with Caller(listener_of(weir)) as caller:
+        address = caller.call("edge", {"remote_address": "192.0.2.1"}).statuses[0]
+        assert (address.current_limit.requests_per_unit, address.current_limit.unit, address.limit_remaining) == (100, envoy.UNITS["MINUTE"], 99)
+        key = caller.call("edge", {"api_key": "a"}).statuses[0]
+        assert (key.current_limit.name, key.limit_remaining) == ("per-key", 19)
+        assert caller.code("edge", {"api_key": "a"}, hits_addend=21) == envoy.OVER_LIMIT
+        partner = caller.call("edge", {"plan": "partner", "api_key": "b"}).statuses[0]
+        assert partner.current_limit.name == "per-key" and partner.limit_remaining == 19, "the one with the least left"
+        assert caller.call("edge", {"plan": "other", "api_key": "b"}).statuses[0].current_limit.name == ""
 
 
 def test_behind_nginx_without_forwarding(rig):

@@ -36,6 +36,7 @@ have() {
     nghttp2-client) command -v h2load ;;
     nghttp2-server) command -v nghttpd ;;
     python3-hypercorn) command -v hypercorn ;;
+    python3-protobuf) /usr/bin/python3 -c 'import google.protobuf' ;;
     python3-hpack) /usr/bin/python3 -c 'import hpack' ;;
     python3-jsonschema) /usr/bin/python3 -c 'import jsonschema' ;;
     python3-yaml) /usr/bin/python3 -c 'import yaml' ;;

@@ -1,0 +1,392 @@
+"""The listener of Envoy's rate limit service: gRPC, JSON, health. test_descriptors.py has the limits."""
+
+import json
+import signal
+import socket
+import struct
+import threading
+import time
+
+import envoy_messages as envoy
+from envoy_calls import TE, TYPE, Caller, check_client, frame, listener_of, message_of, post_json, refusal, weir_with_service
+from grpc_programs import begin, run
+from http2_wire import Http2
+from rig import eventually, text_of
+from wire import Connection, chunked, get, request_bytes
+
+MINUTE = {"unit": "minute", "requests_per_unit": 3}
+DOMAINS = {"edge": {"descriptors": [{"key": "user", "rate_limit": MINUTE}, {"key": "free"}]}}
+USER = {"user": "alice"}
+OK, OVER = envoy.OK, envoy.OVER_LIMIT
+INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, PERMISSION_DENIED, UNIMPLEMENTED, UNAVAILABLE = 3, 4, 5, 7, 12, 14
+
+
+def body(*request, **more):
+    return frame(envoy.request(*request, **more).SerializeToString())
+
+
+# --- messages and their statuses ---
+
+
+def test_malformed_calls_have_their_status(rig):
+    weir, listener = weir_with_service(rig, DOMAINS)
+    good = envoy.request("edge", {"free": "1"}).SerializeToString()
+    many = [{"k": "v"}] * 65
+    invalid = {
+        "no message": b"",
+        "cut prefix": b"\0\0\0\0",
+        "too short": frame(good)[:-1],
+        "two messages": frame(good) * 2,
+        "unknown flag": b"\2" + frame(good)[1:],
+        "not protobuf": frame(b"\xff\xff\xff"),
+        "no domain": body("", {"k": "v"}),
+        "no descriptors": body("edge"),
+        "no entries": body("edge", {}),
+        "no key": body("edge", {"": "v"}),
+        "65 descriptors": body("edge", *many),
+        "33 entries": body("edge", [("k", "v")] * 33),
+        "not UTF-8": frame(b"\x0a\x04edge\x12\x07\x0a\x05\x0a\x03k\xff\xff"),
+        "64 KiB": body("edge", {"k": "v" * 65536}),
+        "much more": body("edge", {"k": "v" * 300000}),
+        "memory": frame(b"\x0a\x04edge\x12\xe0\xd4\x03" + b"\x0a\x00" * 30000),
+    }
+    with Caller(listener) as caller:
+        for name, content in invalid.items():
+            assert refusal(caller.raw, content) == INVALID_ARGUMENT, name
+        override = envoy.request("edge", USER)
+        override.descriptors[0].limit.requests_per_unit = 1
+        assert refusal(caller.call, override) == INVALID_ARGUMENT, "a unit of 0"
+        assert caller.code("edge", *many[:64]) == OK
+        assert caller.code("edge", [("k", "v")] * 32) == OK
+        assert caller.code("edge", {"k": "v" * 65000}) == OK, "just below 64 KiB"
+        assert caller.call("edge", {"k": "a\0b"}, {"k": ""}).overall_code == OK
+    assert weir.metric("weir_rate_limit_service_requests_total", domain="(unknown)", code="INVALID_ARGUMENT") == len(invalid) + 1
+    weir.counts(4, "weir_rate_limit_service_requests_total", domain="edge", code="OK")
+
+
+def test_calls_that_weir_does_not_implement(rig):
+    _, listener = weir_with_service(rig, DOMAINS)
+    good = body("edge", {"free": "1"})
+    with Caller(listener) as caller:
+        assert refusal(caller.raw, b"\1" + good[1:]) == UNIMPLEMENTED, "compressed"
+        for path in "/envoy.service.ratelimit.v3.RateLimitService/Other", "/grpc.health.v1.Health/List", "/x.Y/Z":
+            assert refusal(caller.raw, good, path) == UNIMPLEMENTED
+        for kind in "application/grpc+json", "application/grpc+thrift":
+            assert refusal(caller.raw, good, fields=[("content-type", kind)]) == UNIMPLEMENTED, kind
+        for kind in "application/grpc+proto", "application/grpc;x=y", "Application/gRPC":
+            assert caller.raw(good, fields=[("content-type", kind)]).overall_code == OK, kind
+        assert caller.raw(good, fields=[TYPE, TE, ("grpc-encoding", "gzip")]).overall_code == OK, "not compressed all the same"
+        for kind in "application/json", "application/grpc-web", "text/plain":
+            stream = caller.begin(envoy.SHOULD_RATE_LIMIT, good, [("content-type", kind)])
+            assert caller.http2.response(stream).status == 415, kind
+        assert caller.http2.get(envoy.SHOULD_RATE_LIMIT).status == 405
+        assert caller.http2.get("/other").status == 404
+
+
+def test_a_call_is_read_in_pieces(rig):
+    _, listener = weir_with_service(rig, DOMAINS)
+    content = body("edge", {"free": "1" * 500})
+    with Http2(listener) as client:
+        stream = client.start(envoy.SHOULD_RATE_LIMIT, "POST", [TYPE, TE], end=False)
+        for at in range(len(content)):
+            client.send(0, 1 if at == len(content) - 1 else 0, stream, content[at:at + 1])
+        response = client.response(stream)
+        assert envoy.RateLimitResponse.FromString(message_of(response.body)).overall_code == OK
+    with Http2(listener) as client:
+        stream = client.start(envoy.SHOULD_RATE_LIMIT, "POST", [TYPE, TE], end=False)
+        client.send_body(stream, content, end=False)
+        client.send(0, 1, stream, b"")
+        assert client.response(stream).trailers
+
+
+def test_a_call_that_never_ends_is_ended(rig):
+    weir, listener = weir_with_service(rig, DOMAINS, timeouts={"request_body": "200ms"})
+    with Caller(listener) as caller:
+        stream = caller.begin(envoy.SHOULD_RATE_LIMIT, body("edge", USER)[:4], end=False)
+        assert refusal(caller.result, stream, None) == DEADLINE_EXCEEDED
+        stream = caller.begin(envoy.SHOULD_RATE_LIMIT, body("edge", USER)[:4], [TYPE, TE, ("grpc-timeout", "50m")], end=False)
+        assert refusal(caller.result, stream, None) == DEADLINE_EXCEEDED
+        stream = caller.begin(envoy.SHOULD_RATE_LIMIT, body("edge", USER)[:4], end=False)
+        caller.http2.send(3, 0, stream, struct.pack(">I", 8))  # RST_STREAM
+    weir.counts(1, "weir_rate_limit_service_requests_total", domain="(unknown)", code="CANCELLED")
+
+
+# --- JSON ---
+
+
+def json_call(domain="edge", **entries):
+    return {"domain": domain, "descriptors": [{"entries": [{"key": key, "value": value} for key, value in entries.items()]}]}
+
+
+def test_json_over_http_1_and_2(rig):
+    weir, listener = weir_with_service(rig, DOMAINS)
+    status, response = post_json(listener, json_call(free="1"))
+    assert (status, response) == (200, {"overallCode": "OK", "statuses": [{"code": "OK"}]}), (status, response)
+    assert post_json(listener, json_call("other", user="x"))[0] == 200
+    with Http2(listener) as client:
+        stream = client.start("/json", "POST", end=False)
+        client.send_body(stream, json.dumps(json_call(free="1")).encode())
+        response = client.response(stream)
+        assert response.status == 200 and json.loads(response.body)["overallCode"] == "OK"
+    with Connection(listener) as connection:
+        content = json.dumps(json_call(free="1")).encode()
+        connection.send(request_bytes("/json", "POST", {"Transfer-Encoding": "chunked"}, chunked(content, 7)))
+        assert connection.response().status == 200
+        connection.send(request_bytes("/json", "POST", {"Expect": "100-continue", "Content-Length": len(content)}))
+        assert connection.read_head().status == 100
+        connection.send(content)
+        assert connection.response().status == 200, "the connection is kept"
+    for content in b"", b"{", b"[]", b"\xff", b"{}", json_call(""), json_call(), {**json_call(free="1"), "x": 1}, \
+            {**json_call(free="1"), "hitsAddend": 1, "hits_addend": 1}, json_call(free="x" * 70000):
+        assert post_json(listener, content)[0] == 400, content
+    assert post_json(listener, json_call(free="1"), {"Content-Encoding": "gzip"})[0] == 400
+    assert post_json(listener, json_call(free="1"), method="PUT")[0] == 405
+    assert get(listener, "/json").status == 405 and get(listener, "/json")["Allow"] == "POST"
+    assert get(listener, "/").status == 404
+    weir.counts(4, "weir_rate_limit_service_requests_total", domain="edge", code="OK")
+    weir.counts(1, "weir_rate_limit_service_requests_total", domain="(unknown)", code="OK")
+
+
+def test_pages_of_other_sites_cannot_call(rig):
+    _, listener = weir_with_service(rig, DOMAINS)
+    call = json_call(free="1")
+    for headers in {"Origin": "http://evil.test"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}:
+        assert post_json(listener, call, headers)[0] == 403, headers
+    assert post_json(listener, call, {"Origin": "http://api.test", "Sec-Fetch-Site": "same-origin"})[0] == 200
+
+
+# --- who may ask ---
+
+
+def test_only_trusted_peers_may_ask(rig):
+    weir, listener = weir_with_service(rig, DOMAINS, {"trusted": ["192.0.2.0/24"]})
+    with Caller(listener) as caller:
+        assert refusal(caller.call, "edge", USER) == PERMISSION_DENIED
+        assert refusal(caller.raw, b"", "/x.Y/Z") == PERMISSION_DENIED
+        assert caller.health() == envoy.SERVING["SERVING"]
+    status, problem = post_json(listener, json_call(free="1"))
+    assert status == 403 and "rate_limit_service.trusted" in problem["detail"]
+    assert get(listener, "/").status == 403
+    assert get(listener, "/healthcheck").status == 200
+    assert weir.metric("weir_errors_total", cause="service_untrusted") == 4
+    weir.counts(2, "weir_rate_limit_service_requests_total", domain="(unknown)", code="PERMISSION_DENIED")
+
+
+# --- health ---
+
+
+class Watch:
+    """A call of Watch. `statuses`: those received so far."""
+
+    def __init__(self, client, service=""):
+        self.client = client
+        message = envoy.HealthCheckRequest(service=service).SerializeToString()
+        self.stream = client.start(envoy.HEALTH_WATCH, "POST", [TYPE, TE], end=False)
+        client.send_body(self.stream, frame(message))
+        self.state = client.streams[self.stream]
+
+    def statuses(self):
+        data, found = self.state.body, []
+        while data:
+            size = struct.unpack(">I", data[1:5])[0]
+            found.append(envoy.HealthCheckResponse.FromString(data[5:5 + size]).status)
+            data = data[5 + size:]
+        return found
+
+    def wait_for(self, *statuses):
+        wanted = [envoy.SERVING[status] for status in statuses]
+        self.client.read_until(lambda: len(self.statuses()) >= len(wanted) or self.state.over())
+        assert self.statuses() == wanted
+
+
+def test_health(rig):
+    _, listener = weir_with_service(rig, DOMAINS)
+    with Caller(listener) as caller:
+        for service in "", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService":
+            assert caller.health(service) == envoy.SERVING["SERVING"]
+        assert refusal(caller.health, "other") == NOT_FOUND
+        content = b"\0\0\0\0\2\x0a\xff"
+        assert refusal(caller.raw, content, envoy.HEALTH_CHECK) == INVALID_ARGUMENT
+    answer = get(listener, "/healthcheck")
+    assert (answer.status, answer.body) == (200, b"OK\n")
+    assert get(listener, "/healthcheck", method="HEAD").status == 200
+    assert get(listener, "/healthcheck", method="POST").status == 405
+
+
+def test_watch_sees_changes_and_a_drain(rig):
+    weir, listener = weir_with_service(rig, DOMAINS, timeouts={"drain": "1s", "exchange": "300ms"})
+    with Http2(listener) as client:
+        known, unknown = Watch(client, "ratelimit"), Watch(client, "other")
+        known.wait_for("SERVING")
+        unknown.wait_for("SERVICE_UNKNOWN")
+        weir.reload(log={"access": "json"})
+        assert client.responds_to_ping()
+        weir.signal(signal.SIGTERM)
+        known.wait_for("SERVING", "NOT_SERVING")
+        with Caller(listener) as caller:
+            assert caller.health() == envoy.SERVING["NOT_SERVING"], "a new connection during the drain"
+        assert get(listener, "/healthcheck").status == 503
+        client.read_until(known.state.over)
+        assert dict(known.state.trailers) == {"grpc-status": "14"} and known.state.ended
+        client.read_until(unknown.state.over)
+        unknown.wait_for("SERVICE_UNKNOWN")
+    weir.wait()
+
+
+def test_watch_sees_redis(rig):
+    """As /readyz: with on_failure: deny, weir is not ready without Redis."""
+    weir, listener = weir_with_service(rig, DOMAINS, redis={"timeout": "200ms"})
+    weir.expect_errors("Redis", "redis")
+    with Http2(listener) as client:
+        watch = Watch(client)
+        watch.wait_for("SERVING")
+        rig.the_redis.kill()
+        watch.wait_for("SERVING", "NOT_SERVING")
+        assert get(listener, "/healthcheck").status == 503
+        rig.the_redis.start()
+        watch.wait_for("SERVING", "NOT_SERVING", "SERVING")
+
+
+def test_watches_are_bounded(rig):
+    _, listener = weir_with_service(rig, DOMAINS, workers=1)
+    with Http2(listener) as client, Caller(listener) as other:
+        watches = [Watch(client) for _ in range(64)]
+        for watch in watches:
+            watch.wait_for("SERVING")
+        content = frame(b"")
+        assert refusal(other.raw, content, envoy.HEALTH_WATCH) == 8
+        client.send(3, 0, watches[0].stream, struct.pack(">I", 8))
+        eventually(lambda: client.responds_to_ping())
+        again = Watch(other.http2)
+        again.wait_for("SERVING")
+
+
+# --- operation ---
+
+
+def test_one_access_line_per_call(rig):
+    weir, listener = weir_with_service(rig, DOMAINS, log={"access": "json"})
+    with Caller(listener) as caller:
+        caller.call("edge", {"free": "1"}, {"user": "a b"})
+        refusal(caller.call, "", USER)
+        caller.health()
+    lines = eventually(lambda: lines_of(weir, 3))
+    assert lines[0]["client"] == "descriptor:edge/user=a%20b"
+    assert [line["status"] for line in lines] == [200, 400, 200]
+    assert [line["grpc_status"] for line in lines] == [0, 3, 0]
+    assert lines[1]["error"] == "bad_call" and lines[1]["detail"] == "the domain is empty"
+    assert all(line["target"].startswith("/") and line["method"] == "POST" for line in lines)
+
+
+def lines_of(weir, count):
+    lines = [json.loads(line) for line in weir.output().splitlines() if line.startswith("{")]
+    return lines if len(lines) == count else None
+
+
+def test_no_call_is_lost_by_reloads(rig):
+    weir, listener = weir_with_service(rig, DOMAINS)
+    stop, results = threading.Event(), []
+
+    def run():
+        with Caller(listener) as caller:
+            while not stop.is_set():
+                results.append(caller.code("edge", {"free": "1"}))
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(5):
+        weir.reload(log={"access": "off", "level": "debug" if number % 2 else "info"})
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert len(results) > 20 and set(results) == {OK}
+
+
+def test_a_client_that_leaves_ends_its_call(rig):
+    """Its decision is under way: Redis does not answer."""
+    weir, listener = weir_with_service(rig, DOMAINS)
+    weir.expect_errors("Redis", "redis")
+    rig.the_redis.freeze()
+    with Caller(listener) as caller:
+        caller.begin(envoy.SHOULD_RATE_LIMIT, body("edge", USER))
+        eventually(lambda: weir.metric("weir_requests_active") == 1)
+    eventually(lambda: weir.metric("weir_requests_active") == 0)
+    rig.the_redis.thaw()
+    with Caller(listener) as caller:
+        assert caller.code("edge", {"free": "1"}) == OK
+
+
+def test_grpcio(rig):
+    check_client(rig, "python")
+
+
+def test_64_clients_and_two_weirs_are_counted_exactly(rig):
+    domains = {"edge": {"descriptors": [{"key": "user", "rate_limit": {"unit": "year", "requests_per_unit": 500}}]}}
+    listeners = [weir_with_service(rig, domains)[1] for _ in range(2)]
+    message = envoy.request("edge", USER).SerializeToString().hex()
+    addresses = ",".join("%s:%d" % listener for listener in listeners)
+    results = run((addresses.rpartition(":")[0], listeners[1][1]), "rate_limit_load", message, "1280")["results"]
+    assert results == {"OK": 500, "OVER_LIMIT": 780}
+
+
+def await_calls(weir):
+    name = "weir_rate_limit_service_requests_total"
+    eventually(lambda: (weir.metric(name, domain="edge", code="OK") or 0) > 200)
+
+
+def test_no_call_is_lost_by_restarts(rig):
+    """Through a socket of systemd, with calls of grpcio under way all the time."""
+    listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    service = {"listen": [text_of(listening.getsockname())]}
+    keys = {"sockets": [("weir.socket", listening)], "timeouts": {"drain": "300ms"}}
+    weir, listener = weir_with_service(rig, DOMAINS, service, **keys)
+    message = envoy.request("edge", {"free": "1"}).SerializeToString().hex()
+    client = begin(listener, "rate_limit_load", message, "0")
+    client.stdout.readline()
+    for _ in range(2):
+        await_calls(weir)
+        weir.signal(signal.SIGTERM)
+        assert weir.wait() == 0
+        weir, _ = weir_with_service(rig, DOMAINS, service, **keys)
+    await_calls(weir)
+    out, _ = client.communicate("\n", timeout=60)
+    results = json.loads(out)["results"]
+    assert set(results) == {"OK"} and results["OK"] > 500, results
+
+
+def test_every_call_is_answered_while_redis_fails(rig):
+    """Redis is killed, stopped, slow and full. Calls end by redis.timeout, as on_failure says."""
+    weir, listener = weir_with_service(rig, DOMAINS, redis={"timeout": "100ms", "on_failure": "deny"})
+    weir.expect_errors("redis", "Redis")
+    redis = rig.the_redis
+
+    def call():
+        with Caller(listener) as caller:
+            began = time.monotonic()
+            try:
+                code = caller.code("edge", {"user": "u%d" % time.monotonic_ns()})
+            except Exception as failure:  # noqa: BLE001
+                code = failure.args[0]
+            return code, time.monotonic() - began
+    eventually(lambda: call()[0] == OK)
+    redis.freeze()
+    times = [call() for _ in range(5)]
+    assert {code for code, _ in times} == {UNAVAILABLE} and min(took for _, took in times) < 1
+    redis.thaw()
+    eventually(lambda: call()[0] == OK)
+    redis.command("CONFIG", "SET", "maxmemory", "1")
+    eventually(lambda: call()[0] == UNAVAILABLE)
+    redis.command("CONFIG", "SET", "maxmemory", "0")
+    eventually(lambda: call()[0] == OK)
+    redis.kill()
+    eventually(lambda: call()[0] == UNAVAILABLE)
+    assert post_json(listener, json_call(user="x"))[0] == 503
+    redis.start()
+    eventually(lambda: call()[0] == OK)
+    weir.reload(redis={**weir.policy["redis"], "on_failure": "local"})
+    redis.kill()
+    with Caller(listener) as caller:
+        assert [caller.code("edge", {"user": "local"}) for _ in range(8)].count(OVER) >= 2, "two workers count 3 each"
+    weir.reload(redis={**weir.policy["redis"], "on_failure": "allow"})
+    with Caller(listener) as caller:
+        assert {caller.code("edge", {"user": "local"}) for _ in range(8)} == {OK}
