@@ -227,7 +227,6 @@ bool clients_init(struct worker *w)
     deadline_queue_init(&w->deadlines, &d->queue.head, head_passed);
     deadline_queue_init(&w->deadlines, &d->queue.idle, idle_passed);
     linger_init(w);
-    verification_init(w);
     return poller_init(&d->poller, w->base, CLIENTS_PER_BATCH) == 0;
 }
 

@@ -296,6 +296,7 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     request_ids_init(w);
     if (!clients_init(w))
         goto failed;
+    verification_init(w);
     exchanges_init(w);
     worker_memory_init(w);
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
