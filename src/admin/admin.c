@@ -92,15 +92,6 @@ static void style(struct admin *admin, struct evhttp_request *request)
     dashboard_style(request);
 }
 
-static void not_found(struct admin *admin, struct evhttp_request *request)
-{
-    (void)admin;
-    answer_line(request, 404,
-                "not found; there are / (dashboard), /healthz, /readyz, /metrics, /api/v1/status, "
-                "/api/v1/policy, "
-                "/api/v1/top, /api/v1/events and /api/v1/clients/CLIENT");
-}
-
 /* The first match is used. A path that ends with "/" matches all that start with it, except "/". */
 static const struct resource {
     const char *path;
@@ -115,6 +106,25 @@ static const struct resource {
     {"/dashboard.js", ACCESS_PUBLIC, script},
     {"/dashboard.css", ACCESS_PUBLIC, style},
 };
+
+static void not_found(struct admin *admin, struct evhttp_request *request)
+{
+    char bytes[ADMIN_PATHS_MAX];
+    struct text line = text_over(bytes, sizeof bytes - 1);
+
+    (void)admin;
+    text_literal(&line, "not found; the paths are ");
+    for (size_t i = 0; i < COUNT_OF(resources); i++) {
+        if (i)
+            text_literal(&line, ", ");
+        if (resources[i].answer == api)
+            api_list(&line);
+        else
+            text_put(&line, slice_of(resources[i].path));
+    }
+    bytes[line.n] = 0;
+    answer_line(request, 404, bytes);
+}
 
 static const struct resource *resource_at(struct evhttp_request *request)
 {

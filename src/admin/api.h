@@ -17,7 +17,12 @@ struct api {
     struct chart_history *history;
 };
 
+enum { ADMIN_PATHS_MAX = 1024 }; /* bytes of the paths that a 404 lists, and its other words */
+
 /* Handles any request under /api/. */
 void api_answer(struct api *api, struct evhttp_request *request);
+
+/* Appends the paths of the API, separated by ", ". */
+void api_list(struct text *out);
 
 #endif

@@ -42,6 +42,22 @@ def validated_response(weir, path, method="GET", target=None, **more):
     return answer.status, value
 
 
+def listed(text):
+    """The paths that the text of a 404 lists, as docs/admin-api.yaml writes them."""
+    return [path.replace("CLIENT", "{client}") for path in text.strip().partition("the paths are ")[2].split(", ")]
+
+
+def test_the_404_lists_all_paths(rig):
+    weir = rig.weir(rules=[])
+    everything = listed(get(weir.admin, "/api").body.decode())
+    of_api = listed(json.loads(get(weir.admin, "/api/v1").body)["detail"])
+    assert sorted(set(everything) - {"/", "/dashboard.js", "/dashboard.css"}) == sorted(API["paths"])
+    assert of_api == [path for path in everything if path.startswith("/api/")]
+    for path in everything: # POST, since the content of a GET of events does not end
+        answer = get(weir.admin, path.replace("{client}", "ip:127.0.0.1"), method="POST")
+        assert (answer.status, "GET, HEAD" in answer["Allow"]) == (405, True), path
+
+
 def events(weir, count, **more):
     """The first `count` snapshots for a new listener."""
     found = []
