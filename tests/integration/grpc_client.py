@@ -2,9 +2,11 @@
 prints the results as JSON. Run it with /usr/bin/python3."""
 
 import json
+import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 import grpc
 
@@ -12,7 +14,18 @@ address, scenario = sys.argv[1:3]
 RETRIES = json.dumps({"methodConfig": [{"name": [{"service": "t.Echo"}], "retryPolicy": {
     "maxAttempts": 3, "initialBackoff": "0.01s", "maxBackoff": "0.01s", "backoffMultiplier": 1,
     "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]})
-channel = grpc.insecure_channel(address, [("grpc.service_config", RETRIES)] if scenario == "retries" else [])
+
+
+def connect():
+    """Over TLS if WEIR_TEST_TLS names files: see grpc_programs.begin()."""
+    files = os.environ.get("WEIR_TEST_TLS")
+    if files:
+        contents = [Path(file).read_bytes() for file in files.split(":")]
+        return grpc.secure_channel(address, grpc.ssl_channel_credentials(*contents), [("grpc.ssl_target_name_override", "one.test")])
+    return grpc.insecure_channel(address, [("grpc.service_config", RETRIES)] if scenario == "retries" else [])
+
+
+channel = connect()
 
 
 def outcome(error):

@@ -24,13 +24,15 @@ class GrpcServer(Process):
         self.text = self.wait_for_output(r"^listening on (\S+)$")[0]
 
 
-def begin(address, *scenario, language="python"):
+def begin(address, *scenario, language="python", tls=None):
+    """`tls`: the files with the trusted certificates and, if the client has them, its key and its certificate."""
+    environment = {**os.environ, "WEIR_TEST_TLS": ":".join(tls or ())}
     return subprocess.Popen([*program(language, "client"), "%s:%d" % address, *scenario],
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
-def run(address, *scenario, language="python"):
-    client = begin(address, *scenario, language=language)
+def run(address, *scenario, language="python", tls=None):
+    client = begin(address, *scenario, language=language, tls=tls)
     out, _ = client.communicate(timeout=60)
     assert client.returncode == 0
     return json.loads(out)

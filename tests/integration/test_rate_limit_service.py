@@ -3,15 +3,19 @@
 import json
 import signal
 import socket
+import ssl
 import struct
 import threading
 import time
 
 import envoy_messages as envoy
+from certificates import Authority
+from certificates import listener as tls_listener
 from envoy_calls import TE, TYPE, Caller, check_client, frame, listener_of, message_of, post_json, refusal, weir_with_service
 from grpc_programs import begin, run
 from http2_wire import Http2
 from rig import eventually, text_of
+from tls_client import TlsConnection, client, pair
 from wire import Connection, chunked, get, request_bytes
 
 MINUTE = {"unit": "minute", "requests_per_unit": 3}
@@ -170,6 +174,39 @@ def test_only_trusted_peers_may_ask(rig):
     assert get(listener, "/healthcheck").status == 200
     assert weir.metric("weir_errors_total", cause="service_untrusted") == 4
     weir.counts(2, "weir_rate_limit_service_requests_total", domain="(unknown)", code="PERMISSION_DENIED")
+
+
+def test_tls_with_client_certificates(rig):
+    """With grpcio and with JSON: a certificate of client_ca, one of another authority, and none."""
+    ca, other = Authority(rig.directory), Authority(rig.directory, "Others")
+    alice, foreign = ca.issue("alice"), other.issue("alice")
+    weir, required = weir_with_service(rig, DOMAINS, {"listen": [tls_listener(ca.file)]})
+    _, optional = weir_with_service(rig, DOMAINS, {"listen": [tls_listener(ca.file, client_certificate="optional")]})
+    message = envoy.request("edge", {"free": "1"}).SerializeToString().hex()
+    server = pair("one")["certificate"]
+
+    def codes(address, *files):
+        return [envoy.RateLimitResponse.FromString(bytes.fromhex(reply)).overall_code if isinstance(reply, str) else reply[0]
+                for reply in run(address, "rate_limits", message, tls=(server, *files))["calls"]]
+    assert codes(required, alice.key_file, alice.file) == [OK]
+    assert codes(optional, alice.key_file, alice.file) == codes(optional) == [OK]
+    assert codes(required, foreign.key_file, foreign.file) == codes(required) == ["UNAVAILABLE"]
+    assert codes(optional, foreign.key_file, foreign.file) == ["UNAVAILABLE"], "a wrong certificate is not the same as none"
+    body = json.dumps(json_call(free="1")).encode()
+    for address, context in (required, alice.context()), (optional, alice.context()), (optional, client("one")):
+        with TlsConnection(address, context=context) as connection:
+            connection.send(request_bytes("/json", "POST", {}, body))
+            assert connection.response().status == 200
+    for context in foreign.context(), client("one"):
+        try:
+            with TlsConnection(required, context=context) as connection:
+                connection.send(request_bytes("/json", "POST", {}, body))
+                raise AssertionError(f"{connection.response().status} in place of a refusal")
+        except ssl.SSLError as error:
+            assert "ALERT" in str(error).upper(), error
+    text = "%s:%d" % required
+    for reason in "unknown_ca", "no_certificate":
+        eventually(lambda r=reason: (weir.metric("weir_tls_handshake_failures_total", reason=r, listener=text) or 0) >= 2)
 
 
 # --- health ---

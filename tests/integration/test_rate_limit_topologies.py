@@ -1,0 +1,74 @@
+"""Calls of Envoy's rate limit service over Redis Cluster and Redis Sentinel: real nodes."""
+
+import json
+
+import envoy_messages as envoy
+from envoy_calls import Caller, listener_of, weir_with_service
+from grpc_programs import begin, run
+from rig import eventually
+from topology import Cluster, Sentinels, slot_of
+
+YEAR = "year"
+
+
+def domains(user, group):
+    entries = [{"key": key, "rate_limit": {"unit": YEAR, "requests_per_unit": limit}} for key, limit in (("user", user), ("group", group))]
+    return {"edge": {"descriptors": entries}}
+
+
+def load(listeners, calls, *descriptors):
+    """Calls from 64 clients, to the listeners in turn. Returns the number of replies by their code."""
+    texts = ["%s:%d" % listener for listener in listeners]
+    message = envoy.request("edge", *descriptors).SerializeToString().hex()
+    return run((",".join([*texts[:-1], listeners[-1][0]]), listeners[-1][1]), "rate_limit_load", message, str(calls))["results"]
+
+
+def left(listener, **entries):
+    """What a descriptor has left. The call charges nothing."""
+    request = envoy.request("edge", entries)
+    request.descriptors[0].hits_addend.value = 0
+    with Caller(listener) as caller:
+        return caller.call(request).statuses[0].limit_remaining
+
+
+def test_descriptors_in_several_slots_of_a_cluster_are_exact(rig):
+    """A call is charged to both of its descriptors or to none, from two weirs at once."""
+    cluster = Cluster(rig, replicas=False)
+    weirs = [weir_with_service(rig, domains(15, 200), redis=cluster.policy()) for _ in range(2)]
+    listeners = [listener for _, listener in weirs]
+    for weir, _ in weirs:
+        weir.wait_for_redis()
+    for user in "abcd":
+        assert load(listeners, 192, {"user": user}, {"group": "all"}) == {"OK": 15, "OVER_LIMIT": 177}, user
+    keys = cluster.keys()
+    assert len(keys) == 5 and len({cluster.owner(slot_of(key)) for key in keys}) == 3, keys
+    eventually(lambda: left(listeners[0], group="all") == 140, what="charges before a rejection to be returned")
+    assert left(listeners[1], user="e") == 15
+    assert load(listeners, 192, {"group": "all"}) == {"OK": 140, "OVER_LIMIT": 52}
+    assert load(listeners, 64, {"user": "e"}, {"group": "all"}) == {"OVER_LIMIT": 64}
+    eventually(lambda: left(listeners[0], user="e") == 15, what="no charge for the user")
+
+
+def test_no_call_is_lost_by_a_failover(rig):
+    """The master is killed under load. Each call is answered; afterwards, the new master decides."""
+    sentinels = Sentinels(rig)
+    weir, _ = weir_with_service(rig, domains(1000000000, 1000000000), redis=sentinels.policy(timeout="200ms", on_failure="local"))
+    weir.expect_errors("[Rr]edis")
+    weir.wait_for_redis()
+    message = envoy.request("edge", {"user": "a"}, {"group": "all"}).SerializeToString().hex()
+    client = begin(listener_of(weir), "rate_limit_load", message, "0")
+    client.stdout.readline()
+
+    def calls():
+        return weir.metric("weir_rate_limit_service_requests_total", domain="edge", code="OK") or 0
+
+    eventually(lambda: calls() > 200)
+    sentinels.master.kill()
+    master, _ = sentinels.new_master()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 2, 10, "connections to the new master")
+    before = calls()
+    eventually(lambda: calls() > before + 200)
+    results = json.loads(client.communicate("\n", timeout=60)[0])["results"]
+    assert set(results) == {"OK"} and results["OK"] > 400, results
+    weir.counts(results["OK"], "weir_rate_limit_service_requests_total", domain="edge", code="OK")
+    assert len(master.command("KEYS", "*")) == 2, "the new master counts both descriptors"
