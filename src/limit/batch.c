@@ -136,7 +136,7 @@ static bool op_set_failures_aside(struct limit_op *op, const struct limit_reply 
         verdict_set_aside(op, &op->decision_request->decision);
         memmove(op->limits, op->limits + failed, rest * sizeof op->limits[0]);
         if (rest == 1)
-            op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
+            op_limit_alone(&op->limits[0]);
         op_gather_quietly(op);
         return true;
     }

@@ -112,7 +112,7 @@ static void set_item(struct call_request *call, const struct rate_limit_call *me
     item->cost = cost_of(message, descriptor);
     item->number = match->stated ? (int64_t)descriptor->per_unit : -1;
     item->first = call->limit_count;
-    item->count = 0;
+    item->count = item->op = 0;
     item->name.size = 0;
     if (item->kind != ITEM_COUNTED)
         return;
@@ -271,13 +271,20 @@ static enum decided begin_wide(struct call_request *call, unsigned count)
 
 /* --- The call --------------------------------------------------------------------------------- */
 
-/* Returns true if a descriptor that a grant prohibits decides the call. */
+/* Returns true if descriptors that a grant prohibits decide the call: one without quota_mode, or
+ * all with it. */
 static bool is_prohibited(const struct call_request *call, unsigned count)
 {
-    for (unsigned i = 0; i < count; i++)
-        if (call->items[i].kind == ITEM_PROHIBITED && !call->items[i].quota)
-            return !call->charges_each;
-    return false;
+    unsigned quotas = 0, quotas_over = 0;
+
+    for (unsigned i = 0; i < count && !call->charges_each; i++) {
+        bool over = call->items[i].kind == ITEM_PROHIBITED;
+        if (over && !call->items[i].quota)
+            return true;
+        quotas += call->items[i].quota;
+        quotas_over += over;
+    }
+    return quotas_over > 0 && quotas_over == quotas;
 }
 
 static void begin_apart(struct call_request *call, unsigned count)

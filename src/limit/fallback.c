@@ -244,7 +244,7 @@ static bool charge_all(struct fallback *f, struct fallback_request *requests, un
             uncharge(requests + first, places + first, i + 1 - first, now);
         admitted &= !rejects || requests[i].quota;
         quotas += requests[i].quota;
-        quotas_over += requests[i].quota && rejects;
+        quotas_over += requests[i].quota && rejects && !requests[i].passes;
         rejects = false;
         first = i + 1;
     }

@@ -26,6 +26,7 @@ struct fallback_request {
     bool best_effort, asks;
     int64_t reserve; /* of the capacity, left to higher priorities; the result includes it */
     bool quota;      /* the limits of its descriptor reject only if those of all with `quota` do */
+    bool passes;     /* with `quota`: another descriptor passes, so this one never rejects */
     unsigned descriptor; /* in ascending order */
 };
 

@@ -85,13 +85,17 @@ static bool is_of(const struct lease *lease, const uint64_t key[2], const struct
            lease->numbers.share == numbers->share;
 }
 
-/* The same key with other numbers. A bucket leaks by the latest numbers, so units leased under
- * the earlier ones may have leaked away. */
+/* The same key with other numbers, of any priority. A bucket leaks by the latest numbers, so units
+ * leased under the earlier ones may have leaked away. */
 static bool is_of_other_numbers(const struct lease *lease, const uint64_t key[2],
-                                const struct limit *limit)
+                                const struct limit *limit, const struct limit_numbers *numbers)
 {
+    uint64_t shares = (uint64_t)lease->numbers.share ^ (uint64_t)numbers->share;
+
     return lease->free && lease->limit->base == limit->base && limit->kind == LIMIT_BUCKET &&
-           lease->key[0] == key[0] && lease->key[1] == key[1];
+           lease->key[0] == key[0] && lease->key[1] == (key[1] ^ shares) &&
+           (lease->limit != limit || lease->numbers.limit != numbers->limit ||
+            lease->numbers.burst != numbers->burst);
 }
 
 static bool is_in_use(const struct lease *lease)
@@ -104,16 +108,18 @@ static bool is_in_use(const struct lease *lease)
 static struct lease *find(struct lease *set, const uint64_t key[2], const struct limit *limit,
                           const struct limit_numbers *numbers, uint64_t now_us)
 {
-    struct lease *position = NULL;
+    struct lease *own = NULL, *position = NULL;
 
     for (unsigned i = 0; i < WAYS; i++) {
         if (is_of(&set[i], key, limit, numbers))
-            return &set[i];
-        if (is_of_other_numbers(&set[i], key, limit))
+            own = &set[i];
+        if (is_of_other_numbers(&set[i], key, limit, numbers))
             set[i].free = set[i].used = 0;
         if (!is_in_use(&set[i]) && (!position || set[i].met_us < position->met_us))
             position = &set[i];
     }
+    if (own)
+        return own;
     if (position)
         *position = (struct lease){.key = {key[0], key[1]},
                                    .limit = limit,

@@ -158,6 +158,13 @@ void op_drop_permits(struct limit_op *op);
 
 /* Returns true if the op requests one unit of one limit and can be combined with others. */
 bool op_is_unit(const struct limit_op *op);
+/* Changes the mode of a limit that is the only one of its op. */
+static inline void op_limit_alone(struct op_limit *part)
+{
+    if (part->mode != MODE_EVERY)
+        part->mode &= ~(unsigned)MODE_SHADOW;
+}
+
 /* Returns the limits of an op, wide or not. */
 static inline const struct op_limit *op_limits(const struct limit_op *op)
 {

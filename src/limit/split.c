@@ -82,7 +82,7 @@ static void take_back(struct decision *d, const struct sub_op *sub_op)
     for (unsigned i = 0; i < sub_op->result_count; i++) {
         struct limit_result *r = &d->results[sub_op->first_result + i];
         for (unsigned k = 0; k < sub_op->op->count; k++)
-            if (sub_op->op->limits[k].limit == r->limit && !sub_op->op->limits[k].repeat_key.n)
+            if (sub_op->op->limits[k].place == r->place && !sub_op->op->limits[k].repeat_key.n)
                 r->remaining += sub_op->op->limits[k].charge.units;
         if (r->remaining > r->capacity)
             r->remaining = r->capacity;
@@ -204,7 +204,7 @@ static bool set_failures_aside(struct limit_op *sub_op, const struct limit_reply
     if (rest && decision_admits(&parent->decision_request->decision)) {
         memmove(sub_op->limits, sub_op->limits + failed, rest * sizeof sub_op->limits[0]);
         if (rest == 1)
-            sub_op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
+            op_limit_alone(&sub_op->limits[0]);
         op_gather(sub_op);
         return true;
     }

@@ -101,7 +101,7 @@ static bool make_sub_ops(struct limit_op *parent)
     }
     for (unsigned i = 0; i < split->count; i++)
         if (split->sub_ops[i].op->count == 1) /* as for a rule with one limit */
-            split->sub_ops[i].op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
+            op_limit_alone(&split->sub_ops[i].op->limits[0]);
     return split->count > 0;
 }
 
@@ -160,7 +160,7 @@ bool sub_op_part(struct limit_op *op)
     split->count += count - 1; /* at most the number of limits */
     for (unsigned i = 0; i < count; i++) {
         add_limit(parts[i], op, &op->limits[i]);
-        parts[i]->limits[0].mode &= ~(unsigned)MODE_SHADOW;
+        op_limit_alone(&parts[i]->limits[0]);
         parts[i]->cluster.alone = true;
         split->sub_ops[at + i] = (struct sub_op){.op = parts[i], .state = SUB_OP_COMING};
     }

@@ -423,13 +423,12 @@ void verdict_from_lease(struct limiter *l, const struct limit_op *op, const stru
 }
 
 /* NULL if Redis did not check the limit: limits checked in turn end with the one that rejects. */
-static const struct limit_result *result_for(const struct decision *d, unsigned i,
-                                             const struct limit *limit)
+static const struct limit_result *result_for(const struct decision *d, unsigned i, unsigned place)
 {
-    if (i < d->result_count && d->results[i].limit == limit)
+    if (i < d->result_count && d->results[i].place == place)
         return &d->results[i];
     for (i = 0; i < d->result_count; i++)
-        if (d->results[i].limit == limit)
+        if (d->results[i].place == place)
             return &d->results[i];
     return NULL;
 }
@@ -444,7 +443,7 @@ void verdict_remember(struct limiter *l, struct limit_op *op, const struct decis
         return;
     denial.key = denial_key_of(op);
     for (unsigned i = 0; i < op->count; i++) {
-        const struct limit_result *r = result_for(d, i, op->limits[i].limit);
+        const struct limit_result *r = result_for(d, i, op->limits[i].place);
         if (!r) {
             denial.limits[i] = (struct denial_limit){.remaining = -1};
             continue;

@@ -99,11 +99,32 @@ static bool any_denies(struct limiter *l, const struct wide *wide)
     return denies;
 }
 
+static bool rejects_locally(const struct op_limit *part)
+{
+    return !part->shadow && verdict_is_local(part);
+}
+
+/* Returns true if a descriptor with quota_mode passes whatever this process has counted. */
+static bool quota_passes(const struct wide *wide)
+{
+    bool passes = wide->quota_passes;
+
+    for (unsigned i = 0; i < wide->span_count; i++) {
+        const struct wide_span *span = &wide->spans[i];
+        bool rejects = false;
+        for (unsigned k = 0; k < span->count; k++)
+            rejects |= rejects_locally(&wide->limits[span->first + k]);
+        passes |= span->quota && !rejects;
+    }
+    return passes;
+}
+
 void wide_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
                         struct decision *d)
 {
     struct fallback_request requests[WIDE_LIMITS_MAX];
     const struct wide *wide = op->wide;
+    bool passes = quota_passes(wide);
     unsigned local = 0;
 
     counter_add(&l->stats->redis_failures[cause], 1);
@@ -114,10 +135,11 @@ void wide_without_redis(struct limiter *l, const struct limit_op *op, enum redis
     for (unsigned i = 0; i < wide->span_count; i++)
         for (unsigned k = 0; k < wide->spans[i].count; k++) {
             const struct op_limit *part = &wide->limits[wide->spans[i].first + k];
-            if (part->shadow || !verdict_is_local(part))
+            if (!rejects_locally(part))
                 continue;
             requests[local] = verdict_local_request(part, &wide->results[part->place]);
             requests[local].descriptor = i;
+            requests[local].passes = passes;
             requests[local++].quota = wide->spans[i].quota;
         }
     (void)fallback_decide(l->fallback, requests, local, clock_wall_us());

@@ -17,6 +17,7 @@
 #include "limit/denials.h"
 #include "limit/grants.h"
 #include "limit/limiter_parts.h"
+#include "limit/verdict.h"
 #include "run_suite.h"
 
 enum { LIMITERS_MAX = 2, CALLS_MAX = 256 };
@@ -432,6 +433,48 @@ START_TEST(in_a_cluster_charges_are_given_back)
 }
 END_TEST
 
+/* As split.c adds the results of slots that are asked in turn: those of the first, then the rest. */
+static void put(struct decision *d, const struct limit_op *op, unsigned place, int64_t remaining)
+{
+    struct limit_result *r = &d->results[d->result_count++];
+
+    verdict_set_result(r, &op->limits[place],
+                       &(struct limit_reply){.granted = remaining > 0,
+                                             .remaining = remaining,
+                                             .retry_after_us = remaining > 0 ? 0 : 1000000,
+                                             .reset_us = 1000000});
+}
+
+START_TEST(a_denial_belongs_to_its_descriptor)
+{
+    static const int64_t remaining[] = {2, 0, 1};
+    struct decision d = {.verdict = VERDICT_LIMITED}, again;
+
+    start(1, true);
+    struct limit_op *op = op_take(limiters[0]);
+    op_clear(op);
+    op->started_us = clock_us();
+    for (op->count = 0; op->count < 3; op->count++)
+        op->limits[op->count] =
+            (struct op_limit){.limit = policy->rate_limit_service.rate_limits[0],
+                              .numbers = {.limit = 3, .burst = 3},
+                              .cost = 1,
+                              .place = op->count};
+    put(&d, op, 0, remaining[0]);
+    put(&d, op, 2, remaining[2]);
+    put(&d, op, 1, remaining[1]);
+    verdict_remember(limiters[0], op, &d);
+    ck_assert(verdict_from_denial(limiters[0], op, op->started_us, &again));
+    ck_assert_uint_eq(again.result_count, 3);
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_uint_eq(again.results[i].place, i);
+        ck_assert_int_eq(again.results[i].remaining, remaining[i]);
+        ck_assert_int_eq(again.results[i].verdict, i == 1 ? VERDICT_LIMITED : VERDICT_ALLOWED);
+    }
+    op_release(op);
+}
+END_TEST
+
 /* --- Grants ----------------------------------------------------------------------------------- */
 
 static void grant(const char *client, int64_t quota)
@@ -451,6 +494,11 @@ START_TEST(grants_replace_limits)
     ck_assert(last.request.decision.results[0].unlimited);
     expect("all", "k=a k=c", "limited: - over 0");
     expect("every", "k=a k=c", "limited: 2 over 0");
+    grant("descriptor:all/q=c", 0);
+    /* The only one with quota_mode: charges nothing. */
+    expect("all", "q=c k=d", "limited: over 0 -");
+    expect("all", "q=c q=d k=d 2", "allowed: over 0 1 1");
+    expect("all", "q=c qfree=x k=d", "allowed: over 0 - 0");
     grants_publish(NULL);
     expect("all", "k=b", "allowed: 2");
 }
@@ -471,6 +519,9 @@ START_TEST(without_redis_this_process_counts)
     expect("all", "k=a 2 k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "allowed: 0 2 2 2 2 2 2 2 2");
     expect("all", "k=a k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "limited: over 0 2 2 2 2 2 2 2 2");
     expect("every", "k=a 4 k=b", "limited: over 0 2");
+    expect("all", "q=a qfree=x k=p 2", "allowed: over 0 - 1"); /* one with quota_mode passes */
+    expect("all", "q=a qfree=x k=p 2", "limited: over 0 - over 0");
+    expect("all", "q=a q=w -1 k=p", "allowed: over 0 - 0");
 }
 END_TEST
 
@@ -635,6 +686,7 @@ int main(void)
     tcase_add_test(tests, concurrent_calls_are_exact);
     tcase_add_test(tests, a_call_may_end_at_any_time);
     tcase_add_test(tests, in_a_cluster_charges_are_given_back);
+    tcase_add_test(tests, a_denial_belongs_to_its_descriptor);
     tcase_add_test(tests, grants_replace_limits);
     tcase_add_test(tests, without_redis_this_process_counts);
     tcase_add_test(tests, without_redis_calls_may_pass);

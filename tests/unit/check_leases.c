@@ -228,16 +228,23 @@ enum { BUSY_US = 2 * LEASE_AUTO_US };
 static struct leases *leases;
 
 /* Makes `requests` in each interval of 20 ms from `from_us` to `to_us`. Returns NULL if not busy. */
-static struct lease *busy_for(const struct limit *limit, int64_t numbers_limit, unsigned requests,
-                              uint64_t from_us, uint64_t to_us)
+static struct lease *busy_with(const struct limit *limit, struct limit_numbers numbers,
+                               unsigned requests, uint64_t from_us, uint64_t to_us)
 {
-    struct limit_numbers numbers = {.limit = numbers_limit, .burst = numbers_limit};
     struct lease *lease = NULL;
 
     for (uint64_t at_us = from_us; at_us <= to_us; at_us += 20000)
         for (unsigned i = 0; i < requests; i++)
             lease = leases_meet(leases, SLICE("{id:a}:l:key"), limit, &numbers, at_us + i);
     return lease;
+}
+
+static struct lease *busy_for(const struct limit *limit, int64_t numbers_limit, unsigned requests,
+                              uint64_t from_us, uint64_t to_us)
+{
+    struct limit_numbers numbers = {.limit = numbers_limit, .burst = numbers_limit};
+
+    return busy_with(limit, numbers, requests, from_us, to_us);
 }
 
 static int64_t units_wanted(const struct limit *limit, int64_t numbers_limit, unsigned requests,
@@ -389,6 +396,37 @@ START_TEST(units_of_changed_limits_are_not_spent)
 }
 END_TEST
 
+static void take_ten(struct lease *lease)
+{
+    lease_take(lease, &(struct lease_charge){10, 1, 900, 1000, 100, 1, 1000000}, 1000010);
+}
+
+/* Whichever lease of the key was there first, and of any priority. */
+START_TEST(units_of_two_plans_are_not_spent_in_turn)
+{
+    static const struct limit limit = {
+        .kind = LIMIT_BUCKET, .period_us = 60000000, .lease_units = 10};
+    static const struct limit_numbers small = {.limit = 1000, .burst = 1000},
+                                      large = {.limit = 2000, .burst = 2000},
+                                      batch = {.limit = 2000, .burst = 2000, .share = 500000};
+
+    leases = leases_new();
+    struct lease *first = busy_with(&limit, small, 8, 1000000, 1000000);
+    struct lease *second = busy_with(&limit, large, 8, 1000000, 1000000);
+    take_ten(second);
+    ck_assert_ptr_eq(busy_with(&limit, small, 1, 1000020, 1000020), first);
+    ck_assert(!lease_spend(second, 1000030));
+    struct lease *other = busy_with(&limit, batch, 1, 1000040, 1000040);
+    take_ten(second);
+    take_ten(other);
+    ck_assert_ptr_eq(busy_with(&limit, large, 1, 1000050, 1000050), second);
+    ck_assert(lease_spend(other, 1000060)); /* another priority, but the same numbers */
+    ck_assert_ptr_eq(busy_with(&limit, small, 1, 1000070, 1000070), first);
+    ck_assert(!lease_spend(other, 1000080) && !lease_spend(second, 1000080));
+    leases_free(leases);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("leases");
@@ -401,6 +439,7 @@ int main(void)
     tcase_add_test(test_case, after_a_pause_a_client_must_be_busy_again);
     tcase_add_test(test_case, returned_units_do_not_count_as_leaked);
     tcase_add_test(test_case, units_of_changed_limits_are_not_spent);
+    tcase_add_test(test_case, units_of_two_plans_are_not_spent_in_turn);
     tcase_add_test(test_case, remaining_decreases_at_the_rate_of_other_workers);
     tcase_add_test(test_case, a_full_table_keeps_leases_with_units);
     suite_add_tcase(suite, test_case);
