@@ -80,8 +80,10 @@ static bool is_secure(const struct admin_bound *bound, struct evhttp_request *re
         tls_bufferevent_is_verified(evhttp_connection_get_bufferevent(connection), server))
         return true;
     evhttp_add_header(evhttp_request_get_output_headers(request), "Connection", "close");
-    answer_problem(request, 421, "Misdirected Request",
-                   "the TLS settings of this listener have changed; open a new connection");
+    answer_problem(
+        request, 421, "Misdirected Request",
+        "the client's certificate has expired, or the TLS settings of this listener have "
+        "changed; open a new connection");
     return false;
 }
 

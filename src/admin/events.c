@@ -6,6 +6,7 @@
 
 #include "admin/answer.h"
 #include "admin/snapshot.h"
+#include "net/tls_bufferevent.h"
 
 enum {
     INPUT_MAX = 4096,      /* bytes that a listener may send, which nobody reads */
@@ -43,14 +44,15 @@ static void on_close(struct evhttp_connection *connection, void *arg)
     listener->events->count--;
 }
 
-/* Sends the bytes, or disconnects a client that does not read. */
+/* Sends the bytes, or disconnects a client that does not read or whose certificate has expired. */
 static void send_to(struct listener *listener, struct evbuffer *bytes)
 {
     struct bufferevent *stream = evhttp_connection_get_bufferevent(listener->connection);
     struct evbuffer *copy;
 
     listener->late = evbuffer_get_length(bufferevent_get_output(stream)) ? listener->late + 1 : 0;
-    if (listener->late > EVENT_LATE_MAX || !(copy = evbuffer_new())) {
+    if (listener->late > EVENT_LATE_MAX || tls_bufferevent_has_expired(stream) ||
+        !(copy = evbuffer_new())) {
         evhttp_connection_free(listener->connection); /* calls on_close() */
         return;
     }

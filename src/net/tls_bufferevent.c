@@ -4,6 +4,7 @@
 #include <openssl/err.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "net/tls_internal.h"
 
 /* What belongs to an SSL of a bufferevent, and is released with it. */
@@ -71,10 +72,18 @@ struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_serv
                                           BEV_OPT_CLOSE_ON_FREE);
 }
 
+bool tls_bufferevent_has_expired(struct bufferevent *bufferevent)
+{
+    SSL *ssl = bufferevent_openssl_get_ssl(bufferevent);
+
+    return ssl && (int64_t)(clock_wall_us() / 1000000) >= tls_chain_until(ssl);
+}
+
 bool tls_bufferevent_is_verified(struct bufferevent *bufferevent, const struct tls_server *server)
 {
     SSL *ssl = bufferevent_openssl_get_ssl(bufferevent);
     const struct accepted *accepted = ssl ? SSL_get_ex_data(ssl, index_of_accepted()) : NULL;
 
-    return accepted && tls_server_same_clients(accepted->server, server);
+    return accepted && tls_server_same_clients(accepted->server, server) &&
+           !tls_bufferevent_has_expired(bufferevent);
 }

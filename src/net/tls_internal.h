@@ -75,6 +75,9 @@ void tls_clients_free(struct tls_clients *clients);
 MUST_CHECK bool tls_clients_apply(struct tls_clients *clients, SSL_CTX *ctx);
 /* Returns whether both verify clients in the same way. */
 bool tls_clients_same(const struct tls_clients *one, const struct tls_clients *other);
+/* Returns when the first certificate of the client's verified chain expires, in seconds since 1970;
+ * INT64_MAX: there is none. */
+int64_t tls_chain_until(SSL *ssl);
 /* Returns the path of client_crl (NULL: none), and the time at which its first list expires. */
 const char *tls_clients_crl(const struct tls_clients *clients, int64_t *until_s);
 

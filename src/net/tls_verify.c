@@ -275,9 +275,8 @@ static int on_verified(int good, X509_STORE_CTX *store)
     return 0;
 }
 
-/* Returns when the first certificate of the verified chain expires; INT64_MAX: there is none. A
- * resumed session has that time in its ticket. */
-static int64_t chain_until(SSL *ssl)
+/* A resumed session has the time in its ticket. */
+int64_t tls_chain_until(SSL *ssl)
 {
     const STACK_OF(X509) *chain = SSL_get0_verified_chain(ssl);
     int64_t until_s = INT64_MAX, one_s;
@@ -300,14 +299,14 @@ struct tls_certificate *tls_client_certificate(const struct stream *s, bool *has
     X509 *certificate = SSL_get0_peer_certificate(t->ssl);
 
     *has = certificate != NULL;
-    return certificate ? tls_certificate_new(certificate, chain_until(t->ssl)) : NULL;
+    return certificate ? tls_certificate_new(certificate, tls_chain_until(t->ssl)) : NULL;
 }
 
 /* ---- tickets --------------------------------------------------------------------------------- */
 
 static int on_ticket_made(SSL *ssl, void *arg)
 {
-    int64_t until_s = chain_until(ssl);
+    int64_t until_s = tls_chain_until(ssl);
     (void)arg;
 
     return SSL_session_reused(ssl) || !SSL_get0_peer_certificate(ssl) ||

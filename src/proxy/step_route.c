@@ -116,8 +116,7 @@ static enum step choose_rule(struct exchange *x, const struct identity_input *in
 /* A flood of invented keys must not hold many requests. */
 enum { KEYS_AWAITED_MAX = 64 };
 
-/* The issuer may have a new key. Nothing has been counted or logged yet, so ROUTE can begin
- * again. */
+/* The issuer may have a new key. Nothing has been counted yet, so ROUTE can begin again. */
 static bool waits_for_keys(struct exchange *x, const struct request_head *head)
 {
     return x->generation->tokens && !x->keys.waited &&
@@ -130,10 +129,11 @@ enum step step_route(struct exchange *x)
     struct request_head *head = x->worker->incoming.head;
     struct address address;
 
+    /* In its second pass, ROUTE has the header that KEYS or CONTENT has kept. */
+    if (!x->waiting && begin_log(x, head) == STEP_FAIL)
+        return STEP_FAIL;
     if (x->policy->identity.jwt.remote_count && waits_for_keys(x, head))
         return step_enter(x, PHASE_KEYS);
-    if (!x->request.inspected && begin_log(x, head) == STEP_FAIL)
-        return STEP_FAIL;
     struct identity_input input = route_identity_input(x, head, &address);
     if (x->policy->identity.paths)
         route_add_content(x, &input);

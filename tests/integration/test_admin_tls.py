@@ -1,5 +1,6 @@
 """Admin listeners with TLS and client certificates."""
 
+import datetime
 import json
 import re
 import ssl
@@ -89,6 +90,19 @@ def test_client_certificates_of_an_admin_listener(rig):
         raise AssertionError("the session has survived the revocation")
     except (ssl.SSLError, OSError):
         eventually(lambda: failures("revoked") == 1)
+
+
+def test_admin_connections_end_with_the_certificate(rig):
+    ca = Authority(rig.directory)
+    _, address = weir_with_admin(rig, client_ca=ca.file)
+    context = ca.issue("alice", until=datetime.timedelta(seconds=4)).context()
+    with TlsConnection(address, context=context) as connection, TlsConnection(address, context=context) as events:
+        assert connection.request("/healthz").status == 200
+        events.send(b"GET /api/v1/events HTTP/1.1\r\nHost: api.test\r\n\r\n")
+        assert events.read_head().status == 200
+        while events.fill():  # weir closes the stream
+            pass
+        assert connection.request("/healthz").status == 421
 
 
 def test_tls_begins_and_ends_with_a_reload(rig):

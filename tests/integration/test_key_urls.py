@@ -195,6 +195,22 @@ def test_requests_wait_for_an_unknown_key(rig):
     weir.counts(0, "weir_requests_active")
 
 
+def test_requests_that_end_while_they_wait_for_a_key_are_in_the_access_log(rig):
+    old, new = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
+    server = KeyServer(rig, old.jwks)
+    weir = rig.weir(limits=LIMIT, workers=1, identity={"from": ["jwt:sub"], "jwt": settings(server)}, log={"access": "json"},
+                    timeouts={"exchange": "1s"})
+    server.gate = threading.Event()
+    rig.add_cleanup(server.gate.set)
+    token = bearer(new.sign("EdDSA", CLAIMS)[0])
+    with Connection(weir.address) as leaving:
+        leaving.send(request_bytes("/leaves", headers=token))
+        eventually(lambda: len(server.fetches) == 2, what="a fetch")
+    assert get(weir.address, "/late", headers=token).status == 504
+    for target, status in ("/leaves", 499), ("/late", 504):
+        weir.wait_for_output(f'"target":"{target}",.*"status":{status},')
+
+
 def test_hostile_responses_keep_the_keys(rig):
     issuer, other = Issuer("EdDSA"), Issuer("EdDSA")
     server, elsewhere = KeyServer(rig, issuer.jwks), KeyServer(rig, issuer.jwks)
