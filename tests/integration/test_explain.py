@@ -81,6 +81,14 @@ def test_refused_requests_end_with_3_and_their_status(rig):
         assert found["status"] == status and reason in found["reason"] and not found["forwarded"], found
 
 
+def test_a_request_that_takes_too_many_steps(rig):
+    """The steps are used up before the last rule, of which no condition fails."""
+    rules = [{"match": {"path": f"/*a*b{i}c"}, "limits": "none"} for i in range(300)]
+    path = rig.write("steps.yaml", json.dumps(rig.policy(size_limits={"request_header": "30k"}, rules=[*rules, {"limits": "none"}])))
+    done = rig.command("explain", "-c", path, "http://api.test/" + "a" * 28000)
+    assert done.returncode == 3 and "4 million steps" in done.stdout, done
+
+
 def test_content_is_given_as_to_curl(rig):
     path = rig.write("body.json", '{"model":\n"gpt-4o"}\n')
     for data in ('{"model": "gpt-4o"}', f"@{path}"):
