@@ -114,7 +114,8 @@ bool remote_keys_are_settled(const struct remote_keys *remote)
 bool remote_keys_may_come(const struct remote_keys *remote)
 {
     return atomic_load(&remote->fetching) ||
-           (remote->wake_fd >= 0 && clock_us() >= atomic_load(&remote->closed_until_us));
+           (remote->wake_fd >= 0 && atomic_load(&remote->wanted) &&
+            clock_us() >= atomic_load(&remote->closed_until_us));
 }
 
 void remote_keys_want(struct remote_keys *remote)

@@ -41,7 +41,7 @@ bool remote_keys_are_wanted(const struct remote_keys *remote);
 
 /* Returns whether there are keys, or a fetch has failed. */
 bool remote_keys_are_settled(const struct remote_keys *remote);
-/* Returns whether a fetch is under way, or remote_keys_want() causes one. */
+/* Returns whether a fetch is under way, or remote_keys_want() has caused one. */
 bool remote_keys_may_come(const struct remote_keys *remote);
 /* Requests a fetch. Cheap until the next remote_keys_settle(). */
 void remote_keys_want(struct remote_keys *remote);

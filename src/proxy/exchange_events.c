@@ -326,7 +326,10 @@ void exchanges_keys_changed(struct worker *w)
 
 static void keys_passed(struct deadline *deadline)
 {
-    note_event(CONTAINER_OF(deadline, struct exchange, client_deadline), EVENT_KEYS);
+    struct exchange *x = CONTAINER_OF(deadline, struct exchange, client_deadline);
+
+    x->keys.over = true;
+    note_event(x, EVENT_KEYS);
 }
 
 /* ---- the rate limit service ------------------------------------------------------------------ */

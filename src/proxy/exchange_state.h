@@ -65,9 +65,9 @@ struct exchange {
         uint64_t kept_us;            /* when the client last kept the rate, or the wait began */
         bool exact;                  /* `taken` is exact */
     } send;
-    struct {         /* KEYS */
-        bool waits;  /* in worker->keys_awaited */
-        bool waited; /* once is enough */
+    struct {        /* KEYS */
+        bool waits; /* in worker->keys_awaited */
+        bool over;  /* the time to wait has passed */
         TAILQ_ENTRY(exchange) link;
     } keys;
 

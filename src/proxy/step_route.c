@@ -119,7 +119,7 @@ enum { KEYS_AWAITED_MAX = 64 };
 /* The issuer may have a new key. Nothing has been counted yet, so ROUTE can begin again. */
 static bool waits_for_keys(struct exchange *x, const struct request_head *head)
 {
-    return x->generation->tokens && !x->keys.waited &&
+    return x->generation->tokens && !x->keys.over &&
            x->worker->keys_awaited_count < KEYS_AWAITED_MAX &&
            token_checker_should_wait(x->generation->tokens, &head->fields);
 }

@@ -195,6 +195,27 @@ def test_requests_wait_for_an_unknown_key(rig):
     weir.counts(0, "weir_requests_active")
 
 
+def test_a_fetch_that_began_before_the_key_was_published(rig):
+    old, new = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
+    server = KeyServer(rig, old.jwks)
+    weir = rig.weir(limits=LIMIT, workers=1, identity={"from": ["jwt:sub", "ip"], "jwt": settings(server)}, log={"access": "json"})
+    refresh, again = threading.Event(), threading.Event()
+    server.gate = refresh
+    for gate in refresh, again:
+        rig.add_cleanup(gate.set)
+    weir.reload()
+    eventually(lambda: len(server.fetches) == 2, what="a refresh")
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/echo", headers=bearer(new.sign("EdDSA", CLAIMS)[0])))
+        eventually(lambda: weir.metric("weir_requests_active") == 1, what="the request to wait")
+        server.gate = again
+        refresh.set()  # with the old keys
+        eventually(lambda: len(server.fetches) == 3, what="a fetch for the unknown key")
+        server.content = new.jwks
+        again.set()
+        assert dict(json.loads(connection.response().body)["fields"])["X-Weir-Client"] == "jwt:alice"
+
+
 def test_requests_that_end_while_they_wait_for_a_key_are_in_the_access_log(rig):
     old, new = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
     server = KeyServer(rig, old.jwks)

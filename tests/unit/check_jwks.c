@@ -463,7 +463,7 @@ START_TEST(an_unknown_key_is_fetched_at_once_but_every_30_seconds)
     remote = policy->identity.jwt.remote[0];
     ck_assert(remote_keys_may_come(remote));
     pass(1);
-    ck_assert(remote_keys_may_come(remote)); /* if requested */
+    ck_assert(!remote_keys_may_come(remote)); /* nobody has requested it */
     want();
     ck_assert(fetches == 2 && remote_keys_may_come(remote));
     pass(1);
