@@ -5,13 +5,16 @@
 #include "base/clock.h"
 #include "base/json_writer.h"
 
-static void write_per(struct json_writer *json, const struct limit *limit)
+static void write_per(struct json_writer *json, const struct limit_status *row)
 {
+    const struct limit *limit = row->limit;
     static const char *const names[] = {"client", "ip",  "route",   "method",
                                         "host",   "all", "header:", "json:"};
 
     json_begin(json, "per", '[');
-    for (unsigned i = 0; i < limit->per_count; i++) {
+    if (row->is_of_descriptor)
+        json_put_text(json, NULL, "descriptor");
+    for (unsigned i = 0; i < limit->per_count && !row->is_of_descriptor; i++) {
         char name[512];
         const char *header = limit->per[i].header, *path = limit->per[i].path;
         snprintf(name, sizeof name, "%s%s", names[limit->per[i].per],
@@ -27,7 +30,7 @@ static void write_row(struct json_writer *json, const struct limit_status *row)
 {
     json_begin(json, NULL, '{');
     json_put_text(json, "limit", row->limit->name);
-    write_per(json, row->limit);
+    write_per(json, row);
     json_put_text(json, "key", row->key.p);
     json_put_i64(json, "quota", row->quota);
     json_put_i64(json, "capacity", row->capacity);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "limit/compose.h"
 #include "limit/key.h"
+#include "policy/shipped_limiter.h"
 #include "quota/quotas.h"
 
 /* Commands of client queries, placed before the driver's text. PUBLISH may fail: a user without
@@ -30,8 +31,9 @@ static const char preamble[] =
 /* Returns the client's limits: a grant's, else the policy's, else the database row's. */
 static const struct client_limits *client_limits_of(const struct query *q)
 {
-    const struct client_limits *client_limits =
-        q->granted ? &q->grant_client_limits : policy_client(q->policy, q->identity);
+    const struct client_limits *client_limits = q->granted ? &q->grant_client_limits
+                                                : q->match ? NULL
+                                                           : policy_client(q->policy, q->identity);
     return !client_limits && q->row_cached && q->row.present ? &q->row_client_limits
                                                              : client_limits;
 }
@@ -72,10 +74,20 @@ static bool write_pattern(struct query *q, struct slice start)
     return !pattern.failed;
 }
 
+/* A grant replaces the numbers of all limits of a descriptor. */
+static struct limit_numbers descriptor_numbers(const struct query *q, const struct limit *limit)
+{
+    int64_t number = q->granted ? limit_bounded(limit, q->quota) : 0;
+
+    return q->granted ? (struct limit_numbers){.limit = number, .burst = number}
+                      : (struct limit_numbers){.limit = limit->limit, .burst = limit->burst};
+}
+
 struct limit_status *client_query_add_row(struct query *q, const struct limit *limit,
                                           struct slice key, struct slice rest)
 {
-    struct limit_numbers n = client_numbers(client_limits_of(q), limit);
+    struct limit_numbers n =
+        q->match ? descriptor_numbers(q, limit) : client_numbers(client_limits_of(q), limit);
     struct limit_status *row = &q->rows[q->row_count++];
 
     *row = (struct limit_status){.limit = n.variant ? n.variant : limit,
@@ -84,8 +96,23 @@ struct limit_status *client_query_add_row(struct query *q, const struct limit *l
                                  .quota = n.limit,
                                  .burst = n.burst,
                                  .capacity = limit->kind == LIMIT_WINDOW ? n.limit : n.burst,
-                                 .enforced = limit_enforces(limit, q->identity)};
+                                 .enforced = limit_enforces(limit, q->identity),
+                                 .is_of_descriptor = q->match != NULL};
+    row->enforced &= !q->match || !descriptor_is_shadow(q->match);
     return row;
+}
+
+static bool add_descriptor_keys(struct query *q)
+{
+    struct slice key;
+
+    for (unsigned i = 0; i < descriptor_limit_count(q->match); i++) {
+        const struct limit *limit = descriptor_limit(q->match, i);
+        if (!write_key(q, limit_key_name(limit), &key))
+            return false;
+        client_query_add_row(q, limit, key, SLICE_NONE);
+    }
+    return true;
 }
 
 /* Limits that no rule uses are in no script and not shown, but they are reset. */
@@ -95,7 +122,7 @@ static bool add_known_keys(struct query *q)
 
     for (unsigned i = 0; i < q->policy->limit_count; i++) {
         const struct limit *limit = &q->policy->limits[i];
-        if (!counts_client(limit, q->identity) || is_list(limit) ||
+        if (!counts_client(q, limit) || is_list(limit) ||
             (q->kind == CLIENT_QUERY_LOOK && !compose_uses(q->policy, limit)))
             continue;
         if (!write_key(q, limit->name, &key))
@@ -111,7 +138,7 @@ static bool must_scan(const struct query *q)
     if (q->kind == CLIENT_QUERY_RESET)
         return true;
     for (unsigned i = 0; i < q->policy->limit_count; i++)
-        if (is_list(&q->policy->limits[i]) && counts_client(&q->policy->limits[i], q->identity) &&
+        if (is_list(&q->policy->limits[i]) && counts_client(q, &q->policy->limits[i]) &&
             compose_uses(q->policy, &q->policy->limits[i]))
             return true;
     return false;
@@ -145,7 +172,7 @@ bool client_query_begin(struct query *q)
         q->step = STEP_OVER;
         return true;
     }
-    if (!add_known_keys(q))
+    if (!(q->match ? add_descriptor_keys(q) : add_known_keys(q)))
         return false;
     q->step = must_scan(q)                                        ? STEP_SCAN
               : q->kind == CLIENT_QUERY_LOOK && q->row_count == 0 ? STEP_OVER
@@ -169,7 +196,7 @@ static bool prepare(struct query *q)
         return false;
     q->step = STEP_GRANT;
     bool asks = q->kind == CLIENT_QUERY_GRANT ||
-                (q->kind != CLIENT_QUERY_RESET && q->policy->limit_count > 0);
+                (q->kind != CLIENT_QUERY_RESET && policy_needs_redis(q->policy));
     return asks || client_query_begin(q);
 }
 
@@ -202,12 +229,14 @@ struct query *client_query_new_grant(const struct policy *policy, const struct i
 }
 
 struct query *client_query_new(const struct policy *policy, const struct identity *identity,
+                               const struct query_descriptor *descriptor,
                                enum client_query_kind kind, uint64_t timeout_us)
 {
     struct query *q = allocate(policy, identity, kind);
 
     if (!q)
         return NULL;
+    q->match = descriptor && descriptor->is_one ? &descriptor->match : NULL;
     q->until_us = clock_us() + timeout_us;
     q->cursor[0] = '0';
     if (prepare(q))

@@ -19,6 +19,7 @@
 #define WEIR_ADMIN_CLIENT_QUERY_H
 
 #include "limit/grants.h"
+#include "policy/rate_limit_service.h"
 #include "quota/quota_row.h"
 #include "redis/reply.h"
 
@@ -41,8 +42,9 @@ enum {
 /* One state key. */
 struct limit_status {
     const struct limit *limit;
-    struct slice key;  /* the whole key */
-    struct slice rest; /* "{route:/v1}", of a limit with several `per` keys */
+    bool is_of_descriptor; /* counted per descriptor, whatever `per` of the limit is */
+    struct slice key;      /* the whole key */
+    struct slice rest;     /* "{route:/v1}", of a limit with several `per` keys */
     int64_t quota, burst, capacity;
     bool enforced;               /* the limit may reject this client */
     bool admits;                 /* a request of cost 1 is admitted */
@@ -59,13 +61,27 @@ struct query;
 MUST_CHECK bool client_query_identity(const struct policy *policy, struct slice text,
                                       struct identity *identity, const char **why);
 
+/* The limits of a client that is a descriptor of the rate limit service. */
+struct query_descriptor {
+    bool is_one; /* false: any other client */
+    struct descriptor_match match;
+    const char *unlimited; /* why no limit counts it, static text; NULL: limits of `match` do */
+};
+
+/* As client_query_identity(), and accepts descriptors, too: descriptor:DOMAIN/KEY=VALUE, see
+ * policy/descriptor_name.h. Without rate_limit_service, such a name is an id. */
+MUST_CHECK bool client_query_named(const struct policy *policy, struct slice text,
+                                   struct identity *identity, struct query_descriptor *descriptor,
+                                   const char **why);
+
 /* Returns the Lua script for client queries of this policy, which includes policy->driver.
  * malloc'ed. NULL: out of memory. */
 char *client_query_script(const struct policy *policy);
 
-/* Creates a LOOK, RESET or CLIENT. `policy` and `identity` must outlive it. SCAN runs for at most
- * `timeout_us`. Returns NULL if out of memory. */
+/* Creates a LOOK, RESET or CLIENT. `policy`, `identity` and `descriptor` (NULL: none) must outlive
+ * it. SCAN runs for at most `timeout_us`. Returns NULL if out of memory. */
 struct query *client_query_new(const struct policy *policy, const struct identity *identity,
+                               const struct query_descriptor *descriptor,
                                enum client_query_kind kind, uint64_t timeout_us);
 void client_query_free(struct query *query);
 

@@ -18,6 +18,7 @@ enum step { STEP_GRANT, STEP_QUOTA, STEP_SCAN, STEP_DROP, STEP_LAST, STEP_OVER }
 struct query {
     const struct policy *policy;
     const struct identity *identity;
+    const struct descriptor_match *match; /* the client is a descriptor; NULL: it is none */
     enum client_query_kind kind;
     enum step step;
     uint64_t until_us;
@@ -52,11 +53,11 @@ struct query {
 };
 
 /* Returns true if the first `per` key of the limit is this client, or the IP address of a client
- * that is identified by it. */
-static inline bool counts_client(const struct limit *limit, const struct identity *identity)
+ * that is identified by it. No limit counts a descriptor by its own `per`. */
+static inline bool counts_client(const struct query *q, const struct limit *limit)
 {
     enum limit_per first = limit->per[0].per;
-    return first == PER_CLIENT || (first == PER_IP && !identity->is_id);
+    return !q->match && (first == PER_CLIENT || (first == PER_IP && !q->identity->is_id));
 }
 
 static inline bool is_list(const struct limit *limit)

@@ -33,6 +33,7 @@ struct pending_query {
     struct evhttp_request *request; /* NULL: response sent */
     enum client_query_kind kind;
     struct identity identity;
+    struct query_descriptor descriptor;
     int64_t quota, us; /* of a grant */
     struct query *query;
     struct redis_call call;
@@ -274,14 +275,15 @@ static bool decode_name(struct slice encoded, struct text *out)
 
 /* False: a response was sent. */
 static bool read_client(const struct clients_api *api, struct evhttp_request *request,
-                        struct slice id, struct identity *identity)
+                        struct slice id, struct identity *identity,
+                        struct query_descriptor *descriptor)
 {
     char bytes[CLIENT_NAME_MAX];
     struct text name = text_over(bytes, sizeof bytes);
     const char *why = "the client's name is not percent-encoded, or too long";
 
     if (decode_name(id, &name) &&
-        client_query_identity(api->policy, text_slice(&name), identity, &why))
+        client_query_named(api->policy, text_slice(&name), identity, descriptor, &why))
         return true;
     answer_problem(request, 400, "Bad Request", why);
     return false;
@@ -295,6 +297,7 @@ struct order {
 
 static struct pending_query *pending_query_new(struct clients_api *api,
                                                const struct identity *identity,
+                                               const struct query_descriptor *descriptor,
                                                const struct order *order)
 {
     struct pending_query *pending_query = calloc(1, sizeof *pending_query);
@@ -304,6 +307,7 @@ static struct pending_query *pending_query_new(struct clients_api *api,
     MAGIC_SET(pending_query, PENDING_QUERY_MAGIC);
     pending_query->api = api;
     pending_query->identity = *identity;
+    pending_query->descriptor = *descriptor;
     pending_query->kind = order->kind;
     pending_query->quota = order->quota;
     pending_query->us = order->us;
@@ -312,7 +316,8 @@ static struct pending_query *pending_query_new(struct clients_api *api,
     pending_query->query =
         order->kind == CLIENT_QUERY_GRANT
             ? client_query_new_grant(api->policy, &pending_query->identity, order->quota, order->us)
-            : client_query_new(api->policy, &pending_query->identity, order->kind, SCAN_US);
+            : client_query_new(api->policy, &pending_query->identity, &pending_query->descriptor,
+                               order->kind, SCAN_US);
     pending_query->deadline = evtimer_new(api->base, query_timed_out, pending_query);
     if (pending_query->query && pending_query->deadline && open_link(api))
         return pending_query;
@@ -353,13 +358,14 @@ void clients_answer(struct clients_api *api, struct evhttp_request *request, str
         EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE;
     struct order order = {0};
     struct identity identity;
+    struct query_descriptor descriptor;
     struct pending_query *pending_query;
 
     if (!answer_methods(request, methods, "GET, HEAD, PUT, DELETE") ||
-        !read_client(api, request, id, &identity) || !read_order(request, &order))
+        !read_client(api, request, id, &identity, &descriptor) || !read_order(request, &order))
         return;
     if (api->count >= PENDING_QUERIES_MAX ||
-        !(pending_query = pending_query_new(api, &identity, &order))) {
+        !(pending_query = pending_query_new(api, &identity, &descriptor, &order))) {
         answer_problem(request, 503, "Service Unavailable",
                        "too many such requests are in progress");
         return;

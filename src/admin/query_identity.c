@@ -1,6 +1,7 @@
 /* query_identity.c - parses the client that an operator names, and describes its limits in
  * words. */
 #include "admin/client_query.h"
+#include "policy/descriptor_name.h"
 
 bool client_query_identity(const struct policy *policy, struct slice text,
                            struct identity *identity, const char **why)
@@ -10,6 +11,60 @@ bool client_query_identity(const struct policy *policy, struct slice text,
     if (identity->has_ip)
         identity->listed = address_table_find(&policy->addresses.table, &identity->ip);
     return true;
+}
+
+static const char *why_unlimited(const struct query_descriptor *descriptor,
+                                 const struct parsed_descriptor *parsed, bool has_domain)
+{
+    const struct descriptor_match *match = &descriptor->match;
+
+    if (parsed->hashed)
+        return "the name is a hash; only the whole name shows them";
+    return !has_domain                      ? "the policy has no such domain"
+           : !match->entry                  ? "no entry of the domain matches this descriptor"
+           : descriptor_is_unlimited(match) ? "the entry of this descriptor is unlimited"
+           : descriptor_limit_count(match)  ? NULL
+                                            : "the entry of this descriptor has no limit";
+}
+
+/* Sets the text to the name that keys and grants have, whatever is encoded in `text`. */
+static const char *read_descriptor(const struct policy *policy, struct slice text,
+                                   struct identity *identity, struct query_descriptor *descriptor)
+{
+    struct parsed_descriptor parsed;
+    struct descriptor_name name;
+    const char *why = descriptor_name_parse(text, &parsed);
+
+    if (why)
+        return why;
+    const struct rate_limit_domain *domain =
+        rate_limit_domain(&policy->rate_limit_service, parsed.domain);
+    if (parsed.hashed) {
+        if (text.n > sizeof name.text || slice_has_control_bytes(text))
+            return "the name of a hashed descriptor is longer than 256 bytes, or has control bytes";
+        memcpy(name.text, text.p, name.size = text.n);
+    } else {
+        if (domain)
+            descriptor_match(domain, &parsed.descriptor, &descriptor->match);
+        descriptor_name_write(parsed.domain, &parsed.descriptor, &descriptor->match, &name);
+    }
+    memcpy(identity->text, name.text, identity->size = name.size);
+    descriptor->unlimited = why_unlimited(descriptor, &parsed, domain != NULL);
+    return NULL;
+}
+
+_Static_assert(DESCRIPTOR_NAME_MAX <= (int)IDENTITY_TEXT_MAX, "a name fits");
+
+bool client_query_named(const struct policy *policy, struct slice text, struct identity *identity,
+                        struct query_descriptor *descriptor, const char **why)
+{
+    *descriptor = (struct query_descriptor){.is_one = policy->rate_limit_service.is_set &&
+                                                      descriptor_name_is_one(text)};
+    if (!descriptor->is_one)
+        return client_query_identity(policy, text, identity, why);
+    *identity = (struct identity){.is_id = false};
+    *why = read_descriptor(policy, text, identity, descriptor);
+    return !*why;
 }
 
 const char *client_query_limits_text(const struct client_limits *client_limits)

@@ -34,8 +34,8 @@ static const struct limit *limit_of_key(const struct query *q, struct slice key,
     name.n = (size_t)(colon - name.p);
     for (unsigned i = 0; i < q->policy->limit_count; i++) {
         const struct limit *limit = &q->policy->limits[i];
-        if (is_list(limit) && counts_client(limit, q->identity) &&
-            slice_equal(name, slice_of(limit->name)) && compose_uses(q->policy, limit))
+        if (is_list(limit) && counts_client(q, limit) && slice_equal(name, slice_of(limit->name)) &&
+            compose_uses(q->policy, limit))
             return limit;
     }
     return NULL;
@@ -95,8 +95,7 @@ static void add_untouched(struct query *q)
         bool there = false;
         for (unsigned r = 0; r < looked_at && !there; r++)
             there = q->rows[r].limit->base == limit->index;
-        if (there || !is_list(limit) || !counts_client(limit, q->identity) ||
-            !compose_uses(q->policy, limit))
+        if (there || !is_list(limit) || !counts_client(q, limit) || !compose_uses(q->policy, limit))
             continue;
         struct limit_status *row = client_query_add_row(q, limit, SLICE_NONE, SLICE_NONE);
         row->remaining = row->capacity;

@@ -68,11 +68,9 @@ static int64_t increase(struct snapshot_history *history, uint64_t total)
     return more;
 }
 
-/* Writes "key":{"total":N,"per_second":R}. */
-static void counter(struct source *s, const char *key, uint64_t total)
+/* Writes "key":{"total":N,"per_second":R}. `more`: the result of increase(). */
+static void put_counter(struct source *s, const char *key, uint64_t total, int64_t more)
 {
-    int64_t more = increase(s->history, total);
-
     json_begin(&s->json, key, '{');
     json_put_u64(&s->json, "total", total);
     if (more < 0 || s->interval_s <= 0)
@@ -80,6 +78,11 @@ static void counter(struct source *s, const char *key, uint64_t total)
     else
         json_put_number(&s->json, "per_second", (double)more / s->interval_s);
     json_end(&s->json, '}');
+}
+
+static void counter(struct source *s, const char *key, uint64_t total)
+{
+    put_counter(s, key, total, increase(s->history, total));
 }
 
 #define SUM(s, stats, member)                                                                      \
@@ -289,6 +292,74 @@ static void priorities(struct source *s)
     json_end(&s->json, ']');
 }
 
+/* The numbers that limits of the policy and of descriptors have. */
+static void put_limit(struct source *s, const struct limit *limit)
+{
+    json_put_text(&s->json, "name", limit->name);
+    json_put_text(&s->json, "script", limit->script);
+    json_put_i64(&s->json, "limit", limit->limit);
+    if (limit->kind == LIMIT_CONCURRENCY)
+        json_put_null(&s->json, "period_seconds");
+    else
+        json_put_seconds(&s->json, "period_seconds", limit->period_us);
+    json_put_bool(&s->json, "shadow", limit->enforce == 0);
+}
+
+/* One `rate_limit` of descriptors and its decisions. */
+struct counted {
+    const struct limit *limit;
+    uint64_t total[VERDICT_COUNT], all;
+    int64_t more[VERDICT_COUNT], lately; /* the results of increase(), and their sum */
+};
+
+static struct counted count_rate_limit(struct source *s, const struct limit *limit)
+{
+    struct counted c = {.limit = limit};
+
+    for (unsigned v = 0; v < VERDICT_COUNT; v++) {
+        c.total[v] = by_limit(s, limit->row, v);
+        c.more[v] = increase(s->history, c.total[v]);
+        c.all += c.total[v];
+        c.lately += c.more[v] > 0 ? c.more[v] : 0;
+    }
+    return c;
+}
+
+static bool is_busier(const struct counted *a, const struct counted *b)
+{
+    return a->lately != b->lately ? a->lately > b->lately : a->all > b->all;
+}
+
+/* Policies may have thousands of them: writes those with decisions, and of these the busiest. */
+static void rate_limits(struct source *s)
+{
+    const struct rate_limit_service *service = &s->view->policy->rate_limit_service;
+    struct counted busiest[SNAPSHOT_RATE_LIMITS_MAX + 1];
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < service->rate_limit_count; i++) {
+        struct counted c = count_rate_limit(s, service->rate_limits[i]);
+        unsigned at = count;
+        if (!c.all)
+            continue;
+        for (; at && is_busier(&c, &busiest[at - 1]); at--)
+            busiest[at] = busiest[at - 1];
+        busiest[at] = c;
+        count += count < SNAPSHOT_RATE_LIMITS_MAX;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        const struct counted *c = &busiest[i];
+        json_begin(&s->json, NULL, '{');
+        put_limit(s, c->limit);
+        json_begin(&s->json, "decisions", '{');
+        for (unsigned v = 0; v < VERDICT_COUNT; v++)
+            if (c->total[v] || v == VERDICT_ALLOWED || v == VERDICT_LIMITED)
+                put_counter(s, verdict_label[v], c->total[v], c->more[v]);
+        json_end(&s->json, '}');
+        json_end(&s->json, '}');
+    }
+}
+
 static void limits(struct source *s)
 {
     const struct policy *policy = s->view->policy;
@@ -297,14 +368,7 @@ static void limits(struct source *s)
     for (unsigned l = 0; l < policy->limit_count; l++) {
         const struct limit *limit = &policy->limits[l];
         json_begin(&s->json, NULL, '{');
-        json_put_text(&s->json, "name", limit->name);
-        json_put_text(&s->json, "script", limit->script);
-        json_put_i64(&s->json, "limit", limit->limit);
-        if (limit->kind == LIMIT_CONCURRENCY)
-            json_put_null(&s->json, "period_seconds");
-        else
-            json_put_seconds(&s->json, "period_seconds", limit->period_us);
-        json_put_bool(&s->json, "shadow", limit->enforce == 0);
+        put_limit(s, limit);
         decisions(s, limit->row, VERDICT_COUNT, by_limit);
         uint64_t units = by_limit(s, limit->row, UNITS_COLUMN);
         if (limit->own_cost)
@@ -313,6 +377,7 @@ static void limits(struct source *s)
             (void)increase(s->history, units);
         json_end(&s->json, '}');
     }
+    rate_limits(s);
     json_end(&s->json, ']');
 }
 

@@ -6,8 +6,9 @@
 #include "admin/metrics.h"
 
 enum {
-    SNAPSHOT_RULES_MAX = 200,   /* in the policy's order; the rest is summed up in "decisions" */
-    SNAPSHOT_SERVERS_MAX = 200, /* likewise; the API status has all */
+    SNAPSHOT_RULES_MAX = 200,      /* in the policy's order; the rest is summed up in "decisions" */
+    SNAPSHOT_RATE_LIMITS_MAX = 20, /* the busiest `rate_limit` of descriptors; /metrics has all */
+    SNAPSHOT_SERVERS_MAX = 200,    /* likewise; the API status has all */
     SNAPSHOT_TOP = 20
 };
 

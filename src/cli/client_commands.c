@@ -30,7 +30,8 @@ static struct query *new_query(const struct client_command *command, const struc
     if (order->kind == CLIENT_QUERY_GRANT)
         return client_query_new_grant(command->subject.policy, &command->subject.identity,
                                       order->quota, order->us);
-    return client_query_new(command->subject.policy, &command->subject.identity, order->kind,
+    return client_query_new(command->subject.policy, &command->subject.identity,
+                            &command->subject.descriptor, order->kind,
                             order->kind == CLIENT_QUERY_LOOK ? LOOK_US : RESET_US);
 }
 
@@ -66,12 +67,13 @@ static int query_client(struct client_command *command, const struct order *orde
 {
     const char *why;
 
-    if (!client_query_identity(command->subject.policy, slice_of(order->client),
-                               &command->subject.identity, &why)) {
+    if (!client_query_named(command->subject.policy, slice_of(order->client),
+                            &command->subject.identity, &command->subject.descriptor, &why)) {
         fprintf(stderr, "weir: %s is not a client: %s\n", order->client, why);
         return 1;
     }
-    doubt(command, order->client);
+    if (!command->subject.descriptor.is_one)
+        doubt(command, order->client);
     command->subject.query = new_query(command, order);
     if (!command->subject.query || !query_redis_run(&command->redis, command->subject.query))
         return 1;

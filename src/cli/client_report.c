@@ -21,6 +21,10 @@ static void write_per(struct text *out, const struct limit_status *row)
                                         "host",   "all", "header", "json"};
     const struct limit *limit = row->limit;
 
+    if (row->is_of_descriptor) {
+        text_literal(out, "descriptor");
+        return;
+    }
     text_put(out, slice_of(names[limit->per[0].per]));
     if (row->rest.n) {
         text_literal(out, ", ");
@@ -48,7 +52,7 @@ static void fill_row(struct table_row *cells, const struct limit_status *row)
 
     for (unsigned i = 0; i < COLUMNS; i++)
         out[i] = text_over(cells->cell[i], CELL_MAX - 1);
-    text_put(&out[0], slice_of(row->limit->name));
+    text_clean(&out[0], slice_of(row->limit->name));
     text_put(&out[0], row->enforced ? SLICE("") : SLICE(" (shadow)"));
     write_per(&out[1], row);
     bool in_flight =
@@ -188,6 +192,8 @@ int client_report_inspect(const struct client_subject *subject)
         puts(client_limits->quota == QUOTA_PROHIBITED
                  ? "\nEvery request that has a limit is rejected."
                  : "\nNo limit counts this client.");
+    else if (subject->descriptor.unlimited)
+        printf("\nNo limits: %s.\n", subject->descriptor.unlimited);
     else if (client_query_rows(subject->query, &rows) == 0)
         puts("\nThe policy has no limit that is counted per client.");
     else {
@@ -242,6 +248,8 @@ int client_report_grant(const struct client_subject *subject)
     if (is_unknown_id(subject))
         puts("an unknown id: with identity.known_clients_only it is counted by address, so this "
              "has no effect");
+    if (subject->descriptor.unlimited)
+        fprintf(stderr, "weir: no limits: %s\n", subject->descriptor.unlimited);
     if (!client_query_notified(subject->query))
         fputs("weir: Redis did not accept the message to the running weirs (is this user allowed "
               "to PUBLISH?): the grant may take some seconds to apply\n",

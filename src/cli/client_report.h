@@ -8,6 +8,7 @@
 struct client_subject {
     struct policy *policy;
     struct identity identity;
+    struct query_descriptor descriptor;
     struct query *query;
 };
 

@@ -70,7 +70,7 @@ static bool read_client(struct explain_redis *redis, const struct identity *iden
                         struct explained_client *client)
 {
     const struct policy *policy = CONTAINER_OF(redis, struct state_reader, ops)->redis.policy;
-    struct query *query = client_query_new(policy, identity, CLIENT_QUERY_CLIENT, 0);
+    struct query *query = client_query_new(policy, identity, NULL, CLIENT_QUERY_CLIENT, 0);
     bool good = run_query(redis, query);
     int64_t row_us;
 

@@ -1,12 +1,14 @@
 """The listener of Envoy's rate limit service: gRPC, JSON, health. test_descriptors.py has the limits."""
 
 import json
+import re
 import signal
 import socket
 import ssl
 import struct
 import threading
 import time
+from urllib.parse import quote
 
 import envoy_messages as envoy
 from certificates import Authority
@@ -427,3 +429,156 @@ def test_every_call_is_answered_while_redis_fails(rig):
     weir.reload(redis={**weir.policy["redis"], "on_failure": "allow"})
     with Caller(listener) as caller:
         assert {caller.code("edge", {"user": "local"}) for _ in range(8)} == {OK}
+
+
+# --- operators: descriptors as clients ---
+
+TENANTS = {"payments": {"descriptors": [
+    {"key": "tenant", "value": "007", "rate_limit": {"unit": "day", "requests_per_unit": 2}},
+    {"key": "tenant", "rate_limit": {"unit": "day", "requests_per_unit": 5}, "descriptors": [
+        {"key": "path", "limits": ["each", "spare"]}]},
+    {"key": "user", "value": "a*", "share_threshold": True, "rate_limit": {"unit": "day", "requests_per_unit": 3}},
+    {"key": "trial", "rate_limit": {"unit": "day", "requests_per_unit": 1}, "shadow_mode": True},
+    {"key": "guest", "rate_limit": {"unlimited": True}},
+    {"key": "bare"}]}}
+LIMITS = {"each": {"script": "gcra", "limit": 4, "period": "1d"},
+          "spare": {"script": "fixed_window", "limit": 9, "period": "1d", "per": ["client", "route"]}}
+BOND = "descriptor:payments/tenant=007"
+
+
+def tenants(rig, count=1):
+    pairs = [weir_with_service(rig, TENANTS, limits=LIMITS, rules=[{"limits": ["each"]}]) for _ in range(count)]
+    eventually(lambda: rig.redis().command("PUBSUB", "NUMSUB", "weir:resets") == ["weir:resets", count], what="subscriptions")
+    return pairs
+
+
+def code(listener, *descriptors, domain="payments", **more):
+    with Caller(listener) as caller:
+        return caller.code(domain, *descriptors, **more)
+
+
+def codes(listener, times, entries):
+    return [code(listener, entries) for _ in range(times)]
+
+
+def client_api(weir, name, method="GET", body=None, status=200):
+    target = "/api/v1/clients/" + quote(name, safe="")
+    response = get(weir.admin, target, method=method, **({} if body is None else {"body": json.dumps(body).encode()}))
+    assert response.status == status, (response.status, response.body)
+    return json.loads(response.body)
+
+
+def command(rig, weir, word, *arguments, status=0):
+    done = rig.command(word, "-c", weir.policy_file, *arguments)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "no such ids" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def left(weir, name):
+    """The limits of a descriptor, and what is left of them."""
+    return {row["limit"]: row["remaining"] for row in client_api(weir, name)["limits"]}
+
+
+def test_inspect_shows_the_limits_of_descriptors(rig):
+    [(weir, listener)] = tenants(rig)
+    assert codes(listener, 1, {"tenant": "007"}) == [OK]
+    look = client_api(weir, BOND)
+    assert look["client"] == BOND and look["client_limits"] == "default" and look["database"] is None, look
+    [row] = look["limits"]
+    assert (row["limit"], row["quota"], row["remaining"], row["admits"]) == ("payments.tenant_007", 2, 1, True), row
+    assert row["per"] == ["descriptor"] and row["key"] == "weir:{descriptor:payments%2Ftenant=007}:l:unit:day".replace("%2F", "/")
+    assert re.search(r"^payments\.tenant_007 +descriptor +2 in \S+ +1 of 2 +\S", command(rig, weir, "inspect", BOND), re.M)
+
+    nested = [("tenant", "a b/%"), ("path", "/x=y{1}")]
+    assert codes(listener, 3, nested) == [OK] * 3
+    name = "descriptor:payments/tenant=a%20b%2F%25/path=%2Fx=y%7B1%7D"
+    assert left(weir, name) == {"each": 1, "spare": 6}
+    assert left(weir, "descriptor:payments/tenant=a b%2F%25/path=%2fx%3dy{1}") == {"each": 1, "spare": 6}, "another spelling"
+    assert re.search(r"^each +descriptor +4 in .* 1 of 4 .*\nspare +descriptor +9 in .* 6 of 9 ", command(rig, weir, "inspect", name), re.M)
+
+    long = "x" * 300
+    codes(listener, 2, {"tenant": long})
+    look = client_api(weir, "descriptor:payments/tenant=" + long)
+    assert re.fullmatch("descriptor:payments/h:[0-9a-f]{32}", look["client"]) and look["limits"][0]["remaining"] == 3
+    codes(listener, 1, {"user": "alice"})
+    codes(listener, 1, {"user": "adam"})
+    assert left(weir, "descriptor:payments/user=bob") == {} and left(weir, "descriptor:payments/user=abe") == {"payments.user_a*": 1}
+    codes(listener, 2, {"trial": "t"})
+    [row] = client_api(weir, "descriptor:payments/trial=t")["limits"]
+    assert not row["enforced"] and row["remaining"] == 0
+
+    for name, why in {"descriptor:payments/other=1": "no entry", "descriptor:payments/tenant=1/other=2": "no entry",
+                      "descriptor:x/tenant=1": "no such domain", "descriptor:payments/bare=1": "has no limit",
+                      "descriptor:payments/guest=1": "unlimited", look["client"]: "hash"}.items():
+        assert why in command(rig, weir, "inspect", name), name
+        assert client_api(weir, name)["limits"] == []
+    for name in "descriptor:", "descriptor:payments", "descriptor:payments/x", "descriptor:payments/=1":
+        assert "is not a client" in command(rig, weir, "inspect", name, status=1)
+        client_api(weir, name, status=400)
+    assert client_api(weir, "id:" + BOND)["limits"][0]["per"] == ["client"], "an id of a header"
+
+
+def test_a_reset_of_a_descriptor_applies_to_every_weir(rig):
+    (one, first), (_, second) = tenants(rig, 2)
+    james, long = {"tenant": "007"}, {"tenant": "y" * 300}
+    assert codes(first, 3, james) == [OK, OK, OVER] and codes(second, 1, james) == [OVER]
+    assert command(rig, one, "reset", BOND) == f"{BOND}: 1 key removed\n"
+    assert left(one, BOND) == {"payments.tenant_007": 2}
+    eventually(lambda: code(second, james) == OK, what="the cached denial to be dropped")
+    assert codes(first, 2, james) == [OK, OVER]
+    assert client_api(one, BOND, "DELETE")["removed"] == 1
+    assert codes(first, 1, james) == [OK], "at once in this weir"
+    eventually(lambda: code(second, james) == OK, what="the message")
+
+    assert codes(first, 6, long) == [OK] * 5 + [OVER]
+    hashed = client_api(one, "descriptor:payments/tenant=" + long["tenant"])["client"]
+    assert client_api(one, hashed, "DELETE")["removed"] == 1 and codes(first, 1, long) == [OK]
+    nested = [("tenant", "1"), ("path", "/")]
+    assert codes(first, 5, nested) == [OK] * 4 + [OVER]
+    assert "2 keys removed" in command(rig, one, "reset", "descriptor:payments/tenant=1/path=%2F")
+    eventually(lambda: code(first, nested) == OK, what="the reset")
+
+
+def test_a_grant_for_a_descriptor_applies_to_every_weir(rig):
+    (one, first), (two, second) = tenants(rig, 2)
+    james = {"tenant": "007"}
+    assert codes(first, 3, james) == [OK, OK, OVER] and codes(second, 1, james) == [OVER]
+    assert f"{BOND}: a quota of 100 for 1m\n" in command(rig, one, "grant", BOND, "100", "1m")
+    for listener in first, second:
+        eventually(lambda listener=listener: code(listener, james) == OK, what="the grant")
+    look = client_api(two, BOND)
+    assert look["grant"]["quota"] == 100 and look["client_limits"] == "quota"
+    assert (look["limits"][0]["quota"], look["limits"][0]["remaining"]) == (100, 96)
+    text = command(rig, one, "inspect", BOND)
+    assert "grant   a quota of 100" in text and re.search(r"^payments\.tenant_007 .* 96 of 100 ", text, re.M), text
+    assert client_api(two, BOND, "PUT", {"quota": 0, "for": "1h"})["published"]
+    assert code(second, james) == OVER, "at once in this weir"
+    eventually(lambda: code(first, james) == OVER, what="the second grant")
+    assert code(first, {"tenant": "006"}) == OK
+    client_api(two, BOND, "PUT", {"quota": "unlimited", "for": "1h"})
+    assert codes(second, 5, james) == [OK] * 5 and client_api(two, BOND)["limits"] == []
+    command(rig, one, "grant", BOND, "none")
+    eventually(lambda: code(second, james) == OVER, what="the end of the grant")
+    assert "no such domain" in command(rig, one, "grant", "descriptor:x/tenant=007", "5", "1m")
+
+
+def test_top_and_the_dashboard_list_the_busiest_rate_limits(rig):
+    many = [{"key": "k", "value": str(i), "rate_limit": {"unit": "day", "requests_per_unit": 2}} for i in range(2000)]
+    weir, listener = weir_with_service(rig, {"edge": {"descriptors": many}}, limits={"each": LIMITS["each"]}, rules=[{"limits": ["each"]}])
+    with Caller(listener) as caller:
+        for i in range(30):
+            caller.code("edge", {"k": str(i)})
+        assert [caller.code("edge", {"k": "1999"}) for _ in range(5)] == [OK] * 2 + [OVER] * 3
+    screen = rig.command("top", "--once", text_of(weir.admin)).stdout
+    table = re.search(r"^LIMITS .*\n((?:\S.*\n)+)", screen, re.M)[1].splitlines()
+    names = [line.split()[0] for line in table]
+    assert names[:2] == ["each", "edge.k_1999"] and len(names) == 21 and len(set(names)) == 21, screen
+    assert table[1].split()[-1] == "5", table[1]
+    assert "descriptor:edge/k=1999" in screen
+    with Connection(weir.admin) as connection:
+        connection.send(request_bytes("/api/v1/events"))
+        connection.read_head()
+        event = connection.read_until(b"}\n\n", "an event") + b"}"
+    limits = json.loads(event[event.index(b"data: ") + 6:])["limits"]
+    assert len(limits) == 21 and limits[1]["name"] == "edge.k_1999" and limits[1]["decisions"]["limited"]["total"] == 3, limits[:3]

@@ -85,7 +85,7 @@ static void start_query(const char *client, enum client_query_kind kind, uint64_
 {
     const char *why;
     ck_assert(client_query_identity(policy, slice_of(client), &identity, &why));
-    query = client_query_new(policy, &identity, kind, timeout_us);
+    query = client_query_new(policy, &identity, NULL, kind, timeout_us);
     ck_assert_ptr_nonnull(query);
     if (kind != CLIENT_QUERY_LOOK)
         return;
@@ -345,6 +345,99 @@ START_TEST(client_names_are_parsed)
 }
 END_TEST
 
+static const char service_yaml[] =
+    "redis: { address: 127.0.0.1:1, timeout: 10ms }\n"
+    "limits: { each: { script: gcra, limit: 5, period: 1s, per: [ ip, route ] } }\n"
+    "rate_limit_service:\n"
+    "  listen: [ 127.0.0.1:1 ]\n"
+    "  domains:\n"
+    "    d:\n"
+    "      descriptors:\n"
+    "        - { key: a, limits: [ each ] }\n"
+    "        - { key: b, value: 'x*', share_threshold: true,\n"
+    "            rate_limit: { unit: day, requests_per_unit: 7 } }\n"
+    "        - { key: c, rate_limit: { unlimited: true } }\n"
+    "        - { key: e }\n";
+
+static void set_up_service(void)
+{
+    const char *lua_dir = getenv("WEIR_LUA_DIR");
+    policy = policy_load_text("test.yaml", SLICE(service_yaml), lua_dir ? lua_dir : "lua", stderr);
+    ck_assert_ptr_nonnull(policy);
+}
+
+START_TEST(names_of_descriptors_are_parsed)
+{
+    static const struct {
+        const char *name, *text, *unlimited;
+    } good[] = {
+        {"descriptor:d/a=1", "descriptor:d/a=1", NULL},
+        {"descriptor:d/a= %2fx=y", "descriptor:d/a=%20%2Fx=y", NULL},
+        {"descriptor:d/b=xyz", "descriptor:d/b=x*", NULL},
+        {"descriptor:d/b=x*", "descriptor:d/b=x*", NULL},
+        {"descriptor:d/c=1", "descriptor:d/c=1", "is unlimited"},
+        {"descriptor:d/e=", "descriptor:d/e=", "no limit"},
+        {"descriptor:d/f=1", "descriptor:d/f=1", "no entry"},
+        {"descriptor:x/a=1", "descriptor:x/a=1", "no such domain"},
+        {"descriptor:d/h:00112233445566778899aabbccddeeff",
+         "descriptor:d/h:00112233445566778899aabbccddeeff", "hash"},
+    };
+    static const char *const bad[] = {"descriptor:", "descriptor:d", "descriptor:d/a",
+                                      "descriptor:d/=1", "descriptor:/a=1"};
+    struct query_descriptor descriptor;
+    const char *why = NULL;
+
+    for (unsigned i = 0; i < COUNT_OF(good); i++) {
+        ck_assert_msg(
+            client_query_named(policy, slice_of(good[i].name), &identity, &descriptor, &why) &&
+                descriptor.is_one && !identity.is_id,
+            "%s", good[i].name);
+        ck_assert_msg(slice_equal(identity_text(&identity), slice_of(good[i].text)), "%s: %.*s",
+                      good[i].name, SLICE_ARG(identity_text(&identity)));
+        ck_assert_msg(good[i].unlimited
+                          ? descriptor.unlimited && strstr(descriptor.unlimited, good[i].unlimited)
+                          : !descriptor.unlimited,
+                      "%s: %s", good[i].name, descriptor.unlimited);
+    }
+    for (unsigned i = 0; i < COUNT_OF(bad); i++)
+        ck_assert_msg(!client_query_named(policy, slice_of(bad[i]), &identity, &descriptor, &why) &&
+                          why,
+                      "%s", bad[i]);
+    ck_assert(client_query_named(policy, SLICE("ip:1.2.3.4"), &identity, &descriptor, &why) &&
+              !descriptor.is_one && identity.has_ip);
+}
+END_TEST
+
+START_TEST(an_inspection_of_a_descriptor_reads_its_limits_alone)
+{
+    struct query_descriptor descriptor;
+    const struct limit_status *rows;
+    const char *why;
+
+    ck_assert(client_query_named(policy, SLICE("descriptor:d/b=xy"), &identity, &descriptor, &why));
+    query = client_query_new(policy, &identity, &descriptor, CLIENT_QUERY_LOOK, 1000000);
+    expect_next();
+    expect_argument(3, "descriptor:d/b=x*");
+    ck_assert(feed_reply("*2\r\n:1000\r\n$10\r\n9:99999999\r\n"));
+    expect_next();
+    expect_argument(0, "1");
+    expect_argument(1, "weir:{descriptor:d/b=x*}:l:unit:day");
+    ck_assert_uint_eq(client_query_rows(query, &rows), 1);
+    ck_assert(rows->is_of_descriptor && rows->quota == 9 && rows->enforced);
+    client_query_free(query);
+    ck_assert(client_query_named(policy, SLICE("descriptor:d/a=1"), &identity, &descriptor, &why));
+    query = client_query_new(policy, &identity, &descriptor, CLIENT_QUERY_RESET, 1000000);
+    expect_next();
+    expect_argument(3, "weir:{descriptor:d/a=1}:l:*");
+    ck_assert(feed_reply("*2\r\n$1\r\n0\r\n*0\r\n"));
+    expect_next();
+    expect_argument(0, "1");
+    expect_argument(1, "weir:{descriptor:d/a=1}:l:each");
+    expect_argument(2, "forget");
+    expect_argument(4, "descriptor:d/a=1");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client query");
@@ -361,6 +454,11 @@ int main(void)
     tcase_add_test(tests, an_inspection_shows_at_most_as_many_keys_as_fit);
     tcase_add_loop_test(tests, malformed_replies_end_the_query, 0, (int)COUNT_OF(misshapen));
     tcase_add_test(tests, client_names_are_parsed);
+    suite_add_tcase(suite, tests);
+    tests = tcase_create("descriptors");
+    tcase_add_checked_fixture(tests, set_up_service, tear_down);
+    tcase_add_test(tests, names_of_descriptors_are_parsed);
+    tcase_add_test(tests, an_inspection_of_a_descriptor_reads_its_limits_alone);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
