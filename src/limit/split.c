@@ -2,7 +2,8 @@
  * charge them.
  *
  *   parent (the caller waits for it)
- *     sub-operations, in the order of the rule: each has the limits of one slot; sent in turn
+ *     sub-operations, in the order of the rule, refunds last: each has the limits of one slot; sent
+ *     in turn
  *
  *   charged -> next sub-operation -> ... -> all charged: admitted
  *   rejected, or on_failure rejects -> earlier charges are given back: rejected

@@ -86,6 +86,30 @@ static struct limit_op *sub_op_of(const struct split *split, const struct op_lim
     return NULL;
 }
 
+static bool only_refunds(const struct limit_op *op)
+{
+    bool only = true;
+
+    for (unsigned i = 0; i < op->count; i++)
+        only &= op->limits[i].cost < 0;
+    return only;
+}
+
+/* Moves sub-operations that only refund to the end. They never reject, and what they gave back
+ * cannot be charged again: a limit may have had less in use. */
+static void sort_refunds(struct split *split)
+{
+    struct sub_op refunds[LIMITS_PER_RULE_MAX];
+    unsigned count = 0, others = 0;
+
+    for (unsigned i = 0; i < split->count; i++)
+        if (only_refunds(split->sub_ops[i].op))
+            refunds[count++] = split->sub_ops[i];
+        else
+            split->sub_ops[others++] = split->sub_ops[i];
+    memcpy(split->sub_ops + others, refunds, count * sizeof refunds[0]);
+}
+
 static bool make_sub_ops(struct limit_op *parent)
 {
     struct split *split = parent->cluster.split;
@@ -99,6 +123,7 @@ static bool make_sub_ops(struct limit_op *parent)
         }
         add_limit(sub_op, parent, &parent->limits[i]);
     }
+    sort_refunds(split);
     for (unsigned i = 0; i < split->count; i++)
         if (split->sub_ops[i].op->count == 1) /* as for a rule with one limit */
             op_limit_alone(&split->sub_ops[i].op->limits[0]);

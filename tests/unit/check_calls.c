@@ -17,6 +17,7 @@
 #include "limit/denials.h"
 #include "limit/grants.h"
 #include "limit/limiter_parts.h"
+#include "limit/sub_op.h"
 #include "limit/verdict.h"
 #include "run_suite.h"
 
@@ -475,6 +476,27 @@ START_TEST(a_denial_belongs_to_its_descriptor)
 }
 END_TEST
 
+/* A call that is rejected refunds nothing. */
+START_TEST(in_a_cluster_refunds_come_last)
+{
+    static const int64_t costs[] = {-1, 1, -1, 2, -1};
+    static const uint16_t slots[] = {1, 2, 2, 3, 1};
+    static const unsigned order[] = {1, 3, 0};
+
+    start(1, true);
+    struct limit_op *op = op_take(limiters[0]);
+    op_clear(op);
+    for (op->count = 0; op->count < COUNT_OF(costs); op->count++)
+        op->limits[op->count] = (struct op_limit){
+            .cost = costs[op->count], .slot = slots[op->count], .place = op->count};
+    ck_assert(op_make_split(op, false));
+    ck_assert_uint_eq(op->cluster.split->count, COUNT_OF(order));
+    for (unsigned i = 0; i < COUNT_OF(order); i++)
+        ck_assert_uint_eq(op->cluster.split->sub_ops[i].op->limits[0].place, order[i]);
+    op_release(op);
+}
+END_TEST
+
 /* --- Grants ----------------------------------------------------------------------------------- */
 
 static void grant(const char *client, int64_t quota)
@@ -687,6 +709,7 @@ int main(void)
     tcase_add_test(tests, a_call_may_end_at_any_time);
     tcase_add_test(tests, in_a_cluster_charges_are_given_back);
     tcase_add_test(tests, a_denial_belongs_to_its_descriptor);
+    tcase_add_test(tests, in_a_cluster_refunds_come_last);
     tcase_add_test(tests, grants_replace_limits);
     tcase_add_test(tests, without_redis_this_process_counts);
     tcase_add_test(tests, without_redis_calls_may_pass);
