@@ -46,8 +46,7 @@ void explain_rules(struct explainer *m, struct exchange *x)
 {
     enum content_result result = CONTENT_NONE;
     struct content_facts content = route_content_facts(x, &m->values, &result);
-    const struct route_request given = {&m->sorted, &m->identity, x->downstream->origin->secure,
-                                        &content};
+    struct request_facts given = route_facts(x, &m->sorted, &m->identity, &content);
     struct rule_request request;
     struct slice normal;
 

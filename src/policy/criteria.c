@@ -119,7 +119,7 @@ static enum truth header_truth(const struct criterion *criterion,
                             .joined = text_over(request->room, CRITERIA_ROOM)};
     const struct field *field = NULL;
 
-    while ((field = fields_next_named(&request->head->fields, criterion->name, field)))
+    while ((field = fields_next_named(&request->facts->head->fields, criterion->name, field)))
         if (!field->hop_by_hop)
             add_certain(&values, field->value);
     return truth_of(&values);
@@ -144,7 +144,7 @@ static enum truth query_truth(const struct criterion *criterion,
                             .steps = request->steps,
                             .separator = ",",
                             .joined = text_over(request->room, CRITERIA_ROOM)};
-    struct query_reader reader = query_reader(request->head->query, criterion->name,
+    struct query_reader reader = query_reader(request->facts->head->query, criterion->name,
                                               request->room + CRITERIA_ROOM, CRITERIA_ROOM);
     struct query_value value;
 
@@ -191,7 +191,7 @@ static bool json_matches(const struct criterion *criterion, struct slice value, 
 static enum truth json_truth(const struct criterion *criterion,
                              const struct criteria_request *request)
 {
-    struct content_facts *content = request->content;
+    struct content_facts *content = request->facts->content;
 
     if (!content || content->state == CONTENT_ABSENT)
         return TRUTH_NO;
@@ -218,7 +218,7 @@ static enum truth client_truth(const struct criterion *criterion,
                                const struct criteria_request *request)
 {
     for (unsigned i = 0; i < criterion->count; i++)
-        if (is_client(&criterion->clients[i], request->identity))
+        if (is_client(&criterion->clients[i], request->facts->identity))
             return TRUTH_YES;
     return TRUTH_NO;
 }
@@ -246,13 +246,13 @@ static struct slice forwarded_proto(const struct fields *fields, bool peer_trust
 static enum truth scheme_truth(const struct criterion *criterion,
                                const struct criteria_request *request)
 {
-    const struct fields *fields = &request->head->fields;
+    const struct fields *fields = &request->facts->head->fields;
     struct values values = {
         .criterion = criterion, .steps = request->steps, .separator = ",", .certain = 1};
-    struct slice rest = forwarded_proto(fields, request->identity->peer_trusted), element;
+    struct slice rest = forwarded_proto(fields, request->facts->identity->peer_trusted), element;
 
     if (rest.n == 0)
-        rest = request->https ? SLICE("https") : SLICE("http");
+        rest = request->facts->https ? SLICE("https") : SLICE("http");
     while (slice_next_element(&rest, &element))
         consider(&values, scheme_of(element));
     return truth_of(&values);

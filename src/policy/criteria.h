@@ -57,15 +57,21 @@ struct content_facts {
     const struct json_values *values;
 };
 
-/* The parts of a request that criteria read. */
-struct criteria_request {
+/* The request as received, with the identity that identity_of() has determined. A fact that only
+ * criteria need is one member more; route_facts() in proxy/route.c sets it. */
+struct request_facts {
     const struct request_head *head;
     const struct identity *identity;
     bool https;                    /* the client's connection uses TLS */
     struct content_facts *content; /* NULL: CONTENT_ABSENT */
-    bool query_doubt;              /* a server may read part of the path as the query */
-    char *room;                    /* two times CRITERIA_ROOM bytes */
-    size_t *steps;                 /* of patterns, see path_matches() */
+};
+
+/* The request as criteria read it. */
+struct criteria_request {
+    const struct request_facts *facts;
+    bool query_doubt; /* a server may read part of the path as the query */
+    char *room;       /* two times CRITERIA_ROOM bytes */
+    size_t *steps;    /* of patterns, see path_matches() */
 };
 
 enum { CRITERIA_ROOM = 64 << 10 }; /* at least the largest head */

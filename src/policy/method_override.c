@@ -35,7 +35,7 @@ static bool override_agrees(const struct policy *policy, const struct rule *rule
 bool policy_overrides_agree(const struct policy *policy, const struct rule *rule,
                             const struct rule_request *request)
 {
-    const struct fields *fields = &request->criteria.head->fields;
+    const struct fields *fields = &request->criteria.facts->head->fields;
 
     if (!fields_have(fields, FIELD_METHOD_OVERRIDE))
         return true;

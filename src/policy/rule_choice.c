@@ -138,7 +138,7 @@ static bool take_authority(struct slice *reading, struct slice *authority)
 static bool reading_selects(const struct policy *policy, const struct rule_request *request,
                             struct slice reading, const struct rule *rule, struct route_room *room)
 {
-    struct slice authority, host = forwarded_host(policy, request->criteria.head, rule);
+    struct slice authority, host = forwarded_host(policy, request->criteria.facts->head, rule);
 
     return selects(policy, request, reading, host, rule, room) &&
            (!policy->rules_have_hosts || !take_authority(&reading, &authority) ||
@@ -191,7 +191,7 @@ static const char repeated[] = "fields or query parameters are repeated or encod
 static const char *read_unusual(const struct policy *policy, struct rule_request *request,
                                 struct route_room *room, struct route *route, struct slice *path)
 {
-    const struct request_head *head = request->criteria.head;
+    const struct request_head *head = request->criteria.facts->head;
     const char *why;
 
     if (head->method == METHOD_OTHER && method_is_disguised(policy, head->method_text))
@@ -209,7 +209,7 @@ static __attribute__((noinline)) const char *route_unusual(const struct policy *
                                                            struct route_room *room,
                                                            struct route *route)
 {
-    const struct request_head *head = request->criteria.head;
+    const struct request_head *head = request->criteria.facts->head;
     struct slice path = head->path;
     const char *why;
 
@@ -228,11 +228,10 @@ static __attribute__((noinline)) const char *route_unusual(const struct policy *
 }
 
 /* Sets what rules match on, if nothing is unusual. */
-static inline void begin(const struct policy *policy, const struct route_request *given,
+static inline void begin(const struct policy *policy, const struct request_facts *given,
                          struct route_room *room, struct rule_request *request)
 {
-    rule_request_begin(request, policy, given->head, given->identity, given->https, &room->match);
-    request->criteria.content = given->content;
+    rule_request_begin(request, policy, given, &room->match);
     request->path = rule_path(&policy->paths, given->head->path);
     request->host = given->head->host;
 }
@@ -243,7 +242,7 @@ static inline bool is_unusual(const struct policy *policy, const struct request_
            policy->paths.ignore_case || fields_have(&head->fields, FIELD_METHOD_OVERRIDE);
 }
 
-const char *policy_read_request(const struct policy *policy, const struct route_request *given,
+const char *policy_read_request(const struct policy *policy, const struct request_facts *given,
                                 struct route_room *room, struct rule_request *request,
                                 struct slice *normal)
 {
@@ -260,7 +259,7 @@ const struct rule *policy_rule_of_reading(const struct policy *policy,
                                           const struct rule *rule, struct route_room *room)
 {
     struct rule_request other = *request;
-    struct slice host = forwarded_host(policy, request->criteria.head, rule);
+    struct slice host = forwarded_host(policy, request->criteria.facts->head, rule);
 
     if (reading_selects(policy, request, reading, rule, room))
         return rule;
@@ -272,7 +271,7 @@ const struct rule *policy_rule_of_reading(const struct policy *policy,
     return policy_match(policy, &other);
 }
 
-const char *policy_route(const struct policy *policy, const struct route_request *given,
+const char *policy_route(const struct policy *policy, const struct request_facts *given,
                          struct route_room *room, struct route *route)
 {
     const struct request_head *head = given->head;

@@ -18,14 +18,6 @@ struct route {
     struct slice path; /* replaces the target's path when forwarding; empty: unchanged */
 };
 
-/* The request as received, with the identity that identity_of() has determined. */
-struct route_request {
-    const struct request_head *head;
-    const struct identity *identity;
-    bool https;                    /* the client's connection uses TLS */
-    struct content_facts *content; /* NULL: there is none, or weir does not see it */
-};
-
 /* Selects the rule of a request. Returns NULL on success; `route->path` then points into `room`.
  * Otherwise the request must be rejected with 400 and the returned reason (static text):
  *   - the method differs from a known one only in case (RFC 9110 section 9.1)
@@ -41,15 +33,16 @@ struct route_request {
  *     on how it decodes the query (policy/query.h)
  * Plain paths take the fast path: a single match without these checks of the path. */
 MUST_CHECK const char *policy_route(const struct policy *policy,
-                                    const struct route_request *request, struct route_room *room,
+                                    const struct request_facts *request, struct route_room *room,
                                     struct route *route);
 
 /* ---- for weir explain: the parts of policy_route(), one by one ---- */
 
 /* Sets what policy_route() matches rules on, and the normal form of the path. Returns the reason if
- * the request is refused before. Both use `room` and are valid until its next use. */
+ * the request is refused before. Both use `room` and are valid until its next use; `request` also
+ * points to `given`. */
 MUST_CHECK const char *policy_read_request(const struct policy *policy,
-                                           const struct route_request *given,
+                                           const struct request_facts *given,
                                            struct route_room *room, struct rule_request *request,
                                            struct slice *normal);
 

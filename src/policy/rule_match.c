@@ -32,14 +32,10 @@ static bool has_method(const struct rule *rule, struct slice method)
 }
 
 void rule_request_begin(struct rule_request *request, const struct policy *policy,
-                        const struct request_head *head, const struct identity *identity,
-                        bool https, struct match_room *room)
+                        const struct request_facts *facts, struct match_room *room)
 {
-    request->method = head->method_text;
-    request->criteria.head = head;
-    request->criteria.identity = identity;
-    request->criteria.https = https;
-    request->criteria.content = NULL;
+    request->method = facts->head->method_text;
+    request->criteria.facts = facts;
     request->criteria.query_doubt = false;
     request->criteria.room = room->values;
     request->criteria.steps = &room->steps;

@@ -30,10 +30,10 @@ struct rule_request {
 /* Removes a trailing slash if paths.trailing_slash ignores it. */
 struct slice rule_path(const struct path_settings *paths, struct slice path);
 
-/* Fills all but `path` and `host`; `room` must stay until the request has been matched. */
+/* Fills all but `path` and `host`; `facts` and `room` must stay until the request has been
+ * matched. */
 void rule_request_begin(struct rule_request *request, const struct policy *policy,
-                        const struct request_head *head, const struct identity *identity,
-                        bool https, struct match_room *room);
+                        const struct request_facts *facts, struct match_room *room);
 
 /* Returns the first matching rule; the last rule matches everything. Returns NULL if it depends on
  * how a server reads repeated fields or the query (TRUTH_MAYBE), unless paths.ambiguous is "allow";

@@ -32,6 +32,15 @@ struct content_facts route_content_facts(struct exchange *x, struct json_values 
     return facts;
 }
 
+struct request_facts route_facts(const struct exchange *x, const struct request_head *head,
+                                 const struct identity *identity, struct content_facts *content)
+{
+    return (struct request_facts){.head = head,
+                                  .identity = identity,
+                                  .https = x->downstream->origin->secure,
+                                  .content = content};
+}
+
 static enum step refuse_content(struct exchange *x, enum content_result result)
 {
     if (result == CONTENT_TOO_LARGE)
@@ -52,7 +61,7 @@ enum step route_select_rule(struct exchange *x, const struct request_head *head,
     struct json_values values;
     enum content_result result = CONTENT_NONE;
     struct content_facts content = route_content_facts(x, &values, &result);
-    struct route_request request = {head, identity, x->downstream->origin->secure, &content};
+    struct request_facts request = route_facts(x, head, identity, &content);
     struct route route;
     const char *why = policy_route(x->policy, &request, &x->worker->route, &route);
 

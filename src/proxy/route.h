@@ -48,6 +48,10 @@ enum step route_bad_identity(struct exchange *x, const struct identity *identity
 struct content_facts route_content_facts(struct exchange *x, struct json_values *values,
                                          enum content_result *result);
 
+/* Returns what rules match on. It points to the other arguments. */
+struct request_facts route_facts(const struct exchange *x, const struct request_head *head,
+                                 const struct identity *identity, struct content_facts *content);
+
 /* Sets rule and path: STEP_WAIT. STEP_NEXT: a rule matches on the content, which is read first.
  * STEP_FAIL: the request must be rejected. */
 enum step route_select_rule(struct exchange *x, const struct request_head *head,

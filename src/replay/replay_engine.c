@@ -217,7 +217,10 @@ static bool find_rule(struct deciding *d)
 {
     struct replay_engine *engine = d->engine;
     const struct policy *policy = engine->policy;
-    struct route_request request = {&engine->head, &d->identity, d->given->https, &d->content};
+    struct request_facts request = {.head = &engine->head,
+                                    .identity = &d->identity,
+                                    .https = d->given->https,
+                                    .content = &d->content};
 
     if (policy_blocks(policy, &d->identity))
         return refuse(d, CAUSE_CLIENT_BLOCKED, NULL);

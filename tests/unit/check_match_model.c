@@ -441,7 +441,7 @@ static const struct rule *selected(const struct policy *policy, const struct ran
 {
     static struct route_room room;
     static struct request_head head;
-    struct route_request request = {&head, &r->identity, r->https, NULL};
+    struct request_facts request = {.head = &head, .identity = &r->identity, .https = r->https};
     struct route route;
 
     parse(r, &head);
@@ -601,7 +601,7 @@ static size_t steps_of(unsigned rules, const char *pattern, const char *unit, co
         n += (size_t)snprintf(bytes + n, sizeof bytes - n, "%s", unit);
     n += (size_t)snprintf(bytes + n, sizeof bytes - n, " HTTP/1.1\r\nHost: a\r\n\r\n");
     ck_assert(request_head_parse((struct slice){bytes, n}, &head, &refusal));
-    struct route_request request = {&head, &identity, false, NULL};
+    struct request_facts request = {.head = &head, .identity = &identity};
     *why = policy_route(policy, &request, &room, &route);
     policy_drop(policy);
     return room.match.steps;

@@ -44,7 +44,7 @@ static const char *routed(const struct policy *policy, const char *method, const
     static char why[256];
     struct route route;
     struct identity identity = {.has_ip = true};
-    struct route_request request = {head_of(method, target, host), &identity, false, NULL};
+    struct request_facts request = {.head = head_of(method, target, host), .identity = &identity};
     const char *refused = policy_route(policy, &request, &room, &route);
 
     if (forwarded)

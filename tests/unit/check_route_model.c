@@ -422,7 +422,7 @@ static void compare(const struct policy *policy, const struct model_rules *rules
     ck_assert_msg(request_head_parse((struct slice){bytes, (size_t)n}, &head, &refusal), "%s: %s",
                   path, refusal.why);
     struct identity identity = {.has_ip = true};
-    struct route_request request = {&head, &identity, false, NULL};
+    struct request_facts request = {.head = &head, .identity = &identity};
     const char *why = policy_route(policy, &request, &room, &route);
 
     memcpy(raw.p, path, raw.n);

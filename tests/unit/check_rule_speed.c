@@ -59,7 +59,7 @@ static double time_of(const struct kind *kind, unsigned count)
     char target[128], host[128], bytes[512];
     struct policy *policy = policy_of(kind, count);
     struct identity identity = {.has_ip = true};
-    struct route_request request = {&head, &identity, false, NULL};
+    struct request_facts request = {.head = &head, .identity = &identity};
     struct refusal refusal;
     struct route route;
     bool refused = false;
