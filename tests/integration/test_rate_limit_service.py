@@ -18,7 +18,7 @@ from grpc_programs import begin, run
 from http2_wire import Http2
 from rig import eventually, text_of
 from tls_client import TlsConnection, client, pair
-from wire import Connection, chunked, get, request_bytes
+from wire import Connection, chunked, get, request_bytes, run_in_threads
 
 MINUTE = {"unit": "minute", "requests_per_unit": 3}
 DOMAINS = {"edge": {"descriptors": [{"key": "user", "rate_limit": MINUTE}, {"key": "free"}]}}
@@ -538,6 +538,29 @@ def test_a_reset_of_a_descriptor_applies_to_every_weir(rig):
     assert codes(first, 5, nested) == [OK] * 4 + [OVER]
     assert "2 keys removed" in command(rig, one, "reset", "descriptor:payments/tenant=1/path=%2F")
     eventually(lambda: code(first, nested) == OK, what="the reset")
+
+
+def test_a_reset_of_a_descriptor_ends_its_leases_on_every_weir(rig):
+    limits = {"w": {"script": "fixed_window", "limit": 5000, "period": "1d", "lease": 50}}
+    domains = {"edge": {"descriptors": [{"key": "user", "limits": ["w"]}]}}
+    (one, first), (two, second) = [weir_with_service(rig, domains, limits=limits, workers=1) for _ in range(2)]
+    call = request_bytes("/json", "POST", {}, json.dumps(json_call(user="v")).encode())
+
+    def busy(number):
+        with Connection((first, second)[number % 2]) as connection:
+            for _ in range(8):
+                connection.send(call * 25)
+                assert [connection.response().status for _ in range(25)] == [200] * 25
+
+    def ended_on_the_other_weir():
+        run_in_threads(busy, 6)
+        client_api(one, "descriptor:edge/user=v", "DELETE")
+        with Connection(first) as connection:
+            status = json.loads(connection.send(call).response().body)["statuses"][0]
+        assert status["limitRemaining"] == 4999, "no unit of the old lease"
+        eventually(lambda: two.metric("weir_lease_units_held") == 0, what="the end of all leases")
+        return two.metric("weir_lease_units_total", result="lost")
+    eventually(ended_on_the_other_weir, 30, "the other weir to end a lease because of the reset")
 
 
 def test_a_grant_for_a_descriptor_applies_to_every_weir(rig):
