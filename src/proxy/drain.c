@@ -123,6 +123,7 @@ bool drain_begin(struct exchange *x)
         return false;
     uint64_t until_us = clock_cached_us() + x->route.rule->upstream->response_timeout_us;
     drain->origin = *left->origin;
+    drain->origin.certificate = NULL; /* belongs to the connection, which is freed */
     drain->downstream = (struct downstream){
         .ops = &drain_ops, .worker = w, .origin = &drain->origin, .exchange = x};
     TAILQ_INSERT_TAIL(&w->drains, drain, link);
