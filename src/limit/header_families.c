@@ -30,21 +30,28 @@ typedef void family_writer(struct writer *w, const struct limit_result *shown);
 static family_writer x_ratelimit_lines, x_ratelimit_epoch_lines, x_rate_limit_lines, ietf_lines,
     openai_lines;
 
-/* Name, word in the policy, writer, id of its fields, and the families that it replaces if both are
- * chosen. Fields are sent in this order. */
-#define FAMILIES(X)                                                                                \
-    X(X_RATELIMIT, "x-ratelimit", x_ratelimit_lines, FIELD_X_RATELIMIT, 0)                         \
-    X(X_RATELIMIT_EPOCH, "x-ratelimit-epoch", x_ratelimit_epoch_lines, FIELD_X_RATELIMIT,          \
-      1u << X_RATELIMIT)                                                                           \
-    X(X_RATE_LIMIT, "x-rate-limit", x_rate_limit_lines, FIELD_X_RATE_LIMIT, 0)                     \
-    X(IETF, "ietf", ietf_lines, FIELD_RATELIMIT, 0)                                                \
-    X(OPENAI, "openai", openai_lines, FIELD_X_RATELIMIT_OF, 0)
+/* Whether NUMBER_LINE or put_number() writes all values that differ between rejections by the same
+ * limits. They are then overwritten in a cached rejection; see limit/numbers.h. */
+enum { NOT_PATCHABLE, PATCHABLE };
 
-#define ENUM(name, word, writer, field, replaced) name,
+/* Name, word in the policy, writer, id of its fields, the families that it replaces if both are
+ * chosen, and whether cached rejections may have its fields. Fields are sent in this order. */
+#define FAMILIES(X)                                                                                \
+    X(X_RATELIMIT, "x-ratelimit", x_ratelimit_lines, FIELD_X_RATELIMIT, 0, PATCHABLE)              \
+    X(X_RATELIMIT_EPOCH, "x-ratelimit-epoch", x_ratelimit_epoch_lines, FIELD_X_RATELIMIT,          \
+      1u << X_RATELIMIT, PATCHABLE)                                                                \
+    X(X_RATE_LIMIT, "x-rate-limit", x_rate_limit_lines, FIELD_X_RATE_LIMIT, 0, PATCHABLE)          \
+    X(IETF, "ietf", ietf_lines, FIELD_RATELIMIT, 0, PATCHABLE)                                     \
+    X(OPENAI, "openai", openai_lines, FIELD_X_RATELIMIT_OF, 0, NOT_PATCHABLE)
+
+#define ENUM(name, word, writer, field, replaced, patchable) name,
 enum { FAMILIES(ENUM) HEADER_FAMILIES };
-#define WORD(name, word, writer, field, replaced) word,
+#define WORD(name, word, writer, field, replaced, patchable) word,
 const char *const header_family_words[] = {FAMILIES(WORD) NULL};
-#define ROW(name, word, writer, field, replaced) {writer, field, replaced},
+#define PATCHABLE_BIT(name, word, writer, field, replaced, patchable)                              \
+    | (unsigned)(patchable) << name
+static const unsigned patchable_families = 0 FAMILIES(PATCHABLE_BIT);
+#define ROW(name, word, writer, field, replaced, patchable) {writer, field, replaced},
 static const struct row {
     family_writer *write;
     enum field_id field;
@@ -305,9 +312,9 @@ static void openai_lines(struct writer *w, const struct limit_result *shown)
     openai_lines_of(w, true, SLICE("tokens"));
 }
 
-bool header_families_have_texts(unsigned headers)
+bool header_families_patchable(unsigned headers)
 {
-    return headers >> OPENAI & 1;
+    return !(headers & ~patchable_families);
 }
 
 /* --- All families ----------------------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /* header_families.h - the rate-limit fields of responses, in the families of the option `headers`.
  *
- * A family is a row of the table in header_families.c: its word in the policy, a writer, and the
- * id of its fields in http/field_names.c, so that the same fields of servers are replaced. */
+ * A family is a row of the table in header_families.c: its word in the policy, a writer, the id
+ * of its fields in http/field_names.c, so that the same fields of servers are replaced, and whether
+ * cached rejections may have its fields. */
 #ifndef WEIR_LIMIT_HEADER_FAMILIES_H
 #define WEIR_LIMIT_HEADER_FAMILIES_H
 
@@ -10,9 +11,9 @@
 /* The words of the families, NULL-terminated. Family i is bit i of policy->headers. */
 extern const char *const header_family_words[];
 
-/* Returns true if a family has values that are neither constant nor numbers, which marks cannot
- * record. */
-bool header_families_have_texts(unsigned headers);
+/* Returns true if rejections by the same limits differ only in marked numbers of these families.
+ * A cached rejection can then be reused. */
+bool header_families_patchable(unsigned headers);
 
 /* Returns the limit that fields show which have only one: the one that rejected, else the one with
  * the smallest share left. NULL: no limit may be shown. */

@@ -259,7 +259,7 @@ static bool may_be_patched(const struct exchange *x)
 {
     return is_rejection(x) && x->route.rule && !x->grpc && !x->route.rule->rejection.body &&
            x->route.rule->rejection.dialect == DIALECT_PROBLEM &&
-           !header_families_have_texts(x->policy->headers) && x->request.method != METHOD_HEAD &&
+           header_families_patchable(x->policy->headers) && x->request.method != METHOD_HEAD &&
            x->downstream->ops->send_image;
 }
 
