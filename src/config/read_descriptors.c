@@ -395,7 +395,7 @@ static void report_twice(struct loading *l, const struct node *node,
 {
     const struct node *item = node->first;
 
-    for (unsigned i = 0; i < level->count; i++, item = item->next)
+    for (unsigned i = 0; item && i < level->count; i++, item = item->next)
         if (earlier[i] && level->entries[i].key.n)
             mistake(l, item, "has the key and the value of the entry at line %u",
                     earlier[i]->position.line);

@@ -101,9 +101,9 @@ static struct jwt_keys *read_document(struct source *source, struct slice conten
                                       struct jwt_set_report *report)
 {
     struct jwt_keys *keys = jwt_keys_new();
-    const char *why = report->why;
     struct text text = text_over(source->why, sizeof source->why - 1);
     bool good = keys && jwt_keys_add_set(keys, slice_after_bom(content), JWT_SET_PUBLIC, report);
+    const char *why = keys ? report->why : NULL;
 
     if (good && report->usable)
         return keys;
@@ -224,7 +224,7 @@ static void on_end(void *context, const struct https_result *result)
 {
     struct source *source = context;
     unsigned char digest[SHA256_DIGEST_LENGTH];
-    struct jwt_set_report report;
+    struct jwt_set_report report = {0};
     struct jwt_keys *keys = NULL;
     struct text text = text_over(source->why, sizeof source->why - 1);
 

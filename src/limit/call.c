@@ -184,14 +184,14 @@ static unsigned fill_item(const struct call_request *call, const struct call_ite
         *to = (struct op_limit){.limit = limit,
                                 .numbers = numbers_of(item, limit),
                                 .cost = bounded_cost(limit, item->cost),
-                                .place = place++,
+                                .place = place,
                                 .shadow = is_shadow(item, limit),
                                 .free = item->cost < 0,
                                 .repeat_key = SLICE_NONE};
         to->mode = mode_of(call, to, several);
         key_write_descriptor(keys, call->limiter->policy, limit, descriptor_name_text(&item->name));
         to->key = (struct slice){keys->p + start, keys->n - start};
-        to++;
+        place++, to++;
     }
     return item->count;
 }

@@ -99,7 +99,7 @@ static bool only_refunds(const struct limit_op *op)
  * cannot be charged again: a limit may have had less in use. */
 static void sort_refunds(struct split *split)
 {
-    struct sub_op refunds[LIMITS_PER_RULE_MAX];
+    struct sub_op refunds[LIMITS_PER_RULE_MAX] = {0};
     unsigned count = 0, others = 0;
 
     for (unsigned i = 0; i < split->count; i++)

@@ -176,9 +176,9 @@ void dry_run_end(struct dry_run *run)
 
 static bool make_worker(struct dry_run *run, struct policy *policy)
 {
-    struct worker *w = calloc(1, sizeof *w);
+    struct worker *w = run->worker = calloc(1, sizeof *w);
 
-    if (!(run->worker = w))
+    if (!w)
         return false;
     MAGIC_SET(w, WORKER_MAGIC);
     w->policy = policy;

@@ -109,7 +109,8 @@ static const char *read_message(struct call_memory *memory, const json_t *object
     for (void *at = json_object_iter(unconst); at; at = json_object_iter_next(unconst, at)) {
         const char *name = json_object_iter_key(at), *why;
         unsigned i = 0;
-        while (i < count && strcmp(name, members[i].name) && strcmp(name, members[i].other_name))
+        while (i < count && strcmp(name, members[i].name) != 0 &&
+               strcmp(name, members[i].other_name) != 0)
             i++;
         if (i == count)
             return "an unknown name";

@@ -2,8 +2,9 @@
 
 bool call_next_header(struct slice *lines, struct slice *name, struct slice *value)
 {
-    const char *colon = lines->n ? memchr(lines->p, ':', lines->n) : NULL;
-    const char *all_end = lines->p + lines->n;
+    if (lines->n == 0)
+        return false;
+    const char *all_end = lines->p + lines->n, *colon = memchr(lines->p, ':', lines->n);
     const char *end = colon ? memchr(colon, '\r', (size_t)(all_end - colon)) : NULL;
 
     if (!end)

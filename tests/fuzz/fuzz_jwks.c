@@ -59,7 +59,9 @@ static void check_url(const uint8_t *data, size_t size)
     if (key_url_parse(whole, &url, &why)) {
         PROPERTY(key_url_is_one(whole) && url.host.n && url.port);
         PROPERTY(url.host.p >= bytes && url.host.p + url.host.n <= bytes + size);
-        text = strndup(bytes, size);
+        text = calloc(1, size + 1);
+        PROPERTY(text);
+        memcpy(text, bytes, size);
         compare(text, &url);
         free(text);
     } else
