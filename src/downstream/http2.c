@@ -291,7 +291,7 @@ static void flush_all(struct protocol_worker *protocol)
 
     for (unsigned n = h->dirty_count; n && h->dirty_count; n--) {
         struct http2_connection *connection = TAILQ_FIRST(&h->dirty);
-        take_off(connection); // NOLINT(clang-analyzer-unix.Malloc): it leaves the list before
+        take_off(connection); // NOLINT(clang-analyzer-unix.Malloc): it leaves the list
         flush(connection);
     }
     free_ended(h);
