@@ -1,6 +1,5 @@
 /* call_json.c - calls from proto3 JSON, and responses as proto3 JSON. */
 #include <jansson.h>
-#include <math.h>
 #include <openssl/evp.h>
 
 #include "base/json_read.h"
@@ -26,7 +25,7 @@ static const char *u64_of_number(const json_t *value, uint64_t *number)
         *number = (uint64_t)json_integer_value(value);
         return NULL;
     }
-    if (!json_is_real(value) || !(real >= 0 && real <= EXACT_MAX) || real != floor(real))
+    if (!json_is_real(value) || !(real >= 0 && real <= EXACT_MAX) || real != (double)(uint64_t)real)
         return not_in_range;
     *number = (uint64_t)real;
     return NULL;
