@@ -87,6 +87,11 @@ static int print_version(void)
 #else
     puts("keys of tokens by URL: no (built without libcurl)");
 #endif
+#ifdef HAVE_PROTOBUF_C
+    puts("rate limit service: yes");
+#else
+    puts("rate limit service: no (built without protobuf-c)");
+#endif
 #ifdef HAVE_SYSTEMD
     puts("systemd: yes");
 #else

@@ -5,6 +5,7 @@
 
 #include "config/sections.h"
 #include "policy/shipped_limiter.h"
+#include "service/call_reader.h"
 
 enum { DOMAIN_FILE_MAX = 16 << 20 }; /* bytes */
 
@@ -415,6 +416,11 @@ void service_finish(struct loading *l)
 
     if (!section || section->broken || section->kind != NODE_MAP)
         return;
+    if (!service_has_protobuf())
+        mistake(
+            l, section,
+            "this weir was built without protobuf-c, so it cannot read calls; build it with the "
+            "Debian packages libprotobuf-c-dev and protobuf-c-compiler");
     finish_settings(l, section);
     service->hash_key = hash_key_random();
     make_units(l);
