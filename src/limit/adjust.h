@@ -7,6 +7,13 @@
 
 /* Records Redis' charges in the op, for a later adjustment. */
 void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int64_t time_us);
+/* Returns the charge that stays when a request is rejected: one remembered for dedup, since the
+ * client's next try with the same ID is free; and a refund, since Redis does not return what it has
+ * given back. */
+static inline int64_t op_kept_charge(const struct op_limit *part)
+{
+    return part->repeat_key.n || part->cost < 0 ? part->charge.units : 0;
+}
 /* Brings the charges to `totals` (one per limit). Takes ownership of the op. */
 void op_adjust(struct limit_op *op, const int64_t *totals);
 /* For a canceled request: frees its positions in queues. Other charges stay. Takes ownership of

@@ -2,6 +2,7 @@
  * result. */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "limit/begin.h"
 #include "limit/call_result.h"
 #include "limit/key.h"
@@ -107,7 +108,7 @@ static void set_item(struct call_request *call, const struct rate_limit_call *me
     item->match = *match;
     item->kind = descriptor_is_unlimited(match) ? ITEM_UNLIMITED : count ? ITEM_COUNTED : ITEM_FREE;
     item->quota = item->kind != ITEM_FREE && match->entry && match->entry->quota;
-    item->over = false;
+    item->over = item->has_op = false;
     item->shown = NULL;
     item->cost = cost_of(message, descriptor);
     item->number = match->stated ? (int64_t)descriptor->per_unit : -1;
@@ -196,6 +197,8 @@ static unsigned fill_item(const struct call_request *call, const struct call_ite
     return item->count;
 }
 
+static void on_op_decided(struct decision_request *decision_request);
+
 /* Makes an op for the items from `first` to before `end`. */
 static enum decided begin_op(struct call_request *call, unsigned first, unsigned end)
 {
@@ -210,20 +213,21 @@ static enum decided begin_op(struct call_request *call, unsigned first, unsigned
     own->request.decision.delay_us = 0;
     own->request.decision.priority = NULL;
     own->request.wants_charge = call->gives_back;
-    own->request.decided = call_op_decided;
+    own->request.decided = on_op_decided;
     op_clear(op);
     for (unsigned i = first; i < end; i++)
         limits += call->items[i].count;
     for (unsigned i = first; i < end; i++) {
         struct call_item *item = &call->items[i];
         item->op = call->op_count;
-        if (item->kind == ITEM_COUNTED)
+        item->has_op = item->kind == ITEM_COUNTED;
+        if (item->has_op)
             op->count += fill_item(call, item, limits > 1, op->limits + op->count, &keys);
     }
     assert(!keys.failed); /* op_pool.keys_size suffices for all limits of an op */
     op->keys_size = keys.n;
     op->counting.later = call->gives_back;
-    op->denial.barred = call->charges_each;
+    op->denial.barred = call->charges_each || call->gives_back; /* until units are given back */
     call->op_count++;
     if (!op->now_us)
         op_meet_lease(op, false);
@@ -260,7 +264,7 @@ static enum decided begin_wide(struct call_request *call, unsigned count)
     op_clear(op);
     op->denial.barred = true;
     call->ops[0].call = call;
-    call->ops[0].request = (struct decision_request){.decided = call_op_decided};
+    call->ops[0].request = (struct decision_request){.decided = on_op_decided};
     call->op_count = 1;
     if ((op->wide = make_wide(call, count)))
         return op_begin(op, &call->ops[0].request);
@@ -287,19 +291,73 @@ static bool is_prohibited(const struct call_request *call, unsigned count)
     return quotas_over > 0 && quotas_over == quotas;
 }
 
+/* Makes an op for each item of the stage. */
 static void begin_apart(struct call_request *call, unsigned count)
 {
-    for (unsigned i = 0; i < count; i++)
-        if (call->items[i].kind == ITEM_COUNTED)
-            call->pending += begin_op(call, i, i + 1) == DECIDED_LATER;
+    for (unsigned i = 0; i < count; i++) {
+        const struct call_item *item = &call->items[i];
+        bool refunds = item->cost < 0;
+        if (item->kind != ITEM_COUNTED || (call->stage == STAGE_CHARGES && refunds) ||
+            (call->stage == STAGE_REFUNDS && !refunds))
+            continue;
+        call->pending += begin_op(call, i, i + 1) == DECIDED_LATER;
+    }
+}
+
+/* Refunds have the rest of the call's time. */
+static void keep_deadline(struct call_request *call, unsigned first)
+{
+    struct limiter *l = call->limiter;
+
+    for (unsigned i = first; i < call->op_count; i++) {
+        struct limit_op *op = call->ops[i].request.op;
+        if (op)
+            deadline_arm(&l->waiting, &op->deadline, call->started_us, l->policy->redis.timeout_us);
+    }
+}
+
+/* The charges of a call are decided: makes its refunds, if these had to wait and the call is
+ * admitted. No refund can be undone, since Redis does not return what it has given back. */
+static void begin_refunds(struct call_request *call)
+{
+    unsigned first = call->op_count;
+
+    if (call->stage != STAGE_CHARGES)
+        return;
+    call->stage = STAGE_REFUNDS;
+    if (!call_admits(call))
+        return;
+    begin_apart(call, call->decision.count);
+    keep_deadline(call, first);
+}
+
+static void on_op_decided(struct decision_request *decision_request)
+{
+    struct call_request *call = CONTAINER_OF(decision_request, struct call_op, request)->call;
+
+    if (--call->pending > 0)
+        return;
+    begin_refunds(call);
+    if (call->pending > 0)
+        return;
+    call_conclude(call);
+    call->decided(call);
 }
 
 static void begin(struct call_request *call, unsigned count)
 {
+    const struct limiter *l = call->limiter;
     bool is_wide = call->has_quota || call->limit_count > LIMITS_PER_RULE_MAX;
 
-    call->gives_back = !call->charges_each && is_wide && call->limiter->in_slots;
-    if (call->charges_each || call->gives_back)
+    call->gives_back =
+        !call->charges_each && is_wide && l->in_slots && redis_client_is_ready(l->redis);
+    if (call->gives_back) {
+        call->stage = STAGE_CHARGES;
+        call->started_us = clock_cached_us();
+        begin_apart(call, count);
+        if (!call->pending)
+            begin_refunds(call);
+    } else if (call->charges_each)
         begin_apart(call, count);
     else if (is_wide)
         call->pending += begin_wide(call, count) == DECIDED_LATER;
@@ -316,6 +374,7 @@ enum decided limiter_decide_call(struct limiter *l, const struct rate_limit_call
     call->limiter = l;
     call->limit_count = 0;
     call->has_quota = call->gives_back = false;
+    call->stage = STAGE_ALL;
     call->decision.domain = domain;
     call->decision.count = message->count;
     if (!make_room(call, message->count)) {

@@ -8,7 +8,8 @@
  * - one wide op (wide.h): more limits, or quota_mode
  * - an op per descriptor: charge: every, where descriptors do not depend on each other; and wide
  *   calls in a cluster, whose keys are in several slots. There, charges are given back if the call
- *   is over its limit. */
+ *   is over its limit, and refunds are made when all charges were: those of a rejected call have
+ *   no numbers. */
 #ifndef WEIR_LIMIT_CALL_DECISION_H
 #define WEIR_LIMIT_CALL_DECISION_H
 
@@ -56,6 +57,7 @@ struct call_item {
     struct descriptor_match match;
     enum call_item_kind kind;
     bool quota, over;
+    bool has_op;                      /* `op` is valid */
     int64_t cost;                     /* negative: a refund; 0: asks without charging */
     int64_t number;                   /* replaces the limits' numbers; -1: none */
     unsigned first, count;            /* of its limits, among those of the call */
@@ -63,6 +65,13 @@ struct call_item {
     const struct limit_result *shown; /* NULL: none */
     struct limit_result prohibited;   /* ITEM_PROHIBITED */
     struct descriptor_name name;
+};
+
+/* The ops that a call makes. */
+enum call_stage {
+    STAGE_ALL,
+    STAGE_CHARGES, /* with gives_back, before STAGE_REFUNDS */
+    STAGE_REFUNDS,
 };
 
 /* An op of the call. */
@@ -83,9 +92,11 @@ struct call_request {
     const struct metadata **metadata;
     struct call_op *ops;
     unsigned op_count, pending;
-    unsigned limit_count;              /* of all descriptors */
-    bool charges_each;                 /* charge: every */
-    bool gives_back;                   /* an op per descriptor, but the call is charged as one */
+    unsigned limit_count; /* of all descriptors */
+    bool charges_each;    /* charge: every */
+    bool gives_back;      /* an op per descriptor, but the call is charged as one */
+    enum call_stage stage;
+    uint64_t started_us;               /* with gives_back: when its first ops were made */
     bool has_quota;                    /* a descriptor has quota_mode */
     struct limit_result *wide_results; /* of a wide op; NULL: none */
     void *more;                        /* memory for more than CALL_FEW descriptors; NULL: none */

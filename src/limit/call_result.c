@@ -74,10 +74,13 @@ static bool call_is_over(const struct call_request *call)
     return quotas > 0 && quotas == quotas_over;
 }
 
-static enum verdict verdict_of(const struct call_request *call)
+/* Concludes the descriptors, and returns the verdict of the call. */
+static enum verdict verdict_of(struct call_request *call)
 {
     bool failed = call->op_count > 0;
 
+    for (unsigned i = 0; i < call->decision.count; i++)
+        conclude_item(call, &call->items[i]);
     for (unsigned i = 0; i < call->op_count; i++) {
         enum verdict verdict = call->ops[i].request.decision.verdict;
         if (verdict == VERDICT_FAILED_CLOSED)
@@ -85,6 +88,16 @@ static enum verdict verdict_of(const struct call_request *call)
         failed &= verdict == VERDICT_FAILED_OPEN;
     }
     return call_is_over(call) ? VERDICT_LIMITED : failed ? VERDICT_FAILED_OPEN : VERDICT_ALLOWED;
+}
+
+static bool is_admitted(enum verdict verdict)
+{
+    return verdict != VERDICT_LIMITED && verdict != VERDICT_FAILED_CLOSED;
+}
+
+bool call_admits(struct call_request *call)
+{
+    return is_admitted(verdict_of(call));
 }
 
 /* The numbers of a charge that is given back. */
@@ -102,14 +115,13 @@ static void take_back(struct decision *d)
  * limit. Counts the limits, which had to wait for that. */
 static void settle(struct call_request *call)
 {
-    bool admits = call->decision.verdict != VERDICT_LIMITED &&
-                  call->decision.verdict != VERDICT_FAILED_CLOSED;
+    bool admits = is_admitted(call->decision.verdict);
 
     for (unsigned i = 0; i < call->decision.count; i++) {
         const struct call_item *item = &call->items[i];
         struct decision_request *request = &call->ops[item->op].request;
         struct decision *d = &request->decision;
-        if (item->kind != ITEM_COUNTED)
+        if (!item->has_op)
             continue;
         if (!admits && request->charge && item->cost > 0)
             take_back(d);
@@ -209,10 +221,7 @@ static void set_result(const struct call_item *item, struct descriptor_result *r
 void call_conclude(struct call_request *call)
 {
     struct call_decision *d = &call->decision;
-    bool refunds = false;
 
-    for (unsigned i = 0; i < d->count; i++)
-        conclude_item(call, &call->items[i]);
     d->verdict = verdict_of(call);
     if (call->gives_back)
         settle(call);
@@ -221,14 +230,13 @@ void call_conclude(struct call_request *call)
     d->results = call->results;
     for (unsigned i = 0; i < d->count; i++) {
         const struct call_item *item = &call->items[i];
-        refunds |= item->cost < 0;
+        if (item->cost < 0 && item->count && (call->charges_each || is_admitted(d->verdict)))
+            denials_forget(descriptor_name_text(&item->name));
         set_result(item, &call->results[i]);
         if (item->match.entry && item->match.entry->metadata && !item->over)
             call->metadata[d->metadata_count++] = item->match.entry->metadata;
     }
     make_shown(call);
-    if (refunds)
-        denials_forget_all(); /* a descriptor that was over its limit may not be so any more */
 }
 
 void call_refuse(struct call_request *call)
@@ -240,15 +248,4 @@ void call_refuse(struct call_request *call)
     d->metadata = NULL;
     d->metadata_count = 0;
     d->shown = (struct decision){.verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1};
-}
-
-void call_op_decided(struct decision_request *decision_request)
-{
-    struct call_op *op = CONTAINER_OF(decision_request, struct call_op, request);
-    struct call_request *call = op->call;
-
-    if (--call->pending > 0)
-        return;
-    call_conclude(call);
-    call->decided(call);
 }

@@ -4,8 +4,8 @@
 
 #include "limit/call_decision.h"
 
-/* An op of a call was decided. With the last one, concludes the call and calls decided(). */
-void call_op_decided(struct decision_request *decision_request);
+/* Returns true if the decisions of the call's ops so far admit it. */
+bool call_admits(struct call_request *call);
 /* Sets the call's decision from those of its ops. */
 void call_conclude(struct call_request *call);
 /* No memory: fails closed, without results. */

@@ -27,12 +27,11 @@ static void adjust_charge(struct decision_request *decision_request,
 
 static void refund(struct limit_op *op, const void *facts)
 {
-    int64_t totals[LIMITS_PER_RULE_MAX] = {0};
+    int64_t totals[LIMITS_PER_RULE_MAX];
     (void)facts;
 
     for (unsigned i = 0; i < op->count; i++)
-        if (op->limits[i].repeat_key.n) /* the client's next try with the same ID is free */
-            totals[i] = op->limits[i].charge.units;
+        totals[i] = op_kept_charge(&op->limits[i]);
     op_unspend_lease(op);
     op_adjust(op, totals);
 }

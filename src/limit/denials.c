@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "limit/key.h"
 
-enum { SETS = 1024, WAYS = 4 };
+enum { SETS = 1024, WAYS = 4, REFUND_SLOTS = 1024 };
 
 struct denials {
     struct hash_key hash;
@@ -15,12 +16,61 @@ struct denials {
 
 /* Monotonic. A denial requested earlier may predate the reset of its client; this includes
  * replies still in transit at that time. */
-static _Atomic uint64_t forgotten_us;
+static _Atomic uint64_t all_forgotten_us;
+/* The last refunds of clients by a hash of their tags, and of all clients. */
+static _Atomic uint64_t refunded_us[REFUND_SLOTS], last_refunded_us;
 
 void denials_forget_all(void)
 {
-    atomic_store_explicit(&forgotten_us, clock_us(), memory_order_relaxed);
+    atomic_store_explicit(&all_forgotten_us, clock_us(), memory_order_relaxed);
 }
+
+/* --- Refunds ---------------------------------------------------------------------------------- */
+
+/* A client that shares the slot of another one asks Redis more often, no more. */
+static _Atomic uint64_t *slot_of_tag(struct slice tag)
+{
+    static const struct hash_key any;
+
+    return &refunded_us[hash_slice(&any, tag) % REFUND_SLOTS];
+}
+
+/* Never sets it back: another thread may have noted a later time. */
+static void advance(_Atomic uint64_t *time_us, uint64_t now_us)
+{
+    uint64_t before = atomic_load_explicit(time_us, memory_order_relaxed);
+
+    while (before < now_us && !atomic_compare_exchange_weak(time_us, &before, now_us))
+        ;
+}
+
+void denials_forget(struct slice client)
+{
+    char bytes[KEY_TAG_MAX];
+    struct text tag = text_over(bytes, sizeof bytes);
+    uint64_t now_us = clock_us();
+
+    key_write_tag(&tag, client);
+    advance(slot_of_tag(text_slice(&tag)), now_us);
+    advance(&last_refunded_us, now_us);
+}
+
+bool denials_may_be_forgotten(uint64_t requested_us)
+{
+    return requested_us <= atomic_load_explicit(&last_refunded_us, memory_order_acquire);
+}
+
+bool denials_are_forgotten(struct slice key, uint64_t requested_us)
+{
+    const char *tag = memchr(key.p, '{', key.n);
+    const char *end = tag ? memchr(tag, '}', (size_t)(key.p + key.n - tag)) : NULL;
+
+    return end && requested_us <= atomic_load_explicit(
+                                      slot_of_tag((struct slice){tag, (size_t)(end + 1 - tag)}),
+                                      memory_order_relaxed);
+}
+
+/* --- The table -------------------------------------------------------------------------------- */
 
 struct denials *denials_new(void)
 {
@@ -49,18 +99,16 @@ bool denials_any(const struct denials *d, uint64_t now_us)
     return d->last_until_us > now_us;
 }
 
-bool denials_are_forgotten(uint64_t requested_us)
-{
-    return requested_us <= atomic_load_explicit(&forgotten_us, memory_order_relaxed);
-}
-
 const struct denial *denials_find(const struct denials *d, struct denial_key key, uint64_t now_us)
 {
     const struct denial *set = d->table[key.a % SETS];
 
     for (unsigned i = 0; i < WAYS; i++)
         if (set[i].key.a == key.a && set[i].key.b == key.b && set[i].until_us > now_us)
-            return denials_are_forgotten(set[i].requested_us) ? NULL : &set[i];
+            return set[i].requested_us <=
+                           atomic_load_explicit(&all_forgotten_us, memory_order_relaxed)
+                       ? NULL
+                       : &set[i];
     return NULL;
 }
 

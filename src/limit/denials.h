@@ -47,12 +47,19 @@ struct denial_key denials_key(const struct denials *denials, struct slice keys,
 const struct denial *denials_find(const struct denials *denials, struct denial_key key,
                                   uint64_t now_us);
 
-/* Invalidates every denial requested from Redis before now, in all workers of this process. For
+/* Invalidates all denials requested from Redis before now, in all workers of this process. For
  * resets. Any thread. */
 void denials_forget_all(void);
 
-/* Returns true if a request sent to Redis at requested_us precedes denials_forget_all(). */
-bool denials_are_forgotten(uint64_t requested_us);
+/* The same for the denials of one client, that is of keys with its tag, and by chance those of a
+ * few other clients. For refunds. `client`: as for key_write_tag(). */
+void denials_forget(struct slice client);
+
+/* Returns true if denials_forget() concerns a request of this key, sent to Redis at
+ * requested_us. */
+bool denials_are_forgotten(struct slice key, uint64_t requested_us);
+/* Returns false if denials_are_forgotten() is false for all keys. Cheap. */
+bool denials_may_be_forgotten(uint64_t requested_us);
 
 /* Returns false if no denial can be in force. Cheap. */
 bool denials_any(const struct denials *denials, uint64_t now_us);

@@ -83,21 +83,20 @@ static void take_back(struct decision *d, const struct sub_op *sub_op)
     for (unsigned i = 0; i < sub_op->result_count; i++) {
         struct limit_result *r = &d->results[sub_op->first_result + i];
         for (unsigned k = 0; k < sub_op->op->count; k++)
-            if (sub_op->op->limits[k].place == r->place && !sub_op->op->limits[k].repeat_key.n)
-                r->remaining += sub_op->op->limits[k].charge.units;
+            if (sub_op->op->limits[k].place == r->place)
+                r->remaining +=
+                    sub_op->op->limits[k].charge.units - op_kept_charge(&sub_op->op->limits[k]);
         if (r->remaining > r->capacity)
             r->remaining = r->capacity;
     }
 }
 
-/* Charges remembered for dedup stay: the client's next try with the same ID is free. */
 static void give_back(struct limit_op *sub_op)
 {
-    int64_t totals[LIMITS_PER_RULE_MAX] = {0};
+    int64_t totals[LIMITS_PER_RULE_MAX];
 
     for (unsigned i = 0; i < sub_op->count; i++)
-        if (sub_op->limits[i].repeat_key.n)
-            totals[i] = sub_op->limits[i].charge.units;
+        totals[i] = op_kept_charge(&sub_op->limits[i]);
     op_adjust(sub_op, totals);
 }
 

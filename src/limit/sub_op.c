@@ -77,37 +77,35 @@ static struct limit_op *sub_op_make(struct limit_op *parent)
     return sub_op;
 }
 
+static bool refunds(const struct limit_op *op)
+{
+    return op->limits[0].cost < 0;
+}
+
 /* The sub-operation that the limit belongs to, or NULL. */
 static struct limit_op *sub_op_of(const struct split *split, const struct op_limit *limit)
 {
-    for (unsigned i = 0; i < split->count && !split->each; i++)
-        if (split->sub_ops[i].op->limits[0].slot == limit->slot)
-            return split->sub_ops[i].op;
+    for (unsigned i = 0; i < split->count && !split->each; i++) {
+        struct limit_op *op = split->sub_ops[i].op;
+        if (op->limits[0].slot == limit->slot && refunds(op) == (limit->cost < 0))
+            return op;
+    }
     return NULL;
 }
 
-static bool only_refunds(const struct limit_op *op)
-{
-    bool only = true;
-
-    for (unsigned i = 0; i < op->count; i++)
-        only &= op->limits[i].cost < 0;
-    return only;
-}
-
-/* Moves sub-operations that only refund to the end. They never reject, and what they gave back
- * cannot be charged again: a limit may have had less in use. */
+/* Moves sub-operations that refund to the end. They never reject, and what they gave back cannot
+ * be charged again: a limit may have had less in use. So they have no limit that charges. */
 static void sort_refunds(struct split *split)
 {
-    struct sub_op refunds[LIMITS_PER_RULE_MAX] = {0};
+    struct sub_op last[LIMITS_PER_RULE_MAX] = {0};
     unsigned count = 0, others = 0;
 
     for (unsigned i = 0; i < split->count; i++)
-        if (only_refunds(split->sub_ops[i].op))
-            refunds[count++] = split->sub_ops[i];
+        if (refunds(split->sub_ops[i].op))
+            last[count++] = split->sub_ops[i];
         else
             split->sub_ops[others++] = split->sub_ops[i];
-    memcpy(split->sub_ops + others, refunds, count * sizeof refunds[0]);
+    memcpy(split->sub_ops + others, last, count * sizeof last[0]);
 }
 
 static bool make_sub_ops(struct limit_op *parent)

@@ -376,6 +376,16 @@ static struct denial_key denial_key_of(struct limit_op *op)
     return op->denial.key;
 }
 
+/* Returns true if a client of the op was refunded units after the denial. */
+static bool was_refunded(const struct limit_op *op, uint64_t requested_us)
+{
+    bool refunded = false;
+
+    for (unsigned i = 0; i < op->count && denials_may_be_forgotten(requested_us); i++)
+        refunded |= denials_are_forgotten(op->limits[i].key, requested_us);
+    return refunded;
+}
+
 static int64_t time_left(int64_t us, uint64_t elapsed_us)
 {
     return us < 0 ? us : us > (int64_t)elapsed_us ? us - (int64_t)elapsed_us : 0;
@@ -387,7 +397,8 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
     const struct denial *denial;
 
     if (op->count > DENIAL_LIMITS_MAX || op->denial.barred || !denials_any(l->denials, now_us) ||
-        !(denial = denials_find(l->denials, denial_key_of(op), now_us)))
+        !(denial = denials_find(l->denials, denial_key_of(op), now_us)) ||
+        was_refunded(op, denial->requested_us))
         return false;
     uint64_t elapsed = now_us - denial->requested_us;
     d->result_count = 0;

@@ -2,8 +2,8 @@
  *
  * Its limits are in a struct wide; limit_op.count is 0. Redis decides the descriptors in order, and
  * charges all of them or none (lua/driver.lua, run_of_descriptors). A descriptor with quota_mode
- * that is over its limit does not reject the call, unless all with quota_mode are. Never in a
- * cluster: the keys are in several slots. */
+ * that is over its limit does not reject the call, unless all with quota_mode are. In a
+ * cluster only while Redis is away, since the keys are in several slots. */
 #ifndef WEIR_LIMIT_WIDE_H
 #define WEIR_LIMIT_WIDE_H
 

@@ -11,8 +11,9 @@ from topology import Cluster, Sentinels, slot_of
 YEAR = "year"
 
 
-def domains(user, group):
+def domains(user, group, **of_user):
     entries = [{"key": key, "rate_limit": {"unit": YEAR, "requests_per_unit": limit}} for key, limit in (("user", user), ("group", group))]
+    entries[0].update(of_user)
     return {"edge": {"descriptors": entries}}
 
 
@@ -49,6 +50,27 @@ def test_descriptors_in_several_slots_of_a_cluster_are_exact(rig):
     assert load(listeners, 192, {"group": "all"}) == {"OK": 140, "OVER_LIMIT": 52}
     assert load(listeners, 64, {"user": "e"}, {"group": "all"}) == {"OVER_LIMIT": 64}
     eventually(lambda: left(listeners[0], user="e") == 15, what="no charge for the user")
+
+
+def test_a_rejected_call_refunds_nothing_in_a_cluster(rig):
+    """With quota_mode, each descriptor is an op; without, the slots are asked in turn."""
+    cluster = Cluster(rig, replicas=False)
+    _, quotas = weir_with_service(rig, domains(5, 5, quota_mode=True), redis=cluster.policy())
+    weir, plain = weir_with_service(rig, domains(5, 5), redis=cluster.policy())
+    weir.wait_for_redis()
+    with Caller(plain) as caller:
+        assert caller.code("edge", {"group": "full"}, hits_addend=5) == envoy.OK
+    for listener in quotas, plain:
+        assert left(listener, group="full") == 0
+        for user in "abcd":  # of different slots
+            used = 5 - left(listener, user=user)
+            refund = envoy.request("edge", {"user": user}, {"user": user}, {"group": "full"})
+            refund.descriptors[0].hits_addend.value = 4
+            refund.descriptors[0].is_negative_hits = True
+            with Caller(listener) as caller:
+                caller.call("edge", {"user": user})
+                assert caller.code(refund) == envoy.OVER_LIMIT, user
+            eventually(lambda: left(listener, user=user) == 5 - used - 1, what=f"one unit of {user} in use")  # noqa: B023
 
 
 def test_no_call_is_lost_by_a_failover(rig):

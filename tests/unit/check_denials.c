@@ -65,6 +65,23 @@ START_TEST(denials_from_before_a_reset_are_dropped)
 }
 END_TEST
 
+START_TEST(a_refund_concerns_the_keys_of_its_client)
+{
+    struct slice own = SLICE("weir:{id:a%7B}:l:daily"), other = SLICE("weir:{id:b}:l:daily");
+    uint64_t before = clock_us();
+
+    ck_assert(!denials_may_be_forgotten(before));
+    denials_forget(SLICE("id:a{"));
+    ck_assert(denials_may_be_forgotten(before));
+    ck_assert(denials_are_forgotten(own, before));
+    ck_assert(!denials_are_forgotten(other, before));
+    ck_assert(!denials_are_forgotten(SLICE("no tag"), before));
+    uint64_t after = clock_us() + 1;
+    ck_assert(!denials_may_be_forgotten(after));
+    ck_assert(!denials_are_forgotten(own, after));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("denials");
@@ -73,6 +90,7 @@ int main(void)
     tcase_add_checked_fixture(tests, set_up, tear_down);
     tcase_add_test(tests, a_denial_expires_with_its_wait_or_after_a_second);
     tcase_add_test(tests, denials_from_before_a_reset_are_dropped);
+    tcase_add_test(tests, a_refund_concerns_the_keys_of_its_client);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
