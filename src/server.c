@@ -309,6 +309,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
     recent_counts_update(weir->recent, &weir->view);
     problems_watch(&weir->view);
     publish_readiness(weir);
+    policy_wipe_old_keys(weir->policy);
 }
 
 /* What no event reports, every second. */

@@ -76,6 +76,9 @@ bool tls_server_same_clients(const struct tls_server *one, const struct tls_serv
 /* Lets `next` resume the sessions of `now`, if both verify their clients in the same way. Call
  * before threads share `next`. */
 void tls_server_keep_sessions(struct tls_server *next, const struct tls_server *now);
+/* Wipes the keys of tickets that have all expired. Handshakes do so too; call it for the time
+ * between them. Any thread. NULL is allowed. */
+void tls_server_wipe_old_keys(struct tls_server *server);
 /* Returns the path of client_crl, as given, and the time at which its first list expires, in
  * seconds since 1970. Returns NULL if there is none. */
 const char *tls_server_crl(const struct tls_server *server, int64_t *until_s);

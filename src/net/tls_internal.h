@@ -61,6 +61,21 @@ SSL *tls_server_ssl(struct tls_server *server);
  * certificate (0: none) and an OpenSSL error (0: the connection was closed). */
 enum tls_failure tls_failure_of(int verify_error, unsigned long fault);
 
+/* ---- tls_tickets.c: keys of session tickets -------------------------------------------------- */
+
+/* Keys of a listener's tickets, which change with time. Reference-counted; any thread. */
+struct tls_tickets;
+
+/* Returns NULL if out of memory. */
+struct tls_tickets *tls_tickets_new(void);
+struct tls_tickets *tls_tickets_hold(struct tls_tickets *tickets);
+void tls_tickets_drop(struct tls_tickets *tickets); /* NULL is allowed */
+/* Wipes keys whose tickets have all expired. Handshakes do so too. */
+void tls_tickets_wipe_old(struct tls_tickets *tickets);
+/* Lets a context use the keys that `*tickets` points to at a handshake. `tickets` must outlive it.
+ * Returns false if out of memory. */
+MUST_CHECK bool tls_tickets_apply(struct tls_tickets **tickets, SSL_CTX *ctx);
+
 /* ---- tls_verify.c: how a listener verifies its clients --------------------------------------- */
 
 struct tls_clients;

@@ -20,13 +20,18 @@ struct tls_server {
     /* A host name of the first certificate, for clients that send no known name; NULL: none. */
     char *name;
     struct tls_clients *clients; /* NULL: certificates of clients are not requested */
+    struct tls_tickets *tickets; /* shared with earlier servers of the listener */
 };
 
 struct tls_server *tls_server_new(void)
 {
     struct tls_server *server = calloc(1, sizeof *server);
-    if (server)
-        atomic_init(&server->references, 1);
+
+    if (!server || !(server->tickets = tls_tickets_new())) {
+        free(server);
+        return NULL;
+    }
+    atomic_init(&server->references, 1);
     return server;
 }
 
@@ -48,6 +53,7 @@ void tls_server_drop(struct tls_server *server)
     free(server->contexts);
     free(server->certificates);
     tls_clients_free(server->clients);
+    tls_tickets_drop(server->tickets);
     free(server->name);
     free(server);
 }
@@ -144,7 +150,8 @@ static SSL_CTX *context_new(struct tls_server *server)
 
     if (!ctx)
         return NULL;
-    if (!SSL_CTX_set_session_id_context(ctx, session_context, sizeof session_context - 1)) {
+    if (!SSL_CTX_set_session_id_context(ctx, session_context, sizeof session_context - 1) ||
+        !tls_tickets_apply(&server->tickets, ctx)) {
         SSL_CTX_free(ctx);
         return NULL;
     }
@@ -311,17 +318,19 @@ bool tls_server_same_clients(const struct tls_server *one, const struct tls_serv
     return tls_clients_same(one ? one->clients : NULL, other ? other->clients : NULL);
 }
 
-/* The first context has the keys of tickets: a session begins before a certificate is chosen. */
 void tls_server_keep_sessions(struct tls_server *next, const struct tls_server *now)
 {
-    unsigned char keys[256];
-    long size = next && now ? SSL_CTX_get_tlsext_ticket_keys(now->contexts[0], NULL, 0) : 0;
+    if (!next || !now || !tls_server_same_clients(next, now))
+        return;
+    struct tls_tickets *own = next->tickets;
+    next->tickets = tls_tickets_hold(now->tickets);
+    tls_tickets_drop(own);
+}
 
-    if (size > 0 && size <= (long)sizeof keys && tls_server_same_clients(next, now) &&
-        SSL_CTX_get_tlsext_ticket_keys(now->contexts[0], keys, size) == 1)
-        (void)SSL_CTX_set_tlsext_ticket_keys(next->contexts[0], keys, size);
-    OPENSSL_cleanse(keys, sizeof keys);
-    ERR_clear_error();
+void tls_server_wipe_old_keys(struct tls_server *server)
+{
+    if (server)
+        tls_tickets_wipe_old(server->tickets);
 }
 
 const char *tls_server_crl(const struct tls_server *server, int64_t *until_s)

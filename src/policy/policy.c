@@ -184,6 +184,14 @@ void policy_keep_admin(struct policy *next, const struct policy *now, const stru
     next->admin_count = now->admin_count;
 }
 
+void policy_wipe_old_keys(const struct policy *policy)
+{
+    for (unsigned i = 0; i < policy->listen_count; i++)
+        tls_server_wipe_old_keys(listen_tls_server(policy->listen[i].tls));
+    for (unsigned i = 0; i < policy->admin_count; i++)
+        tls_server_wipe_old_keys(listen_tls_server(policy->admin[i].tls));
+}
+
 unsigned policy_name_count(const struct policy *policy)
 {
     unsigned count = 0;

@@ -226,6 +226,8 @@ void policy_drop(struct policy *policy);
  * the addresses of `now` as configured in the file. */
 void policy_keep_admin(struct policy *next, const struct policy *now,
                        const struct address *written);
+/* Wipes the keys of TLS tickets that have all expired. Call it once a second. */
+void policy_wipe_old_keys(const struct policy *policy);
 /* Returns whether the addresses and modes of the admin listeners are those of `now`. */
 bool policy_same_admin(const struct policy *next, const struct policy *now,
                        const struct address *written);
