@@ -40,11 +40,17 @@ void text_u64(struct text *t, uint64_t value)
 
 void text_dotted(struct text *t, const unsigned char octets[4])
 {
+    char longest[sizeof "255.255.255.255."], *p = longest;
+
     for (unsigned i = 0; i < 4; i++) {
-        if (i)
-            text_char(t, '.');
-        text_u64(t, octets[i]);
+        if (octets[i] >= 100)
+            *p++ = (char)('0' + octets[i] / 100);
+        if (octets[i] >= 10)
+            *p++ = (char)('0' + octets[i] / 10 % 10);
+        *p++ = (char)('0' + octets[i] % 10);
+        *p++ = '.';
     }
+    text_bytes(t, longest, (size_t)(p - longest) - 1);
 }
 
 void text_i64(struct text *t, int64_t value)
@@ -68,10 +74,10 @@ void text_hex_fixed(struct text *t, uint64_t value, unsigned digits)
 {
     if (!text_has_room(t, digits))
         return;
-    char *p = t->p + t->n;
+    char *start = t->p + t->n;
     t->n += digits;
-    while (digits--)
-        *p++ = hex_digit[value >> 4 * digits & 15];
+    for (char *p = start + digits; p > start; value >>= 4)
+        *--p = hex_digit[value & 15];
 }
 
 /* Returns the length of the UTF-8 sequence at the start of `s`, or 0 if it is not well-formed (RFC

@@ -32,12 +32,6 @@ static void take_value(struct json_scanner *scanner, unsigned path,
     write_value(&v->texts[path], value);
 }
 
-void json_values_clear(struct json_values *values)
-{
-    values->paths = NULL;
-    values->ambiguous = 0;
-}
-
 bool json_values_read(struct json_values *values, const struct json_paths *paths,
                       struct slice document)
 {

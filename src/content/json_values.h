@@ -15,7 +15,11 @@ struct json_values {
 };
 
 /* No values. */
-void json_values_clear(struct json_values *values);
+static inline void json_values_clear(struct json_values *values)
+{
+    values->paths = NULL;
+    values->ambiguous = 0;
+}
 /* Reads the values of `paths`, which must outlive `values`. Returns false if `document` is not a
  * valid JSON object; then there are no values. */
 bool json_values_read(struct json_values *values, const struct json_paths *paths,

@@ -97,6 +97,15 @@ static inline bool eight_equal(const char *token, const char *lower)
     return (a | UINT64_C(0x2020202020202020)) == b;
 }
 
+static inline bool four_equal(const char *token, const char *lower)
+{
+    uint32_t a, b;
+
+    memcpy(&a, token, sizeof a);
+    memcpy(&b, lower, sizeof b);
+    return (a | UINT32_C(0x20202020)) == b;
+}
+
 /* Setting bit 0x20 maps an upper-case letter to lower case and maps no other tchar to a letter, a
  * digit or "-". */
 static bool token_equals(const char *token, const char *lower, size_t n)
@@ -111,6 +120,8 @@ static bool token_equals(const char *token, const char *lower, size_t n)
                 return false;
         return eight_equal(token + n - 8, lower + n - 8);
     }
+    if (n >= 4)
+        return four_equal(token, lower) && four_equal(token + n - 4, lower + n - 4);
     for (; i < n; i++)
         if ((token[i] | 0x20) != lower[i])
             return false;

@@ -7,20 +7,24 @@
 enum { LINE_MAX = 32, LINES = 3 }; /* HTTP/1.0, 1.1 and 2 */
 
 static char pseudonym[sizeof "weir-01234567"] = "weir";
-static char lines[LINES][LINE_MAX] = {"Via: 1.0 weir\r\n", "Via: 1.1 weir\r\n", "Via: 2 weir\r\n"};
+static char line_bytes[LINES][LINE_MAX];
+static struct slice lines[LINES] = {
+    {"Via: 1.0 weir\r\n", 15}, {"Via: 1.1 weir\r\n", 15}, {"Via: 2 weir\r\n", 13}};
 
 void via_set_pseudonym(uint64_t random)
 {
     static const char *const versions[LINES] = {"1.0", "1.1", "2"};
 
     snprintf(pseudonym, sizeof pseudonym, "weir-%08x", (unsigned)(random & 0xffffffff));
-    for (unsigned i = 0; i < LINES; i++)
-        snprintf(lines[i], sizeof lines[i], "Via: %s %s\r\n", versions[i], pseudonym);
+    for (unsigned i = 0; i < LINES; i++) {
+        snprintf(line_bytes[i], LINE_MAX, "Via: %s %s\r\n", versions[i], pseudonym);
+        lines[i] = slice_of(line_bytes[i]);
+    }
 }
 
 struct slice via_line(enum http_version version, uint8_t minor)
 {
-    return slice_of(lines[version == HTTP_VERSION_2 ? 2 : minor != 0]);
+    return lines[version == HTTP_VERSION_2 ? 2 : minor != 0];
 }
 
 /* Returns the received-by of an element, without its comment. */

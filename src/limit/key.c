@@ -21,15 +21,19 @@ static bool must_escape(unsigned char c)
 
 static void escape(struct text *out, struct slice s)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        if (must_escape(c)) {
-            text_char(out, '%');
-            text_char(out, "0123456789ABCDEF"[c >> 4]);
-            text_char(out, "0123456789ABCDEF"[c & 15]);
-        } else
-            text_char(out, (char)c);
+    const char *end = s.p + s.n, *start = s.p;
+
+    for (const char *p = start; p < end; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (!must_escape(c))
+            continue;
+        text_put(out, (struct slice){start, (size_t)(p - start)});
+        text_char(out, '%');
+        text_char(out, "0123456789ABCDEF"[c >> 4]);
+        text_char(out, "0123456789ABCDEF"[c & 15]);
+        start = p + 1;
     }
+    text_put(out, (struct slice){start, (size_t)(end - start)});
 }
 
 static struct slice cut(struct slice s)

@@ -248,11 +248,6 @@ bool ip_of_address(const struct address *address, struct ip *ip)
     return false;
 }
 
-bool ip_is_v4(const struct ip *ip)
-{
-    return memcmp(ip->bytes, v4_mapped, 12) == 0;
-}
-
 bool ip_parse(struct slice text, struct ip *ip)
 {
     char copy[INET6_ADDRSTRLEN + 1];

@@ -80,7 +80,10 @@ struct ip {
 
 /* Returns false for a Unix socket. */
 bool ip_of_address(const struct address *address, struct ip *ip);
-bool ip_is_v4(const struct ip *ip);
+static inline bool ip_is_v4(const struct ip *ip)
+{
+    return memcmp(ip->bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) == 0;
+}
 /* Parses an IP address without brackets, port and zone. */
 MUST_CHECK bool ip_parse(struct slice text, struct ip *ip);
 /* Writes "203.0.113.7" or, as in RFC 5952, "2001:db8::1". */

@@ -72,12 +72,8 @@ bool iobuf_store_up_to(struct iobuf_pool *pool, struct iobuf **buffer, struct sl
     return true;
 }
 
-void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer)
+void iobuf_give_back(struct iobuf_pool *pool, struct iobuf *b)
 {
-    struct iobuf *b = *buffer;
-    if (!b)
-        return;
-    *buffer = NULL;
     unsigned class = b->cap > IOBUF_SMALL;
     if (pool->free[class].count < IOBUF_KEPT_MAX && b->cap <= IOBUF_LARGE &&
         pool->memory.level == MEMORY_LOW) {

@@ -53,11 +53,19 @@ MUST_CHECK bool iobuf_store(struct iobuf_pool *pool, struct iobuf **buffer, stru
 /* The same for up to `max` bytes, which may be more than IOBUF_LARGE. */
 MUST_CHECK bool iobuf_store_up_to(struct iobuf_pool *pool, struct iobuf **buffer,
                                   struct slice bytes, size_t max);
-/* Returns `*buffer` to the pool and sets it to NULL. `*buffer` may be NULL. */
-void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer);
+/* Returns a buffer to the pool. */
+void iobuf_give_back(struct iobuf_pool *pool, struct iobuf *b);
 /* Frees the buffers that were not needed since the last call. */
 void iobuf_pool_trim(struct iobuf_pool *pool);
 void iobuf_pool_clear(struct iobuf_pool *pool);
+
+/* Returns `*buffer` to the pool and sets it to NULL. `*buffer` may be NULL. */
+static inline void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer)
+{
+    if (*buffer)
+        iobuf_give_back(pool, *buffer);
+    *buffer = NULL;
+}
 
 /* Returns the memory of a buffer (NULL: 0), in bytes. */
 static inline size_t iobuf_memory(const struct iobuf *b)

@@ -111,12 +111,6 @@ static void find_address(const struct identity_settings *settings, const struct 
         walk_client_ip_header(settings, fields, identity);
 }
 
-struct ip_range identity_group(const struct identity_settings *settings, const struct ip *ip)
-{
-    unsigned bits = ip_is_v4(ip) ? 96 + settings->ipv4_prefix : settings->ipv6_prefix;
-    return (struct ip_range){ip_masked(ip, bits), bits};
-}
-
 void identity_write_address(const struct identity_settings *settings, struct identity *identity)
 {
     struct text text = text_over(identity->text, sizeof identity->text);

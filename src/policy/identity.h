@@ -121,7 +121,12 @@ enum source_result identity_try(const struct identity_input *input, unsigned sou
                                 struct identity *identity, const char **why);
 
 /* Returns the group of addresses that count as one client (ipv4_prefix, ipv6_prefix). */
-struct ip_range identity_group(const struct identity_settings *settings, const struct ip *ip);
+static inline struct ip_range identity_group(const struct identity_settings *settings,
+                                             const struct ip *ip)
+{
+    unsigned bits = ip_is_v4(ip) ? 96 + settings->ipv4_prefix : settings->ipv6_prefix;
+    return (struct ip_range){bits < 128 ? ip_masked(ip, bits) : *ip, bits};
+}
 
 /* Sets `text` from `ip`, grouped. Without `ip`: "ip:unix". */
 void identity_write_address(const struct identity_settings *settings, struct identity *identity);

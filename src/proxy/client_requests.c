@@ -47,7 +47,6 @@ bool client_requests_enter(struct exchange *x, const struct identity *identity)
 
 void client_requests_leave(struct exchange *x)
 {
-    if (x->requests_entry)
-        ip_shares_leave(x->worker->requests_by_ip, x->requests_entry);
+    ip_shares_leave(x->worker->requests_by_ip, x->requests_entry);
     x->requests_entry = 0;
 }

@@ -232,10 +232,11 @@ static void count_client(const struct exchange *x)
  * `count` do not charge weir's own responses. */
 static void adjust(struct exchange *x)
 {
-    limiter_leave(&x->decision_request);
+    if (x->decision_request.held_count)
+        limiter_leave(&x->decision_request);
     if (x->upstream.sent_us == 0 && (x->hold.left_early || cause_table[x->record.cause].refund))
         response_cost_refund(x);
-    else
+    else if (x->cost.usage || x->decision_request.charge)
         response_cost_end(x);
 }
 
@@ -259,9 +260,12 @@ static void finish(struct exchange *x)
         keys_end(x);
     if (x->service)
         service_end(x);
-    waiting_request_free(x);
-    quota_client_abandon(&x->quota);
-    client_requests_leave(x);
+    if (x->waiting)
+        waiting_request_free(x);
+    if (x->quota.request)
+        quota_client_abandon(&x->quota);
+    if (x->requests_entry)
+        client_requests_leave(x);
     adjust(x);
     drop_link(x);
     count_exchange(x, duration);

@@ -25,8 +25,6 @@ void granted_append(struct exchange *x, struct text *head)
 {
     const struct rule *rule = x->route.rule;
 
-    if (!x->policy->has_granted_headers || head->failed)
-        return;
     head->n -= 2; /* the empty line */
     for (unsigned i = 0; i < rule->limit_count; i++) {
         const struct limit *limit = rule->limits[i];
@@ -59,8 +57,6 @@ static int64_t granted_by(const struct exchange *x, unsigned i)
 
 void granted_set(struct exchange *x)
 {
-    if (!x->policy->has_granted_headers)
-        return;
     for (unsigned i = 0; i < x->route.rule->limit_count; i++) {
         int64_t units = x->limits.granted_at[i] ? granted_by(x, i) : -1;
         if (units >= 0)
@@ -71,8 +67,6 @@ void granted_set(struct exchange *x)
 
 void granted_fields_write(struct text *out, const struct exchange *x)
 {
-    if (!x->policy->has_granted_headers)
-        return;
     for (unsigned i = 0; i < x->route.rule->limit_count; i++) {
         const char *name = x->route.rule->limits[i]->granted_header;
         int64_t units = name ? granted_by(x, i) : -1;

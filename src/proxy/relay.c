@@ -16,12 +16,6 @@ static enum relay relay_of_status(enum body_status status)
     return RELAY_SOURCE;
 }
 
-bool relay_awaits_continue(const struct exchange *x)
-{
-    return x->request.expects_continue && !x->request.continued &&
-           x->request.progress != MESSAGE_END && x->request.bytes == 0;
-}
-
 /* ---- request -------------------------------------------------------------------------------- */
 
 static enum relay relay_of_link(enum link_sent sent, bool ended)
@@ -83,11 +77,6 @@ static bool splice_request(struct exchange *x, enum relay *result)
     enum link_sent result_of_link = link->ops->spliced(link, sent, moved.last);
     *result = status == BODY_CLOSED ? RELAY_CLOSED : relay_of_link(result_of_link, moved.last);
     return true;
-}
-
-bool relay_has_kept(const struct exchange *x)
-{
-    return x->request.forwarded < iobuf_held(x->request.kept) || x->request.ahead;
 }
 
 /* Returns the next piece of what is kept: at most one read. It counts as forwarded. */

@@ -12,6 +12,7 @@
 
 #include "http/response.h"
 #include "net/iobuf.h"
+#include "proxy/exchange_state.h"
 
 struct exchange;
 
@@ -29,13 +30,20 @@ enum relay {
 };
 
 /* The client waits for 100 (Continue) before it sends its content, so weir waits for the server. */
-bool relay_awaits_continue(const struct exchange *x);
+static inline bool relay_awaits_continue(const struct exchange *x)
+{
+    return x->request.expects_continue && !x->request.continued &&
+           x->request.progress != MESSAGE_END && x->request.bytes == 0;
+}
 
 /* Sends the request's head and the content that was received before to the server; in a retry,
  * the kept content. */
 enum relay relay_request_head(struct exchange *x, const char **why);
 /* Returns true while the server does not have all content that was read in CONTENT. */
-bool relay_has_kept(const struct exchange *x);
+static inline bool relay_has_kept(const struct exchange *x)
+{
+    return x->request.forwarded < iobuf_held(x->request.kept) || x->request.ahead;
+}
 /* Sends one piece of the request's content to the server. The link must have no pending output. */
 enum relay relay_request(struct exchange *x, const char **why);
 

@@ -247,7 +247,8 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
         text_literal(out, "X-Weir-Client: ");
         text_bytes(out, x->identity, x->identity_size);
         text_literal(out, "\r\n");
-        granted_fields_write(out, x);
+        if (x->policy->has_granted_headers)
+            granted_fields_write(out, x);
     }
     decision_fields_write_marked(out, &x->decision_request.decision, x->policy->headers,
                                  clock_cached_wall_us(), marks);

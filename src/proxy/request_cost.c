@@ -2,8 +2,7 @@
 
 void request_values_read(struct exchange *x, struct json_values *values)
 {
-    json_values_clear(values);
-    if (x->route.rule->request_paths && request_content_state(x) == CONTENT_VALUES)
+    if (request_content_state(x) == CONTENT_VALUES)
         (void)request_content_read(x, x->route.rule->request_paths, values);
 }
 

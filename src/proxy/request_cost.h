@@ -13,7 +13,7 @@ static inline bool request_cost_needs_content(const struct exchange *x)
             x->request.kind != FRAMING_LENGTH);
 }
 
-/* Reads the values of rule->request_paths in the content, if that was read. */
+/* Reads the values of rule->request_paths, which are not NULL, in the content, if that was read. */
 void request_values_read(struct exchange *x, struct json_values *values);
 
 /* Sets exchange.reserves of the limits with costs of their own. Returns false if the request must

@@ -48,7 +48,8 @@ static bool write_request_head(struct exchange *x)
         memcpy(x->request.upgrade, facts.upgrade.p, facts.upgrade.n);
     x->request.upgrade_size = facts.upgrade.n;
     request_head_write(&out, head, &in->framing, &facts);
-    granted_append(x, &out);
+    if (x->policy->has_granted_headers && !out.failed)
+        granted_append(x, &out);
     if (out.failed || !(x->request.head = iobuf_get(&x->worker->buffers, out.n)))
         return false;
     iobuf_append(x->request.head, text_slice(&out));
@@ -111,7 +112,8 @@ static enum step apply(struct exchange *x)
         return step_reply_with(x, rejection_status(x));
     if (x->route.rule->has_own_costs)
         note_reserves(x);
-    granted_set(x);
+    if (x->policy->has_granted_headers)
+        granted_set(x);
     return step_enter(x, d->delay_us > 0 && !x->overdue ? PHASE_HOLD : PHASE_CONNECT);
 }
 
@@ -143,7 +145,9 @@ static enum step decide(struct exchange *x)
     struct json_values values;
     if (x->route.rule->key_sources && read_key_values(x) == STEP_FAIL)
         return STEP_FAIL;
-    request_values_read(x, &values);
+    json_values_clear(&values);
+    if (x->route.rule->request_paths)
+        request_values_read(x, &values);
     if (x->route.rule->has_own_costs && !request_cost_read(x, &values, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
     if (x->route.rule->adds_usage)
@@ -167,7 +171,8 @@ static enum step decide(struct exchange *x)
     bool may_forward = !now || decision_admits(&x->decision_request.decision);
     if (may_forward && !x->downstream->origin->decides && !write_request_head(x))
         return step_fail(x, CAUSE_NO_MEMORY, NULL);
-    waiting_request_free(x);
+    if (x->waiting)
+        waiting_request_free(x);
     return now ? apply(x) : STEP_WAIT;
 }
 

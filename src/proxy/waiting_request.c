@@ -32,7 +32,8 @@ bool waiting_request_keep(struct exchange *x)
     waiting->path_size = x->route.path.n;
     if (x->route.path.n)
         memcpy(waiting->path, x->route.path.p, x->route.path.n);
-    waiting_request_free(x);
+    if (x->waiting)
+        waiting_request_free(x);
     x->waiting = waiting;
     waiting_request_restore(x);
     return true;
@@ -54,8 +55,6 @@ void waiting_request_restore(struct exchange *x)
 
 void waiting_request_free(struct exchange *x)
 {
-    if (!x->waiting)
-        return;
     head_copy_free(x->waiting->head);
     free(x->waiting);
     x->waiting = NULL;

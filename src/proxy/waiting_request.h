@@ -13,7 +13,7 @@ MUST_CHECK bool waiting_request_keep(struct exchange *x);
 /* Makes the copy the worker's incoming request. It is used until waiting_request_free(). */
 void waiting_request_restore(struct exchange *x);
 
-/* Frees the copy, if there is one. */
+/* Frees the copy, which is there: exchange.waiting. */
 void waiting_request_free(struct exchange *x);
 
 #endif
