@@ -47,11 +47,15 @@ static const struct admin_listener *listener_of(const struct admin_bound *bound)
 static void handshake_failed(void *context, evutil_socket_t fd, enum tls_failure failure)
 {
     const struct tls_failure_row *row = &tls_failure_table[failure];
-    struct admin_bound *bound = context;
+    struct admin_bound *bound = all;
     struct address peer = {.length = sizeof peer.local};
     char text[2][ADDRESS_TEXT_MAX];
     uint64_t suppressed;
 
+    while (bound && bound != context)
+        bound = bound->next;
+    if (!bound) /* the listener is closed */
+        return;
     bound->failures[failure]++;
     if (!row->remedy || getpeername(fd, &peer.any, &peer.length) != 0 ||
         !log_throttle_allows(&bound->throttles[failure], clock_us(), &suppressed))

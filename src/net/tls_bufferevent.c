@@ -12,17 +12,31 @@ struct accepted {
     struct tls_server *server;
     void (*failed)(void *context, evutil_socket_t fd, enum tls_failure failure);
     void *context;
-    bool told;
+    bool over; /* the handshake is done, or `failed` was called */
 };
 
+static void fail(struct accepted *accepted, const SSL *ssl, enum tls_failure failure)
+{
+    accepted->over = true;
+    accepted->failed(accepted->context, SSL_get_fd(ssl), failure);
+}
+
+/* The bufferevent is freed: after the client has closed the connection, which is no error of
+ * OpenSSL, or because it has sent nothing for too long. */
 static void release(void *parent, void *data, CRYPTO_EX_DATA *all, int index, long number,
                     void *pointer)
 {
     struct accepted *accepted = data;
-    (void)parent, (void)all, (void)index, (void)number, (void)pointer;
+    (void)all, (void)index, (void)number, (void)pointer;
 
-    if (accepted)
-        tls_server_drop(accepted->server);
+    if (!accepted)
+        return;
+    ERR_clear_error();
+    if (!accepted->over)
+        fail(accepted, parent,
+             SSL_get_error(parent, -1) == SSL_ERROR_SYSCALL ? TLS_FAILURE_CLOSED
+                                                            : TLS_FAILURE_TIMEOUT);
+    tls_server_drop(accepted->server);
     free(accepted);
 }
 
@@ -35,19 +49,15 @@ static int index_of_accepted(void)
     return index;
 }
 
-/* A failed handshake ends with an alert of one side. OpenSSL has the reason of its own. */
-static void on_alert(const SSL *ssl, int where, int value)
+static void on_state(const SSL *ssl, int where, int value)
 {
     struct accepted *accepted = SSL_get_ex_data(ssl, index_of_accepted());
-    bool own = (where & SSL_CB_WRITE) != 0;
+    unsigned long fault = (where & SSL_CB_EXIT) && value <= 0 ? ERR_peek_error() : 0;
 
-    if (!(where & SSL_CB_ALERT) || value >> 8 != SSL3_AL_FATAL || !SSL_in_init(ssl) ||
-        accepted->told)
-        return;
-    accepted->told = true;
-    accepted->failed(accepted->context, SSL_get_fd(ssl),
-                     own ? tls_failure_of((int)SSL_get_verify_result(ssl), ERR_peek_error())
-                         : TLS_FAILURE_ALERT);
+    if (where & SSL_CB_HANDSHAKE_DONE)
+        accepted->over = true;
+    else if (fault && !accepted->over)
+        fail(accepted, ssl, tls_failure_of((int)SSL_get_verify_result(ssl), fault));
 }
 
 struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_server *server,
@@ -66,7 +76,7 @@ struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_serv
     accepted->server = tls_server_hold(server);
     accepted->failed = failed;
     accepted->context = context;
-    SSL_set_info_callback(ssl, on_alert);
+    SSL_set_info_callback(ssl, on_state);
     /* On failure, libevent frees the SSL, or nothing if it has no memory at all. */
     return bufferevent_openssl_socket_new(base, -1, ssl, BUFFEREVENT_SSL_ACCEPTING,
                                           BEV_OPT_CLOSE_ON_FREE);

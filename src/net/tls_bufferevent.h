@@ -7,8 +7,9 @@
 #include "net/tls.h"
 
 /* Returns a bufferevent without a socket, which accepts TLS when it gets one. It holds `server`.
- * `failed` is called when a handshake ends with an alert, with the bufferevent's socket. `context`
- * must outlive it. Main thread only. Returns NULL if out of memory. */
+ * `failed` is called once if the handshake fails, also by a timeout of the bufferevent or because
+ * the client has closed the connection. `fd` may be closed then. libevent may call it later than it
+ * frees the bufferevent. Main thread only. Returns NULL if out of memory. */
 struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_server *server,
                                         void (*failed)(void *context, evutil_socket_t fd,
                                                        enum tls_failure failure),

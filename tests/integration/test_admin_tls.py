@@ -8,8 +8,8 @@ import subprocess
 
 from certificates import Authority, write
 from rig import address_of, eventually, text_of
-from tls_client import TlsConnection, client, pair
-from wire import Connection, get
+from tls_client import ManualTls, TlsConnection, client, pair
+from wire import Connection, get, request_bytes
 
 
 PLAIN = {"address": "127.0.0.1:0", "hosts": ["api.test", "one.test"]}
@@ -52,6 +52,24 @@ def test_everything_is_served_over_tls(rig):
         pass
     labels = {"listener": text_of(address), "reason": "client_alert"}
     eventually(lambda: weir.metric("weir_tls_handshake_failures_total", **labels) == 1)
+
+
+def test_all_failed_handshakes_of_an_admin_listener_are_counted(rig):
+    """Also those without an alert. check_tls_bufferevent has the timeout, which is 10 s here."""
+    weir, address = weir_with_admin(rig)
+    manual = ManualTls(address)
+    manual.try_to(manual.tls.do_handshake)
+    hello = manual.take()
+    manual.socket.close()
+
+    def count(reason):
+        return weir.metric("weir_tls_handshake_failures_total", listener=text_of(address), reason=reason)
+    eventually(lambda: count("closed") == 1, what="a connection that sent nothing")
+    for reason, data in ("closed", hello[:50]), ("closed", hello), ("plain_http", request_bytes("/healthz")), ("protocol", b"SSH-2.0-x\r\n"):
+        before = count(reason)
+        with Connection(address) as connection:
+            connection.send(data)
+        eventually(lambda: count(reason) == before + 1, what=f"{reason} after {data[:10]!r}")
 
 
 def test_client_certificates_of_an_admin_listener(rig):
