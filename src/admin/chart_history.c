@@ -8,7 +8,17 @@
 #include "base/json_writer.h"
 
 /* The lines of the charts. Durations in seconds; -1: none in this second. */
-enum line { ALL, REJECTED, REQUEST_P50, REQUEST_P99, REDIS_P50, REDIS_P99, LINES };
+enum line {
+    ALL,
+    REJECTED,
+    REQUEST_P50,
+    REQUEST_P99,
+    REDIS_P50,
+    REDIS_P99,
+    CALLS,
+    CALLS_OVER_LIMIT,
+    LINES
+};
 
 struct sample {
     int64_t time_us; /* Unix time */
@@ -17,6 +27,7 @@ struct sample {
 
 struct counts {
     uint64_t all, rejected;
+    struct metric_calls calls;
     uint64_t requests[HISTOGRAM_BUCKETS + 1], redis[HISTOGRAM_BUCKETS + 1];
 };
 
@@ -46,7 +57,7 @@ static void add_histogram(uint64_t *sums, const struct histogram *histogram)
 /* Rows of rules that are not in the policy any more count, too: the sums never fall. */
 static void read_counts(const struct admin_view *view, struct counts *counts)
 {
-    *counts = (struct counts){0};
+    *counts = (struct counts){.calls = metric_calls(view)};
     for (unsigned w = 0; w < view->worker_count; w++) {
         const struct worker_stats *stats = worker_stats(view->workers[w]);
         for (unsigned row = 0; row < view->rules->count; row++) {
@@ -71,6 +82,11 @@ static void put_percentiles(float *values, const uint64_t *before, const uint64_
     values[1] = (float)percentile_seconds(counts, histogram_bounds_us, HISTOGRAM_BUCKETS, 0.99);
 }
 
+static float rate(uint64_t before, uint64_t now, double seconds)
+{
+    return (float)((double)(now - before) / seconds);
+}
+
 static void take_sample(struct chart_history *h)
 {
     struct sample *sample = &h->samples[h->next];
@@ -81,8 +97,11 @@ static void take_sample(struct chart_history *h)
     read_counts(h->view, &now);
     if (h->at_us && seconds > 0) {
         sample->time_us = (int64_t)clock_wall_us();
-        sample->values[ALL] = (float)((double)(now.all - h->before.all) / seconds);
-        sample->values[REJECTED] = (float)((double)(now.rejected - h->before.rejected) / seconds);
+        sample->values[ALL] = rate(h->before.all, now.all, seconds);
+        sample->values[REJECTED] = rate(h->before.rejected, now.rejected, seconds);
+        sample->values[CALLS] = rate(h->before.calls.all, now.calls.all, seconds);
+        sample->values[CALLS_OVER_LIMIT] =
+            rate(h->before.calls.over_limit, now.calls.over_limit, seconds);
         put_percentiles(&sample->values[REQUEST_P50], h->before.requests, now.requests);
         put_percentiles(&sample->values[REDIS_P50], h->before.redis, now.redis);
         h->next = (h->next + 1) % CHART_SAMPLES_MAX;

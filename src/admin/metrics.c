@@ -123,6 +123,20 @@ static const struct counter_table *domains_of(const struct worker *worker)
     return &worker_stats(worker)->by_domain;
 }
 
+struct metric_calls metric_calls(const struct admin_view *view)
+{
+    struct metric_calls calls = {0};
+
+    for (unsigned d = 0; d < view->domains->count; d++)
+        for (unsigned code = 0; code < SERVICE_CODE_COUNT; code++) {
+            uint64_t sum = metric_row_sum(view, domains_of, d, code);
+            calls.all += sum;
+            calls.over_limit += code == SERVICE_OVER_LIMIT ? sum : 0;
+            calls.errors += code > SERVICE_OVER_LIMIT ? sum : 0;
+        }
+    return calls;
+}
+
 /* Calls by domain; those of domains that the policy does not have share the first row. Codes that
  * have not occurred are left out. */
 static void calls_by_domain(const struct source *s)

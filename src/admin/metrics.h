@@ -30,6 +30,11 @@ struct admin_view {
 uint64_t metric_row_sum(const struct admin_view *view,
                         const struct counter_table *(*table_of)(const struct worker *worker),
                         unsigned row, unsigned column);
+/* Calls of the rate limit service in all workers, by their code. */
+struct metric_calls {
+    uint64_t all, over_limit, errors;
+};
+struct metric_calls metric_calls(const struct admin_view *view);
 /* Appends the samples of a histogram in a row (base/row_histogram.h), unless it is empty. `labels`:
  * KEY="VALUE",... */
 void metric_row_histogram(struct evbuffer *out, const char *family, const char *labels,

@@ -63,6 +63,14 @@ static void write_problems(struct screen *s, const json_t *snapshot)
     }
 }
 
+static double rate_at(const json_t *node, const char *path)
+{
+    char whole[64];
+
+    snprintf(whole, sizeof whole, "%s.per_second", path);
+    return number_at(node, whole);
+}
+
 static void write_requests(struct screen *s, const json_t *snapshot)
 {
     const json_t *decisions = json_object_get(snapshot, "decisions");
@@ -93,12 +101,30 @@ static void write_requests(struct screen *s, const json_t *snapshot)
     end_line(s);
 }
 
-static double rate_at(const json_t *node, const char *path)
+/* Calls of the rate limit service, which Requests and Rejected do not count. */
+static void write_calls(struct screen *s, const json_t *service)
 {
-    char whole[64];
+    double all = rate_at(service, "calls"), over = rate_at(service, "over_limit"),
+           errors = rate_at(service, "errors");
+    char text[NUMBER_MAX], more[NUMBER_MAX];
 
-    snprintf(whole, sizeof whole, "%s.per_second", path);
-    return number_at(node, whole);
+    if (!json_is_object(service))
+        return;
+    put_text(s, "Calls      %8s/s", rate_text(all, text));
+    go_to(s, 24);
+    if (all > 0)
+        put_text(s, "%.1f %% over limit", 100 * over / all);
+    go_to(s, 44);
+    put_text(s, "decided p50 %s, p99 %s",
+             duration_text(number_at(service, "latency.p50_seconds"), text),
+             duration_text(number_at(service, "latency.p99_seconds"), more));
+    if (errors > 0) {
+        put_text(s, "; ");
+        style(s, RED);
+        put_text(s, "%s errors/s", rate_text(errors, text));
+        style(s, "0");
+    }
+    end_line(s);
 }
 
 /* Responses to clients, by class: those of servers and weir's own. */
@@ -370,6 +396,7 @@ void top_screen_write(FILE *out, const json_t *snapshot, const struct top_size *
     write_problems(&s, snapshot);
     end_line(&s);
     write_requests(&s, snapshot);
+    write_calls(&s, json_object_get(snapshot, "rate_limit_service"));
     write_responses(&s, snapshot);
     write_latency(&s, snapshot);
     write_redis(&s, snapshot);

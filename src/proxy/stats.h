@@ -24,7 +24,8 @@ enum content_result {
     CONTENT_INCOMPLETE,
     CONTENT_RESULTS
 };
-/* Results of calls of the rate limit service: the code of the response, or the gRPC status. */
+/* Results of calls of the rate limit service: the code of the response, or the gRPC status. Those
+ * after OVER_LIMIT are errors. */
 #define SERVICE_CODES(X)                                                                           \
     X(OK)                                                                                          \
     X(OVER_LIMIT)                                                                                  \

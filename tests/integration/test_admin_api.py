@@ -7,6 +7,7 @@ import socket
 import jsonschema
 import yaml
 
+from envoy_calls import Caller, refusal, weir_with_service
 from rig import eventually, top
 from wire import Connection, flood, get, request_bytes
 
@@ -204,6 +205,20 @@ def test_event_listeners_are_limited_and_slow_ones_are_dropped(rig):
             return mine not in table.read()
     eventually(dropped, seconds=20, what="a listener that does not read to be dropped")
     deaf[0].close()
+
+
+def test_snapshots_count_calls_of_the_rate_limit_service(rig):
+    weir, listener = weir_with_service(rig, {"edge": {"descriptors": [{"key": "user", "rate_limit": {"unit": "day", "requests_per_unit": 2}}]}})
+    with Caller(listener) as caller:
+        for _ in range(3):
+            caller.call("edge", {"user": "a"})
+        refusal(caller.call, "edge")
+    weir.counts(1, "weir_rate_limit_service_requests_total", domain="(unknown)", code="INVALID_ARGUMENT")
+    first, second = events(weir, 2)
+    service = second["rate_limit_service"]
+    assert [service[name]["total"] for name in ("calls", "over_limit", "errors")] == [4, 1, 1], service
+    assert first["rate_limit_service"]["calls"]["per_second"] is None and service["calls"]["per_second"] == 0
+    assert events(rig.weir(), 1)[0]["rate_limit_service"] is None
 
 
 def test_a_reload_disconnects_event_listeners(rig):

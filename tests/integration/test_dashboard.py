@@ -12,6 +12,7 @@ import threading
 import time
 
 import browser
+from envoy_calls import Caller, weir_with_service
 from rig import eventually, timeout, top
 from wire import Connection, flood, get, request_bytes
 
@@ -96,6 +97,7 @@ def test_live(rig):
     text_of(page, "#rules", "everything else")
     text_of(page, "#servers", "up")
     text_of(page, "#workers", "connected")
+    assert page.run("return document.querySelector('#calls').hidden"), "no rate limit service"
     page.wait_for("[...document.querySelectorAll('.chart path.line-1')].every(p => p.getAttribute('d').length > 10)", what="a line in every chart")
     assert page.run("return document.querySelector('#chart-requests svg').getAttribute('aria-label')").startswith("all now ")
     page.look(390, 900, False)
@@ -103,6 +105,26 @@ def test_live(rig):
     wide = page.run("""return [...document.querySelectorAll('table')].filter((t) => t.getBoundingClientRect().right >
                        t.parentElement.getBoundingClientRect().right - 8).map((t) => t.id)""")
     assert wide == [], wide
+    check_layout(page, None)
+    assert page.console_errors() == []
+
+
+def test_calls_of_the_rate_limit_service(rig):
+    """A tile and two lines of the first chart, if the policy has the service."""
+    entries = [{"key": "user", "rate_limit": {"unit": "day", "requests_per_unit": 1}}]
+    weir, listener = weir_with_service(rig, {"edge": {"descriptors": entries}})
+    page = browser.Browser(rig)
+    page.open(url(weir))
+    text_of(page, "#connection", "live")
+
+    def calls():
+        with Caller(listener) as caller:
+            for _ in range(20):
+                caller.call("edge", {"user": "a"})
+        return "% over limit, p99" in page.run("return document.querySelector('#now-over').textContent")
+    eventually(calls, what="calls in the tile")
+    page.wait_for("document.querySelectorAll('#chart-requests path.line-4').length === 1")
+    assert "calls over limit now" in page.run("return document.querySelector('#chart-requests svg').getAttribute('aria-label')")
     check_layout(page, None)
     assert page.console_errors() == []
 

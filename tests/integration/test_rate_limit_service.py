@@ -317,6 +317,32 @@ def test_one_access_line_per_call(rig):
     assert all(line["target"].startswith("/") and line["method"] == "POST" for line in lines)
 
 
+def test_top_and_the_api_count_calls(rig):
+    weir, listener = weir_with_service(rig, DOMAINS)
+    stop = threading.Event()
+
+    def run():
+        with Caller(listener) as caller:
+            while not stop.is_set():
+                caller.call("edge", {"free": "1"})
+                caller.call("edge", USER)
+                refusal(caller.call, "", USER)
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        screen = rig.command("top", "--once", text_of(weir.admin)).stdout
+        history = eventually(lambda: [sample for sample in json.loads(get(weir.admin, "/api/v1/history", host="127.0.0.1").body)["samples"] if sample[8]])
+    finally:
+        stop.set()
+        thread.join()
+    found = re.search(r"^Calls +([0-9.]+)/s +([0-9.]+) % over limit +decided p50 .*, p99 .*; ([0-9.]+) errors/s$", screen, re.M)
+    assert found and float(found[1]) > 0 and 20 < float(found[2]) < 45 and float(found[3]) > 0, screen
+    assert re.search("^Requests +0/s", screen, re.M), screen
+    assert history[0][1] == 0 and history[0][7] > history[0][8] > 0, history[0]
+    other = rig.weir()
+    assert "Calls" not in rig.command("top", "--once", text_of(other.admin)).stdout
+
+
 def lines_of(weir, count):
     lines = [json.loads(line) for line in weir.output().splitlines() if line.startswith("{")]
     return lines if len(lines) == count else None

@@ -163,8 +163,10 @@ function total(decisions, names) {
 const ms = (s) => (s === null ? null : s * 1000);
 
 function charts() {
+  const calls = (name) => (s) => s.rate_limit_service ? s.rate_limit_service[name].per_second : null;
   chart("chart-requests", [["all", (s) => s.interval_seconds && perSecond(s.decisions, Object.keys(s.decisions))],
-    ["rejected", (s) => s.interval_seconds && perSecond(s.decisions, REJECTED)]], linear);
+    ["rejected", (s) => s.interval_seconds && perSecond(s.decisions, REJECTED)],
+    ...(latest?.rate_limit_service ? [["calls", calls("calls")], ["calls over limit", calls("over_limit")]] : [])], linear);
   chart("chart-latency", [["p50", (s) => ms(s.latency.requests.p50_seconds)], ["p99", (s) => ms(s.latency.requests.p99_seconds)]], logarithmic);
   chart("chart-redis", [["p50", (s) => ms(s.latency.redis.p50_seconds)], ["p99", (s) => ms(s.latency.redis.p99_seconds)]], logarithmic);
 }
@@ -193,6 +195,13 @@ function tiles(s) {
   text("now-share", decided ? `${(100 * rejected / decided).toFixed(1)} % of requests` + (s.requests.failed.per_second ? `; ${rate(s.requests.failed.per_second)} errors/s` : "") : "no requests");
   text("now-latency", s.latency.requests.count ? `${duration(s.latency.requests.p50_seconds)} / ${duration(s.latency.requests.p99_seconds)}` : "–");
   text("now-upstream", s.latency.upstream_total.count ? `servers: ${duration(s.latency.upstream_total.p50_seconds)} / ${duration(s.latency.upstream_total.p99_seconds)}` : "");
+  const service = s.rate_limit_service;
+  $("calls").hidden = !service;
+  if (service) {
+    const n = service.calls.per_second, errors = service.errors.per_second;
+    text("now-calls", rate(n));
+    text("now-over", n ? `${(100 * service.over_limit.per_second / n).toFixed(1)} % over limit, p99 ${duration(service.latency.p99_seconds)}` + (errors ? `; ${rate(errors)} errors/s` : "") : "no calls");
+  }
   text("now-redis", word);
   $("now-redis").className = level;
   text("now-redis-detail", detail);
@@ -300,9 +309,10 @@ async function readHistory(signal) {
   const response = await request("api/v1/history", { signal });
   if (!response.ok) return;
   history.length = 0;
-  for (const [time, all, rejected, p50, p99, redis50, redis99] of (await response.json()).samples)
+  for (const [time, all, rejected, p50, p99, redis50, redis99, calls, over] of (await response.json()).samples)
     history.push({ time, interval_seconds: 1, decisions: { allowed: { per_second: all - rejected }, limited: { per_second: rejected } },
-      latency: { requests: { p50_seconds: p50, p99_seconds: p99 }, redis: { p50_seconds: redis50, p99_seconds: redis99 } } });
+      latency: { requests: { p50_seconds: p50, p99_seconds: p99 }, redis: { p50_seconds: redis50, p99_seconds: redis99 } },
+      rate_limit_service: { calls: { per_second: calls }, over_limit: { per_second: over } } });
 }
 
 async function listen() {
