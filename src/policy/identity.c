@@ -100,15 +100,20 @@ bool forwarded_for_is_valid(const struct fields *fields)
     return false;
 }
 
-static void find_address(const struct identity_settings *settings, const struct identity_peer *peer,
-                         const struct fields *fields, struct identity *identity)
+void identity_find_address(const struct identity_input *input, struct identity *identity)
 {
+    const struct identity_settings *settings = &input->policy->identity;
+    const struct identity_peer *peer = &input->peer;
+
     identity->has_ip = ip_of_address(peer->address, &identity->ip);
     identity->peer_trusted =
         peer->trusted || (!peer->unknown && identity_trusts(settings, peer->address));
     identity->headers_trusted = settings->headers_from_anyone || identity->peer_trusted;
     if (identity->peer_trusted)
-        walk_client_ip_header(settings, fields, identity);
+        walk_client_ip_header(settings, input->fields, identity);
+    identity->listed = identity->has_ip
+                           ? address_table_find(&input->policy->addresses.table, &identity->ip)
+                           : LISTED_NOT;
 }
 
 void identity_write_address(const struct identity_settings *settings, struct identity *identity)
@@ -189,11 +194,7 @@ static bool take_source(const struct identity_input *input, unsigned first,
 
 bool identity_of(const struct identity_input *input, struct identity *identity, const char **why)
 {
-    const struct policy *policy = input->policy;
-
-    find_address(&policy->identity, &input->peer, input->fields, identity);
-    identity->listed =
-        identity->has_ip ? address_table_find(&policy->addresses.table, &identity->ip) : LISTED_NOT;
+    identity_find_address(input, identity);
     identity->token_counted = false;
     return take_source(input, 0, identity, why);
 }

@@ -83,6 +83,9 @@ struct identity_input {
     const struct content_facts *content;
 };
 
+/* Sets only what depends on the address: ip, has_ip, listed, peer_trusted and headers_trusted. */
+void identity_find_address(const struct identity_input *input, struct identity *identity);
+
 /* Determines the identity: the first source in identity.from that has a value, else the address.
  * With known_clients_only, ids of unknown clients are skipped. If the policy has a quota database,
  * every id counts as known here. If the database has no such client, the caller continues with

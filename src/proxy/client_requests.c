@@ -31,6 +31,15 @@ static bool is_trusted_proxy(const struct exchange *x, const struct identity *id
     return identity_trusts(&x->policy->identity, &address);
 }
 
+bool client_requests_group(const struct exchange *x, const struct identity *identity,
+                           struct ip *group)
+{
+    if (!identity->has_ip || identity->listed == LISTED_ALLOWED || is_trusted_proxy(x, identity))
+        return false;
+    *group = identity_group(&x->policy->identity, &identity->ip).ip;
+    return true;
+}
+
 bool client_requests_enter(struct exchange *x, const struct identity *identity)
 {
     unsigned max = x->policy->size_limits.requests_per_client;

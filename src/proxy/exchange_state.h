@@ -65,9 +65,11 @@ struct exchange {
         uint64_t kept_us;            /* when the client last kept the rate, or the wait began */
         bool exact;                  /* `taken` is exact */
     } send;
-    struct {        /* KEYS */
-        bool waits; /* in worker->keys_awaited */
-        bool over;  /* the time to wait has passed */
+    struct {             /* KEYS */
+        bool waits;      /* in worker->keys_awaited */
+        bool over;       /* the time to wait has passed */
+        bool counts;     /* among the waiting requests of its client's address, */
+        struct ip group; /* which is this one */
         TAILQ_ENTRY(exchange) link;
     } keys;
 

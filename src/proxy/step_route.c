@@ -113,15 +113,33 @@ static enum step choose_rule(struct exchange *x, const struct identity_input *in
     return step_enter(x, unread ? PHASE_CONTENT : PHASE_QUOTA);
 }
 
-/* A flood of invented keys must not hold many requests. */
-enum { KEYS_AWAITED_MAX = 64 };
+/* A flood of invented keys must not hold many requests, and one address not all of these. */
+enum { KEYS_AWAITED_MAX = 64, KEYS_AWAITED_PER_ADDRESS_MAX = 8 };
+
+/* Returns whether the request's address leaves places to others. */
+static bool address_may_await_keys(struct exchange *x, const struct identity_input *input)
+{
+    const struct exchange *waiting;
+    struct identity identity;
+    unsigned count = 0;
+
+    identity_find_address(input, &identity);
+    if (identity.listed == LISTED_BLOCKED)
+        return false;
+    x->keys.counts = client_requests_group(x, &identity, &x->keys.group);
+    TAILQ_FOREACH (waiting, &x->worker->keys_awaited, keys.link)
+        count += waiting->keys.counts && x->keys.counts &&
+                 memcmp(&waiting->keys.group, &x->keys.group, sizeof x->keys.group) == 0;
+    return count < KEYS_AWAITED_PER_ADDRESS_MAX;
+}
 
 /* The issuer may have a new key. Nothing has been counted yet, so ROUTE can begin again. */
-static bool waits_for_keys(struct exchange *x, const struct request_head *head)
+static bool waits_for_keys(struct exchange *x, const struct identity_input *input)
 {
     return x->generation->tokens && !x->keys.over &&
            x->worker->keys_awaited_count < KEYS_AWAITED_MAX &&
-           token_checker_should_wait(x->generation->tokens, &head->fields);
+           token_checker_should_wait(x->generation->tokens, input->fields) &&
+           address_may_await_keys(x, input);
 }
 
 enum step step_route(struct exchange *x)
@@ -132,9 +150,9 @@ enum step step_route(struct exchange *x)
     /* In its second pass, ROUTE has the header that KEYS or CONTENT has kept. */
     if (!x->waiting && begin_log(x, head) == STEP_FAIL)
         return STEP_FAIL;
-    if (x->policy->identity.jwt.remote_count && waits_for_keys(x, head))
-        return step_enter(x, PHASE_KEYS);
     struct identity_input input = route_identity_input(x, head, &address);
+    if (x->policy->identity.jwt.remote_count && waits_for_keys(x, &input))
+        return step_enter(x, PHASE_KEYS);
     if (x->policy->identity.paths)
         route_add_content(x, &input);
     bool again = x->request.inspected; /* CONTENT has restored the request */

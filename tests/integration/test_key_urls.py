@@ -195,6 +195,34 @@ def test_requests_wait_for_an_unknown_key(rig):
     weir.counts(0, "weir_requests_active")
 
 
+def test_no_address_takes_all_places_to_wait_for_a_key(rig):
+    old, new = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
+    server = KeyServer(rig, old.jwks)
+    weir = rig.weir(limits=LIMIT, workers=1, addresses={"block": [rig.write("blocked.txt", "203.0.113.9\n")]},
+                    identity={"from": ["jwt:sub", "ip"], "jwt": settings(server), "trusted_proxies": ["127.0.0.1"], "ipv6_prefix": 64})
+    server.gate, server.content = threading.Event(), new.jwks
+    rig.add_cleanup(server.gate.set)
+    token = new.sign("EdDSA", CLAIMS)[0]
+    clients = []
+
+    def ask(*addresses):
+        """A request of each; None: of the proxy itself."""
+        for address in addresses:
+            clients.append(Connection(weir.address))
+            clients[-1].send(request_bytes("/echo", headers={**bearer(token), **({"X-Forwarded-For": address} if address else {})}))
+        return clients[-len(addresses):]
+    ask(*["203.0.113.1"] * 30, *(f"2001:db8::{number:x}" for number in range(1, 11)))
+    blocked = ask(*["203.0.113.9"] * 5)
+    others = ask("203.0.113.2", *[None] * 10)
+    assert [connection.response().status for connection in blocked] == [403] * 5
+    weir.counts(22 + 2 + 5, "weir_invalid_tokens_total")
+    weir.counts(8 + 8 + 11, "weir_requests_active")
+    server.gate.set()
+    for connection in others:
+        assert dict(json.loads(connection.response().body)["fields"])["X-Weir-Client"] == "jwt:alice"
+    assert len(server.fetches) == 2
+
+
 def test_a_fetch_that_began_before_the_key_was_published(rig):
     old, new = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
     server = KeyServer(rig, old.jwks)
