@@ -32,10 +32,14 @@ static const struct command {
      "weir grant CLIENT none takes the grant back. CLIENT as for inspect.\n"},
     {"replay", "[-c FILE] LOG...", "report who would have been limited, from access logs", NULL},
     {"test", "[-c FILE] TEST.yaml...", "run tests of a policy, in virtual time", NULL},
-    {"top", "[-c FILE] [--once] [--token-file FILE] [URL]", "live view of a running weir",
+    {"top", "[-c FILE] [OPTION...] [URL]", "live view of a running weir",
      "--once             print one screen, as wide as COLUMNS says (default 100), and exit\n"
      "--token-file FILE  token of the admin listener, if it is not in the policy\n"
-     "URL                admin listener; default: the first one of the policy FILE\n"},
+     "--ca FILE          authorities of the listener's certificate, for TLS\n"
+     "--cert FILE        client certificate, for a listener that requires one\n"
+     "--key FILE         its key\n"
+     "URL                admin listener; default: one of the policy FILE, without TLS if there is "
+     "one\n"},
     {"script", "NAME|FILE", "print a limiter as a plain Redis script",
      "NAME is a limiter of weir, such as gcra; FILE is one of your own, in Lua.\n"},
 };

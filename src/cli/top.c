@@ -18,6 +18,7 @@ enum { GOOD = 0, FAILED = 1, USAGE = 2, TOKEN_FILE_MAX = 4096, RECONNECT_MS = 20
 
 struct options {
     const char *policy_file, *token_file, *url; /* NULL: not given */
+    const char *ca, *certificate, *key;         /* the same */
     bool once;
 };
 
@@ -113,38 +114,123 @@ static void use_loopback(struct address *address)
         address->v6.sin6_addr = in6addr_loopback;
 }
 
-/* Takes the first listener of the policy that serves events, and its token. */
-static bool source_of_policy(const char *file, const char *lua_dir, struct top_source *source,
-                             struct policy **policy)
+/* Creates source->tls. `own`: the listener, whose certificates are trusted without --ca; NULL: the
+ * authorities of the system are. Blocks. False: an error was printed. */
+static bool load_tls(const struct options *options, const struct tls_server *own,
+                     struct top_source *source)
 {
+    struct tls_client_settings settings = {.verify = true,
+                                           .ca = options->ca,
+                                           .certificate = options->certificate,
+                                           .key = options->key};
+    bool trusts_own = !options->ca && own;
+    struct tls_dates dates;
+    char why[TLS_WHY_MAX];
+    const char *file;
+
+    if (trusts_own && tls_server_certificate(own, 0, &file, &dates))
+        settings.ca = file;
+    enum tls_fault fault = tls_client_new(&settings, &source->tls, why);
+    file = fault == TLS_BAD_CA    ? settings.ca
+           : fault == TLS_BAD_KEY ? settings.key
+                                  : settings.certificate;
+    for (unsigned i = 1;
+         trusts_own && fault == TLS_GOOD && tls_server_certificate(own, i, &file, &dates); i++)
+        if (!tls_client_trust(source->tls, file)) {
+            fault = TLS_BAD_CA;
+            snprintf(why, sizeof why, "has no certificate");
+        }
+    if (fault != TLS_GOOD)
+        fprintf(stderr, "weir: top: %s %s\n", file ? file : "https", why);
+    return fault == TLS_GOOD;
+}
+
+/* How well a listener is suited; 0: not at all. */
+static unsigned suitability(const struct admin_listener *listener, bool has_certificate)
+{
+    if (listener->read_only)
+        return 0;
+    if (!listener->tls)
+        return 3;
+    const struct listen_tls_entry *settings = &listener->tls->entries[0];
+    bool required =
+        settings->client_ca && settings->client_certificate == CLIENT_CERTIFICATE_REQUIRED;
+    return required && !has_certificate ? 1 : 2;
+}
+
+static bool use_listener(const struct admin_listener *listener, const struct options *options,
+                         struct top_source *source)
+{
+    const struct tls_server *server = listen_tls_server(listener->tls);
+    const char *host = server ? tls_server_host(server) : NULL;
+    struct slice address;
+    struct address same;
+    char text[ADDRESS_TEXT_MAX];
+    const char *why;
+    uint16_t port;
+
+    source->address = listener->address;
+    use_loopback(&source->address);
+    source->token = listener->token;
+    strcpy(source->host, "localhost");
+    if (!(source->secure = server != NULL))
+        return true;
+    if (!host && listener->hosts.count)
+        host = listener->hosts.names[0];
+    if (host)
+        snprintf(source->name, sizeof source->name, "%s", host);
+    else if (address_split(slice_of(address_format(&source->address, text)), &same, &address, &port,
+                           &why))
+        snprintf(source->name, sizeof source->name, "%.*s", SLICE_ARG(address));
+    return load_tls(options, server, source);
+}
+
+/* Takes the listener of the policy that is suited best, and its token. */
+static bool source_of_policy(const struct options *options, const char *lua_dir,
+                             struct top_source *source, struct policy **policy)
+{
+    const struct admin_listener *best = NULL;
     char *text = NULL;
     size_t size;
     FILE *report = open_memstream(&text, &size);
-    bool found = false;
+    unsigned most = 0;
 
-    *policy = report ? policy_load(file, lua_dir, report) : NULL;
+    *policy = report ? policy_load(options->policy_file, lua_dir, report) : NULL;
     if (report)
         fclose(report);
     if (!*policy)
         fputs(text ? text : "no memory\n", stderr);
     free(text); /* warnings are for weir check */
-    for (unsigned i = 0; *policy && i < (*policy)->admin_count && !found; i++) {
+    for (unsigned i = 0; *policy && i < (*policy)->admin_count; i++) {
         const struct admin_listener *listener = &(*policy)->admin[i];
-        if (listener->read_only || listener->tls)
+        unsigned suited = suitability(listener, options->certificate != NULL);
+        if (suited <= most)
             continue;
-        found = true;
-        source->address = listener->address;
-        use_loopback(&source->address);
-        source->token = listener->token;
-        strcpy(source->host, "localhost");
+        most = suited;
+        best = listener;
     }
-    if (*policy && !found)
+    if (*policy && !best)
         fprintf(stderr,
-                "weir: top: %s has no admin listener without TLS that serves events; add "
-                "admin: 127.0.0.1:9180, or name "
-                "the URL of another weir\n",
-                file);
-    return found;
+                "weir: top: %s has no admin listener that serves events; add admin: "
+                "127.0.0.1:9180, or name the URL of another weir\n",
+                options->policy_file);
+    else if (most == 1)
+        fprintf(stderr,
+                "weir: top: the admin listener of %s requires client certificates; name one with "
+                "--cert and --key\n",
+                options->policy_file);
+    return most > 1 && use_listener(best, options, source);
+}
+
+static bool source_of_url(const struct options *options, struct top_source *source)
+{
+    char why[TOP_WHY_MAX];
+
+    if (!top_source_read(options->url, source, why)) {
+        fail(why);
+        return false;
+    }
+    return !source->secure || load_tls(options, NULL, source);
 }
 
 /* Reads a token into `token`. False: an error was printed. */
@@ -313,6 +399,9 @@ static bool read_options(int argc, char **argv, struct options *options)
     static const struct option known[] = {{"config", required_argument, NULL, 'c'},
                                           {"once", no_argument, NULL, 'o'},
                                           {"token-file", required_argument, NULL, 't'},
+                                          {"ca", required_argument, NULL, 'a'},
+                                          {"cert", required_argument, NULL, 'e'},
+                                          {"key", required_argument, NULL, 'k'},
                                           {0}};
 
     optind = 0;
@@ -321,10 +410,13 @@ static bool read_options(int argc, char **argv, struct options *options)
         case 'c': options->policy_file = optarg; break;
         case 'o': options->once = true; break;
         case 't': options->token_file = optarg; break;
+        case 'a': options->ca = optarg; break;
+        case 'e': options->certificate = optarg; break;
+        case 'k': options->key = optarg; break;
         default: return false;
         }
     options->url = optind < argc ? argv[optind++] : NULL;
-    return optind == argc;
+    return optind == argc && !options->certificate == !options->key;
 }
 
 int cli_top(const char *policy_file, int argc, char **argv, const char *lua_dir)
@@ -332,17 +424,18 @@ int cli_top(const char *policy_file, int argc, char **argv, const char *lua_dir)
     struct options options = {.policy_file = policy_file};
     struct top_source source = {0};
     struct policy *policy = NULL;
-    char why[TOP_WHY_MAX], token[1024];
+    char token[1024];
     int status = FAILED;
 
     if (!read_options(argc, argv, &options)) {
-        fputs("weir: top takes [-c FILE] [--once] [--token-file FILE] [URL]\n", stderr);
+        fputs(
+            "weir: top takes [-c FILE] [--once] [--token-file FILE] [--ca FILE] [--cert FILE --key "
+            "FILE] [URL]\n",
+            stderr);
         return USAGE;
     }
-    bool found = options.url ? top_source_read(options.url, &source, why)
-                             : source_of_policy(options.policy_file, lua_dir, &source, &policy);
-    if (!found && options.url)
-        fail(why);
+    bool found = options.url ? source_of_url(&options, &source)
+                             : source_of_policy(&options, lua_dir, &source, &policy);
     if (found && options.token_file) {
         found = read_token(options.token_file, token, sizeof token);
         source.token = token;
@@ -354,6 +447,7 @@ int cli_top(const char *policy_file, int argc, char **argv, const char *lua_dir)
         disconnect(&view);
         json_decref(view.snapshot);
     }
+    tls_client_free(source.tls);
     policy_drop(policy);
     return status;
 }

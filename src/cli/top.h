@@ -6,6 +6,7 @@
 
 #include "base/json_read.h"
 #include "net/address.h"
+#include "net/tls.h"
 
 enum { TOP_WHY_MAX = 512, TOP_EVENT_MAX = 4 << 20 };
 
@@ -15,10 +16,13 @@ struct top_source {
     struct address address;
     char host[256];    /* value of Host */
     const char *token; /* NULL: none */
+    bool secure;       /* uses TLS, with these: */
+    char name[256];    /* that the listener's certificate must be valid for */
+    struct tls_client *tls;
 };
 
-/* Reads "http://HOST:PORT", "HOST:PORT" or "unix:/PATH". Resolves host names. Returns false and
- * writes the reason to `why`. */
+/* Reads "http://HOST:PORT", "https://HOST:PORT", "HOST:PORT" or "unix:/PATH"; sets address, host,
+ * secure and name. Resolves host names. Returns false and writes the reason to `why`. */
 MUST_CHECK bool top_source_read(const char *text, struct top_source *source,
                                 char why[static TOP_WHY_MAX]);
 

@@ -7,13 +7,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "base/text.h"
 #include "cli/top.h"
 
 enum { CONNECT_MS = 5000, READ_BYTES = 65536, HEAD_MAX = 16384 };
 
 struct top_events {
-    int fd;
+    struct event_base *base; /* never runs: poll(2) waits */
+    struct poller poller;
+    struct stream stream;
+    struct iobuf_pool buffers;
+    struct tls_resumption resumption;
     bool has_head; /* the answer's head was read */
     char *bytes;   /* received and not returned yet, from `used` on */
     size_t size, room, used;
@@ -21,20 +26,29 @@ struct top_events {
 
 bool top_source_read(const char *text, struct top_source *source, char why[static TOP_WHY_MAX])
 {
-    static const char scheme[] = "http://";
+    static const char scheme[] = "http://", secure[] = "https://";
     const char *problem = "is not an address";
+    struct address unresolved;
+    struct slice name;
+    uint16_t port;
     size_t n;
 
-    if (strncmp(text, scheme, sizeof scheme - 1) == 0)
+    source->secure = strncmp(text, secure, sizeof secure - 1) == 0;
+    if (source->secure)
+        text += sizeof secure - 1;
+    else if (strncmp(text, scheme, sizeof scheme - 1) == 0)
         text += sizeof scheme - 1;
     n = strncmp(text, "unix:", 5) == 0 ? strlen(text) : strcspn(text, "/");
     if (n >= sizeof source->host ||
+        !address_split((struct slice){text, n}, &unresolved, &name, &port, &problem) ||
         !address_parse((struct slice){text, n}, true, &source->address, &problem)) {
-        snprintf(why, TOP_WHY_MAX, "%s: %s; expected http://HOST:PORT, HOST:PORT or unix:/PATH",
+        snprintf(why, TOP_WHY_MAX,
+                 "%s: %s; expected http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:/PATH",
                  text, problem);
         return false;
     }
     snprintf(source->host, sizeof source->host, "%.*s", (int)n, text);
+    snprintf(source->name, sizeof source->name, "%.*s", SLICE_ARG(name));
     if (address_is_unix(&source->address))
         strcpy(source->host, "localhost");
     return true;
@@ -68,8 +82,56 @@ static bool connect_within(int fd, const struct address *address)
     return error == 0;
 }
 
-/* A request fits into the socket's buffer. */
-static bool send_request(int fd, const struct top_source *source)
+/* Writes why the handshake has failed. */
+static void explain_failure(const struct stream *stream, const struct top_source *source,
+                            char why[static TOP_WHY_MAX])
+{
+    char address[ADDRESS_TEXT_MAX], reason[TLS_WHY_MAX];
+    struct text t = text_over(why, TOP_WHY_MAX - 1);
+
+    text_printf(&t, "cannot connect to %s: ", address_format(&source->address, address));
+    switch (tls_connect_problem(stream)) {
+    case TLS_PROBLEM_UNTRUSTED:
+        text_literal(&t, "its certificate is not trusted; name its authority with --ca");
+        break;
+    case TLS_PROBLEM_NAME:
+        text_printf(&t, "its certificate is not valid for %s", source->name);
+        break;
+    case TLS_PROBLEM_DATES:
+        text_literal(&t, "its certificate has expired or is not valid yet");
+        break;
+    case TLS_PROBLEM_NOT_TLS: text_literal(&t, "it does not use TLS; use http://"); break;
+    case TLS_PROBLEM_OTHER:
+        tls_connect_failure(stream, reason);
+        text_put(&t, slice_of(reason));
+        break;
+    }
+    why[t.n] = 0;
+}
+
+/* Runs the TLS handshake. */
+static bool secure(struct top_events *events, const struct top_source *source,
+                   char why[static TOP_WHY_MAX])
+{
+    enum tls_handshake state = TLS_FAILED;
+
+    if (!tls_connect(&events->stream, source->tls, source->name, &events->resumption)) {
+        snprintf(why, TOP_WHY_MAX, "no memory");
+        return false;
+    }
+    while ((state = tls_handshake(&events->stream)) == TLS_AGAIN)
+        if (!wait_for(events->stream.fd, POLLIN)) {
+            snprintf(why, TOP_WHY_MAX, "no TLS handshake: %s", strerror(errno));
+            return false;
+        }
+    if (state == TLS_FAILED)
+        explain_failure(&events->stream, source, why);
+    return state == TLS_DONE;
+}
+
+/* A request fits into the socket's buffer. With TLS 1.3, a listener that refuses the client's
+ * certificate has closed the connection perhaps: then reading tells why. */
+static bool send_request(struct top_events *events, const struct top_source *source)
 {
     char bytes[2048];
     struct text t = text_over(bytes, sizeof bytes);
@@ -79,25 +141,41 @@ static bool send_request(int fd, const struct top_source *source)
     if (source->token)
         text_printf(&t, "Authorization: Bearer %s\r\n", source->token);
     text_literal(&t, "\r\n");
-    return !t.failed && send(fd, t.p, t.n, MSG_NOSIGNAL) == (ssize_t)t.n;
+    struct iovec piece = iovec_of(text_slice(&t));
+    return !t.failed && (stream_send(&events->stream, &events->buffers, &piece, 1) == SENT_ALL ||
+                         source->secure);
+}
+
+/* The events of the stream are not waited for. */
+static void on_event(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what, (void)arg;
 }
 
 struct top_events *top_events_open(const struct top_source *source, char why[static TOP_WHY_MAX])
 {
     struct top_events *events = calloc(1, sizeof *events);
+    int fd = socket(source->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     char text[ADDRESS_TEXT_MAX];
 
-    if (!events) {
-        snprintf(why, TOP_WHY_MAX, "no memory");
+    if (events)
+        events->stream.fd = events->poller.fd = -1;
+    if (!events || fd < 0 || !(events->base = event_base_new()) ||
+        poller_init(&events->poller, events->base, 1) != 0) {
+        snprintf(why, TOP_WHY_MAX, "no memory or no descriptors");
+        if (fd >= 0)
+            close(fd);
+        top_events_close(events);
         return NULL;
     }
-    events->fd =
-        socket(source->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (events->fd >= 0 && connect_within(events->fd, &source->address) &&
-        send_request(events->fd, source))
+    stream_open(&events->stream, &events->poller, fd, on_event, on_event, NULL);
+    why[0] = 0;
+    if (connect_within(fd, &source->address) && (!source->secure || secure(events, source, why)) &&
+        send_request(events, source))
         return events;
-    snprintf(why, TOP_WHY_MAX, "cannot connect to %s: %s", address_format(&source->address, text),
-             strerror(errno));
+    if (!why[0])
+        snprintf(why, TOP_WHY_MAX, "cannot connect to %s: %s",
+                 address_format(&source->address, text), strerror(errno));
     top_events_close(events);
     return NULL;
 }
@@ -106,15 +184,20 @@ void top_events_close(struct top_events *events)
 {
     if (!events)
         return;
-    if (events->fd >= 0)
-        close(events->fd);
+    if (events->stream.fd >= 0)
+        stream_close(&events->stream, &events->buffers);
+    poller_clear(&events->poller);
+    iobuf_pool_clear(&events->buffers);
+    tls_resumption_clear(&events->resumption);
+    if (events->base)
+        event_base_free(events->base);
     free(events->bytes);
     free(events);
 }
 
 int top_events_fd(const struct top_events *events)
 {
-    return events->fd;
+    return events->stream.fd;
 }
 
 /* --- Reading ---------------------------------------------------------------------------------- */
@@ -227,11 +310,15 @@ enum top_read top_events_read(struct top_events *events, struct slice *data,
                      ended ? "the connection has ended" : "an event is too large");
             return TOP_READ_END;
         }
-        ssize_t n = recv(events->fd, events->bytes + events->size, events->room - events->size, 0);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN)
+        ssize_t n =
+            stream_read(&events->stream, events->bytes + events->size, events->room - events->size);
+        const char *fault = tls_fault_of(&events->stream);
+        if (n == STREAM_AGAIN)
             return TOP_READ_MORE;
+        if (fault) {
+            snprintf(why, TOP_WHY_MAX, "the listener refuses the connection: %s", fault);
+            return TOP_READ_END;
+        }
         if (n > 0)
             events->size += (size_t)n;
         ended = n <= 0;

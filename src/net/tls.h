@@ -52,6 +52,10 @@ MUST_CHECK enum tls_fault tls_server_add(struct tls_server *server, const char *
 bool tls_server_certificate(const struct tls_server *server, unsigned index, const char **path,
                             struct tls_dates *dates);
 
+/* Returns a host name of the first certificate without wildcard, valid as long as the server. NULL
+ * if there is none. */
+const char *tls_server_host(const struct tls_server *server);
+
 struct tls_server_settings {
     const char *client_ca;  /* PEM file of the authorities of client certificates; NULL: none */
     const char *client_crl; /* PEM file of revocation lists; NULL: none */
@@ -162,6 +166,8 @@ struct tls_client;
  * `why` gives the reason. */
 MUST_CHECK enum tls_fault tls_client_new(const struct tls_client_settings *settings,
                                          struct tls_client **client, char why[static TLS_WHY_MAX]);
+/* Trusts a further PEM file of authorities. Blocks. Returns false if it is not usable. */
+MUST_CHECK bool tls_client_trust(struct tls_client *client, const char *ca);
 /* NULL is allowed. Streams that use the client may continue. */
 void tls_client_free(struct tls_client *client);
 

@@ -300,6 +300,14 @@ enum tls_fault tls_client_new(const struct tls_client_settings *settings, struct
     return fault;
 }
 
+bool tls_client_trust(struct tls_client *client, const char *ca)
+{
+    bool good = SSL_CTX_load_verify_file(client->ctx, ca) == 1;
+
+    ERR_clear_error();
+    return good;
+}
+
 void tls_client_free(struct tls_client *client)
 {
     if (client)

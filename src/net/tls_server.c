@@ -188,6 +188,11 @@ bool tls_server_certificate(const struct tls_server *server, unsigned index, con
     return true;
 }
 
+const char *tls_server_host(const struct tls_server *server)
+{
+    return server->name;
+}
+
 enum tls_fault tls_server_add(struct tls_server *server, const char *certificate, const char *key,
                               char why[static TLS_WHY_MAX])
 {

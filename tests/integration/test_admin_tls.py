@@ -2,13 +2,14 @@
 
 import datetime
 import json
+import os
 import re
 import ssl
 import subprocess
 
 from certificates import Authority, write
 from rig import address_of, eventually, text_of
-from tls_client import ManualTls, TlsConnection, client, pair
+from tls_client import FILES, ManualTls, TlsConnection, client, pair
 from wire import Connection, get, request_bytes
 
 
@@ -136,9 +137,49 @@ def test_tls_begins_and_ends_with_a_reload(rig):
     assert get(address, "/healthz").status == 200
 
 
-def test_weir_top_names_a_listener_without_tls(rig):
-    weir, _ = weir_with_admin(rig)
-    assert rig.command("top", "--once", "-c", weir.policy_file).returncode in (0, 1)
-    only = rig.write("only.yaml", json.dumps(rig.policy(admin=[{"address": "127.0.0.1:1", "tls": pair("one")}])))
-    shown = rig.command("top", "--once", "-c", only)
-    assert shown.returncode == 1 and "no admin listener without TLS" in shown.stderr, shown
+def test_weir_top_by_url(rig):
+    ca = Authority(rig.directory)
+    alice = ca.issue("alice")
+    server = {"certificate": os.path.join(FILES, "server.pem"), "key": os.path.join(FILES, "server.key")}  # for 127.0.0.1
+    weir = rig.weir(rules=[], admin=["127.0.0.1:0", {"address": "127.0.0.1:0", "tls": server},
+                                     {"address": "127.0.0.1:0", "tls": {**server, "client_ca": ca.file}}])
+    plain, one, verifying = re.findall(r"admin on (\S+)$", weir.output(), re.M)
+    trust = ["--ca", os.path.join(FILES, "ca.pem")]
+    certificate = ["--cert", alice.file, "--key", alice.key_file]
+    for arguments in [*trust, f"https://{one}/"], [*trust, *certificate, f"https://{verifying}"], [f"http://{plain}"]:
+        shown = rig.command("top", "--once", *arguments)
+        assert shown.returncode == 0 and "BUSIEST CLIENTS" in shown.stdout, shown
+    for arguments, why in (
+            ([*trust, f"https://localhost:{address_of(one)[1]}"], "its certificate is not valid for localhost"),
+            (["--ca", pair("two")["certificate"], f"https://{one}"], "its certificate is not trusted; name its authority with --ca"),
+            ([*trust, f"https://{plain}"], "it does not use TLS; use http://"), ([f"http://{one}"], "the answer is no HTTP"),
+            ([*trust, f"https://{verifying}"], "the listener refuses the connection: tlsv13 alert certificate required"),
+            (["--ca", "/nowhere", f"https://{one}"], "/nowhere cannot be read"),
+            ([*trust, "--cert", alice.file, "--key", pair("two")["key"], f"https://{one}"], "is not the key of the certificate")):
+        shown = rig.command("top", "--once", *arguments)
+        assert shown.returncode == 1 and why in shown.stderr and not shown.stdout, (arguments, shown)
+    assert rig.command("top", "--once", "--cert", alice.file, f"https://{one}").returncode == 2, "a certificate without its key"
+
+
+def test_weir_top_by_policy(rig):
+    """It trusts the certificates of the policy. Listeners without TLS are preferred, then those without client certificates."""
+    ca = Authority(rig.directory)
+    alice = ca.issue("alice")
+    sockets = {name: "unix:" + os.path.join(rig.directory, name) for name in ("plain", "secure", "verifying", "nowhere")}
+    secure = {"address": sockets["secure"], "tls": [pair("rsa"), pair("one")]}
+    verifying = {"address": sockets["verifying"], "tls": {**pair("one"), "client_ca": ca.file}}
+    nowhere = {"address": sockets["nowhere"], "tls": pair("one")}
+    rig.weir(rules=[], admin=["127.0.0.1:0", sockets["plain"], secure, verifying])
+
+    def top(*listeners, more=()):
+        policy = rig.write("top.yaml", json.dumps(rig.policy(admin=list(listeners))))
+        return rig.command("top", "--once", "-c", policy, *more)
+    for listeners in [secure], [nowhere, sockets["plain"]], [{**verifying, "address": sockets["nowhere"]}, secure]:
+        shown = top(*listeners)
+        assert shown.returncode == 0 and "BUSIEST CLIENTS" in shown.stdout, (listeners, shown)
+    assert top(verifying, more=["--cert", alice.file, "--key", alice.key_file]).returncode == 0
+    for listener, more, why in ((verifying, [], "requires client certificates; name one with --cert and --key"),
+                                ({**secure, "tls": pair("two")}, [], "its certificate is not trusted"),
+                                (secure, ["--ca", pair("two")["certificate"]], "its certificate is not trusted")):
+        shown = top(listener, more=more)
+        assert shown.returncode == 1 and why in shown.stderr and not shown.stdout, (listener, more, shown)
