@@ -1,6 +1,8 @@
 /* read_rate_limit_service.c - section rate_limit_service: its listeners, its domains in the policy
  * and in files of envoyproxy/ratelimit, and their limits. read_descriptors.c reads the entries. */
+#include <errno.h>
 #include <glob.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "config/sections.h"
@@ -271,6 +273,27 @@ static char *path_for_report(struct loading *l, const char *path)
     return arena_text(l->arena, slice_of(path));
 }
 
+/* The directory that glob() could not read; glob() passes no context to its callback. */
+static _Thread_local struct {
+    char path[PATH_MAX];
+    int error;
+} unreadable;
+
+static int note_unreadable(const char *path, int error)
+{
+    snprintf(unreadable.path, sizeof unreadable.path, "%s", path);
+    unreadable.error = error;
+    return 1;
+}
+
+static void refuse_directory(struct loading *l, const struct node *item)
+{
+    mistake(l, item, "%s: directory %s cannot be read: %s; %s", QUOTE(item->text), unreadable.path,
+            strerror(unreadable.error),
+            unreadable.error == ENOENT ? "create it, or correct the path"
+                                       : "weir needs permission to list it");
+}
+
 /* Adds the files that a pattern of `files` matches. */
 static void add_files(struct loading *l, const struct node *item, struct sources *sources)
 {
@@ -278,11 +301,11 @@ static void add_files(struct loading *l, const struct node *item, struct sources
 
     if (item->broken || !expect_scalar(l, item, "a path such as ratelimit/*.yaml"))
         return;
-    int result = glob(neighbour_path(l, item->text), GLOB_ERR, NULL, &found);
+    int result = glob(neighbour_path(l, item->text), 0, note_unreadable, &found);
     if (result == GLOB_NOSPACE)
         mistake(l, item, "no memory");
     else if (result == GLOB_ABORTED)
-        mistake(l, item, "%s: a directory cannot be read", QUOTE(item->text));
+        refuse_directory(l, item);
     else if (result != 0)
         mistake(l, item, "%s matches no file", QUOTE(item->text));
     for (size_t i = 0; result == 0 && i < found.gl_pathc; i++)
