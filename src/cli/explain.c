@@ -7,12 +7,15 @@
 #include "cli/cli.h"
 #include "cli/explain_request.h"
 #include "cli/query_redis.h"
+#include "explain/explain_descriptor.h"
 #include "explain/report.h"
 
 static const char usage[] =
     "usage: weir explain [OPTION...] URL\n"
     "Tells what weir does with a request, and why, without a server. It charges nothing.\n"
     "URL: as for curl; of /PATH alone the host is localhost.\n"
+    "Or descriptor:DOMAIN/KEY=VALUE/KEY=VALUE, of the rate limit service: with -c and --json "
+    "only.\n"
     "  -c, --config FILE      the policy (default " WEIR_CONF_FILE ")\n"
     "  -X, --request METHOD   the method (default GET, with -d POST)\n"
     "  -H, --header 'N: V'    a header field; may be repeated. 'N;': an empty value\n"
@@ -127,6 +130,33 @@ static int explain(const struct explain_command *command, const struct explain_r
     return status;
 }
 
+/* ---- descriptors ----------------------------------------------------------------------------- */
+
+static int explain_one_descriptor(const struct explain_command *command, const char *name)
+{
+    const struct explain_order *order = &command->order;
+    struct policy *policy;
+    struct explained_descriptor e;
+    const char *why;
+    int status = STATUS_GOOD;
+
+    if (order->method || order->header_count || order->has_content || order->from ||
+        order->certificate || command->state || command->json)
+        return bad_usage("a descriptor takes the option -c only", NULL);
+    if (!(policy = query_policy(command->policy_file, command->lua_dir)))
+        return STATUS_FAILED;
+    if ((why = explain_descriptor(policy, slice_of(name), &e)))
+        status = bad_usage(why, name);
+    else {
+        explain_print_descriptor(&e, stdout);
+        status = e.is_over ? STATUS_REFUSED : STATUS_GOOD;
+    }
+    policy_drop(policy);
+    return status;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
 static bool add_header(struct explain_order *order, const char *text)
 {
     if (order->header_count == EXPLAIN_HEADERS_MAX)
@@ -189,7 +219,9 @@ int cli_explain(const char *policy_file, int argc, char **argv, const char *lua_
         status = bad_usage(optind < argc ? "explain takes one URL" : "the URL is missing", NULL);
     if (status == STATUS_GOOD) {
         command.order.url = argv[optind];
-        status = run(&command);
+        status = descriptor_name_is_one(slice_of(argv[optind]))
+                     ? explain_one_descriptor(&command, argv[optind])
+                     : run(&command);
     }
     free((char *)command.order.content.p);
     return status;

@@ -110,6 +110,54 @@ def test_bad_input_gets_a_reason_and_2(rig):
         assert reason in explain(rig, *arguments, status=2).stderr, arguments
 
 
+DESCRIPTORS = """redis: { address: "127.0.0.1:1" }
+limits: { each: { script: token_bucket, limit: 10, period: 1m, burst: 20 } }
+rate_limit_service:
+  listen: [ 127.0.0.1:0 ]
+  domains:
+    edge:
+      descriptors:
+        - { key: user, limits: [ each ] }
+        - key: kind
+          value: "a*"
+          share_threshold: true
+          descriptors:
+            - { key: to, quota_mode: true, rate_limit: { unit: day, requests_per_unit: 5 } }
+            - { key: free, rate_limit: { unlimited: true } }
+    cards: { file: cards.yaml, charge: every }
+"""
+CARDS = """domain: cards
+descriptors:
+  - { key: card, value: x, rate_limit: { unit: second, requests_per_unit: 0 } }
+  - { key: card, shadow_mode: true, rate_limit: { unit: week, requests_per_unit: 0 } }
+"""
+
+
+def test_a_descriptor_of_the_rate_limit_service(rig):
+    rig.write("cards.yaml", CARDS)
+    path = rig.write("descriptors.yaml", DESCRIPTORS)
+
+    def lines_of(name, status=0):
+        done = rig.command("explain", "-c", path, "descriptor:" + name)
+        assert done.returncode == status, (name, done.returncode, done.stdout, done.stderr)
+        return [line.split() for line in done.stdout.splitlines()]
+    lines = lines_of("edge/kind=abc/to=7")
+    assert lines[:4] == [["client", "descriptor:edge/kind=a*/to=7"], ["domain", "descriptors.yaml:7", "edge", "charge:", "all"],
+                         "entries descriptors.yaml:9 kind=abc value a* (its values share one count)".split(),
+                         "descriptors.yaml:13 to=7 every value, quota_mode".split()], lines
+    assert lines[4:6] == ["limits descriptors.yaml:13 edge.kind_a*.to fixed_window 5 per 1d".split(),
+                          ["key", "weir:{descriptor:edge/kind=a*/to=7}:l:unit:day"]], lines
+    assert "limits descriptors.yaml:2 each token_bucket 10 per 1m, burst 20".split() in lines_of("edge/user=1")
+    assert "limits none: the entry is unlimited".split() in lines_of("edge/kind=a/free=")
+    assert "entries kind=b no entry of this level has this value".split() in lines_of("edge/kind=b/to=7")
+    assert "other=1 no entry of this level has this key".split() in lines_of("edge/kind=a/other=1")
+    assert "limits none: the policy has no such domain".split() in lines_of("none/a=b")
+    assert "entries cards.yaml:3 card=x value x".split() in lines_of("cards/card=x", status=3)
+    assert "entries cards.yaml:4 card=y every value, shadow_mode".split() in lines_of("cards/card=y")
+    assert rig.command("explain", "-c", path, "--state", "descriptor:edge/user=1").returncode == 2
+    assert rig.command("explain", "-c", path, "descriptor:edge").returncode == 2
+
+
 def test_errors_in_the_policy_end_with_1(rig):
     done = rig.command("explain", "-c", rig.write("bad.yaml", "nothing: 1\n"), "http://a.test/")
     assert done.returncode == 1 and "bad.yaml:1:1" in done.stderr
