@@ -263,7 +263,6 @@ static void on_stop_signal(evutil_socket_t signal, short what, void *arg)
     systemd_stopping(weir);
     weir->view.stopping = true;
     publish_readiness(weir);
-    admin_stopping(weir->admin);
     if (signal != SIGTERM || !drain_workers(weir))
         on_drain_over(-1, 0, weir);
 }

@@ -6,7 +6,6 @@
 #include <malloc.h>
 
 #include "base/available_memory.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "net/iobuf.h"
 #include "server_internal.h"

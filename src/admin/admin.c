@@ -175,13 +175,6 @@ struct admin *admin_new(struct event_base *base, int *fds, const struct admin_vi
     return admin;
 }
 
-void admin_stopping(struct admin *admin)
-{
-    if (!admin)
-        return;
-    events_stopping(admin->api.events);
-}
-
 void admin_reload(struct admin *admin)
 {
     if (!admin)

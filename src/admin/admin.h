@@ -24,8 +24,6 @@ struct admin;
  * ownership of them and sets them to -1. The workers must outlive it. NULL: no memory; sockets that
  * are not -1 are still the caller's. */
 struct admin *admin_new(struct event_base *base, int *fds, const struct admin_view *view);
-/* weir is stopping: /readyz fails from now on. */
-void admin_stopping(struct admin *admin);
 /* Call after a reload, with the new policy in view->policy. */
 void admin_reload(struct admin *admin);
 void admin_free(struct admin *admin);

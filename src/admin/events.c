@@ -26,7 +26,6 @@ struct events {
     const struct admin_view *view;
     struct snapshot_history *history;
     struct event *timer; /* pending while someone listens */
-    bool stopping;
     unsigned count;
     struct listener listeners[EVENT_LISTENERS_MAX];
 };
@@ -118,11 +117,6 @@ void events_reload(struct events *events)
         if (events->listeners[i].connection)
             evhttp_connection_free(events->listeners[i].connection);
     snapshot_history_clear(events->history);
-}
-
-void events_stopping(struct events *events)
-{
-    events->stopping = true;
 }
 
 void events_free(struct events *events)

@@ -21,8 +21,6 @@ void events_free(struct events *events);
 /* Disconnects all listeners, which connect again: the policy, and with it the token, may have
  * changed. */
 void events_reload(struct events *events);
-/* weir is stopping: the next snapshots say so. */
-void events_stopping(struct events *events);
 
 /* Handles a request for the events. */
 void events_answer(struct events *events, struct evhttp_request *request);

@@ -20,7 +20,6 @@
 #include "base/clock.h"
 #include "base/json_writer.h"
 #include "base/log_internal.h"
-#include "base/memory.h"
 #include "base/text.h"
 
 enum {

@@ -1,6 +1,5 @@
 /* client_commands.c - weir inspect, weir reset and weir grant. */
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "base/values.h"
 #include "cli/cli.h"

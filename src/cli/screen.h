@@ -9,7 +9,6 @@
 
 /* Values of style(). */
 #define BOLD  "1"
-#define DIM   "2"
 #define RED   "31"
 #define GREEN "32"
 #define AMBER "33"

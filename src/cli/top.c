@@ -1,6 +1,5 @@
 /* top.c - weir top: options, the terminal, and the loop. */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>

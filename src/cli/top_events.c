@@ -1,6 +1,5 @@
 /* top_events.c - reads Server-Sent Events over HTTP/1.0, which the listener does not chunk. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>

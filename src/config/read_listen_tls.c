@@ -1,5 +1,4 @@
 /* read_listen_tls.c - option tls of listeners, with the rows of listen[].tls. */
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/memory.h"

@@ -63,6 +63,22 @@ static char *text_known(const struct policy *policy, const struct limit *limit)
     return NULL;
 }
 
+/* Sets the options of a shipped limiter to their defaults, before the other options are read. */
+static void options_begin(struct loading *l, struct limit *limit)
+{
+    if (!limit->shipped)
+        return;
+    limit->option_count = limiter_option_count(limit->shipped);
+    limit->options = arena_zeroed(l->arena, limit->option_count, sizeof *limit->options);
+    for (unsigned i = 0; i < limit->option_count; i++) {
+        const struct limiter_option *row = &limit->shipped->options[i];
+        limit->options[i] =
+            (struct script_option){.name = arena_text(l->arena, slice_of(row->name)),
+                                   .kind = row->fallback ? row->kind : OPTION_NONE,
+                                   .number = row->fallback};
+    }
+}
+
 static void read_script(struct loading *l, const struct option *option, const struct node *node,
                         void *field)
 {
@@ -77,7 +93,7 @@ static void read_script(struct loading *l, const struct option *option, const st
         return;
     limit->script = keep_text(l, node);
     limit->script_position = node->position;
-    script_options_begin(l, limit);
+    options_begin(l, limit);
     limit->script_text = text_known(l->policy, limit);
     if (limit->script_text)
         return;
@@ -155,21 +171,6 @@ static bool read_value(struct loading *l, const struct node *item, struct script
 }
 
 /* --- options of shipped limiters --- */
-
-void script_options_begin(struct loading *l, struct limit *limit)
-{
-    if (!limit->shipped)
-        return;
-    limit->option_count = limiter_option_count(limit->shipped);
-    limit->options = arena_zeroed(l->arena, limit->option_count, sizeof *limit->options);
-    for (unsigned i = 0; i < limit->option_count; i++) {
-        const struct limiter_option *row = &limit->shipped->options[i];
-        limit->options[i] =
-            (struct script_option){.name = arena_text(l->arena, slice_of(row->name)),
-                                   .kind = row->fallback ? row->kind : OPTION_NONE,
-                                   .number = row->fallback};
-    }
-}
 
 static const struct option_type *type_of(enum script_option_kind kind)
 {

@@ -159,10 +159,7 @@ void rule_add_contents(struct loading *l, const struct node *item, struct rule *
                        const struct limit *limit);
 /* Reads an entry of the section limits, without its name. */
 void limit_read(struct loading *l, const struct node *node, struct limit *limit);
-/* read_script.c. Sets the options of a shipped limiter to their defaults, after the script is
- * read and before the other options are. */
-void script_options_begin(struct loading *l, struct limit *limit);
-/* Reports options that the limit's script does not support. */
+/* read_script.c. Reports options that the limit's script does not support. */
 void script_options_refuse(struct loading *l, const struct node *node, const struct limit *limit);
 /* Reports combinations in which granted_header has no meaning. */
 void limit_check_granted_header(struct loading *l, const struct node *node,

@@ -1,7 +1,6 @@
 #include "config/types.h"
 
 #include "base/values.h"
-#include "http/chars.h"
 
 enum { PRINTED_MAX = 48 }; /* bytes of a number with its unit */
 

@@ -13,7 +13,6 @@
 #include "downstream/socket_client.h"
 
 /* Per worker: buffers and lists; created with the first connection. */
-struct http2_worker;
 
 /* Makes the connection an HTTP/2 one. `bytes` were received: at most IOBUF_LARGE, beginning with
  * the preface, or none. May close the connection. */

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/memory.h"
 #include "downstream/http1_head.h"
 #include "explain/explainer.h"
 #include "proxy/worker_state.h"

@@ -38,7 +38,8 @@ static ssize_t on_send(nghttp2_session *ng, const uint8_t *bytes, size_t n, int 
     return (ssize_t)n;
 }
 
-void http2_produce(struct http2_session *s)
+/* Produces output; the events that this causes stay queued. */
+static void produce(struct http2_session *s)
 {
     if (s->sending)
         return;
@@ -145,7 +146,7 @@ static void offer(struct http2_stream *stream)
         stream->deferred = false;
         (void)nghttp2_session_resume_data(s->ng, stream->id);
     }
-    http2_produce(s);
+    produce(s);
     s->work = true;
 }
 
@@ -204,11 +205,6 @@ bool http2_send_trailers(struct http2_stream *stream, const struct fields *trail
     stream->end_given = taken;
     stream->wants_room = !taken && !stream->closed;
     return taken || stream->closed;
-}
-
-bool http2_sent_all(const struct http2_stream *stream)
-{
-    return stream->sent_all;
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
@@ -419,7 +415,7 @@ void http2_session_send(struct http2_session *s)
 
     MAGIC_CHECK(s, HTTP2_SESSION_MAGIC);
     s->work = false;
-    http2_produce(s);
+    produce(s);
     if (out_has_room(s))
         for (stream = TAILQ_FIRST(&s->no_room); stream; stream = next) {
             next = TAILQ_NEXT(stream, event_link);
@@ -428,7 +424,7 @@ void http2_session_send(struct http2_session *s)
         }
     while ((stream = TAILQ_FIRST(&s->events_due)))
         report(stream);
-    http2_produce(s);
+    produce(s);
     s->work = !TAILQ_EMPTY(&s->events_due);
     if (*s->out && iobuf_held(*s->out) == 0)
         iobuf_put(s->pool, s->out);

@@ -173,8 +173,6 @@ MUST_CHECK bool http2_takes_content(struct http2_stream *stream);
  * is to be forwarded (trailers_any()). They are copied. Returns false if they were not taken; then
  * `writable` or `closed` follows. */
 MUST_CHECK bool http2_send_trailers(struct http2_stream *stream, const struct fields *trailers);
-/* Returns whether all of what weir sends on the stream is in the output buffer or sent. */
-bool http2_sent_all(const struct http2_stream *stream);
 
 /* Reports that `size` bytes of received content are not stored any more. */
 void http2_consume(struct http2_stream *stream, size_t size);

@@ -148,8 +148,6 @@ void http2_ping_returned(struct http2_session *session, const uint8_t *opaque);
 
 /* Queues an event of the stream: it is closed, or writable. */
 void http2_stream_due(struct http2_stream *stream);
-/* Produces output; the events that this causes stay queued. */
-void http2_produce(struct http2_session *session);
 /* Returns the content of a stream, for nghttp2. */
 nghttp2_data_provider http2_content_of(struct http2_stream *stream);
 /* Returns a field, for nghttp2, which copies it and changes its name to lower case. */

@@ -1,6 +1,5 @@
 #include "jwks/key_fetcher.h"
 
-#include <errno.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>

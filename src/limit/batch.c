@@ -40,7 +40,8 @@ struct batches {
 
 /* --- Without a reply -------------------------------------------------------------------------- */
 
-void op_fail(struct limit_op *op, enum redis_failure cause)
+/* Decides the op by on_failure; the op stays. */
+static void op_fail(struct limit_op *op, enum redis_failure cause)
 {
     struct decision_request *decision_request = op_cut(op);
     if (!decision_request)

@@ -16,11 +16,10 @@ void batches_free(struct batches *batches);
  * once per loop iteration. */
 void batches_flush(struct limiter *l);
 
-/* Decides the op by on_failure. The caller's object may be freed meanwhile; the op is not. */
-void op_fail(struct limit_op *op, enum redis_failure cause);
-/* The same, at the deadline of a decision. The op stays until its batch is answered. */
+/* Decides the op by on_failure, at the deadline of a decision. The caller's object may be freed
+ * meanwhile; the op stays until its batch is answered. */
 void op_time_out(struct limit_op *op);
-/* The same, and releases the op. */
+/* Decides the op by on_failure, and releases it. */
 void op_give_up(struct limit_op *op, enum redis_failure cause);
 
 #endif

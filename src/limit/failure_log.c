@@ -4,11 +4,10 @@
  * The state is the process's, not a worker's: one time for each limit, by its row of counters. A
  * script may fail for some requests only, so it counts as recovered after 60 s without a
  * failure. */
-#include <stdlib.h>
 
+#include "limit/failure_log.h"
 #include "base/log.h"
 #include "limit/compose.h"
-#include "limit/failure_log.h"
 #include "limit/limiter_parts.h"
 
 static const uint64_t good_after_us = 60000000;

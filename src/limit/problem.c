@@ -38,8 +38,8 @@ static void put_violated(struct json_writer *json, const struct decision *d)
 }
 
 /* Kept short: no "title", since "type" and "detail" cover it. */
-void decision_problem_write_marked(struct text *out, const struct decision *d, unsigned status,
-                                   struct marks *marks)
+void decision_problem_write(struct text *out, const struct decision *d, unsigned status,
+                            struct marks *marks)
 {
     struct json_writer json = json_writer_over(out);
     bool quota = d->verdict != VERDICT_FAILED_CLOSED;
@@ -52,9 +52,4 @@ void decision_problem_write_marked(struct text *out, const struct decision *d, u
         put_violated(&json, d);
     json_end(&json, '}');
     text_char(out, '\n');
-}
-
-void decision_problem_write(struct text *out, const struct decision *d, unsigned status)
-{
-    decision_problem_write_marked(out, d, status, NULL);
 }

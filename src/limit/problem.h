@@ -5,10 +5,8 @@
 #include "limit/numbers.h"
 
 /* Appends the document as application/problem+json, with the members of
- * draft-ietf-httpapi-ratelimit-headers. */
-void decision_problem_write(struct text *out, const struct decision *decision, unsigned status);
-/* The same, and records the numbers in `marks` (may be NULL). */
-void decision_problem_write_marked(struct text *out, const struct decision *decision,
-                                   unsigned status, struct marks *marks);
+ * draft-ietf-httpapi-ratelimit-headers. Records the numbers in `marks` (may be NULL). */
+void decision_problem_write(struct text *out, const struct decision *decision, unsigned status,
+                            struct marks *marks);
 
 #endif

@@ -1,6 +1,5 @@
 #include "net/inherited.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>

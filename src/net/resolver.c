@@ -8,7 +8,6 @@
  *   - There is no TCP. A reply that does not fit a datagram (about 28 addresses) fails. */
 #include "net/resolver.h"
 
-#include <errno.h>
 #include <event2/dns.h>
 #include <event2/event_struct.h>
 #include <stdio.h>

@@ -27,9 +27,4 @@ static inline struct tls_server *listen_tls_server(const struct listen_tls *tls)
     return tls ? tls->server : NULL;
 }
 
-struct arena;
-/* Copies what belongs to the arena of another policy. The reference of the server is not counted.
- * NULL is allowed. */
-struct listen_tls *listen_tls_copy(struct arena *arena, const struct listen_tls *tls);
-
 #endif

@@ -80,7 +80,9 @@ static char *copy_text(struct arena *arena, const char *text)
     return text ? arena_text(arena, slice_of(text)) : NULL;
 }
 
-struct listen_tls *listen_tls_copy(struct arena *arena, const struct listen_tls *tls)
+/* Copies what belongs to the arena of another policy. The reference of the server is not counted.
+ * NULL is allowed. */
+static struct listen_tls *listen_tls_copy(struct arena *arena, const struct listen_tls *tls)
 {
     struct listen_tls *copy = tls ? arena_zeroed(arena, 1, sizeof *copy) : NULL;
 

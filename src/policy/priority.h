@@ -3,7 +3,6 @@
 #define WEIR_POLICY_PRIORITY_H
 
 #include "base/position.h"
-#include "policy/bounds.h"
 
 enum { PRIORITIES_MAX = 8 };
 

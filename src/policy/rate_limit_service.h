@@ -128,8 +128,6 @@ struct rate_limit_service {
     struct rate_limit_domain *domains;
     unsigned domain_count;
     struct text_table domains_by_name;
-    char **files; /* as written */
-    unsigned file_count;
     unsigned entry_count;     /* of all domains */
     struct hash_key hash_key; /* of all tables */
     /* Limits of the driver's script, by unit. All rate limits of a unit have the index of its one,

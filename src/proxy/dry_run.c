@@ -201,7 +201,6 @@ static bool make_generation(struct dry_run *run, struct policy *policy)
 {
     struct worker *w = run->worker;
 
-    run->generation.worker = w;
     return token_checker_new(policy, &w->stats.tokens, &run->generation.tokens) &&
            (run->generation.limiter =
                 limiter_new_observed(w->base, policy, &run->observer, &w->limiter_stats));

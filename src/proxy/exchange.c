@@ -37,8 +37,6 @@
  * timeouts.exchange limits the whole exchange, except a tunnel. */
 #include "proxy/exchange.h"
 
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "base/row_histogram.h"
 #include "proxy/access_log.h"

@@ -24,7 +24,6 @@ struct generation *generation_new(struct worker *worker, struct endpoint_set *en
 
     if (!g)
         return NULL;
-    g->worker = worker;
     g->endpoint_set = endpoint_set_hold(endpoint_set);
     g->policy = policy_hold(policy);
     if ((g->rejections = rejections_new(policy->rule_count)) &&

@@ -11,7 +11,6 @@
 #include "upstream/upstream.h"
 
 struct generation {
-    struct worker *worker;
     struct endpoint_set *endpoint_set; /* held */
     struct policy *policy;             /* of the endpoint set; held */
     struct limiter *limiter;

@@ -180,8 +180,7 @@ static int document(const struct exchange *x, const char *why, struct text *scra
         if (own->body)
             return own_body(x, scratch, pieces);
         if (own->dialect == DIALECT_PROBLEM)
-            decision_problem_write_marked(scratch, &x->decision_request.decision, x->record.status,
-                                          marks);
+            decision_problem_write(scratch, &x->decision_request.decision, x->record.status, marks);
         else {
             *type = SLICE("application/json");
             dialect_body_write(scratch, &x->decision_request.decision, own->dialect);

@@ -1,5 +1,4 @@
 /* step_limit.c - LIMIT: the limits decide, at once or when Redis replies. */
-#include "base/clock.h"
 #include "http/rewrite.h"
 #include "http/trailers.h"
 #include "net/tls_certificate.h"

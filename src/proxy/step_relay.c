@@ -1,5 +1,4 @@
 /* step_relay.c - RELAY: both directions at the same time (relay_halves.h), and their deadlines. */
-#include "base/clock.h"
 #include "proxy/exchange_watch.h"
 #include "proxy/relay_halves.h"
 #include "proxy/retry.h"

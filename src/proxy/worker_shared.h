@@ -9,7 +9,6 @@
 #include "quota/quotas.h"
 
 struct worker;
-struct endpoint_set;
 
 /* Shared by all workers of a process. Outlives them. */
 struct worker_shared {

@@ -7,7 +7,6 @@
  * NULL, so no command can be sent on a dying context, and a reconnect timer is armed. */
 #include "redis/link_internal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/memory.h"
 #include "policy/client_table.h"
 #include "policy/criteria.h"
 

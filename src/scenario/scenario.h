@@ -89,7 +89,7 @@ struct scenario {
     struct position position;
     int64_t start_us;     /* Unix time */
     struct slice address; /* of the peer of requests without one */
-    struct scenario_step *steps, **steps_end;
+    struct scenario_step *steps;
     struct scenario_quota *quotas;
     struct scenario *next;
 };
@@ -101,7 +101,6 @@ struct scenario_file {
     struct scenario *scenarios;
     unsigned count;
     struct arena arena; /* holds all of the above but the policy */
-    struct scenario_file *next;
 };
 
 /* Reads a test file and its policy. `policy_file` replaces the one that the file names; NULL: none.

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/descriptors.h"
 #include "base/magic.h"
 #include "net/listener.h"
 #include "net/tls.h"

@@ -3,7 +3,6 @@
  * weir reads from the server even while it has unsent output, so that a server that reads only when
  * its own output is taken does not wait for ever. What the session then holds is bounded: content
  * by the windows, acknowledgements and frames by http2/frame_limits.h. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"

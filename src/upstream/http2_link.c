@@ -256,7 +256,6 @@ static enum link_sent send_head(struct link *link, const struct link_request *re
 
     l->sent = true;
     l->method = request->method;
-    l->head_max = request->response_head_max;
     l->opened_us = clock_us();
     l->loss = LINK_CLOSED_IDLE;
     if (!h || h->lost || !request_head_parse_forwarded(request->head, head, &refusal))

@@ -54,7 +54,6 @@ struct http2_link {
 
     /* response */
     enum method method;
-    size_t head_max;
     const struct response_head *head; /* that is being reported by the session, or NULL */
     struct framing framing;           /* its framing */
     struct iobuf *heads;              /* heads that the owner has not read, as HTTP/1.1 */

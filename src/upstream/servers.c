@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/values.h"
 #include "upstream/http2_upstream.h"
 #include "upstream/upstream_internal.h"
 

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
-#include "base/magic.h"
 #include "upstream/http2_upstream.h"
 #include "upstream/upstream_internal.h"
 

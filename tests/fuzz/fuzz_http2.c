@@ -6,7 +6,7 @@
  * and the frames of a first request are sent before it, so that short inputs reach later states. */
 #include "fuzz.h"
 #include "http/rewrite.h"
-#include "http2/session.h"
+#include "http2/session_internal.h"
 
 enum { HEAD_MAX = 128 * 1024, WINDOW = 1024, STREAMS = 10, LIST_MAX = 4096 };
 
@@ -172,7 +172,7 @@ static void on_content_end(struct http2_stream *stream, struct slice trailers)
     struct request *request = http2_stream_user(stream);
     PROPERTY(!request->has_length || request->length == 0);
     assert_trailers(trailers);
-    if (request->left == 0 && !http2_sent_all(stream) && choose(2))
+    if (request->left == 0 && !stream->sent_all && choose(2))
         http2_reset(stream);
 }
 

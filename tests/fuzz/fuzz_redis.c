@@ -269,7 +269,7 @@ static void assert_response_fields(const struct decision *d)
     decision_spread(&later, SHARE_WHOLE, UINT64_MAX);
     PROPERTY(decision_retry_after(&later) >= decision_retry_after(d));
     struct text problem = text_over(bytes, sizeof bytes);
-    decision_problem_write(&problem, &later, 429);
+    decision_problem_write(&problem, &later, 429, NULL);
     PROPERTY(!problem.failed);
 }
 

@@ -40,7 +40,7 @@ static const char *fields(const struct decision *d, unsigned headers)
 static const char *problem(const struct decision *d, unsigned status)
 {
     struct text out = text_over(bytes, sizeof bytes - 1);
-    decision_problem_write(&out, d, status);
+    decision_problem_write(&out, d, status, NULL);
     ck_assert(!out.failed);
     bytes[out.n] = 0;
     return bytes;
@@ -163,7 +163,7 @@ static size_t write_marked(struct text *out, const struct decision *d, unsigned 
     marks->count = 0;
     marks->too_many = false;
     decision_fields_write_marked(out, d, headers, 1700000000500000, marks);
-    decision_problem_write_marked(out, d, 429, marks);
+    decision_problem_write(out, d, 429, marks);
     ck_assert(!out->failed && !marks->too_many);
     return out->n;
 }

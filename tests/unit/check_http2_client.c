@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "http2/client_session.h"
+#include "http2/session_internal.h"
 #include "http2_peer.h"
 #include "run_suite.h"
 
@@ -394,7 +395,7 @@ START_TEST(trailers_are_sent_and_received)
     struct http2_stream *stream = open_with("POST /", "", true);
     ck_assert_uint_eq(http2_send_content(stream, SLICE("hello"), false), 5);
     ck_assert(http2_send_trailers(stream, &sum));
-    ck_assert(http2_sent_all(stream));
+    ck_assert(stream->sent_all);
     exchange_frames();
     ck_assert(contains(served, "1 x-sum=9;1 end;"));
     ck_assert_uint_eq(content_served, 5);
@@ -441,7 +442,7 @@ START_TEST(large_content_passes_through_small_windows)
     exchange_frames();
     ck_assert_uint_eq(content_served, sizeof zeros);
     ck_assert(contains(served, _i ? "1 x-sum=9;1 end;" : "1 end;"));
-    ck_assert(http2_sent_all(stream));
+    ck_assert(stream->sent_all);
     respond(1, "200", 500000, _i ? "a=b" : NULL);
     exchange_frames();
     ck_assert_uint_eq(content_received, 500000);
