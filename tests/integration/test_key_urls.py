@@ -42,7 +42,7 @@ def lines(weir, pattern):
 
 
 def test_keys_are_there_when_weir_is_ready(rig):
-    issuer = Issuer("EdDSA", "RS256", "ES256")
+    issuer = Issuer(rig, "EdDSA", "RS256", "ES256")
     server = KeyServer(rig, issuer.jwks)
     weir = start(rig, server)
     for algorithm in ("EdDSA", "RS256", "ES256"):
@@ -109,7 +109,7 @@ class Load:
 
 
 def test_rotation_under_load_loses_and_admits_nothing(rig):
-    old, new = Issuer("EdDSA", kid="2025"), Issuer("EdDSA", kid="2026")
+    old, new = Issuer(rig, "EdDSA", kid="2025"), Issuer(rig, "EdDSA", kid="2026")
     both = json.dumps({"keys": old.set + new.set})
     server = KeyServer(rig, old.jwks)
     weir = start(rig, server, refresh="1s")
@@ -132,7 +132,7 @@ def test_rotation_under_load_loses_and_admits_nothing(rig):
 
 
 def test_a_key_that_is_not_announced_is_fetched_at_once(rig):
-    old, new, foreign = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2"), Issuer("EdDSA", kid="1")
+    old, new, foreign = Issuer(rig, "EdDSA", kid="1"), Issuer(rig, "EdDSA", kid="2"), Issuer(rig, "EdDSA", kid="1")
     server = KeyServer(rig, old.jwks)
     weir = start(rig, server)
     assert identity_of(weir, old.sign("EdDSA", CLAIMS)[0]) == "jwt:alice"
@@ -143,7 +143,7 @@ def test_a_key_that_is_not_announced_is_fetched_at_once(rig):
     load.end()
     assert load.identities(token) == {"jwt:alice"} and not load.failures, "the first requests have waited for it"
     assert len(server.fetches) == 2 and weir.metric("weir_invalid_tokens_total") == 0
-    unknown = Issuer("EdDSA", kid="3").sign("EdDSA", *({**CLAIMS, "n": n} for n in range(50)))
+    unknown = Issuer(rig, "EdDSA", kid="3").sign("EdDSA", *({**CLAIMS, "n": n} for n in range(50)))
     for bad in unknown * 4 + foreign.sign("EdDSA", CLAIMS):
         assert identity_of(weir, bad) == "ip:127.0.0.1"
     assert identity_of(weir, token) == "jwt:alice"
@@ -151,7 +151,7 @@ def test_a_key_that_is_not_announced_is_fetched_at_once(rig):
 
 
 def test_requests_wait_for_an_unknown_key(rig):
-    old, new = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
+    old, new = Issuer(rig, "EdDSA", kid="1"), Issuer(rig, "EdDSA", kid="2")
     server = KeyServer(rig, old.jwks)
     weir = start(rig, server, workers=1)
     token = new.sign("EdDSA", CLAIMS)[0]
@@ -224,7 +224,7 @@ def test_no_address_takes_all_places_to_wait_for_a_key(rig):
 
 
 def test_a_fetch_that_began_before_the_key_was_published(rig):
-    old, new = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
+    old, new = Issuer(rig, "EdDSA", kid="1"), Issuer(rig, "EdDSA", kid="2")
     server = KeyServer(rig, old.jwks)
     weir = rig.weir(limits=LIMIT, workers=1, identity={"from": ["jwt:sub", "ip"], "jwt": settings(server)}, log={"access": "json"})
     refresh, again = threading.Event(), threading.Event()
@@ -245,7 +245,7 @@ def test_a_fetch_that_began_before_the_key_was_published(rig):
 
 
 def test_requests_that_end_while_they_wait_for_a_key_are_in_the_access_log(rig):
-    old, new = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
+    old, new = Issuer(rig, "EdDSA", kid="1"), Issuer(rig, "EdDSA", kid="2")
     server = KeyServer(rig, old.jwks)
     weir = rig.weir(limits=LIMIT, workers=1, identity={"from": ["jwt:sub"], "jwt": settings(server)}, log={"access": "json"},
                     timeouts={"exchange": "1s"})
@@ -261,7 +261,7 @@ def test_requests_that_end_while_they_wait_for_a_key_are_in_the_access_log(rig):
 
 
 def test_hostile_responses_keep_the_keys(rig):
-    issuer, other = Issuer("EdDSA"), Issuer("EdDSA")
+    issuer, other = Issuer(rig, "EdDSA"), Issuer(rig, "EdDSA")
     server, elsewhere = KeyServer(rig, issuer.jwks), KeyServer(rig, issuer.jwks)
     weir = start(rig, server, invalid="401")
     token = issuer.sign("EdDSA", CLAIMS)[0]
@@ -324,7 +324,7 @@ def test_hostile_responses_keep_the_keys(rig):
 
 def test_slow_issuers_block_nothing(rig):
     """Seven URLs at once, each slow in its own way, and a good one. A fetch takes 10 s at most."""
-    issuer, hold = Issuer("EdDSA"), threading.Event()
+    issuer, hold = Issuer(rig, "EdDSA"), threading.Event()
     rig.add_cleanup(hold.set)
 
     def silent(peer, request):
@@ -371,7 +371,7 @@ def test_slow_issuers_block_nothing(rig):
 
 
 def test_one_line_each_for_an_outage_and_its_end(rig):
-    issuer = Issuer("EdDSA")
+    issuer = Issuer(rig, "EdDSA")
     server = KeyServer(rig, issuer.jwks)
     weir = start(rig, server, refresh="1s")
     token = issuer.sign("EdDSA", CLAIMS)[0]
@@ -392,7 +392,7 @@ def test_one_line_each_for_an_outage_and_its_end(rig):
 
 
 def test_before_the_first_keys(rig):
-    issuer = Issuer("EdDSA")
+    issuer = Issuer(rig, "EdDSA")
     server = KeyServer(rig, issuer.jwks)
     server.close()
     token = issuer.sign("EdDSA", CLAIMS)[0]
@@ -411,7 +411,7 @@ def test_before_the_first_keys(rig):
 
 
 def test_certificates_are_verified(rig):
-    issuer = Issuer("EdDSA")
+    issuer = Issuer(rig, "EdDSA")
     good = KeyServer(rig, issuer.jwks)
     expired = KeyServer(rig, issuer.jwks, chosen=lambda number: tls_server.context("expired.pem"))
     name = KeyServer(rig, issuer.jwks, chosen=lambda number: tls_server.context("two.pem", "two.key"))
@@ -426,7 +426,7 @@ def test_certificates_are_verified(rig):
 
 def test_names_are_resolved_by_weir(rig):
     """Also those of redirects. The first address refuses connections."""
-    one, two = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
+    one, two = Issuer(rig, "EdDSA", kid="1"), Issuer(rig, "EdDSA", kid="2")
     server, plain = KeyServer(rig, one.jwks), Scripted(rig, lambda peer, number: plain_response(peer))
     port = server.address[1]
 
@@ -450,7 +450,7 @@ def test_names_are_resolved_by_weir(rig):
 
 
 def test_keys_are_kept_over_a_restart(rig):
-    issuer = Issuer("EdDSA")
+    issuer = Issuer(rig, "EdDSA")
     server = KeyServer(rig, issuer.jwks)
     token = issuer.sign("EdDSA", CLAIMS)[0]
     state = os.path.join(rig.directory, "state")
@@ -491,7 +491,7 @@ def test_keys_are_kept_over_a_restart(rig):
 
 
 def test_a_reload_changes_urls_without_a_gap(rig):
-    one, other = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
+    one, other = Issuer(rig, "EdDSA", kid="1"), Issuer(rig, "EdDSA", kid="2")
     first, second = KeyServer(rig, one.jwks), KeyServer(rig, json.dumps({"keys": one.set + other.set}))
     weir = start(rig, first)
     token = one.sign("EdDSA", CLAIMS)[0]
@@ -513,14 +513,14 @@ def test_a_reload_changes_urls_without_a_gap(rig):
 
 def test_files_secrets_and_urls_together(rig):
     """Keys of several issuers may have the same kid."""
-    file, one, two = (Issuer("EdDSA", kid="1") for _ in range(3))
+    file, one, two = (Issuer(rig, "EdDSA", kid="1") for _ in range(3))
     rig.write("jwks.json", file.jwks)
     servers = KeyServer(rig, one.jwks), KeyServer(rig, two.jwks)
     weir = start(rig, *servers, keys=["jwks.json", *(server.url for server in servers)], secret=SECRET)
     for issuer in (file, one, two):
         assert identity_of(weir, issuer.sign("EdDSA", CLAIMS)[0]) == "jwt:alice"
     assert identity_of(weir, one.sign("HS256", CLAIMS)[0]) == "jwt:alice"
-    assert identity_of(weir, Issuer("EdDSA", kid="1").sign("EdDSA", CLAIMS)[0]) == "ip:127.0.0.1"
+    assert identity_of(weir, Issuer(rig, "EdDSA", kid="1").sign("EdDSA", CLAIMS)[0]) == "ip:127.0.0.1"
     assert [len(server.fetches) for server in servers] == [1, 1]
 
 

@@ -283,7 +283,7 @@ def test_behind_cloudflare(rig):
 
 def test_limits_per_user_from_an_access_token(rig):
     heading = "Limits per user, from an access token"
-    before, after = Issuer("RS256"), Issuer("ES256")
+    before, after = Issuer(rig, "RS256"), Issuer(rig, "ES256")
     rig.write("jwks.json", before.jwks)
     weir = weir_with_recipe(rig, heading)
     claims = {"iss": "https://id.example.com/realms/shop", "aud": "api", "exp": int(time.time()) + 600}
@@ -306,7 +306,7 @@ def test_limits_per_user_from_an_access_token(rig):
 
 
 def test_an_issuer_that_rotates_its_keys(rig):
-    old, new = Issuer("RS256", kid="2025"), Issuer("RS256", kid="2026")
+    old, new = Issuer(rig, "RS256", kid="2025"), Issuer(rig, "RS256", kid="2026")
     issuer = KeyServer(rig, old.jwks)
     state = os.path.join(rig.directory, "state")
     os.mkdir(state)

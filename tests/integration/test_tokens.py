@@ -34,7 +34,7 @@ def weir_with_tokens(rig, keys, sources=("jwt:sub", "ip"), limits=None, workers=
 
 
 def test_tokens_with_each_algorithm(rig):
-    issuer = Issuer("RS256", "ES256", "EdDSA")
+    issuer = Issuer(rig, "RS256", "ES256", "EdDSA")
     rig.write("secret", SECRET + "\n")
     os.chmod(os.path.join(rig.directory, "secret"), 0o600)
     weir = weir_with_tokens(rig, issuer, secret_file="secret", issuer="https://id.test")
@@ -53,7 +53,7 @@ def test_tokens_with_each_algorithm(rig):
 
 
 def test_reasons_for_invalid_tokens(rig):
-    issuer, other = Issuer("RS256", "ES256"), Issuer("RS256")
+    issuer, other = Issuer(rig, "RS256", "ES256"), Issuer(rig, "RS256")
     good = {"sub": "alice", "aud": "api", "iss": "https://id.test"}
     old, early, stranger, elsewhere, fine = issuer.sign("RS256", {**good, "exp": 1}, {**good, "nbf": LATER}, {**good, "iss": "x"},
                                                         {**good, "aud": "web"}, good)
@@ -79,7 +79,7 @@ def test_reasons_for_invalid_tokens(rig):
 
 
 def test_with_an_invalid_token_the_next_source_is_used(rig):
-    issuer = Issuer("EdDSA")
+    issuer = Issuer(rig, "EdDSA")
     bad = issuer.sign("EdDSA", {"sub": "alice", "aud": "web"})[0]
     list_claim, good = issuer.sign("EdDSA", {"sub": ["a"], "client_id": "c", "aud": "api"}, {"sub": "x" * 300, "aud": "api"})
     weir = weir_with_tokens(rig, issuer, ("jwt:sub", "jwt:client_id", "header:X-Client-Id", "ip"))
@@ -93,7 +93,7 @@ def test_with_an_invalid_token_the_next_source_is_used(rig):
 
 
 def test_a_cached_token_expires_at_exp(rig):
-    issuer = Issuer("EdDSA")
+    issuer = Issuer(rig, "EdDSA")
     ends = int(time.time()) + 2
     token = issuer.sign("EdDSA", {"sub": "alice", "aud": "api", "exp": ends})[0]
     weir = weir_with_tokens(rig, issuer, workers=1)
@@ -107,7 +107,7 @@ def test_a_cached_token_expires_at_exp(rig):
 
 
 def test_a_reload_reads_the_keys_again(rig):
-    before, after = Issuer("EdDSA"), Issuer("EdDSA")
+    before, after = Issuer(rig, "EdDSA"), Issuer(rig, "EdDSA")
     claims = {"sub": "alice", "aud": "api"}
     weir = weir_with_tokens(rig, before, workers=1)
     old, new = before.sign("EdDSA", claims)[0], after.sign("EdDSA", claims)[0]
@@ -119,7 +119,7 @@ def test_a_reload_reads_the_keys_again(rig):
 
 
 def test_tokens_are_accepted_from_every_peer_and_other_sources_from_trusted_ones(rig):
-    issuer = Issuer("EdDSA")
+    issuer = Issuer(rig, "EdDSA")
     token = issuer.sign("EdDSA", {"sub": "alice", "aud": "api"})[0]
     weir = weir_with_tokens(rig, issuer, ("cookie:session", "query:key", "header:X-Client-Id", "jwt:sub", "ip"),
                        identity={"trusted_proxies": ["10.0.0.1"]}, header="X-Token")
@@ -183,7 +183,7 @@ def test_an_ambiguous_cookie_or_query_parameter_is_refused(rig):
 def test_quotas_of_the_database_with_prefixed_client_names(rig):
     database = Postgres(rig)
     database.sql("INSERT INTO clients VALUES ('jwt:app', 7), ('cookie:h:%s', 8)" % HASH_A)
-    issuer = Issuer("EdDSA")
+    issuer = Issuer(rig, "EdDSA")
     known, unknown = issuer.sign("EdDSA", {"sub": "alice", "client_id": "app", "aud": "api"}, {"sub": "bob", "aud": "api"})
     rig.write("jwks.json", issuer.jwks)
     weir = rig.weir(limits=LIMIT, workers=1, quotas={"postgres": {"connection": database.connection, "query": database.query}, "timeout": "10s"},
@@ -209,7 +209,7 @@ def left(weir, path="/", headers=None):
 
 def test_limits_count_by_claims_cookies_parameters_and_segments(rig):
     """One request is charged to its user, its team and its organisation at once."""
-    issuer = Issuer("RS256")
+    issuer = Issuer(rig, "RS256")
     rig.write("jwks.json", issuer.jwks)
     one, two, none = issuer.sign("RS256", {"sub": "alice", "team": "red", "aud": "api"}, {"sub": "bob", "team": "red", "aud": "api"},
                                  {"sub": "carol", "aud": "api"})
@@ -248,7 +248,7 @@ def test_only_trusted_peers_choose_the_values_of_keys(rig):
 
 
 def test_invalid_tokens_have_no_claims_or_are_refused(rig):
-    issuer = Issuer("RS256")
+    issuer = Issuer(rig, "RS256")
     good, old = issuer.sign("RS256", {"team": "red", "aud": "api"}, {"team": "red", "aud": "api", "exp": 1})
     limits = {"team": dict(script="fixed_window", limit=1000, period="366d", per=["jwt:team"])}
     weir = weir_with_tokens(rig, issuer, sources=["ip"], limits=limits)
