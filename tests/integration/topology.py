@@ -73,8 +73,10 @@ class Sentinels:
 
 
 class Load:
-    """Sends requests without pauses over several connections until stop(). `responses`: (time,
-    status, remaining)."""
+    """Sends requests over several connections until stop(). `responses`: (time, status, remaining).
+    The pauses leave the processor to the other tests."""
+
+    PAUSE_S = 0.005
 
     def __init__(self, addresses, connections=8, headers=None, target="/"):
         self.responses, self.cut, self.over = [], [], threading.Event()
@@ -99,6 +101,7 @@ class Load:
             if response["Connection"] == "close":
                 connection.close()
                 connection = None
+            self.over.wait(self.PAUSE_S)
         if connection:
             connection.close()
 
