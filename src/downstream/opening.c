@@ -11,6 +11,44 @@
 #include "downstream/socket_client.h"
 #include "net/tls.h"
 
+/* Counted for a handshake from its first byte on, since a few bytes suffice: OpenSSL allocates what
+ * a ClientHello claims to have, up to 128 KiB, and a buffer for one record. */
+enum { HANDSHAKE_BYTES = 160 * 1024 };
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Returns false if the process has no memory left for it (size_limits.memory). */
+static bool take_memory(struct socket_client *c)
+{
+    struct buffer_memory *memory = &c->client.worker->buffers.memory;
+
+    if (c->in_handshake)
+        return true;
+    if (!memory_has_room(memory))
+        return false;
+    memory_take(memory, HANDSHAKE_BYTES);
+    return c->in_handshake = true;
+}
+
+static void give_memory(struct socket_client *c)
+{
+    if (c->in_handshake)
+        memory_give(&c->client.worker->buffers.memory, HANDSHAKE_BYTES);
+    c->in_handshake = false;
+}
+
+static size_t memory_of(const struct client *client, uint64_t now_us, uint64_t *still_us)
+{
+    size_t buffers = socket_client_memory(client, now_us, still_us);
+    return buffers + (socket_client_of(client)->in_handshake ? HANDSHAKE_BYTES : 0);
+}
+
+static void end(struct client *client)
+{
+    give_memory(socket_client_of(client));
+    socket_client_end(client);
+}
+
 /* ---- TLS ------------------------------------------------------------------------------------- */
 
 static void count_failure(struct socket_client *c, enum tls_failure failure)
@@ -94,7 +132,14 @@ static void handshake_done(struct socket_client *c)
 
 static void handshake(struct socket_client *c)
 {
-    switch (tls_handshake(&c->stream)) {
+    if (!take_memory(c)) {
+        fail_handshake(c, TLS_FAILURE_OTHER);
+        return;
+    }
+    enum tls_handshake state = tls_handshake(&c->stream);
+    if (state != TLS_AGAIN)
+        give_memory(c);
+    switch (state) {
     case TLS_AGAIN: break;
     case TLS_DONE: handshake_done(c); break;
     case TLS_FAILED: refuse_handshake(c); break;
@@ -170,13 +215,23 @@ static void timed_out(struct client *client)
         refuse_proxy_header(c);
 }
 
+/* The process has no memory: size_limits.memory. */
+static unsigned shed(struct client *client)
+{
+    struct socket_client *c = socket_client_of(client);
+
+    if (c->in_handshake)
+        count_failure(c, TLS_FAILURE_OTHER);
+    return socket_client_shed(client);
+}
+
 static const struct socket_protocol opening = {.client = {.has_input = socket_client_has_input,
                                                           .head_timed_out = timed_out,
                                                           .stop = socket_client_stop,
-                                                          .memory = socket_client_memory,
-                                                          .shed = socket_client_shed,
+                                                          .memory = memory_of,
+                                                          .shed = shed,
                                                           .is_verified = socket_client_is_verified,
-                                                          .end = socket_client_end,
+                                                          .end = end,
                                                           .free = socket_client_free},
                                                .readable = readable};
 

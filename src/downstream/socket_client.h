@@ -50,6 +50,7 @@ struct socket_client {
     uint16_t listener;              /* index in the policy */
     bool unread;                    /* stream.in holds bytes that were not parsed yet */
     bool may_be_http2;              /* its first bytes may be the preface of HTTP/2 */
+    bool in_handshake;              /* its TLS handshake is counted in worker->buffers.memory */
 };
 
 static inline struct socket_client *socket_client_of(const struct client *client)

@@ -7,6 +7,7 @@ import time
 from http2_wire import DATA, INITIAL_WINDOW_SIZE, SETTINGS, WINDOW_UPDATE, Http2
 from queues import queue
 from rig import eventually, sanitized
+from tls_client import TlsConnection, weir_with_tls
 from wire import Connection, get, request_bytes
 
 MIB = 1024 * 1024
@@ -65,6 +66,26 @@ def test_stalled_responses_are_bounded(rig):
         eventually(lambda: weir.resident_kib() < before + 8 * 1024, seconds=10, what="the return of the memory")
     eventually(lambda: used(weir) < MIB)
     weir.wait_for_output("less than 90 % of size_limits.memory again")
+
+
+def test_handshakes_are_bounded(rig):
+    """Eleven bytes claim a ClientHello of 128 KiB, for which OpenSSL allocates memory."""
+    weir = weir_with_tls(rig, workers=1, size_limits={"memory": "16m"}, timeouts={"request_header": "60s"})
+    with TlsConnection(weir.address) as connection:
+        assert connection.request().status == 200
+    before = weir.resident_kib()
+    waiting = [Connection(weir.address) for _ in range(300)]
+    for connection in waiting:
+        connection.send(b"\x16\x03\x01\x00\x06\x01\x01\xff\x00\x03\x03")
+    eventually(lambda: weir.metric("weir_tls_handshake_failures_total", reason="other") >= 300 - LIMIT // (160 * 1024), what="handshakes that are given up")
+    assert LIMIT * 0.8 < used(weir) <= MOST
+    assert sanitized or weir.resident_kib() < before + 24 * 1024
+    for _ in range(5):
+        with TlsConnection(weir.address) as honest:
+            assert honest.request(f"/bytes/{SIZE}").status == 200
+    for connection in waiting:
+        connection.close()
+    eventually(lambda: used(weir) < MIB)
 
 
 def test_a_paused_response_continues_when_the_client_reads(rig):
