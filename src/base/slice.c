@@ -38,15 +38,6 @@ bool slice_starts_with(struct slice whole, struct slice start)
     return whole.n >= start.n && (start.n == 0 || memcmp(whole.p, start.p, start.n) == 0);
 }
 
-struct slice slice_trim_ows(struct slice s)
-{
-    while (s.n && (s.p[0] == ' ' || s.p[0] == '\t'))
-        s.p++, s.n--;
-    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
-        s.n--;
-    return s;
-}
-
 bool slice_has_control_bytes(struct slice s)
 {
     return s.n && scan_to_control(s.p, s.p + s.n) < s.p + s.n;

@@ -41,7 +41,14 @@ bool slice_equal_nocase(struct slice a, struct slice b);
 bool slice_starts_with(struct slice whole, struct slice start);
 
 /* Removes SP and HTAB from both ends (OWS of RFC 9110 section 5.6.3). */
-struct slice slice_trim_ows(struct slice s);
+static inline struct slice slice_trim_ows(struct slice s)
+{
+    while (s.n && (s.p[0] == ' ' || s.p[0] == '\t'))
+        s.p++, s.n--;
+    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
+        s.n--;
+    return s;
+}
 
 /* Returns whether `s` contains bytes below space, or DEL. */
 bool slice_has_control_bytes(struct slice s);

@@ -80,27 +80,7 @@ static bool must_close(const struct socket_client *c, const struct response *res
 /* Forms of a struct response_image. */
 static unsigned form_of(const struct http1 *h)
 {
-    return h->minor * 2u + h->close;
-}
-
-/* Stores a complete response, a head and its content, if it fits. The response's lines end before
- * the empty line of the head. */
-static void store_image(struct response_image *image, const struct http1 *h,
-                        const struct response *response, const struct iovec *pieces, int count)
-{
-    struct text all = text_over(image->bytes, sizeof image->bytes);
-    size_t head = pieces[0].iov_len;
-
-    for (int i = 0; i < count; i++)
-        text_bytes(&all, pieces[i].iov_base, pieces[i].iov_len);
-    if (all.failed)
-        return;
-    image->form = form_of(h);
-    image->size = all.n;
-    image->lines = response->lines.n;
-    image->lines_at = head - 2 - response->lines.n;
-    image->content = all.n - head;
-    image->content_at = head;
+    return RESPONSE_IMAGE_BARE + 1u + h->minor * 2u + h->close;
 }
 
 static bool send_image(struct downstream *d, const struct response_image *image,
@@ -126,8 +106,9 @@ static enum sent send_plain(struct socket_client *c, const struct text *head,
     pieces[0] = iovec_of(text_slice(head));
     for (int i = 0; i < count; i++)
         pieces[1 + i] = content[i];
-    if (response->image)
-        store_image(response->image, &c->http1, response, pieces, 1 + count);
+    if (response->image) /* the lines end before the empty line of the head */
+        response_image_store(response->image, form_of(&c->http1), text_slice(head),
+                             head->n - 2 - response->lines.n, response, content, count);
     return stream_send(&c->stream, &c->client.worker->buffers, pieces, 1 + count);
 }
 

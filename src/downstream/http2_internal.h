@@ -82,6 +82,8 @@ struct http2_request *http2_request_of(struct downstream *downstream);
 enum downstream_sent http2_request_send_head(struct downstream *downstream,
                                              const struct response *response,
                                              const struct iovec *content, int count, bool last);
+bool http2_request_send_image(struct downstream *downstream, const struct response_image *image,
+                              enum downstream_sent *sent);
 enum downstream_sent http2_request_send_interim(struct downstream *downstream,
                                                 const struct response *response);
 enum downstream_sent http2_request_send_body(struct downstream *downstream,

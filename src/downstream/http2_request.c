@@ -360,6 +360,7 @@ void http2_on_closed(struct http2_stream *stream, bool complete)
 }
 
 static const struct downstream_ops ops = {.send_head = http2_request_send_head,
+                                          .send_image = http2_request_send_image,
                                           .send_interim = http2_request_send_interim,
                                           .send_body = http2_request_send_body,
                                           .takes = http2_request_takes,

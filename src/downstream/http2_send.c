@@ -137,6 +137,9 @@ enum downstream_sent http2_request_send_head(struct downstream *d, const struct 
     for (int i = 0; i < count && last && !response->trailers; i++)
         empty = empty || (count == 1 && content[i].iov_len == 0);
     http2_touch(r->connection);
+    if (response->image)
+        response_image_store(response->image, RESPONSE_IMAGE_BARE, response->lines, 0, response,
+                             content, count);
     if (!http2_send_head(r->stream, response->status, fields, collect(response, fields), empty))
         return DOWNSTREAM_TOO_LARGE;
     if (empty)
@@ -145,6 +148,18 @@ enum downstream_sent http2_request_send_head(struct downstream *d, const struct 
     if (count == 0 && last)
         return send_content(r, SLICE_NONE, true, response->trailers);
     return send_pieces(r, content, count, last, response->trailers);
+}
+
+bool http2_request_send_image(struct downstream *d, const struct response_image *image,
+                              enum downstream_sent *sent)
+{
+    struct response response = {.status = image->status,
+                                .lines = {image->bytes + image->lines_at, image->lines}};
+    struct iovec content =
+        iovec_of((struct slice){image->bytes + image->content_at, image->content});
+
+    *sent = http2_request_send_head(d, &response, &content, 1, true);
+    return true;
 }
 
 enum downstream_sent http2_request_send_interim(struct downstream *d,

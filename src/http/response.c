@@ -47,3 +47,23 @@ struct response response_interim(const struct response_head *head)
                              .fields = &head->fields,
                              .dropped = FIELD_BIT(FIELD_CONTENT_LENGTH)};
 }
+
+void response_image_store(struct response_image *image, unsigned form, struct slice head,
+                          size_t lines_at, const struct response *response,
+                          const struct iovec *content, int count)
+{
+    struct text all = text_over(image->bytes, sizeof image->bytes);
+
+    text_put(&all, head);
+    for (int i = 0; i < count; i++)
+        text_bytes(&all, content[i].iov_base, content[i].iov_len);
+    if (all.failed)
+        return;
+    image->form = form;
+    image->status = response->status;
+    image->size = all.n;
+    image->lines = response->lines.n;
+    image->lines_at = lines_at;
+    image->content = all.n - head.n;
+    image->content_at = head.n;
+}

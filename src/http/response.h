@@ -6,6 +6,8 @@
 #ifndef WEIR_HTTP_RESPONSE_H
 #define WEIR_HTTP_RESPONSE_H
 
+#include <sys/uio.h>
+
 #include "base/text.h"
 #include "http/framing.h"
 
@@ -31,11 +33,13 @@ struct response {
         *image; /* NULL, or where the protocol may store the serialised response */
 };
 
-/* A serialised response of weir's own, in a protocol's form. A later response that differs in few
- * bytes of `lines` or the content is made by overwriting them. */
-enum { RESPONSE_IMAGE_MAX = 2048 };
+/* A serialised response of weir's own. A later response that differs in few bytes of the lines or
+ * the content is made by overwriting them. Each protocol may send the lines and the content; only
+ * one whose head has the same form may send all of it. */
+enum { RESPONSE_IMAGE_MAX = 2048, RESPONSE_IMAGE_BARE = 0 };
 struct response_image {
-    unsigned form;              /* private to the protocol */
+    unsigned form; /* of the head, private to a protocol; RESPONSE_IMAGE_BARE: lines alone */
+    uint16_t status;
     size_t size;                /* bytes; 0: nothing was stored */
     size_t lines_at, lines;     /* offset and size of the lines */
     size_t content_at, content; /* of the content */
@@ -51,6 +55,11 @@ void response_forward(struct response *response, struct text *lines,
 
 /* Appends X-Request-Id, unless the server sent one. */
 void response_add_request_id(struct text *lines, const struct response_head *head, struct slice id);
+
+/* Stores a response with `head`, which contains the lines from `lines_at` on, if it fits. */
+void response_image_store(struct response_image *image, unsigned form, struct slice head,
+                          size_t lines_at, const struct response *response,
+                          const struct iovec *content, int count);
 
 /* Returns the end-to-end fields of an interim response (1xx except 101). */
 struct response response_interim(const struct response_head *head);

@@ -51,26 +51,26 @@ static bool te_has_trailers(const struct fields *fields)
     return false;
 }
 
-/* Writes the request to scratch->pairs. Returns their number, or 0: too many. */
-static size_t write_request(struct http2_scratch *scratch, const struct request_head *head,
+/* Writes the request to session->scratch->pairs. Returns their number, or 0: too many. */
+static size_t write_request(struct http2_session *s, const struct request_head *head,
                             struct slice scheme)
 {
-    nghttp2_nv *pairs = scratch->pairs;
+    nghttp2_nv *pairs = s->scratch->pairs;
     size_t n = 0;
 
     if (head->fields.count + PSEUDO_COUNT >= HTTP2_SENT_FIELDS_MAX)
         return 0;
-    pairs[n++] = http2_pair(SLICE(":method"), head->method_text);
-    pairs[n++] = http2_pair(SLICE(":scheme"), scheme);
+    pairs[n++] = http2_pair(s, SLICE(":method"), head->method_text);
+    pairs[n++] = http2_pair(s, SLICE(":scheme"), scheme);
     if (head->host.n)
-        pairs[n++] = http2_pair(SLICE(":authority"), head->host);
-    pairs[n++] = http2_pair(SLICE(":path"), head->target);
+        pairs[n++] = http2_pair(s, SLICE(":authority"), head->host);
+    pairs[n++] = http2_pair(s, SLICE(":path"), head->target);
     for (const struct field *field = head->fields.at; field < head->fields.at + head->fields.count;
          field++)
         if (!field->hop_by_hop && field->id != FIELD_HOST)
-            pairs[n++] = http2_pair(field->name, field->value);
+            pairs[n++] = http2_pair(s, field->name, field->value);
     if (te_has_trailers(&head->fields))
-        pairs[n++] = http2_pair(SLICE("te"), SLICE("trailers"));
+        pairs[n++] = http2_pair(s, SLICE("te"), SLICE("trailers"));
     return n;
 }
 
@@ -93,7 +93,7 @@ bool http2_request_fits(const struct http2_session *s, const struct request_head
 struct http2_stream *http2_open(struct http2_session *s, const struct request_head *head,
                                 struct slice scheme, bool content, void *user)
 {
-    size_t n = write_request(s->scratch, head, scheme);
+    size_t n = write_request(s, head, scheme);
     struct http2_stream *stream = n && http2_session_capacity(s) ? http2_stream_new(s) : NULL;
 
     if (!stream)

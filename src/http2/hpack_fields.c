@@ -2,40 +2,36 @@
  * which later messages of the connection refer to them. */
 #include "http2/session_internal.h"
 
-/* Returns whether the value is new in every message, or belongs to one client of many: it would
- * fill the table of HPACK, which nghttp2 searches linearly for a name. */
-static bool is_unique(struct slice name)
-{
-    switch (name.n) {
-    case 6: return slice_equal_nocase(name, SLICE("Cookie"));
-    case 11: return slice_equal_nocase(name, SLICE("Traceparent"));
-    case 12: return slice_equal_nocase(name, SLICE("X-Request-Id"));
-    case 15: return slice_equal_nocase(name, SLICE("X-Forwarded-For"));
-    default: return false;
-    }
-}
-
-/* Fields, as weir writes them, whose values change from one response to the next: a bit each. */
+/* Fields whose values change from one message to the next, or belong to one client of many: a bit
+ * each. Those that weir alone writes are in its spelling. */
 static unsigned varying_bit(struct slice name)
 {
     switch (name.n) {
     case 9: return slice_equal(name, SLICE("RateLimit")) ? 1 << 0 : 0;
-    case 11: return slice_equal(name, SLICE("Retry-After")) ? 1 << 1 : 0;
+    case 11:
+        return slice_equal(name, SLICE("Retry-After"))          ? 1 << 1
+               : slice_equal_nocase(name, SLICE("Traceparent")) ? 1 << 2
+                                                                : 0;
+    case 12: return slice_equal_nocase(name, SLICE("X-Request-Id")) ? 1 << 3 : 0;
+    case 15: return slice_equal_nocase(name, SLICE("X-Forwarded-For")) ? 1 << 4 : 0;
     case 17:
-        return slice_equal(name, SLICE("X-RateLimit-Reset"))   ? 1 << 2
-               : slice_equal(name, SLICE("X-Rate-Limit-Used")) ? 1 << 3
+        return slice_equal(name, SLICE("X-RateLimit-Reset"))   ? 1 << 5
+               : slice_equal(name, SLICE("X-Rate-Limit-Used")) ? 1 << 6
                                                                : 0;
-    case 18: return slice_equal(name, SLICE("X-Rate-Limit-Reset")) ? 1 << 4 : 0;
-    case 21: return slice_equal(name, SLICE("X-RateLimit-Remaining")) ? 1 << 5 : 0;
+    case 18: return slice_equal(name, SLICE("X-Rate-Limit-Reset")) ? 1 << 7 : 0;
+    case 21: return slice_equal(name, SLICE("X-RateLimit-Remaining")) ? 1 << 8 : 0;
     default: return 0;
     }
 }
 
-/* Returns flags for a field of a response. The first value of a field that varies goes into the
- * table of HPACK, so that later ones refer to its name there. These stay out of the table (RFC 7541
- * section 6.2.3): they would evict fields that later responses repeat. */
-static uint8_t varying_flags(struct http2_session *s, struct slice name)
+/* The first value of a field that varies goes into the table of HPACK, so that later ones refer to
+ * its name there. These stay out of the table (RFC 7541 section 6.2.3): they would evict fields
+ * that later messages repeat, and nghttp2 searches linearly for a name. No cookie enters it: it is
+ * a secret, and its name is in the static table. */
+static uint8_t flags_of(struct http2_session *s, struct slice name)
 {
+    if (name.n == 6 && slice_equal_nocase(name, SLICE("Cookie")))
+        return NGHTTP2_NV_FLAG_NO_INDEX;
     unsigned bit = varying_bit(name);
     bool known = s->varying_sent & bit;
 
@@ -43,10 +39,10 @@ static uint8_t varying_flags(struct http2_session *s, struct slice name)
     return known ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE;
 }
 
-nghttp2_nv http2_pair(struct slice name, struct slice value)
+nghttp2_nv http2_pair(struct http2_session *s, struct slice name, struct slice value)
 {
     return (nghttp2_nv){(uint8_t *)(uintptr_t)name.p, (uint8_t *)(uintptr_t)value.p, name.n,
-                        value.n, is_unique(name) ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE};
+                        value.n, flags_of(s, name)};
 }
 
 size_t http2_write_pairs(struct http2_session *s, unsigned status, const struct http2_field *fields,
@@ -59,10 +55,8 @@ size_t http2_write_pairs(struct http2_session *s, unsigned status, const struct 
     scratch->status[0] = (char)('0' + status / 100 % 10);
     scratch->status[1] = (char)('0' + status / 10 % 10);
     scratch->status[2] = (char)('0' + status % 10);
-    scratch->pairs[0] = http2_pair(SLICE(":status"), (struct slice){scratch->status, 3});
-    for (unsigned i = 0; i < count; i++) {
-        scratch->pairs[i + 1] = http2_pair(fields[i].name, fields[i].value);
-        scratch->pairs[i + 1].flags |= varying_flags(s, fields[i].name);
-    }
+    scratch->pairs[0] = http2_pair(s, SLICE(":status"), (struct slice){scratch->status, 3});
+    for (unsigned i = 0; i < count; i++)
+        scratch->pairs[i + 1] = http2_pair(s, fields[i].name, fields[i].value);
     return count + 1;
 }

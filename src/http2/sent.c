@@ -69,7 +69,7 @@ static ssize_t take_trailers(struct http2_session *s, int32_t id, uint32_t *flag
 
     for (unsigned i = 0; i < s->trailers->count; i++)
         if (!s->trailers->at[i].hop_by_hop)
-            pairs[n++] = http2_pair(s->trailers->at[i].name, s->trailers->at[i].value);
+            pairs[n++] = http2_pair(s, s->trailers->at[i].name, s->trailers->at[i].value);
     if (nghttp2_submit_trailer(s->ng, id, pairs, n) != 0)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     s->trailers_of = NULL;

@@ -100,9 +100,8 @@ struct http2_session {
     struct http2_stream *ended;
     bool capacity_changed;
 
-    unsigned
-        varying_sent; /* server's role: fields in the table of HPACK, by bit; see hpack_fields.c */
-    const char *why;  /* of the next reset by weir; static text, or NULL */
+    unsigned varying_sent;  /* fields in the table of HPACK, by bit; see hpack_fields.c */
+    const char *why;        /* of the next reset by weir; static text, or NULL */
     enum http2_cause cause; /* why weir has ended the session */
     bool open;              /* the peer's first SETTINGS were received */
     bool failed;            /* no more input is processed */
@@ -151,7 +150,7 @@ void http2_stream_due(struct http2_stream *stream);
 /* Returns the content of a stream, for nghttp2. */
 nghttp2_data_provider http2_content_of(struct http2_stream *stream);
 /* Returns a field, for nghttp2, which copies it and changes its name to lower case. */
-nghttp2_nv http2_pair(struct slice name, struct slice value);
+nghttp2_nv http2_pair(struct http2_session *session, struct slice name, struct slice value);
 /* Writes :status and the fields to session->scratch->pairs. Returns their number; 0: too many. */
 size_t http2_write_pairs(struct http2_session *session, unsigned status,
                          const struct http2_field *fields, unsigned count);

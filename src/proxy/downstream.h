@@ -81,8 +81,8 @@ struct downstream_ops {
      * ends the sending direction alone. At most DOWNSTREAM_PIECES_MAX pieces. */
     enum downstream_sent (*send_head)(struct downstream *d, const struct response *response,
                                       const struct iovec *content, int count, bool last);
-    /* Sends an image that send_head() of the same ops has stored, with bytes overwritten. Returns
-     * false if the image does not fit this connection; then nothing was sent. Optional (NULL). */
+    /* Sends an image that a send_head() has stored, with bytes overwritten. Returns false if the
+     * image does not fit this connection; then nothing was sent. Optional (NULL). */
     bool (*send_image)(struct downstream *d, const struct response_image *image,
                        enum downstream_sent *sent);
     /* Sends an interim response. A protocol without them ignores it. */
