@@ -38,19 +38,28 @@ void text_u64(struct text *t, uint64_t value)
         p[-1] = (char)('0' + value);
 }
 
+/* Returns the end of the digits at `p`. */
+static char *put_octet(char *p, unsigned char value)
+{
+    if (value < 10) {
+        *p = (char)('0' + value);
+        return p + 1;
+    }
+    if (value >= 100)
+        *p++ = (char)('0' + value / 100);
+    memcpy(p, two_digits + value % 100 * 2, 2);
+    return p + 2;
+}
+
 void text_dotted(struct text *t, const unsigned char octets[4])
 {
-    char longest[sizeof "255.255.255.255."], *p = longest;
+    char bytes[sizeof "255.255.255.255."], *p = bytes;
 
     for (unsigned i = 0; i < 4; i++) {
-        if (octets[i] >= 100)
-            *p++ = (char)('0' + octets[i] / 100);
-        if (octets[i] >= 10)
-            *p++ = (char)('0' + octets[i] / 10 % 10);
-        *p++ = (char)('0' + octets[i] % 10);
+        p = put_octet(p, octets[i]);
         *p++ = '.';
     }
-    text_bytes(t, longest, (size_t)(p - longest) - 1);
+    text_bytes(t, bytes, (size_t)(p - bytes) - 1);
 }
 
 void text_i64(struct text *t, int64_t value)

@@ -63,9 +63,26 @@ static size_t same_start(struct slice pattern, struct slice path)
     return n;
 }
 
-bool path_matches(struct slice pattern, struct slice path, size_t *steps)
+/* Not inlined: most patterns are rejected before. */
+static __attribute__((noinline)) bool segments_match(struct slice pattern, struct slice path,
+                                                     size_t *steps)
 {
     struct slice wanted, segment;
+
+    while (next_segment(&pattern, &wanted)) {
+        if (pattern.n == 0 && slice_equal(wanted, SLICE("**")))
+            return path.n == 0 || path.p[0] == '/';
+        if (!next_segment(&path, &segment))
+            return false;
+        *steps += segment.n + 1;
+        if (!glob_matches(wanted, segment, steps))
+            return false;
+    }
+    return path.n == 0;
+}
+
+bool path_matches(struct slice pattern, struct slice path, size_t *steps)
+{
     if (pattern.n == 0 || pattern.p[0] != '/')
         return slice_equal(pattern, path); /* "*", the target of OPTIONS */
     /* Most patterns are accepted or rejected here. Segment matching starts at the segment that
@@ -80,18 +97,8 @@ bool path_matches(struct slice pattern, struct slice path, size_t *steps)
                slice_equal((struct slice){pattern.p + same, pattern.n - same}, SLICE("/**"));
     while (pattern.p[same] != '/')
         same--;
-    pattern.p += same, pattern.n -= same;
-    path.p += same, path.n -= same;
-    while (next_segment(&pattern, &wanted)) {
-        if (pattern.n == 0 && slice_equal(wanted, SLICE("**")))
-            return path.n == 0 || path.p[0] == '/';
-        if (!next_segment(&path, &segment))
-            return false;
-        *steps += segment.n + 1;
-        if (!glob_matches(wanted, segment, steps))
-            return false;
-    }
-    return path.n == 0;
+    return segments_match((struct slice){pattern.p + same, pattern.n - same},
+                          (struct slice){path.p + same, path.n - same}, steps);
 }
 
 struct slice host_without_port(struct slice host)

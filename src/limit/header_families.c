@@ -159,12 +159,18 @@ static void x_rate_limit_lines(struct writer *w, const struct limit_result *r)
 /* RFC 9651 section 3.3.3: printable ASCII, quotes and backslashes escaped. */
 static void sf_string(struct text *out, const char *value)
 {
+    const char *start = value;
+
     text_char(out, '"');
     for (; *value; value++) {
-        if (*value == '"' || *value == '\\')
-            text_char(out, '\\');
-        text_char(out, *value >= 0x20 && *value < 0x7f ? *value : '?');
+        bool printable = *value >= 0x20 && *value < 0x7f;
+        if (printable && *value != '"' && *value != '\\')
+            continue;
+        text_bytes(out, start, (size_t)(value - start));
+        text_put(out, printable ? SLICE("\\") : SLICE("?"));
+        start = printable ? value : value + 1;
     }
+    text_bytes(out, start, (size_t)(value - start));
     text_char(out, '"');
 }
 

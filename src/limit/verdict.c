@@ -356,19 +356,19 @@ void verdict_of_no_limits(struct decision *d)
 
 static struct denial_key denial_key_of(struct limit_op *op)
 {
-    int64_t numbers[LIMITS_PER_RULE_MAX * 6];
+    int64_t numbers[LIMITS_PER_RULE_MAX * 4];
     size_t n = 0;
 
     if (op->denial.key_known)
         return op->denial.key;
     for (unsigned i = 0; i < op->count; i++) {
-        numbers[n++] = op->limits[i].limit->index;
-        numbers[n++] = op->limits[i].shadow; /* for this client; other clients may share the key */
-        numbers[n++] = op->limits[i].free ? -1 : op->limits[i].cost;
-        /* Best effort; the share of the request's priority. */
-        numbers[n++] = op->limits[i].mode + (op->limits[i].numbers.share << 32);
-        numbers[n++] = op->limits[i].numbers.limit;
-        numbers[n++] = op->limits[i].numbers.burst;
+        const struct op_limit *part = &op->limits[i];
+        /* Best effort, shadow and the share are those of this request; others may share the key. */
+        numbers[n++] = part->limit->index | (int64_t)part->shadow << 31 |
+                       (int64_t)part->mode << 32 | part->numbers.share << 48;
+        numbers[n++] = part->free ? -1 : part->cost;
+        numbers[n++] = part->numbers.limit;
+        numbers[n++] = part->numbers.burst;
     }
     op->denial.key = denials_key(op->limiter->denials, (struct slice){op->keys, op->keys_size},
                                  (struct slice){(const char *)numbers, n * sizeof numbers[0]});

@@ -139,8 +139,7 @@ struct exchange {
         uint64_t since_us;   /* when the client could start to send content; 0: not yet */
         /* Time the server did not read content; not counted against the client. */
         uint64_t blocked_since_us, blocked_us;
-        size_t upgrade_size;
-        char upgrade[64]; /* protocols offered to the server */
+        size_t upgrade_size; /* of `upgrade` */
     } request;
 
     struct { /* relay_response.c */
@@ -175,6 +174,7 @@ struct exchange {
     int64_t stated[LIMITS_PER_RULE_MAX], finals[LIMITS_PER_RULE_MAX];
     struct quota_wait quota;
     struct ip client_ip; /* the client's, also behind trusted proxies */
+    char upgrade[64];    /* protocols offered to the server */
     char identity[IDENTITY_TEXT_MAX];
     char request_id[REQUEST_ID_MAX];
 };

@@ -41,10 +41,10 @@ static bool write_request_head(struct exchange *x)
         facts.certificate_name = slice_of(x->route.rule->upstream->certificate_header);
         facts.certificate_subject = x->downstream->origin->certificate->subject;
     }
-    if (facts.upgrade.n > sizeof x->request.upgrade)
+    if (facts.upgrade.n > sizeof x->upgrade)
         facts.upgrade = SLICE_NONE;
     if (facts.upgrade.n)
-        memcpy(x->request.upgrade, facts.upgrade.p, facts.upgrade.n);
+        memcpy(x->upgrade, facts.upgrade.p, facts.upgrade.n);
     x->request.upgrade_size = facts.upgrade.n;
     request_head_write(&out, head, &in->framing, &facts);
     if (x->policy->has_granted_headers && !out.failed)

@@ -44,7 +44,7 @@ struct slice upgrade_offer(const struct request_head *head, const struct framing
 
 static bool was_offered(const struct exchange *x, struct slice protocol)
 {
-    struct slice rest = {x->request.upgrade, x->request.upgrade_size}, offered;
+    struct slice rest = {x->upgrade, x->request.upgrade_size}, offered;
 
     while (slice_next_element(&rest, &offered))
         if (slice_equal_nocase(protocol, offered))
