@@ -6,52 +6,7 @@
 #include "base/json_writer.h"
 #include "base/memory_stream.h"
 #include "config/policy_file.h"
-#include "config/yaml_tree.h"
-
-/* --- YAML to JSON ----------------------------------------------------------------------------- */
-
-/* RFC 8259 section 6, integers only: other numbers in a policy have units. */
-static bool is_json_integer(struct slice text)
-{
-    size_t sign = text.n && text.p[0] == '-';
-
-    if (text.n == sign || text.n > sign + 18 || (text.p[sign] == '0' && text.n > sign + 1))
-        return false;
-    for (size_t i = sign; i < text.n; i++)
-        if (text.p[i] < '0' || text.p[i] > '9')
-            return false;
-    return true;
-}
-
-static void write_scalar(struct json_writer *json, const struct node *node)
-{
-    bool is_word =
-        slice_equal(node->text, SLICE("true")) || slice_equal(node->text, SLICE("false"));
-
-    if (node->null)
-        json_put_null(json, NULL);
-    else if (!node->quoted && (is_word || is_json_integer(node->text)))
-        json_put_verbatim(json, NULL, node->text);
-    else
-        json_put_slice(json, NULL, node->text);
-}
-
-/* The tree's depth is bounded by TREE_DEPTH_MAX. */
-static void write_node(struct json_writer *json, const struct node *node)
-{
-    if (node->kind == NODE_SCALAR) {
-        write_scalar(json, node);
-        return;
-    }
-    bool map = node->kind == NODE_MAP;
-    json_begin(json, NULL, map ? '{' : '[');
-    for (const struct node *child = node->first; child; child = child->next) {
-        if (map)
-            json_put_key(json, child->key);
-        write_node(json, child);
-    }
-    json_end(json, map ? '}' : ']');
-}
+#include "config/printer.h"
 
 static struct evbuffer *json_of(struct slice yaml)
 {
@@ -60,13 +15,11 @@ static struct evbuffer *json_of(struct slice yaml)
     struct text out;
     struct json_writer json = json_writer_growing(&out);
 
-    write_node(&json, tree_read(&arena, yaml, &report));
+    print_json(&json, tree_read(&arena, yaml, &report), false);
     report_forget(&report);
     arena_free(&arena);
     return buffer_of_json(&out);
 }
-
-/* --- The answer ------------------------------------------------------------------------------- */
 
 static bool wants_json(struct evhttp_request *request)
 {

@@ -11,6 +11,15 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+/* Prints why the arguments of a command are wrong, with the argument `what` if it is not NULL.
+ * Returns the exit status. */
+static inline int cli_bad_usage(const char *command, const char *why, const char *what)
+{
+    fprintf(stderr, "weir: %s: %s%s%s\nweir %s --help lists the options.\n", command, why,
+            what ? ": " : "", what ? what : "", command);
+    return 2;
+}
+
 /* `lua_dir`: directory of the limiter scripts. */
 int cli_check(const char *policy_file, const char *lua_dir);
 int cli_script(const char *name, const char *lua_dir);

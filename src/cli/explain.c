@@ -48,13 +48,6 @@ struct explain_command {
     bool state, json;
 };
 
-static int bad_usage(const char *why, const char *what)
-{
-    fprintf(stderr, "weir: explain: %s%s%s\nweir explain --help lists the options.\n", why,
-            what ? ": " : "", what ? what : "");
-    return STATUS_USAGE;
-}
-
 /* ---- Redis ----------------------------------------------------------------------------------- */
 
 struct state_reader {
@@ -142,11 +135,11 @@ static int explain_one_descriptor(const struct explain_command *command, const c
 
     if (order->method || order->header_count || order->has_content || order->from ||
         order->certificate || command->state || command->json)
-        return bad_usage("a descriptor takes the option -c only", NULL);
+        return cli_bad_usage("explain", "a descriptor takes the option -c only", NULL);
     if (!(policy = query_policy(command->policy_file, command->lua_dir)))
         return STATUS_FAILED;
     if ((why = explain_descriptor(policy, slice_of(name), &e)))
-        status = bad_usage(why, name);
+        status = cli_bad_usage("explain", why, name);
     else {
         explain_print_descriptor(&e, stdout);
         status = e.is_over ? STATUS_REFUSED : STATUS_GOOD;
@@ -210,13 +203,15 @@ int cli_explain(const char *policy_file, int argc, char **argv, const char *lua_
         if (!good && option == 'd')
             status = STATUS_USAGE;
         else if (!good)
-            status = bad_usage("unknown option, one that lacks its value, or too many",
-                               argv[optind - 1]);
+            status =
+                cli_bad_usage("explain", "unknown option, one that lacks its value, or too many",
+                              argv[optind - 1]);
         if (status != STATUS_GOOD)
             break;
     }
     if (status == STATUS_GOOD && optind + 1 != argc)
-        status = bad_usage(optind < argc ? "explain takes one URL" : "the URL is missing", NULL);
+        status = cli_bad_usage(
+            "explain", optind < argc ? "explain takes one URL" : "the URL is missing", NULL);
     if (status == STATUS_GOOD) {
         command.order.url = argv[optind];
         status = descriptor_name_is_one(slice_of(argv[optind]))

@@ -44,8 +44,6 @@ static const struct option options[] = {{"config", required_argument, NULL, 'c'}
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
-enum { STATUS_USAGE = 2 };
-
 static bool read_option(int option, const char *value, struct replay_order *order)
 {
     switch (option) {
@@ -61,12 +59,6 @@ static bool read_option(int option, const char *value, struct replay_order *orde
     }
 }
 
-static int bad_usage(const char *why)
-{
-    fprintf(stderr, "weir: replay: %s\nweir replay --help lists the options.\n", why);
-    return STATUS_USAGE;
-}
-
 int cli_replay(int argc, char **argv, const char *policy_file, const char *lua_dir)
 {
     struct replay_order order = {
@@ -79,13 +71,13 @@ int cli_replay(int argc, char **argv, const char *policy_file, const char *lua_d
             return 0;
         }
         if (!read_option(option, optarg, &order))
-            return bad_usage("unknown option, or one that lacks its value");
+            return cli_bad_usage("replay", "unknown option, or one that lacks its value", NULL);
     }
     order.logs = argv + optind;
     order.log_count = (unsigned)(argc - optind);
     if (order.log_count == 0)
-        return bad_usage("name at least one log file, or - for standard input");
+        return cli_bad_usage("replay", "name at least one log file, or - for standard input", NULL);
     if (order.log_count > LOG_FILES_MAX)
-        return bad_usage("more than 256 log files; replay fewer at a time");
+        return cli_bad_usage("replay", "more than 256 log files; replay fewer at a time", NULL);
     return replay_run(&order);
 }

@@ -17,7 +17,7 @@ static const char usage[] =
     "  -q, --quiet         show no progress\n"
     "Exit status: 0 all tests passed; 1 a test failed, or a file has a mistake; 2 usage.\n";
 
-enum { OPTION_TAP = 256, OPTION_JSON, STATUS_USAGE = 2 };
+enum { OPTION_TAP = 256, OPTION_JSON };
 
 static const struct option options[] = {
     {"config", required_argument, NULL, 'c'}, {"tap", no_argument, NULL, OPTION_TAP},
@@ -35,12 +35,6 @@ static bool read_option(int option, const char *value, struct test_order *order)
     }
 }
 
-static int bad_usage(const char *why)
-{
-    fprintf(stderr, "weir: test: %s\nweir test --help lists the options.\n", why);
-    return STATUS_USAGE;
-}
-
 int cli_test(int argc, char **argv, const char *lua_dir)
 {
     struct test_order order = {.lua_dir = lua_dir, .progress = isatty(STDERR_FILENO) == 1};
@@ -52,11 +46,11 @@ int cli_test(int argc, char **argv, const char *lua_dir)
             return 0;
         }
         if (!read_option(option, optarg, &order))
-            return bad_usage("unknown option, or one that lacks its value");
+            return cli_bad_usage("test", "unknown option, or one that lacks its value", NULL);
     }
     order.files = argv + optind;
     order.file_count = (unsigned)(argc - optind);
     if (order.file_count == 0)
-        return bad_usage("name at least one file of tests");
+        return cli_bad_usage("test", "name at least one file of tests", NULL);
     return scenario_test(&order);
 }

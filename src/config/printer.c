@@ -1,5 +1,7 @@
 #include "config/printer.h"
 
+#include "http/chars.h"
+
 /* Returns false for words that YAML or these readers do not read as plain text. */
 static bool is_plain_word(struct slice text)
 {
@@ -73,4 +75,66 @@ void print_items(const struct printer *printer, unsigned count, print_item *item
     fputc(' ', printer->out);
     print_list(printer->out, count, item, base);
     fputc('\n', printer->out);
+}
+
+/* Skips digits. Returns false if there are none. */
+static bool skip_digits(const char **p)
+{
+    const char *start = *p;
+
+    while (char_is(**p, CHAR_DIGIT))
+        ++*p;
+    return *p > start;
+}
+
+/* RFC 8259 section 6. The text ends with NUL. */
+static bool is_json_number(const char *p, bool all)
+{
+    const char *start = p += *p == '-';
+
+    if (!skip_digits(&p) || (*start == '0' && p > start + 1))
+        return false;
+    if (!all)
+        return *p == 0 && p <= start + 18;
+    if (*p == '.') {
+        p++;
+        if (!skip_digits(&p))
+            return false;
+    }
+    if (*p == 'e' || *p == 'E') {
+        p += p[1] == '+' || p[1] == '-' ? 2 : 1;
+        if (!skip_digits(&p))
+            return false;
+    }
+    return *p == 0;
+}
+
+static void print_json_scalar(struct json_writer *json, const struct node *node, bool all_numbers)
+{
+    bool word = slice_equal(node->text, SLICE("true")) || slice_equal(node->text, SLICE("false"));
+
+    if (node->null)
+        json_put_null(json, NULL);
+    else if (!node->quoted && (word || is_json_number(node->text.p, all_numbers)))
+        json_put_verbatim(json, NULL, node->text);
+    else
+        json_put_slice(json, NULL, node->text);
+}
+
+/* The depth of the tree is bounded by TREE_DEPTH_MAX. */
+void print_json(struct json_writer *json, const struct node *node, bool all_numbers)
+{
+    bool map = node->kind == NODE_MAP;
+
+    if (node->kind == NODE_SCALAR) {
+        print_json_scalar(json, node, all_numbers);
+        return;
+    }
+    json_begin(json, NULL, map ? '{' : '[');
+    for (const struct node *child = node->first; child; child = child->next) {
+        if (map)
+            json_put_key(json, child->key);
+        print_json(json, child, all_numbers);
+    }
+    json_end(json, map ? '}' : ']');
 }

@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-#include "base/text.h"
+#include "base/json_writer.h"
+#include "config/yaml_tree.h"
 
 /* Output state. `indent` is in spaces; with `item`, the next line starts a list item. */
 struct printer {
@@ -29,5 +30,9 @@ typedef void print_item(FILE *out, const void *base, unsigned index);
 void print_list(FILE *out, unsigned count, print_item *item, const void *base);
 /* The same as the value of an option: with a space before it and the end of the line after it. */
 void print_items(const struct printer *printer, unsigned count, print_item *item, const void *base);
+
+/* Writes a tree as JSON. Plain scalars that are integers of up to 18 digits, or with `all_numbers`
+ * any number of JSON, are numbers; true and false are booleans. */
+void print_json(struct json_writer *json, const struct node *node, bool all_numbers);
 
 #endif

@@ -5,6 +5,7 @@
 #include "http/via.h"
 #include "net/ip_shares.h"
 #include "policy/identity_token.h"
+#include "proxy/drain.h"
 #include "proxy/exchange.h"
 #include "proxy/generation.h"
 #include "proxy/step.h"
@@ -16,23 +17,13 @@ struct dry_run {
     struct dry_run_answers *answers;
     struct limiter_observer observer;
     struct downstream downstream;
+    struct downstream_ops ops; /* as of a client that has left, but with content */
     struct client_origin origin;
     struct exchange *exchange; /* of the request; NULL: none */
     struct slice content;      /* that the exchange has not read */
 };
 
 /* ---- the client ------------------------------------------------------------------------------ */
-
-static enum downstream_sent send_interim(struct downstream *d, const struct response *response)
-{
-    (void)d, (void)response;
-    return DOWNSTREAM_SENT;
-}
-
-static void want_body(struct downstream *d, bool want)
-{
-    (void)d, (void)want;
-}
 
 static enum body_status read_body(struct downstream *d, bool receive, struct content_piece *piece,
                                   const char **why)
@@ -50,29 +41,10 @@ static enum body_status read_body(struct downstream *d, bool receive, struct con
     return BODY_READ;
 }
 
-static bool consume_body(struct downstream *d, const struct content_piece *piece)
-{
-    (void)d, (void)piece;
-    return true;
-}
-
-static bool has_input(const struct downstream *d)
-{
-    (void)d;
-    return false;
-}
-
 static void end(struct downstream *d, enum downstream_end how)
 {
     (void)d, (void)how;
 }
-
-static const struct downstream_ops ops = {.send_interim = send_interim,
-                                          .want_body = want_body,
-                                          .read_body = read_body,
-                                          .consume_body = consume_body,
-                                          .has_input = has_input,
-                                          .end = end};
 
 /* ---- the steps ------------------------------------------------------------------------------- */
 
@@ -216,8 +188,11 @@ struct dry_run *dry_run_new(struct policy *policy, struct dry_run_answers *answe
     run->observer.plan = plan;
     run->generation.policy = policy_hold(policy);
     if (make_worker(run, policy) && make_generation(run, policy)) {
+        run->ops = drain_ops;
+        run->ops.read_body = read_body;
+        run->ops.end = end;
         run->downstream =
-            (struct downstream){.ops = &ops, .worker = run->worker, .origin = &run->origin};
+            (struct downstream){.ops = &run->ops, .worker = run->worker, .origin = &run->origin};
         return run;
     }
     dry_run_free(run);

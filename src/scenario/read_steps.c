@@ -3,6 +3,7 @@
 
 #include "base/json_writer.h"
 #include "base/memory.h"
+#include "config/printer.h"
 #include "http/chars.h"
 #include "scenario/read_internal.h"
 
@@ -181,66 +182,6 @@ static const struct option_type type_headers = {.name = "map", .read = read_head
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-/* Skips digits. Returns false if there are none. */
-static bool skip_digits(const char **p)
-{
-    const char *start = *p;
-
-    while (char_is(**p, CHAR_DIGIT))
-        ++*p;
-    return *p > start;
-}
-
-/* RFC 8259 section 6. The text ends with NUL. */
-static bool is_json_number(const char *p)
-{
-    const char *start = p += *p == '-';
-
-    if (!skip_digits(&p) || (*start == '0' && p > start + 1))
-        return false;
-    if (*p == '.') {
-        p++;
-        if (!skip_digits(&p))
-            return false;
-    }
-    if (*p == 'e' || *p == 'E') {
-        p += p[1] == '+' || p[1] == '-' ? 2 : 1;
-        if (!skip_digits(&p))
-            return false;
-    }
-    return *p == 0;
-}
-
-static void put_scalar(struct json_writer *json, const struct node *node)
-{
-    bool word = slice_equal(node->text, SLICE("true")) || slice_equal(node->text, SLICE("false"));
-
-    if (node->null)
-        json_put_null(json, NULL);
-    else if (!node->quoted && (word || is_json_number(node->text.p)))
-        json_put_verbatim(json, NULL, node->text);
-    else
-        json_put_slice(json, NULL, node->text);
-}
-
-/* The depth of the tree is bounded. */
-static void put_json(struct json_writer *json, const struct node *node)
-{
-    bool map = node->kind == NODE_MAP;
-
-    if (node->kind == NODE_SCALAR) {
-        put_scalar(json, node);
-        return;
-    }
-    json_begin(json, NULL, map ? '{' : '[');
-    for (const struct node *child = node->first; child; child = child->next) {
-        if (map)
-            json_put_key(json, child->key);
-        put_json(json, child);
-    }
-    json_end(json, map ? '}' : ']');
-}
-
 /* A text is the document itself, so that invalid ones can be tested. */
 static void read_json(struct loading *l, const struct option *option, const struct node *node,
                       void *field)
@@ -252,7 +193,7 @@ static void read_json(struct loading *l, const struct option *option, const stru
     if (node->kind == NODE_SCALAR)
         json_put_verbatim(&json, NULL, node->text);
     else
-        put_json(&json, node);
+        print_json(&json, node, true);
     if (out.failed)
         memory_exhausted();
     keep(l, field, text_slice(&out));
