@@ -86,7 +86,7 @@ static void script(struct admin *admin, struct evhttp_request *request)
     dashboard_script(request);
 }
 
-static void style(struct admin *admin, struct evhttp_request *request)
+static void stylesheet(struct admin *admin, struct evhttp_request *request)
 {
     (void)admin;
     dashboard_style(request);
@@ -104,7 +104,7 @@ static const struct resource {
     {"/api/", 0, api},
     {"/", ACCESS_PUBLIC, page},
     {"/dashboard.js", ACCESS_PUBLIC, script},
-    {"/dashboard.css", ACCESS_PUBLIC, style},
+    {"/dashboard.css", ACCESS_PUBLIC, stylesheet},
 };
 
 static void not_found(struct admin *admin, struct evhttp_request *request)

@@ -13,14 +13,14 @@ enum {
     PATTERN_SIZE = 4096,
 };
 
-enum step { STEP_GRANT, STEP_QUOTA, STEP_SCAN, STEP_DROP, STEP_LAST, STEP_OVER };
+enum query_step { STEP_GRANT, STEP_QUOTA, STEP_SCAN, STEP_DROP, STEP_LAST, STEP_OVER };
 
 struct query {
     const struct policy *policy;
     const struct identity *identity;
     const struct descriptor_match *match; /* the client is a descriptor; NULL: it is none */
     enum client_query_kind kind;
-    enum step step;
+    enum query_step step;
     uint64_t until_us;
     bool full; /* the last SCAN reply contained more keys than fit */
     bool cut,

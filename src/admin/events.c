@@ -15,7 +15,7 @@ enum {
 
 static const struct timeval a_second = {1, 0}, write_timeout = {10, 0};
 
-struct listener {
+struct event_listener {
     struct events *events;
     struct evhttp_connection *connection; /* NULL: the slot is free */
     struct evhttp_request *request;
@@ -27,14 +27,14 @@ struct events {
     struct snapshot_history *history;
     struct event *timer; /* pending while someone listens */
     unsigned count;
-    struct listener listeners[EVENT_LISTENERS_MAX];
+    struct event_listener listeners[EVENT_LISTENERS_MAX];
 };
 
 /* The connection closes. It frees its request if weir closes it. If the client does, evhttp has cut
  * the request off before, which was not answered completely, and leaves it to its handler. */
 static void on_close(struct evhttp_connection *connection, void *arg)
 {
-    struct listener *listener = arg;
+    struct event_listener *listener = arg;
     (void)connection;
 
     if (!evhttp_request_get_connection(listener->request))
@@ -44,7 +44,7 @@ static void on_close(struct evhttp_connection *connection, void *arg)
 }
 
 /* Sends the bytes, or disconnects a client that does not read or whose certificate has expired. */
-static void send_to(struct listener *listener, struct evbuffer *bytes)
+static void send_to(struct event_listener *listener, struct evbuffer *bytes)
 {
     struct bufferevent *stream = evhttp_connection_get_bufferevent(listener->connection);
     struct evbuffer *copy;
@@ -133,7 +133,7 @@ void events_free(struct events *events)
 
 /* --- Requests --------------------------------------------------------------------------------- */
 
-static void listen_with(struct events *events, struct listener *listener,
+static void listen_with(struct events *events, struct event_listener *listener,
                         struct evhttp_request *request)
 {
     static const int send_buffer = SEND_BUFFER;
@@ -143,7 +143,7 @@ static void listen_with(struct events *events, struct listener *listener,
     struct evhttp_connection *connection = evhttp_request_get_connection(request);
     struct evbuffer *bytes = evbuffer_new();
 
-    *listener = (struct listener){events, connection, request, 0};
+    *listener = (struct event_listener){events, connection, request, 0};
     events->count++;
     setsockopt(bufferevent_getfd(evhttp_connection_get_bufferevent(connection)), SOL_SOCKET,
                SO_SNDBUF, &send_buffer, sizeof send_buffer);

@@ -5,7 +5,7 @@
 
 enum shape { SHAPE_ONE, SHAPE_EACH, SHAPE_TIMES };
 
-struct row {
+struct metric_row {
     enum shape shape;
     const char *name, *type, *help;
     size_t offset;         /* of the first counter, or of the histogram */
@@ -31,10 +31,11 @@ struct row {
 #define LIMITER_EACH(...)   EACH_OF(struct limiter_stats, __VA_ARGS__)
 #define LIMITER_TIMES(...)  TIMES_OF(struct limiter_stats, __VA_ARGS__)
 
-static const struct row worker_rows[] = {WORKER_METRICS(WORKER_ONE, WORKER_EACH, WORKER_TIMES)};
-static const struct row upstream_rows[] = {
+static const struct metric_row worker_rows[] = {
+    WORKER_METRICS(WORKER_ONE, WORKER_EACH, WORKER_TIMES)};
+static const struct metric_row upstream_rows[] = {
     UPSTREAM_METRICS(UPSTREAM_ONE, UPSTREAM_EACH, UPSTREAM_TIMES)};
-static const struct row limiter_rows[] = {
+static const struct metric_row limiter_rows[] = {
     LIMITER_METRICS(LIMITER_ONE, LIMITER_EACH, LIMITER_TIMES)};
 
 static const void *stats_of_worker(const struct worker *worker)
@@ -64,7 +65,8 @@ static uint64_t sum_at(const struct admin_view *view, const void *(*stats)(const
 }
 
 static void write_histogram(struct evbuffer *out, const struct admin_view *view,
-                            const struct row *row, const void *(*stats)(const struct worker *))
+                            const struct metric_row *row,
+                            const void *(*stats)(const struct worker *))
 {
     uint64_t total = 0,
              sum_us = sum_at(view, stats, row->offset + offsetof(struct histogram, sum_us));
@@ -81,10 +83,11 @@ static void write_histogram(struct evbuffer *out, const struct admin_view *view,
                         (unsigned long long)total);
 }
 
-static void write_rows(struct evbuffer *out, const struct admin_view *view, const struct row *rows,
-                       size_t count, const void *(*stats)(const struct worker *))
+static void write_rows(struct evbuffer *out, const struct admin_view *view,
+                       const struct metric_row *rows, size_t count,
+                       const void *(*stats)(const struct worker *))
 {
-    for (const struct row *row = rows; row < rows + count; row++) {
+    for (const struct metric_row *row = rows; row < rows + count; row++) {
         metric_head(out, row->name, row->type, row->help);
         switch (row->shape) {
         case SHAPE_ONE: metric_sample(out, row->name, "", sum_at(view, stats, row->offset)); break;

@@ -42,7 +42,7 @@ bool cli_check_scripts(const struct policy *policy, const char *composed, const 
 }
 
 /* Does not open the file: that would create it, possibly owned by the wrong user. */
-static void warn_of_log(const struct policy *policy, FILE *report)
+static void warn_of_log_file(const struct policy *policy, FILE *report)
 {
     const char *file = policy->log.file;
     char *copy = xstrdup(file);
@@ -77,7 +77,7 @@ int cli_check(const char *policy_file, const char *lua_dir)
     if (good)
         cli_check_redis(policy, stderr);
     if (good)
-        warn_of_log(policy, stderr);
+        warn_of_log_file(policy, stderr);
     if (good)
         warn_of_state(policy, stderr);
     if (good && !policy_needs_redis(policy))

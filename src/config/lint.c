@@ -179,7 +179,7 @@ static void warn_of_limits(struct loading *l)
         warn_of_limit(l, node, &l->policy->limits[i]);
 }
 
-static void warn_of_log(struct loading *l)
+static void warn_of_access_format(struct loading *l)
 {
     if (l->policy->log.format == LOG_JSON && l->policy->log.access == ACCESS_COMBINED)
         warning(l, node_at(l, "log", "access"),
@@ -204,6 +204,6 @@ void policy_check(struct loading *l)
     warn_of_rules(l);
     warn_of_paths(l);
     warn_of_costs(l);
-    warn_of_log(l);
+    warn_of_access_format(l);
     warn_of_secrets(l);
 }

@@ -18,8 +18,8 @@ static const char *expected_sources(char bytes[static EXPECTED_MAX])
                         : i + 1 == identity_source_count ? SLICE(" or ")
                                                          : SLICE(", "));
         text_put(&text, slice_of(source->word));
-        text_put(&text, source->name ? SLICE(":") : SLICE(""));
-        text_put(&text, slice_of(source->name));
+        text_put(&text, source->placeholder ? SLICE(":") : SLICE(""));
+        text_put(&text, slice_of(source->placeholder));
     }
     bytes[text.n] = 0;
     return bytes;
@@ -32,9 +32,9 @@ static const struct identity_source *source_named(struct slice text, struct slic
         const struct identity_source *source = &identity_sources[i];
         struct slice word = slice_of(source->word);
         *name = (struct slice){text.p + word.n, text.n - word.n};
-        if (!slice_starts_with(text, word) || (name->n > 0) != (source->name != NULL))
+        if (!slice_starts_with(text, word) || (name->n > 0) != (source->placeholder != NULL))
             continue;
-        if (!source->name)
+        if (!source->placeholder)
             return source;
         *name = (struct slice){name->p + 1, name->n - 1};
         return text.p[word.n] == ':' && source->name_is_good(*name) ? source : NULL;
@@ -55,7 +55,7 @@ bool identity_read_source(struct loading *l, const struct node *item, struct ide
                 expected_sources(expected));
         return false;
     }
-    if (from->source->name)
+    if (from->source->placeholder)
         from->name = arena_text(l->arena, name);
     from->field = from->source->is_header && slice_equal_nocase(name, SLICE("X-Client-Id"))
                       ? FIELD_X_CLIENT_ID

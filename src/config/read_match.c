@@ -207,7 +207,7 @@ static struct criterion *new_criterion(struct loading *l, const struct criterion
 
 /* --- values --- */
 
-static bool client_is_good(struct loading *l, const struct node *item)
+static bool client_value_is_good(struct loading *l, const struct node *item)
 {
     struct identity identity;
     struct ip_range range;
@@ -228,7 +228,7 @@ static bool value_is_good(struct loading *l, const struct node *item,
     if (item->broken || !expect_scalar(l, item, kind->value))
         return false;
     if (kind->is_client)
-        return client_is_good(l, item);
+        return client_value_is_good(l, item);
     if (!text_fits(l, item, 0, CRITERION_VALUE_MAX))
         return false;
     const char *fault = kind->value_fault(item->text);
@@ -325,7 +325,7 @@ const struct option_type type_match_values = {"value or list", read_values, prin
 
 /* --- clients --- */
 
-/* `*name` has passed client_is_good(); it becomes a name without secrets. */
+/* `*name` has passed client_value_is_good(); it becomes a name without secrets. */
 static struct client_pattern client_pattern(struct loading *l, struct slice *name)
 {
     struct client_pattern pattern = {.identity = SLICE_NONE};

@@ -34,7 +34,7 @@ static void begin_data(struct event_stream *e, enum state next)
     e->state = (unsigned char)next;
 }
 
-static void end_line(struct event_stream *e, char c)
+static void finish_line(struct event_stream *e, char c)
 {
     if (e->state == STATE_LINE || e->state == STATE_LINE_LF)
         end_event(e);
@@ -88,7 +88,7 @@ void event_stream_read(struct event_stream *e, struct slice bytes)
         if (*p == '\n' && e->state == STATE_LINE_LF)
             e->state = STATE_LINE, p++;
         else if (*p == '\n' || *p == '\r')
-            end_line(e, *p++);
+            finish_line(e, *p++);
         else if (e->state <= STATE_NAME)
             read_name(e, *p++);
         else

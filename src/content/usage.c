@@ -10,16 +10,16 @@ enum weight_of {
     WEIGHT_CACHED_INPUT /* included in the input: replaces its weight by that of a cache read */
 };
 
-struct row {
+struct usage_row {
     const char *path;
     unsigned char count, weight;
 };
 
 /* Chat Completions; Responses: as one document, and in the events of a stream. */
-static const struct row openai_total[] = {
+static const struct usage_row openai_total[] = {
     {"usage.total_tokens", 0, WEIGHT_ONE}, {"response.usage.total_tokens", 0, WEIGHT_ONE}, {0}};
 
-static const struct row openai_weighted[] = {
+static const struct usage_row openai_weighted[] = {
     {"usage.prompt_tokens", 0, WEIGHT_INPUT},
     {"usage.input_tokens", 0, WEIGHT_INPUT},
     {"response.usage.input_tokens", 0, WEIGHT_INPUT},
@@ -32,7 +32,7 @@ static const struct row openai_weighted[] = {
     {0}};
 
 /* `message` is in the event message_start. */
-static const struct row anthropic[] = {
+static const struct usage_row anthropic[] = {
     {"usage.input_tokens", 0, WEIGHT_INPUT},
     {"message.usage.input_tokens", 0, WEIGHT_INPUT},
     {"usage.output_tokens", 1, WEIGHT_OUTPUT},
@@ -43,9 +43,10 @@ static const struct row anthropic[] = {
     {"message.usage.cache_creation_input_tokens", 3, WEIGHT_CACHE_WRITE},
     {0}};
 
-static const struct row gemini_total[] = {{"usageMetadata.totalTokenCount", 0, WEIGHT_ONE}, {0}};
+static const struct usage_row gemini_total[] = {{"usageMetadata.totalTokenCount", 0, WEIGHT_ONE},
+                                                {0}};
 
-static const struct row gemini_weighted[] = {
+static const struct usage_row gemini_weighted[] = {
     {"usageMetadata.promptTokenCount", 0, WEIGHT_INPUT},
     {"usageMetadata.candidatesTokenCount", 1, WEIGHT_OUTPUT},
     {"usageMetadata.thoughtsTokenCount", 2, WEIGHT_OUTPUT},
@@ -71,12 +72,13 @@ static int64_t weight_of(const struct usage_weights *weights, unsigned which)
 void usage_of_format(struct usage *usage, enum usage_format format,
                      const struct usage_weights *weights)
 {
-    static const struct row *const rows[][2] = {[USAGE_OPENAI] = {openai_total, openai_weighted},
-                                                [USAGE_ANTHROPIC] = {anthropic, anthropic},
-                                                [USAGE_GEMINI] = {gemini_total, gemini_weighted}};
+    static const struct usage_row *const rows[][2] = {
+        [USAGE_OPENAI] = {openai_total, openai_weighted},
+        [USAGE_ANTHROPIC] = {anthropic, anthropic},
+        [USAGE_GEMINI] = {gemini_total, gemini_weighted}};
 
     *usage = (struct usage){.objects_in_array = format == USAGE_GEMINI};
-    for (const struct row *row = rows[format][weights != NULL]; row->path; row++) {
+    for (const struct usage_row *row = rows[format][weights != NULL]; row->path; row++) {
         struct usage_part *part = &usage->parts[usage->part_count++];
         (void)json_path_parse(slice_of(row->path), &part->path);
         part->count = row->count;

@@ -13,7 +13,7 @@ enum {
     LINGER_HEADS_MAX = 64 * 1024 /* dropped in the lingering close, beside content */
 };
 
-static struct http2_connection *connection_of(const struct client *client)
+static struct http2_client *connection_of(const struct client *client)
 {
     return socket_client_of(client)->http2;
 }
@@ -24,7 +24,7 @@ static struct http2_connection *connection_of(const struct client *client)
  * level debug, as for HTTP/1.1. */
 static void on_fault(void *context, enum http2_cause cause, const char *why)
 {
-    struct http2_connection *connection = context;
+    struct http2_client *connection = context;
     struct worker *w = connection->client->client.worker;
     bool of_stream = cause == HTTP2_MALFORMED || cause == HTTP2_TOO_MANY_STREAMS;
     uint64_t suppressed = 0;
@@ -57,7 +57,7 @@ static const struct http2_events events = {.request = http2_on_request,
 /* ---- end --------------------------------------------------------------------------------- */
 
 /* Takes the connection off the list of those to be flushed. */
-static void take_off(struct http2_connection *connection)
+static void take_off(struct http2_client *connection)
 {
     struct http2_worker *h = connection->shared;
 
@@ -69,7 +69,7 @@ static void take_off(struct http2_connection *connection)
 }
 
 /* Frees the session, and ends the requests of its streams as abandoned. */
-static void end_session(struct http2_connection *connection)
+static void end_session(struct http2_client *connection)
 {
     struct http2_request *r;
 
@@ -92,7 +92,7 @@ static void end(struct client *client)
 
 static void cut(struct client *client, enum cause cause)
 {
-    struct http2_connection *connection = connection_of(client);
+    struct http2_client *connection = connection_of(client);
     struct http2_request *r;
 
     while ((r = TAILQ_FIRST(&connection->requests)))
@@ -111,7 +111,7 @@ static void wait_in(struct client *c, struct deadline_queue *queue, uint64_t aft
 /* Chooses the connection's list and deadline. A connection with requests needs none: they have
  * their own. After GOAWAY, the client has timeouts.send to take the ends of the last responses:
  * libnghttp2 sends END_STREAM only if the stream's window is open. */
-static void choose_list_and_deadline(struct http2_connection *connection, bool moved)
+static void choose_list_and_deadline(struct http2_client *connection, bool moved)
 {
     struct client *c = &connection->client->client;
     struct worker *w = c->worker;
@@ -146,7 +146,7 @@ static void head_timed_out(struct client *c)
 
 static void idle_timed_out(struct client *c)
 {
-    struct http2_connection *connection = connection_of(c);
+    struct http2_client *connection = connection_of(c);
 
     connection->idle_over = true;
     http2_session_shut_down(connection->session);
@@ -161,7 +161,7 @@ static void send_passed(struct deadline *deadline)
 
 static void second_passed(struct deadline *deadline)
 {
-    struct http2_connection *connection = CONTAINER_OF(deadline, struct http2_connection, second);
+    struct http2_client *connection = CONTAINER_OF(deadline, struct http2_client, second);
     http2_session_shut_down(connection->session);
     http2_touch(connection);
 }
@@ -169,7 +169,7 @@ static void second_passed(struct deadline *deadline)
 /* GOAWAY, then the end of all streams, then the close. */
 static void stop(struct client *c)
 {
-    struct http2_connection *connection = connection_of(c);
+    struct http2_client *connection = connection_of(c);
 
     if (connection->stopping)
         return;
@@ -182,7 +182,7 @@ static void stop(struct client *c)
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-void http2_touch(struct http2_connection *connection)
+void http2_touch(struct http2_client *connection)
 {
     struct http2_worker *h = connection->shared;
 
@@ -193,7 +193,7 @@ void http2_touch(struct http2_connection *connection)
     h->dirty_count++;
 }
 
-bool http2_push(struct http2_connection *connection)
+bool http2_push(struct http2_client *connection)
 {
     struct socket_client *c = connection->client;
     enum sent sent = stream_flush(&c->stream, &c->client.worker->buffers);
@@ -207,7 +207,7 @@ bool http2_push(struct http2_connection *connection)
 /* The client has closed the connection, or it has failed. Requests whose content is complete and
  * whose response was sent go on: the server still gets the rest of the content, which weir has
  * read, as over HTTP/1.1. They have no stream any more. */
-static void client_left(struct http2_connection *connection)
+static void client_left(struct http2_client *connection)
 {
     struct socket_client *c = connection->client;
     struct http2_request *r, *next;
@@ -228,7 +228,7 @@ static void client_left(struct http2_connection *connection)
 }
 
 /* The session is over: the client may still be sending, and must receive the GOAWAY. */
-static void linger_after_goaway(struct http2_connection *connection)
+static void linger_after_goaway(struct http2_client *connection)
 {
     struct socket_client *c = connection->client;
     uint64_t window = c->client.worker->policy->http2.initial_window;
@@ -237,7 +237,7 @@ static void linger_after_goaway(struct http2_connection *connection)
     linger_begin(c, HTTP2_CONNECTION_WINDOWS * window + LINGER_HEADS_MAX);
 }
 
-static void flush(struct http2_connection *connection)
+static void flush(struct http2_client *connection)
 {
     struct socket_client *c = connection->client;
     struct http2_session *session = connection->session;
@@ -290,7 +290,7 @@ static void flush_all(struct protocol_worker *protocol)
     struct http2_worker *h = CONTAINER_OF(protocol, struct http2_worker, protocol);
 
     for (unsigned n = h->dirty_count; n && h->dirty_count; n--) {
-        struct http2_connection *connection = TAILQ_FIRST(&h->dirty);
+        struct http2_client *connection = TAILQ_FIRST(&h->dirty);
         take_off(connection); // NOLINT(clang-analyzer-unix.Malloc): it leaves the list
         flush(connection);
     }
@@ -303,7 +303,7 @@ static void flush_all(struct protocol_worker *protocol)
 
 static void readable(struct socket_client *c, bool closed)
 {
-    struct http2_connection *connection = c->http2;
+    struct http2_client *connection = c->http2;
     char *receive = connection->shared->receive;
 
     (void)closed;
@@ -324,7 +324,7 @@ static void readable(struct socket_client *c, bool closed)
 
 static void writable(struct socket_client *c)
 {
-    struct http2_connection *connection = c->http2;
+    struct http2_client *connection = c->http2;
     size_t held = iobuf_held(c->stream.out);
 
     if (http2_push(connection) || connection->lost)
@@ -335,7 +335,7 @@ static void writable(struct socket_client *c)
 
 static bool awaits_reader(const struct client *c, uint64_t *count)
 {
-    const struct http2_connection *connection = connection_of(c);
+    const struct http2_client *connection = connection_of(c);
     const struct stream *stream = &connection->client->stream;
     bool full = stream_holds_output(stream);
     const struct http2_request *r;
@@ -409,7 +409,7 @@ void http2_begin(struct socket_client *c, struct slice bytes)
 {
     struct worker *w = c->client.worker;
     struct http2_worker *h = worker_of(w);
-    struct http2_connection *connection = h ? calloc(1, sizeof *connection) : NULL;
+    struct http2_client *connection = h ? calloc(1, sizeof *connection) : NULL;
 
     if (connection)
         connection->session = http2_session_new(&w->policy->http2, &events, connection, h->scratch,

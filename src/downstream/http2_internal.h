@@ -11,7 +11,7 @@ enum { HTTP2_REQUEST_MAGIC = 0x48325251 };
 struct http2_request {
     uint32_t magic;
     struct downstream downstream;
-    struct http2_connection *connection;
+    struct http2_client *connection;
     struct http2_stream *stream;      /* NULL: closed */
     TAILQ_ENTRY(http2_request) link;  /* connection->requests, or http2_worker->ended */
     TAILQ_ENTRY(http2_request) ready; /* connection->ready, if is_ready */
@@ -28,12 +28,12 @@ struct http2_request {
 
 TAILQ_HEAD(http2_requests, http2_request);
 
-struct http2_connection {
+struct http2_client {
     struct socket_client *client;
     struct http2_worker *shared; /* by the connections of a worker */
     struct http2_session *session;
     struct http2_requests requests, ready; /* ready: exchange_body_ready() is due */
-    TAILQ_ENTRY(http2_connection) dirty_link;
+    TAILQ_ENTRY(http2_client) dirty_link;
     uint64_t content_sent;  /* content bytes that the session has taken, of all streams */
     bool dirty;             /* in http2_worker->dirty: output or events are pending */
     bool lost;              /* the socket failed */
@@ -49,7 +49,7 @@ struct http2_worker {
     struct event wake; /* active while output is pending */
     struct deadline_queue send, second;
     struct log_throttle throttle[HTTP2_CAUSE_COUNT];
-    TAILQ_HEAD(http2_dirty, http2_connection) dirty;
+    TAILQ_HEAD(http2_dirty, http2_client) dirty;
     unsigned dirty_count;
     struct http2_requests ended;         /* in this loop iteration */
     struct http2_request *free_requests; /* linked by `connection` */
@@ -62,11 +62,11 @@ size_t http2_memory(const struct client *client, uint64_t now_us, uint64_t *stil
 unsigned http2_shed(struct client *client);
 
 /* Queues the connection for the flush of the loop iteration. */
-void http2_touch(struct http2_connection *connection);
+void http2_touch(struct http2_client *connection);
 /* Writes output to the socket. Returns false if some is left or the socket has failed. */
-bool http2_push(struct http2_connection *connection);
+bool http2_push(struct http2_client *connection);
 
-/* The session's events of streams; the context is the struct http2_connection. */
+/* The session's events of streams; the context is the struct http2_client. */
 void http2_on_request(struct http2_stream *stream, struct request_head *head,
                       const struct framing *framing);
 void http2_on_refused(struct http2_stream *stream, const struct refusal *refusal,
@@ -92,6 +92,6 @@ bool http2_request_takes(struct downstream *downstream);
 uint64_t http2_request_taken(const struct downstream *downstream, bool exactly);
 
 /* Calls exchange_body_ready() for the requests that wait for it. */
-void http2_report_ready(struct http2_connection *connection);
+void http2_report_ready(struct http2_client *connection);
 
 #endif

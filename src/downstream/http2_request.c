@@ -26,7 +26,7 @@ struct http2_request *http2_request_of(struct downstream *d)
 
 static struct http2_request *request_new(struct http2_stream *stream)
 {
-    struct http2_connection *connection = http2_session_context(http2_stream_session(stream));
+    struct http2_client *connection = http2_session_context(http2_stream_session(stream));
     struct client *c = &connection->client->client;
     struct http2_worker *h = connection->shared;
     struct http2_request *r = h->free_requests;
@@ -160,7 +160,7 @@ static void make_ready(struct http2_request *r)
     http2_touch(r->connection);
 }
 
-void http2_report_ready(struct http2_connection *connection)
+void http2_report_ready(struct http2_client *connection)
 {
     struct http2_request *last = TAILQ_LAST(&connection->ready, http2_requests), *r;
     bool at_last = false;
@@ -290,7 +290,7 @@ void http2_on_refused(struct http2_stream *stream, const struct refusal *refusal
 void http2_on_request(struct http2_stream *stream, struct request_head *head,
                       const struct framing *framing)
 {
-    const struct http2_connection *connection = http2_session_context(http2_stream_session(stream));
+    const struct http2_client *connection = http2_session_context(http2_stream_session(stream));
     struct http2_request *r;
 
     if (head->whole.n > connection->client->client.worker->policy->size_limits.request_header) {

@@ -119,7 +119,7 @@ static enum downstream_sent send_pieces(struct http2_request *r, const struct io
 }
 
 /* Writes early if much output is held, so that the buffer has room for other streams. */
-static void push_if_much(struct http2_connection *connection)
+static void push_if_much(struct http2_client *connection)
 {
     if (iobuf_held(connection->client->stream.out) >= PUSH_AT)
         (void)http2_push(connection);

@@ -42,15 +42,15 @@ struct socket_client {
     struct client client;
     const struct socket_protocol *protocol; /* the same as client.protocol */
     struct stream stream;
-    struct downstream downstream;   /* HTTP/1.1; its exchange is set in CLIENT_EXCHANGE */
-    struct http1 http1;             /* in CLIENT_EXCHANGE and CLIENT_DRAIN */
-    struct http2_connection *http2; /* HTTP/2 */
-    uint64_t dropped, dropped_max;  /* bytes dropped in DRAIN or LINGER; those that may be */
-    uint32_t scanned;               /* bytes of stream.in that request_head_read has scanned */
-    uint16_t listener;              /* index in the policy */
-    bool unread;                    /* stream.in holds bytes that were not parsed yet */
-    bool may_be_http2;              /* its first bytes may be the preface of HTTP/2 */
-    bool in_handshake;              /* its TLS handshake is counted in worker->buffers.memory */
+    struct downstream downstream;  /* HTTP/1.1; its exchange is set in CLIENT_EXCHANGE */
+    struct http1 http1;            /* in CLIENT_EXCHANGE and CLIENT_DRAIN */
+    struct http2_client *http2;    /* HTTP/2 */
+    uint64_t dropped, dropped_max; /* bytes dropped in DRAIN or LINGER; those that may be */
+    uint32_t scanned;              /* bytes of stream.in that request_head_read has scanned */
+    uint16_t listener;             /* index in the policy */
+    bool unread;                   /* stream.in holds bytes that were not parsed yet */
+    bool may_be_http2;             /* its first bytes may be the preface of HTTP/2 */
+    bool in_handshake;             /* its TLS handshake is counted in worker->buffers.memory */
 };
 
 static inline struct socket_client *socket_client_of(const struct client *client)

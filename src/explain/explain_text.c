@@ -12,7 +12,7 @@
 
 enum { LINE_SIZE = 8192, NAME_WIDTH_MAX = 32, READINGS_SHOWN = 8, VALUE_SHOWN = 200 };
 
-struct report {
+struct text_report {
     FILE *out;
     const char *label; /* of the next line; NULL: none */
     const char *file;  /* of the policy, without directories */
@@ -25,7 +25,7 @@ struct report {
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static struct text *begin(struct report *r)
+static struct text *begin(struct text_report *r)
 {
     r->line = text_over(r->bytes, sizeof r->bytes);
     text_printf(&r->line, "%-10s", r->label ? r->label : "");
@@ -33,15 +33,15 @@ static struct text *begin(struct report *r)
     return &r->line;
 }
 
-static void end(struct report *r)
+static void end(struct text_report *r)
 {
     while (r->line.n && r->line.p[r->line.n - 1] == ' ')
         r->line.n--;
     fprintf(r->out, "%.*s\n", SLICE_ARG(text_slice(&r->line)));
 }
 
-static void say(struct report *r, const char *format, ...) PRINTF_LIKE(2, 3);
-static void say(struct report *r, const char *format, ...)
+static void say(struct text_report *r, const char *format, ...) PRINTF_LIKE(2, 3);
+static void say(struct text_report *r, const char *format, ...)
 {
     char bytes[1024];
     va_list arguments;
@@ -72,7 +72,7 @@ static void pad(struct text *out, size_t start, int width)
     text_char(out, ' ');
 }
 
-static void put_position(struct report *r, struct position position)
+static void put_position(struct text_report *r, struct position position)
 {
     struct text *out = &r->line;
     size_t start = out->n;
@@ -84,7 +84,7 @@ static void put_position(struct report *r, struct position position)
     pad(out, start, r->position_width);
 }
 
-static void put_name(struct report *r, struct slice name)
+static void put_name(struct text_report *r, struct slice name)
 {
     size_t start = r->line.n;
 
@@ -100,7 +100,7 @@ static void widen(int *width, size_t n)
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-static void print_path(struct report *r)
+static void print_path(struct text_report *r)
 {
     const struct explanation *e = r->e;
 
@@ -134,7 +134,7 @@ static void print_path(struct report *r)
         say(r, "  and %u more (--json lists them)", e->reading_count - READINGS_SHOWN);
 }
 
-static void print_certificate(struct report *r, const struct tls_certificate *certificate)
+static void print_certificate(struct text_report *r, const struct tls_certificate *certificate)
 {
     struct text *out = begin(r);
 
@@ -145,7 +145,7 @@ static void print_certificate(struct report *r, const struct tls_certificate *ce
     end(r);
 }
 
-static void print_request(struct report *r, const struct explain_request *request)
+static void print_request(struct text_report *r, const struct explain_request *request)
 {
     const struct explanation *e = r->e;
     struct slice line = {request->head.p, strcspn(request->head.p, "\r\n")};
@@ -178,7 +178,7 @@ static void print_request(struct report *r, const struct explain_request *reques
 
 /* ---- the client ------------------------------------------------------------------------------ */
 
-static void print_sources(struct report *r)
+static void print_sources(struct text_report *r)
 {
     const struct explanation *e = r->e;
 
@@ -208,7 +208,7 @@ static void print_sources(struct report *r)
         say(r, "no source has a value: the client is counted by its address");
 }
 
-static void print_address(struct report *r)
+static void print_address_source(struct text_report *r)
 {
     const struct identity_settings *settings = &r->policy->identity;
     const struct explanation *e = r->e;
@@ -234,7 +234,7 @@ static void print_address(struct report *r)
     end(r);
 }
 
-static void print_client(struct report *r)
+static void print_client(struct text_report *r)
 {
     r->label = "client";
     if (r->e->has_client)
@@ -243,12 +243,12 @@ static void print_client(struct report *r)
         text_literal(begin(r), "not determined");
     end(r);
     print_sources(r);
-    print_address(r);
+    print_address_source(r);
 }
 
 /* ---- the rules ------------------------------------------------------------------------------- */
 
-static void print_rules(struct report *r)
+static void print_rules(struct text_report *r)
 {
     const struct explanation *e = r->e;
 
@@ -276,7 +276,7 @@ static void print_rules(struct report *r)
 
 /* ---- the limits ------------------------------------------------------------------------------ */
 
-static void print_client_limits(struct report *r)
+static void print_client_limits(struct text_report *r)
 {
     const struct explanation *e = r->e;
     const struct client_limits *limits = e->client_limits;
@@ -347,7 +347,7 @@ static void put_numbers(struct text *out, const struct planned_limit *planned,
         text_literal(out, " (shadow: never rejects this client)");
 }
 
-static void print_state(struct report *r, const struct explained_limit *limit)
+static void print_state(struct text_report *r, const struct explained_limit *limit)
 {
     struct text *out = begin(r);
 
@@ -364,7 +364,7 @@ static void print_state(struct report *r, const struct explained_limit *limit)
     end(r);
 }
 
-static void print_limit(struct report *r, const struct explained_limit *limit)
+static void print_limit(struct text_report *r, const struct explained_limit *limit)
 {
     begin(r);
     put_position(r, limit->planned.limit->position);
@@ -380,7 +380,7 @@ static void print_limit(struct report *r, const struct explained_limit *limit)
         print_state(r, limit);
 }
 
-static void print_limits(struct report *r)
+static void print_limits(struct text_report *r)
 {
     const struct explanation *e = r->e;
 
@@ -407,7 +407,7 @@ static void print_limits(struct report *r)
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
-static void print_upstream(struct report *r)
+static void print_upstream(struct text_report *r)
 {
     const struct upstream *upstream = r->e->rule->upstream;
     struct text *out;
@@ -422,7 +422,7 @@ static void print_upstream(struct report *r)
         say(r, "decisions.listen decides in the same way, and forwards nothing");
 }
 
-static void print_field(struct report *r, char sign, const struct changed_field *field)
+static void print_field(struct text_report *r, char sign, const struct changed_field *field)
 {
     struct text *out = begin(r);
 
@@ -439,7 +439,7 @@ static void print_field(struct report *r, char sign, const struct changed_field 
     end(r);
 }
 
-static void print_forwarded(struct report *r)
+static void print_forwarded(struct text_report *r)
 {
     const struct explanation *e = r->e;
 
@@ -454,7 +454,7 @@ static void print_forwarded(struct report *r)
         say(r, "+ \"stream_options\": {\"include_usage\": true} in the content");
 }
 
-static void print_result(struct report *r)
+static void print_result(struct text_report *r)
 {
     const struct explanation *e = r->e;
 
@@ -476,7 +476,7 @@ void explain_print_text(const struct policy *policy, const struct explain_reques
                         const struct explanation *e, FILE *out)
 {
     char *path = xstrdup(policy->file);
-    struct report r = {.out = out, .file = basename(path), .policy = policy, .e = e};
+    struct text_report r = {.out = out, .file = basename(path), .policy = policy, .e = e};
 
     print_request(&r, request);
     if (e->was_parsed)

@@ -276,7 +276,7 @@ static void report_head(struct http2_session *s, struct http2_stream *stream)
     http2_head_drop(s);
 }
 
-static void report_end(struct http2_session *s, struct http2_stream *stream)
+static void report_content_end(struct http2_session *s, struct http2_stream *stream)
 {
     bool trailers = s->head_of == stream;
     struct slice text = SLICE_NONE;
@@ -307,7 +307,7 @@ void http2_report_received(struct http2_session *s)
     else if (content_of)
         http2_consume(content_of, content.n);
     if (ended)
-        report_end(s, ended);
+        report_content_end(s, ended);
     if (capacity && s->events->capacity)
         s->events->capacity(s->context);
 }

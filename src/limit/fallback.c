@@ -23,7 +23,7 @@ enum {
     NOBODY = 0xffffffff,                          /* end of a chain or list */
 };
 
-struct entry {
+struct fallback_entry {
     uint64_t id[2];
     struct fallback_state state;
     uint32_t chain, newer, older; /* indices */
@@ -32,7 +32,7 @@ struct entry {
 struct stripe {
     pthread_mutex_t lock;
     uint32_t *heads; /* [mask + 1] */
-    struct entry *entries;
+    struct fallback_entry *entries;
     uint32_t used, size;
     uint32_t newest, oldest;
 } __attribute__((aligned(64)));
@@ -102,14 +102,14 @@ void fallback_free(struct fallback *fallback)
 
 static void list_unlink(struct stripe *s, uint32_t i)
 {
-    struct entry *e = &s->entries[i];
+    struct fallback_entry *e = &s->entries[i];
     *(e->newer == NOBODY ? &s->newest : &s->entries[e->newer].older) = e->older;
     *(e->older == NOBODY ? &s->oldest : &s->entries[e->older].newer) = e->newer;
 }
 
 static void list_push(struct stripe *s, uint32_t i)
 {
-    struct entry *e = &s->entries[i];
+    struct fallback_entry *e = &s->entries[i];
     e->newer = NOBODY;
     e->older = s->newest;
     *(s->newest == NOBODY ? &s->oldest : &s->entries[s->newest].newer) = i;
@@ -149,7 +149,7 @@ static struct fallback_state *state_of(const struct fallback *f, struct stripe *
         i = s->entries[i].chain;
     if (i == NOBODY) {
         i = entry_claim(f, s);
-        s->entries[i] = (struct entry){.id = {id[0], id[1]}, .chain = *head};
+        s->entries[i] = (struct fallback_entry){.id = {id[0], id[1]}, .chain = *head};
         *head = i;
     } else
         list_unlink(s, i);

@@ -52,7 +52,7 @@ const char *const header_family_words[] = {FAMILIES(WORD) NULL};
     | (unsigned)(patchable) << name
 static const unsigned patchable_families = 0 FAMILIES(PATCHABLE_BIT);
 #define ROW(name, word, writer, field, replaced, patchable) {writer, field, replaced},
-static const struct row {
+static const struct family_row {
     family_writer *write;
     enum field_id field;
     unsigned replaces;
@@ -332,7 +332,7 @@ static bool shows_limits(enum verdict verdict)
 }
 
 /* Returns the FIELD_BIT of the family if it has fields for this decision. */
-static uint64_t write_family(struct writer *w, const struct row *family,
+static uint64_t write_family(struct writer *w, const struct family_row *family,
                              const struct limit_result *shown)
 {
     size_t start = w->out->n;

@@ -23,14 +23,14 @@ enum { HOSTS_TTL_US = 10 * 1000000 }; /* interval after which callers read /etc/
 static const char resolv_conf[] = "/etc/resolv.conf", hosts_file[] = "/etc/hosts";
 
 /* A request in evdns. Its callback always runs, perhaps after the lookup has ended. */
-struct query {
+struct dns_query {
     struct lookup *lookup; /* NULL: the lookup has ended */
     struct evdns_request *request;
 };
 
 struct lookup {
     struct resolver *resolver;
-    struct query *query[FAMILY_COUNT]; /* NULL: answered or not sent */
+    struct dns_query *query[FAMILY_COUNT]; /* NULL: answered or not sent */
     struct event deadline;
     struct resolver_answer answer;
     void (*answered)(void *context, const struct resolver_answer *answer);
@@ -200,7 +200,7 @@ static void take_reply(struct resolver_answer *answer, unsigned family, int resu
 
 static void on_reply(int result, char type, int count, int ttl, void *addresses, void *arg)
 {
-    struct query *query = arg;
+    struct dns_query *query = arg;
     struct lookup *lookup = query->lookup;
     (void)type;
 
@@ -216,7 +216,7 @@ static void on_reply(int result, char type, int count, int ttl, void *addresses,
 
 static void send_query(struct lookup *lookup, unsigned family, const char *name)
 {
-    struct query *query = calloc(1, sizeof *query);
+    struct dns_query *query = calloc(1, sizeof *query);
 
     if (!query)
         return;

@@ -13,7 +13,7 @@ struct tls_server {
     bool http2; /* offered */
     unsigned count;
     SSL_CTX **contexts; /* one per certificate */
-    struct certificate {
+    struct server_certificate {
         char *path;
         struct tls_dates dates;
     } * certificates; /* one per certificate */
@@ -171,7 +171,7 @@ static bool grow_certificates(struct tls_server *server)
 
     if (contexts)
         server->contexts = contexts;
-    struct certificate *certificates =
+    struct server_certificate *certificates =
         realloc(server->certificates, (server->count + 1) * sizeof *certificates);
     if (certificates)
         server->certificates = certificates;

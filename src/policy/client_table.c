@@ -13,22 +13,22 @@ struct key {
     struct slice bytes;
 };
 
-struct entry {
-    struct entry *next; /* in the same hash chain */
+struct client_entry {
+    struct client_entry *next; /* in the same hash chain */
     struct key key;
-    const struct client *client;
+    const struct listed_client *client;
 };
 
 struct clients {
     struct arena *arena;
     struct hash_key hash_key;
-    struct client *all;
+    struct listed_client *all;
     unsigned count;
-    struct entry **chains; /* the number of chains is a power of two */
+    struct client_entry **chains; /* the number of chains is a power of two */
     size_t mask;
     unsigned bits[129]; /* prefix lengths in use, longest first */
     unsigned bits_count;
-    const struct client *unix_peers;
+    const struct listed_client *unix_peers;
 };
 
 enum { RANGE_KEY_SIZE = sizeof(struct ip) + 1 };
@@ -56,7 +56,7 @@ struct clients *clients_new(struct arena *arena, unsigned count)
     return clients;
 }
 
-struct client *clients_add(struct clients *clients)
+struct listed_client *clients_add(struct clients *clients)
 {
     return &clients->all[clients->count++];
 }
@@ -66,20 +66,20 @@ unsigned clients_count(const struct clients *clients)
     return clients->count;
 }
 
-const struct client *clients_at(const struct clients *clients, unsigned index)
+const struct listed_client *clients_at(const struct clients *clients, unsigned index)
 {
     return &clients->all[index];
 }
 
-static struct entry **chain_of(const struct clients *clients, const struct key *key)
+static struct client_entry **chain_of(const struct clients *clients, const struct key *key)
 {
     return &clients
                 ->chains[(hash_slice(&clients->hash_key, key->bytes) + key->kind) & clients->mask];
 }
 
-static const struct client *find_client(const struct clients *clients, const struct key *key)
+static const struct listed_client *find_client(const struct clients *clients, const struct key *key)
 {
-    for (const struct entry *entry = *chain_of(clients, key); entry; entry = entry->next)
+    for (const struct client_entry *entry = *chain_of(clients, key); entry; entry = entry->next)
         if (entry->key.kind == key->kind && slice_equal(entry->key.bytes, key->bytes))
             return entry->client;
     return NULL;
@@ -87,19 +87,19 @@ static const struct client *find_client(const struct clients *clients, const str
 
 /* Indexes the client added last by `key`, whose bytes are in the arena. Returns an earlier one or
  * NULL. */
-static const struct client *enter(struct clients *clients, struct key key)
+static const struct listed_client *enter(struct clients *clients, struct key key)
 {
-    const struct client *earlier = find_client(clients, &key);
+    const struct listed_client *earlier = find_client(clients, &key);
     if (earlier)
         return earlier;
-    struct entry *entry = arena_zeroed(clients->arena, 1, sizeof *entry);
-    struct entry **chain = chain_of(clients, &key);
-    *entry = (struct entry){*chain, key, &clients->all[clients->count - 1]};
+    struct client_entry *entry = arena_zeroed(clients->arena, 1, sizeof *entry);
+    struct client_entry **chain = chain_of(clients, &key);
+    *entry = (struct client_entry){*chain, key, &clients->all[clients->count - 1]};
     *chain = entry;
     return NULL;
 }
 
-const struct client *clients_enter_id(struct clients *clients, struct slice id)
+const struct listed_client *clients_enter_id(struct clients *clients, struct slice id)
 {
     return enter(clients, (struct key){KEY_ID, {arena_text(clients->arena, id), id.n}});
 }
@@ -117,22 +117,23 @@ static void note_bits(struct clients *clients, unsigned bits)
     clients->bits_count++;
 }
 
-const struct client *clients_enter_range(struct clients *clients, const struct ip_range *range)
+const struct listed_client *clients_enter_range(struct clients *clients,
+                                                const struct ip_range *range)
 {
     char *room = arena_zeroed(clients->arena, RANGE_KEY_SIZE, 1);
     note_bits(clients, range->bits);
     return enter(clients, range_key(&range->ip, range->bits, room));
 }
 
-const struct client *clients_enter_unix(struct clients *clients)
+const struct listed_client *clients_enter_unix(struct clients *clients)
 {
-    const struct client *earlier = clients->unix_peers;
+    const struct listed_client *earlier = clients->unix_peers;
     if (!earlier)
         clients->unix_peers = &clients->all[clients->count - 1];
     return earlier;
 }
 
-static const struct client *find_ip(const struct clients *clients, const struct ip *ip)
+static const struct listed_client *find_ip(const struct clients *clients, const struct ip *ip)
 {
     char room[RANGE_KEY_SIZE];
 
@@ -141,7 +142,7 @@ static const struct client *find_ip(const struct clients *clients, const struct 
             break; /* only IPv6 ranges are left (as in ip_range_holds) */
         struct ip masked = ip_masked(ip, clients->bits[i]);
         struct key key = range_key(&masked, clients->bits[i], room);
-        const struct client *client = find_client(clients, &key);
+        const struct listed_client *client = find_client(clients, &key);
         if (client)
             return client;
     }
@@ -152,7 +153,7 @@ const struct client_limits *policy_client(const struct policy *policy,
                                           const struct identity *identity)
 {
     const struct clients *clients = policy->clients;
-    const struct client *client;
+    const struct listed_client *client;
 
     if (clients->count == 0)
         return NULL;

@@ -17,10 +17,10 @@ struct identity_source {
     const char *word;        /* in identity.from */
     const char *prefix;      /* of identities, with the colon */
     const char *description; /* in messages */
-    const char *name;        /* description of the name after "word:"; NULL: none */
+    const char *placeholder; /* in messages, for the name after "word:"; NULL: none */
     bool is_id;              /* false: an address */
     bool verified;           /* accepted from every peer */
-    bool is_header;          /* `name` is a request header: hashed with identity.hash */
+    bool is_header;          /* the name is a request header: hashed with identity.hash */
     const char *header;      /* another request header that `find` reads; NULL: none */
     bool hashed;             /* every value is stored as its hash; else values that are long */
     bool (*name_is_good)(struct slice name);

@@ -129,14 +129,14 @@ struct rule_index *rule_index_new(struct arena *arena, const struct policy *poli
 
 /* --- lookup --- */
 
-struct lookup {
+struct rule_lookup {
     const struct rule_index *index;
     struct slice path;
     void (*visit)(const struct rule_bucket *bucket, void *context);
     void *context;
 };
 
-static void visit_bucket(const struct lookup *lookup, uint64_t hash, struct slice host,
+static void visit_bucket(const struct rule_lookup *lookup, uint64_t hash, struct slice host,
                          size_t prefix)
 {
     const struct rule_bucket *bucket =
@@ -147,7 +147,7 @@ static void visit_bucket(const struct lookup *lookup, uint64_t hash, struct slic
 
 /* Visits the buckets of one host pattern: for the empty prefix, each prefix that ends before a "/",
  * and the whole path. */
-static void visit_prefixes(const struct lookup *lookup, struct slice host, uint64_t host_hash)
+static void visit_prefixes(const struct rule_lookup *lookup, struct slice host, uint64_t host_hash)
 {
     uint64_t h = hash_start_of_path(host_hash);
     struct slice path = lookup->path;
@@ -164,7 +164,7 @@ static void visit_prefixes(const struct lookup *lookup, struct slice host, uint6
 void rule_index_visit(const struct rule_index *index, struct slice path, struct slice host,
                       void (*visit)(const struct rule_bucket *bucket, void *context), void *context)
 {
-    struct lookup lookup = {index, path, visit, context};
+    struct rule_lookup lookup = {index, path, visit, context};
     struct slice name = host_without_port(host);
     uint64_t h = HASH_START;
 

@@ -6,7 +6,7 @@
 
 enum { WAYS = 4 };
 
-struct entry {
+struct cached_token {
     struct token_hash hash;
     int64_t from_s, until_s; /* until_s INT64_MIN: free */
     uint64_t used;
@@ -17,7 +17,7 @@ struct token_cache {
     uint64_t uses;
     unsigned values;
     size_t value_max;
-    struct entry entries[TOKEN_CACHE_SIZE];
+    struct cached_token entries[TOKEN_CACHE_SIZE];
     uint16_t *sizes; /* by token and value */
     char *texts;
 };
@@ -72,7 +72,7 @@ int token_cache_find(struct token_cache *cache, const struct token_hash *hash, i
     int first = first_way(hash);
 
     for (int i = first; i < first + WAYS; i++) {
-        struct entry *entry = &cache->entries[i];
+        struct cached_token *entry = &cache->entries[i];
         if (entry->hash.of[0] != hash->of[0] || entry->hash.of[1] != hash->of[1])
             continue;
         if (now_s < entry->from_s || now_s >= entry->until_s)
@@ -89,7 +89,7 @@ static int victim(const struct token_cache *cache, const struct token_hash *hash
     int first = first_way(hash), oldest = first;
 
     for (int i = first; i < first + WAYS; i++) {
-        const struct entry *entry = &cache->entries[i];
+        const struct cached_token *entry = &cache->entries[i];
         if (entry->hash.of[0] == hash->of[0] && entry->hash.of[1] == hash->of[1])
             return i;
         if (entry->used < cache->entries[oldest].used)
@@ -103,8 +103,8 @@ int token_cache_add(struct token_cache *cache, const struct token_hash *hash, in
 {
     int token = victim(cache, hash);
 
-    cache->entries[token] =
-        (struct entry){.hash = *hash, .from_s = from_s, .until_s = until_s, .used = ++cache->uses};
+    cache->entries[token] = (struct cached_token){
+        .hash = *hash, .from_s = from_s, .until_s = until_s, .used = ++cache->uses};
     memset(cache->sizes + (size_t)token * cache->values, 0, cache->values * sizeof *cache->sizes);
     return token;
 }

@@ -111,7 +111,7 @@ static enum step check_head(struct exchange *x, const struct request_head *head)
 
 /* ---- content --------------------------------------------------------------------------------- */
 
-static enum step answer(struct exchange *x)
+static enum step answer_call(struct exchange *x)
 {
     const struct service_resource *resource = x->service->resource;
     struct slice content = x->request.kept ? iobuf_slice(x->request.kept) : SLICE("");
@@ -145,7 +145,7 @@ static enum step begin(struct exchange *x)
         return step;
     return x->request.progress == MESSAGE_END || head->method == METHOD_GET ||
                    head->method == METHOD_HEAD
-               ? answer(x)
+               ? answer_call(x)
                : content_begin(x);
 }
 
@@ -153,7 +153,7 @@ static enum step read_piece(struct exchange *x)
 {
     enum step step = content_read(x, CALL_CONTENT_MAX + GRPC_PREFIX);
 
-    return step == STEP_NEXT ? answer(x) : step;
+    return step == STEP_NEXT ? answer_call(x) : step;
 }
 
 enum step step_service(struct exchange *x)

@@ -35,20 +35,20 @@ enum {
 
 enum state { LINK_DOWN, LINK_CONNECTING, LINK_PREPARING, LINK_IDLE, LINK_BUSY };
 
-enum cause { CAUSE_NONE, CAUSE_CONNECT, CAUSE_LOST, CAUSE_TIMEOUT, CAUSE_QUERY };
+enum down_cause { DOWN_NONE, DOWN_CONNECT, DOWN_LOST, DOWN_TIMEOUT, DOWN_QUERY };
 
 static const char *const cause_text[] = {
-    [CAUSE_CONNECT] = "the connection failed",
-    [CAUSE_LOST] = "the connection was lost",
-    [CAUSE_TIMEOUT] = "the query timed out",
-    [CAUSE_QUERY] = "the query fails",
+    [DOWN_CONNECT] = "the connection failed",
+    [DOWN_LOST] = "the connection was lost",
+    [DOWN_TIMEOUT] = "the query timed out",
+    [DOWN_QUERY] = "the query fails",
 };
 
 static const char *const cause_remedy[] = {
-    [CAUSE_CONNECT] = "check that PostgreSQL runs there, and quotas.postgres.connection",
-    [CAUSE_LOST] = "if this repeats, check the PostgreSQL log",
-    [CAUSE_TIMEOUT] = "check its load and that the query uses an index, or raise quotas.timeout",
-    [CAUSE_QUERY] = "check quotas.postgres.query and the privileges of this user",
+    [DOWN_CONNECT] = "check that PostgreSQL runs there, and quotas.postgres.connection",
+    [DOWN_LOST] = "if this repeats, check the PostgreSQL log",
+    [DOWN_TIMEOUT] = "check its load and that the query uses an index, or raise quotas.timeout",
+    [DOWN_QUERY] = "check quotas.postgres.query and the privileges of this user",
 };
 
 struct postgres_link {
@@ -61,7 +61,7 @@ struct postgres_link {
     struct event *io, *timer, *call; /* call: runs the watch callbacks from the loop */
     uint64_t retry_us;
 
-    enum cause logged; /* the logged failure; CAUSE_NONE: healthy */
+    enum down_cause logged; /* the logged failure; DOWN_NONE: healthy */
     uint64_t down_since_us, complained_us;
     bool in_doubt; /* the query failed, and none has succeeded since */
 
@@ -101,11 +101,11 @@ static void note_detail(struct postgres_link *link, const char *words)
              n > DETAIL_MAX - 1 ? DETAIL_MAX - 1 : (int)n, words ? words : "");
 }
 
-static void report_down(struct postgres_link *link, enum cause cause)
+static void report_down(struct postgres_link *link, enum down_cause cause)
 {
     if (link->logged == cause)
         return;
-    if (link->logged == CAUSE_NONE)
+    if (link->logged == DOWN_NONE)
         link->down_since_us = clock_us();
     link->logged = cause;
     log_error("postgres %s: %s%s%s%s; cached quotas stay in effect, quotas.on_failure applies to "
@@ -116,12 +116,12 @@ static void report_down(struct postgres_link *link, enum cause cause)
 
 static void report_up(struct postgres_link *link)
 {
-    if (link->logged != CAUSE_NONE)
+    if (link->logged != DOWN_NONE)
         log_info("postgres %s: available again after %.1f s; quotas are read",
                  link->settings->position, (double)(clock_us() - link->down_since_us) / 1e6);
     else
         log_debug("postgres %s: connected", link->settings->position);
-    link->logged = CAUSE_NONE;
+    link->logged = DOWN_NONE;
     link->in_doubt = false;
 }
 
@@ -156,21 +156,21 @@ static void tell_done(struct postgres_link *link, enum postgres_result result)
     tell_soon(link);
 }
 
-static void link_fail(struct postgres_link *link, enum cause cause)
+static void link_fail(struct postgres_link *link, enum down_cause cause)
 {
     bool busy = link->state == LINK_BUSY, stood = link->state >= LINK_IDLE;
 
     close_link(link);
     if (busy)
-        tell_done(link, cause == CAUSE_LOST ? POSTGRES_LOST : POSTGRES_FAILED);
-    if (cause == CAUSE_LOST && stood && link->logged == CAUSE_NONE) {
+        tell_done(link, cause == DOWN_LOST ? POSTGRES_LOST : POSTGRES_FAILED);
+    if (cause == DOWN_LOST && stood && link->logged == DOWN_NONE) {
         log_debug("postgres %s: the connection was lost (%s)", link->settings->position,
                   link->detail);
         /* the server may have restarted: the link is down only if reconnecting fails */
         event_timer_arm(link->timer, 0);
         return;
     }
-    link->in_doubt |= cause == CAUSE_TIMEOUT || cause == CAUSE_QUERY;
+    link->in_doubt |= cause == DOWN_TIMEOUT || cause == DOWN_QUERY;
     report_down(link, cause);
     link->tell_down = true;
     tell_soon(link);
@@ -222,13 +222,13 @@ static bool take_result(struct postgres_link *link, const PGresult *result)
     } else if (status != PGRES_TUPLES_OK) {
         note_detail(link, "it returns no rows");
         link->failed = true;
-        link_fail(link, CAUSE_QUERY); /* COPY and similar results would continue */
+        link_fail(link, DOWN_QUERY); /* COPY and similar results would continue */
         return false;
     }
     if (link->rows <= ROWS_MAX)
         return true;
     note_detail(link, "it returns more than 1000 rows for one id");
-    link_fail(link, CAUSE_QUERY);
+    link_fail(link, DOWN_QUERY);
     return false;
 }
 
@@ -250,15 +250,15 @@ static void finish_query(struct postgres_link *link)
     }
     if (link->failed) {
         if (PQstatus(link->connection) == CONNECTION_BAD)
-            link_fail(link, CAUSE_LOST); /* the server sent the reason for closing */
+            link_fail(link, DOWN_LOST); /* the server sent the reason for closing */
         else
-            link_fail(link, was_too_slow(link) ? CAUSE_TIMEOUT : CAUSE_QUERY);
+            link_fail(link, was_too_slow(link) ? DOWN_TIMEOUT : DOWN_QUERY);
         return;
     }
     if (link->rows > 1)
         log_problem(link, "returns several rows",
                     "the first row is used; add ORDER BY and LIMIT 1");
-    if (link->logged != CAUSE_NONE)
+    if (link->logged != DOWN_NONE)
         report_up(link);
     link->retry_us = RETRY_MIN_US;
     tell_done(link, POSTGRES_ROW);
@@ -298,7 +298,7 @@ static void flush_output(struct postgres_link *link)
 
     if (left < 0 || !watch_socket(link, left ? EV_READ | EV_WRITE : EV_READ)) {
         note_detail(link, PQerrorMessage(link->connection));
-        link_fail(link, CAUSE_LOST);
+        link_fail(link, DOWN_LOST);
     }
 }
 
@@ -315,7 +315,7 @@ static void prepare(struct postgres_link *link)
         flush_output(link);
     else {
         note_detail(link, PQerrorMessage(link->connection));
-        link_fail(link, CAUSE_CONNECT);
+        link_fail(link, DOWN_CONNECT);
     }
 }
 
@@ -333,7 +333,7 @@ static void poll_connect(struct postgres_link *link)
     if (good)
         return;
     note_detail(link, PQerrorMessage(link->connection));
-    link_fail(link, CAUSE_CONNECT);
+    link_fail(link, DOWN_CONNECT);
 }
 
 static void on_io(evutil_socket_t fd, short what, void *arg)
@@ -354,7 +354,7 @@ static void on_io(evutil_socket_t fd, short what, void *arg)
         read_results(link);
     else {
         note_detail(link, PQerrorMessage(link->connection));
-        link_fail(link, CAUSE_LOST);
+        link_fail(link, DOWN_LOST);
     }
 }
 
@@ -370,9 +370,9 @@ static void on_retry_or_timeout(evutil_socket_t fd, short what, void *arg)
     case LINK_CONNECTING:
     case LINK_PREPARING:
         note_detail(link, "no reply during connection setup and login");
-        link_fail(link, CAUSE_CONNECT);
+        link_fail(link, DOWN_CONNECT);
         break;
-    case LINK_BUSY: link_fail(link, CAUSE_TIMEOUT); break;
+    case LINK_BUSY: link_fail(link, DOWN_TIMEOUT); break;
     case LINK_IDLE: break;
     }
 }
@@ -392,7 +392,7 @@ static void link_connect(struct postgres_link *link)
     if (!link->connection || PQstatus(link->connection) == CONNECTION_BAD ||
         !watch_socket(link, EV_WRITE)) { /* as after PGRES_POLLING_WRITING */
         note_detail(link, link->connection ? PQerrorMessage(link->connection) : "no memory");
-        link_fail(link, CAUSE_CONNECT);
+        link_fail(link, DOWN_CONNECT);
         return;
     }
     PQsetNoticeReceiver(link->connection, ignore_notice, NULL);
@@ -424,7 +424,7 @@ bool postgres_link_is_idle(const struct postgres_link *link)
 
 bool postgres_link_is_down(const struct postgres_link *link)
 {
-    return !link || link->logged != CAUSE_NONE;
+    return !link || link->logged != DOWN_NONE;
 }
 
 void postgres_link_query(struct postgres_link *link, struct slice id)
@@ -445,7 +445,7 @@ void postgres_link_query(struct postgres_link *link, struct slice id)
         flush_output(link);
     else {
         note_detail(link, PQerrorMessage(link->connection));
-        link_fail(link, CAUSE_LOST);
+        link_fail(link, DOWN_LOST);
     }
 }
 

@@ -19,21 +19,21 @@ enum {
 };
 
 /* A server with a link: a master of the map, or the target of a redirection. */
-struct node {
+struct cluster_node {
     uint32_t magic;
     struct redis_cluster *cluster;
     struct address address;
     struct redis_link *link;
     bool listed;     /* it is in the map */
     unsigned parked; /* calls that wait for its link */
-    LIST_ENTRY(node) entry;
+    LIST_ENTRY(cluster_node) entry;
 };
-LIST_HEAD(node_list, node);
+LIST_HEAD(node_list, cluster_node);
 
 /* A call that waits for its node's link, with its arguments. */
 struct parked {
     TAILQ_ENTRY(parked) entry;
-    struct node *node;
+    struct cluster_node *node;
     struct redis_call *call;
     bool asking;
     int argc;
@@ -51,8 +51,8 @@ struct redis_cluster {
     struct redis_cluster_map_reader *reader;
     struct node_list nodes;
     unsigned node_count, ready_count;
-    struct node *of_slot[REDIS_SLOTS]; /* NULL: no known node serves the slot */
-    unsigned covered;                  /* assigned slots */
+    struct cluster_node *of_slot[REDIS_SLOTS]; /* NULL: no known node serves the slot */
+    unsigned covered;                          /* assigned slots */
     bool whole;
     struct parked_list parked;
     unsigned parked_count;
@@ -67,7 +67,7 @@ struct redis_cluster {
  * read five times per second. */
 static void update_state(struct redis_cluster *c)
 {
-    const struct node *node;
+    const struct cluster_node *node;
 
     c->whole = c->covered == REDIS_SLOTS;
     c->ready_count = 0;
@@ -117,8 +117,8 @@ static void parked_fail(struct redis_cluster *c, struct parked *p, enum redis_fa
     call->done(call, NULL, failure);
 }
 
-static bool park(struct redis_cluster *c, struct node *node, struct redis_call *call, int argc,
-                 struct slice arguments, bool asking)
+static bool park(struct redis_cluster *c, struct cluster_node *node, struct redis_call *call,
+                 int argc, struct slice arguments, bool asking)
 {
     struct parked *p = c->parked_count < PARKED_MAX ? malloc(sizeof *p + arguments.n) : NULL;
 
@@ -152,7 +152,7 @@ static void parked_timed_out(evutil_socket_t fd, short what, void *arg)
     arm_deadline(c, p);
 }
 
-static void send_parked(struct redis_cluster *c, const struct node *node)
+static void send_parked(struct redis_cluster *c, const struct cluster_node *node)
 {
     struct parked *p, *next;
 
@@ -171,16 +171,16 @@ static void send_parked(struct redis_cluster *c, const struct node *node)
 
 /* --- Nodes ------------------------------------------------------------------------------------ */
 
-static struct node *node_of(void *pointer)
+static struct cluster_node *node_of(void *pointer)
 {
-    struct node *node = pointer;
+    struct cluster_node *node = pointer;
     MAGIC_CHECK(node, NODE_MAGIC);
     return node;
 }
 
 static void on_node_ready(void *context)
 {
-    struct node *node = node_of(context);
+    struct cluster_node *node = node_of(context);
     struct redis_cluster *c = node->cluster;
 
     update_state(c);
@@ -192,7 +192,7 @@ static void on_node_ready(void *context)
 
 static void on_node_not_ready(void *context, enum redis_failure cause)
 {
-    struct node *node = node_of(context);
+    struct cluster_node *node = node_of(context);
     struct redis_cluster *c = node->cluster;
 
     update_state(c);
@@ -203,9 +203,10 @@ static void on_node_not_ready(void *context, enum redis_failure cause)
 static bool on_redirected(void *context, struct redis_call *call, const char *error, int argc,
                           struct slice arguments);
 
-static struct node *node_at(const struct redis_cluster *c, const struct address *address)
+static struct cluster_node *cluster_node_at(const struct redis_cluster *c,
+                                            const struct address *address)
 {
-    struct node *node;
+    struct cluster_node *node;
 
     for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
         if (node->address.length == address->length &&
@@ -216,7 +217,7 @@ static struct node *node_at(const struct redis_cluster *c, const struct address 
 
 /* Fails the node's parked and pending calls. Must not be called from inside its link's
  * callbacks. */
-static void node_free(struct node *node)
+static void node_free(struct cluster_node *node)
 {
     struct redis_cluster *c = node->cluster;
     struct parked *p, *next;
@@ -234,9 +235,9 @@ static void node_free(struct node *node)
 }
 
 /* Returns NULL if out of memory, or if there are too many nodes. */
-static struct node *node_make(struct redis_cluster *c, const struct address *address)
+static struct cluster_node *node_make(struct redis_cluster *c, const struct address *address)
 {
-    struct node *node =
+    struct cluster_node *node =
         c->node_count < REDIS_CLUSTER_MAP_NODES_MAX ? calloc(1, sizeof *node) : NULL;
 
     if (!node)
@@ -260,7 +261,7 @@ static struct node *node_make(struct redis_cluster *c, const struct address *add
 
 /* --- Slot map --------------------------------------------------------------------------------- */
 
-static void assign(struct redis_cluster *c, unsigned slot, struct node *node)
+static void assign(struct redis_cluster *c, unsigned slot, struct cluster_node *node)
 {
     c->covered += (node != NULL) - (c->of_slot[slot] != NULL);
     c->of_slot[slot] = node;
@@ -270,7 +271,7 @@ static void assign(struct redis_cluster *c, unsigned slot, struct node *node)
  * the map does. */
 static void drop_unlisted(struct redis_cluster *c)
 {
-    struct node *node, *next;
+    struct cluster_node *node, *next;
 
     for (node = LIST_FIRST(&c->nodes); node; node = next) {
         next = LIST_NEXT(node, entry);
@@ -282,13 +283,13 @@ static void drop_unlisted(struct redis_cluster *c)
 static void on_map(void *context, const struct redis_cluster_map *map)
 {
     struct redis_cluster *c = context;
-    struct node *nodes[REDIS_CLUSTER_MAP_NODES_MAX], *node;
+    struct cluster_node *nodes[REDIS_CLUSTER_MAP_NODES_MAX], *node;
 
     MAGIC_CHECK(c, CLUSTER_MAGIC);
     for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
         node->listed = false;
     for (unsigned i = 0; i < map->node_count; i++) {
-        nodes[i] = node_at(c, &map->nodes[i]);
+        nodes[i] = cluster_node_at(c, &map->nodes[i]);
         if (!nodes[i])
             nodes[i] = node_make(c, &map->nodes[i]);
         if (nodes[i])
@@ -303,8 +304,8 @@ static void on_map(void *context, const struct redis_cluster_map *map)
 
 /* --- Calls and redirections ------------------------------------------------------------------- */
 
-static bool pass(struct redis_cluster *c, struct node *node, struct redis_call *call, int argc,
-                 struct slice arguments, bool asking)
+static bool pass(struct redis_cluster *c, struct cluster_node *node, struct redis_call *call,
+                 int argc, struct slice arguments, bool asking)
 {
     if (!redis_link_is_ready(node->link))
         return park(c, node, call, argc, arguments, asking);
@@ -315,7 +316,7 @@ static bool pass(struct redis_cluster *c, struct node *node, struct redis_call *
 static bool on_redirected(void *context, struct redis_call *call, const char *error, int argc,
                           struct slice arguments)
 {
-    struct node *from = node_of(context), *to;
+    struct cluster_node *from = node_of(context), *to;
     struct redis_cluster *c = from->cluster;
     struct address address;
     unsigned slot;
@@ -330,7 +331,7 @@ static bool on_redirected(void *context, struct redis_call *call, const char *er
         clock_us() - call->sent_us >= c->settings->timeout_us ||
         !redis_redirect_read(error, &from->address, &asking, &slot, &address))
         return false;
-    if (!(to = node_at(c, &address)) && !(to = node_make(c, &address)))
+    if (!(to = cluster_node_at(c, &address)) && !(to = node_make(c, &address)))
         return false;
     redis_cluster_report_redirect(asking);
     if (!asking) {
@@ -343,7 +344,7 @@ static bool on_redirected(void *context, struct redis_call *call, const char *er
 bool redis_cluster_call(struct redis_cluster *c, unsigned slot, struct redis_call *call, int argc,
                         const char **argv, const size_t *argv_sizes)
 {
-    struct node *node = c->of_slot[slot];
+    struct cluster_node *node = c->of_slot[slot];
 
     call->redirects = 0;
     return node && redis_link_call(node->link, call, argc, argv, argv_sizes);
@@ -358,7 +359,7 @@ enum redis_breaker redis_cluster_breaker(const struct redis_cluster *c)
 {
     enum redis_breaker worst =
         c->covered == REDIS_SLOTS ? REDIS_BREAKER_CLOSED : REDIS_BREAKER_OPEN;
-    const struct node *node;
+    const struct cluster_node *node;
 
     for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
         if (node->listed && node->link && redis_link_breaker(node->link) > worst)
@@ -368,7 +369,7 @@ enum redis_breaker redis_cluster_breaker(const struct redis_cluster *c)
 
 void redis_cluster_flush(struct redis_cluster *c)
 {
-    struct node *node;
+    struct cluster_node *node;
 
     for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
         redis_link_flush(node->link);
@@ -376,7 +377,7 @@ void redis_cluster_flush(struct redis_cluster *c)
 
 void redis_cluster_read(struct redis_cluster *c)
 {
-    struct node *node;
+    struct cluster_node *node;
 
     for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
         redis_link_read(node->link);
@@ -393,7 +394,7 @@ static void flush_resumed(evutil_socket_t fd, short what, void *arg)
 
 bool redis_cluster_master(const struct redis_cluster *c, unsigned number, unsigned *slot)
 {
-    const struct node *node;
+    const struct cluster_node *node;
     unsigned at = 0;
 
     for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
@@ -435,7 +436,7 @@ struct redis_cluster *redis_cluster_new(struct event_base *base,
 void redis_cluster_free(struct redis_cluster *c)
 {
     struct parked *p, *next;
-    struct node *node;
+    struct cluster_node *node;
 
     if (!c)
         return;

@@ -29,7 +29,14 @@ enum {
     COMPLAIN_US = 10000000,
 };
 
-enum step { STEP_IDLE, STEP_MASTER, STEP_OTHERS, STEP_SUBSCRIBE, STEP_LISTEN, STEP_PINGED };
+enum sentinel_step {
+    STEP_IDLE,
+    STEP_MASTER,
+    STEP_OTHERS,
+    STEP_SUBSCRIBE,
+    STEP_LISTEN,
+    STEP_PINGED
+};
 
 struct redis_sentinel {
     uint32_t magic;
@@ -41,7 +48,7 @@ struct redis_sentinel {
     struct address queried; /* the sentinel of `connection` */
     struct address found;   /* the master, from the last reply */
     struct redis_connection *connection;
-    enum step step;
+    enum sentinel_step step;
     struct event *timer;
     bool seeking;    /* the known master does not work */
     unsigned failed; /* consecutive failed sentinels */

@@ -8,24 +8,24 @@
 #include "replay/log_file.h"
 
 /* A line in a window; owns the bytes that `line` points into. */
-struct entry {
+struct window_line {
     struct log_line line;
     uint64_t number; /* of the line in its file */
     char bytes[];
 };
 
 /* A file and its window: a binary heap, the earliest line first. */
-struct source {
+struct merged_file {
     struct log_file *file;
-    struct entry **heap;
+    struct window_line **heap;
     unsigned count;
     bool at_end;
 };
 
 struct log_merge {
-    struct source *sources;
+    struct merged_file *sources;
     unsigned source_count;
-    struct entry *current;
+    struct window_line *current;
     int64_t time_us; /* of the last request delivered */
     struct log_counts counts;
     const char *odd_file;
@@ -35,13 +35,13 @@ struct log_merge {
 
 /* --- The window ------------------------------------------------------------------------------- */
 
-static bool is_before(const struct entry *a, const struct entry *b)
+static bool is_before(const struct window_line *a, const struct window_line *b)
 {
     return a->line.time_us < b->line.time_us ||
            (a->line.time_us == b->line.time_us && a->number < b->number);
 }
 
-static void heap_push(struct source *s, struct entry *entry)
+static void heap_push(struct merged_file *s, struct window_line *entry)
 {
     unsigned at = s->count++;
 
@@ -50,9 +50,9 @@ static void heap_push(struct source *s, struct entry *entry)
     s->heap[at] = entry;
 }
 
-static struct entry *heap_pop(struct source *s)
+static struct window_line *heap_pop(struct merged_file *s)
 {
-    struct entry *first = s->heap[0], *last = s->heap[--s->count];
+    struct window_line *first = s->heap[0], *last = s->heap[--s->count];
     unsigned at = 0;
 
     for (unsigned child; (child = 2 * at + 1) < s->count; at = child) {
@@ -68,7 +68,7 @@ static struct entry *heap_pop(struct source *s)
 
 /* --- Reading ---------------------------------------------------------------------------------- */
 
-static void note_odd(struct log_merge *m, const struct source *s)
+static void note_odd(struct log_merge *m, const struct merged_file *s)
 {
     if (m->counts.odd++)
         return;
@@ -76,9 +76,9 @@ static void note_odd(struct log_merge *m, const struct source *s)
     m->odd_number = log_file_line(s->file);
 }
 
-static void take_line(struct log_merge *m, struct source *s, const char *bytes, size_t size)
+static void take_line(struct log_merge *m, struct merged_file *s, const char *bytes, size_t size)
 {
-    struct entry *entry = xmalloc(sizeof *entry + size);
+    struct window_line *entry = xmalloc(sizeof *entry + size);
 
     memcpy(entry->bytes, bytes, size);
     entry->number = log_file_line(s->file);
@@ -95,7 +95,7 @@ static void take_line(struct log_merge *m, struct source *s, const char *bytes, 
     free(entry);
 }
 
-static void fill_window(struct log_merge *m, struct source *s)
+static void fill_window(struct log_merge *m, struct merged_file *s)
 {
     char *bytes;
     size_t size;
@@ -123,14 +123,14 @@ struct log_merge *log_merge_open(char *const *paths, unsigned count)
     m->sources = xcalloc(count, sizeof *m->sources);
     m->time_us = INT64_MIN;
     for (unsigned i = 0; i < count; i++) {
-        struct source *s = &m->sources[i];
+        struct merged_file *s = &m->sources[i];
         if (!(s->file = log_file_open(paths[i]))) {
             fprintf(stderr, "weir: %s: cannot be read: %s\n", paths[i], strerror(errno));
             log_merge_close(m);
             return NULL;
         }
         m->source_count = i + 1;
-        s->heap = xcalloc(LOG_WINDOW, sizeof(struct entry *));
+        s->heap = xcalloc(LOG_WINDOW, sizeof(struct window_line *));
         m->counts.bytes_total += log_file_size(s->file);
     }
     return m;
@@ -138,12 +138,12 @@ struct log_merge *log_merge_open(char *const *paths, unsigned count)
 
 const struct log_line *log_merge_next(struct log_merge *m, const char **file, uint64_t *number)
 {
-    struct source *first = NULL;
+    struct merged_file *first = NULL;
 
     free(m->current);
     m->current = NULL;
     for (unsigned i = 0; i < m->source_count; i++) {
-        struct source *s = &m->sources[i];
+        struct merged_file *s = &m->sources[i];
         fill_window(m, s);
         if (s->count && (!first || s->heap[0]->line.time_us < first->heap[0]->line.time_us))
             first = s;

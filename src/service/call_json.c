@@ -238,7 +238,7 @@ static const struct member call_members[] = {{"domain", "domain", read_call_doma
 /* ---- reading: the content -------------------------------------------------------------------- */
 
 /* Copies a text, which belongs to the document. */
-static bool keep_text(struct call_memory *memory, struct slice *text)
+static bool store_text(struct call_memory *memory, struct slice *text)
 {
     char *copy = call_memory_get(memory, text->n);
 
@@ -250,13 +250,13 @@ static bool keep_text(struct call_memory *memory, struct slice *text)
 
 static bool keep_texts(struct call_memory *memory, struct rate_limit_call *call)
 {
-    bool good = keep_text(memory, &call->domain);
+    bool good = store_text(memory, &call->domain);
 
     for (unsigned i = 0; i < call->count; i++)
         for (unsigned j = 0; j < call->descriptors[i].entry_count && good; j++) {
             struct descriptor_entry *entry =
                 (struct descriptor_entry *)(uintptr_t)&call->descriptors[i].entries[j];
-            good = keep_text(memory, &entry->key) && keep_text(memory, &entry->value);
+            good = store_text(memory, &entry->key) && store_text(memory, &entry->value);
         }
     return good;
 }

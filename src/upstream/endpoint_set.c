@@ -103,7 +103,8 @@ static void want_all(const struct endpoint_set *endpoint_set, const struct upstr
     }
 }
 
-static struct endpoint *find_endpoint(const struct row *row, const struct upstream_server *server,
+static struct endpoint *find_endpoint(const struct upstream_endpoints *row,
+                                      const struct upstream_server *server,
                                       const struct address *address)
 {
     for (unsigned i = 0; i < row->count; i++)
@@ -122,7 +123,7 @@ static void take_over(struct endpoint *endpoint, const struct upstream *upstream
     if (!health_is_on(&upstream->health))
         return;
     for (unsigned u = 0; policy && u < policy->upstream_count; u++) {
-        const struct row *row = &before->table[u];
+        const struct upstream_endpoints *row = &before->table[u];
         if (strcmp(policy->upstreams[u].name, upstream->name) != 0 ||
             !health_is_on(&policy->upstreams[u].health))
             continue;
@@ -135,8 +136,9 @@ static void take_over(struct endpoint *endpoint, const struct upstream *upstream
 
 /* Builds the wanted row from existing and new endpoints. True: it differs from `row`. It has fewer
  * endpoints than wanted if memory runs out. */
-static bool make_row(struct row *next, const struct row *row, const struct wanted *wanted,
-                     const struct upstream *upstream, const struct endpoint_set *before)
+static bool make_row(struct upstream_endpoints *next, const struct upstream_endpoints *row,
+                     const struct wanted *wanted, const struct upstream *upstream,
+                     const struct endpoint_set *before)
 {
     bool changed = wanted->count != row->count;
 
@@ -155,7 +157,7 @@ static bool make_row(struct row *next, const struct row *row, const struct wante
     return changed;
 }
 
-static void row_clear(struct row *row)
+static void row_clear(struct upstream_endpoints *row)
 {
     for (unsigned i = 0; i < row->count; i++)
         endpoint_drop(row->endpoints[i]);
@@ -165,7 +167,7 @@ static void row_clear(struct row *row)
 bool endpoint_set_rebuild(struct endpoint_set *endpoint_set, const struct upstream *upstream,
                           const struct endpoint_set *before)
 {
-    struct row *row = &endpoint_set->table[upstream->index], next, last = *row;
+    struct upstream_endpoints *row = &endpoint_set->table[upstream->index], next, last = *row;
     struct wanted wanted = {.count = 0};
 
     want_all(endpoint_set, upstream, &wanted);
@@ -265,7 +267,7 @@ bool endpoint_set_is_resolved(const struct endpoint_set *endpoint_set)
 unsigned endpoint_set_list(struct endpoint_set *endpoint_set, unsigned upstream,
                            struct endpoint *endpoints[static ENDPOINTS_MAX])
 {
-    struct row *row = &endpoint_set->table[upstream];
+    struct upstream_endpoints *row = &endpoint_set->table[upstream];
 
     pthread_mutex_lock(&endpoint_set->lock);
     unsigned count = row->count;

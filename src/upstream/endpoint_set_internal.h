@@ -34,7 +34,7 @@ struct endpoint_set {
     atomic_uint version;
     atomic_bool resolved;
     pthread_mutex_t lock; /* protects `table`; held briefly */
-    struct row {
+    struct upstream_endpoints {
         struct endpoint *endpoints[ENDPOINTS_MAX];
         unsigned count;
     } * table; /* by upstream index */

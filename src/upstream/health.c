@@ -403,7 +403,7 @@ static bool check_new(struct endpoint_set *endpoint_set, const struct upstream *
 
 bool health_follow(struct endpoint_set *endpoint_set, const struct upstream *upstream)
 {
-    const struct row *row = &endpoint_set->table[upstream->index];
+    const struct upstream_endpoints *row = &endpoint_set->table[upstream->index];
     struct check *check, *next;
     bool good = true;
 

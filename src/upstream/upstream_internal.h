@@ -63,8 +63,8 @@ enum ejected {
 };
 
 /* Events counted in server.outcomes and pool.retries. */
-enum outcome { OUTCOME_REQUEST, OUTCOME_FAILURE };
-enum retries { RETRIES_REQUEST, RETRIES_RETRY };
+enum request_outcome { OUTCOME_REQUEST, OUTCOME_FAILURE };
+enum retry_share { RETRIES_REQUEST, RETRIES_RETRY };
 
 TAILQ_HEAD(http2_links, http2_link);
 TAILQ_HEAD(http2_connections, http2_connection);
@@ -93,7 +93,7 @@ struct server {
     unsigned taken_count;     /* links taken in that iteration that were pooled before it */
     unsigned needed;          /* the same count for the previous such iteration */
     bool gone;
-    struct recent outcomes;   /* of requests, enum outcome */
+    struct recent outcomes;   /* of requests, enum request_outcome */
     unsigned failures;        /* consecutive failures */
     struct ip failed_client;  /* client address of the last failure */
     unsigned client_failures; /* failures since the last one of another client address */
@@ -120,7 +120,7 @@ struct pool {
     unsigned slots;                        /* all used slots are below this number */
     unsigned count;
     unsigned next;         /* start of the search: equal servers are used in round-robin order */
-    struct recent retries; /* within RETRY_WINDOW_US, enum retries */
+    struct recent retries; /* within RETRY_WINDOW_US, enum retry_share */
     TAILQ_HEAD(leaving, server) leaving;
 };
 
