@@ -196,7 +196,7 @@ def test_requests_wait_for_an_unknown_key(rig):
 
 
 def test_no_address_takes_all_places_to_wait_for_a_key(rig):
-    old, new = Issuer("EdDSA", kid="1"), Issuer("EdDSA", kid="2")
+    old, new = Issuer(rig, "EdDSA", kid="1"), Issuer(rig, "EdDSA", kid="2")
     server = KeyServer(rig, old.jwks)
     weir = rig.weir(limits=LIMIT, workers=1, addresses={"block": [rig.write("blocked.txt", "203.0.113.9\n")]},
                     identity={"from": ["jwt:sub", "ip"], "jwt": settings(server), "trusted_proxies": ["127.0.0.1"], "ipv6_prefix": 64})
