@@ -17,9 +17,7 @@ static const char *expected_sources(char bytes[static EXPECTED_MAX])
         text_put(&text, i == 0                           ? SLICE("")
                         : i + 1 == identity_source_count ? SLICE(" or ")
                                                          : SLICE(", "));
-        text_put(&text, slice_of(source->word));
-        text_put(&text, source->placeholder ? SLICE(":") : SLICE(""));
-        text_put(&text, slice_of(source->placeholder));
+        identity_source_write(&text, source);
     }
     bytes[text.n] = 0;
     return bytes;

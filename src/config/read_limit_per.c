@@ -62,16 +62,17 @@ static bool read_segment_part(struct loading *l, const struct node *item, struct
     return add_key_source(l, item, &(struct key_source){.segment = (unsigned)number}, part);
 }
 
-/* Reads jwt:CLAIM, cookie:NAME and query:NAME as identity.from does. `*good`: the result, if the
- * item is one of them. */
+/* Reads the sources of identities that limits count by. `*good`: the result, if the item is one of
+ * them. */
 static bool read_identity_part(struct loading *l, const struct node *item, struct limit_part *part,
                                bool *good)
 {
-    static const struct slice words[] = {SLICE("jwt:"), SLICE("cookie:"), SLICE("query:")};
     struct key_source source = {0};
 
-    for (unsigned i = 0; i < COUNT_OF(words); i++) {
-        if (!slice_starts_with(item->text, words[i]))
+    for (unsigned i = 0; i < identity_source_count; i++) {
+        struct slice word = slice_of(identity_sources[i].word);
+        if (!identity_sources[i].counts || !slice_starts_with(item->text, word) ||
+            item->text.p[word.n] != ':')
             continue;
         *good =
             identity_read_source(l, item, &source.from) && add_key_source(l, item, &source, part);
@@ -82,15 +83,34 @@ static bool read_identity_part(struct loading *l, const struct node *item, struc
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-#define EXPECTED                                                                                   \
-    "client, ip, route, method, host, all, header:NAME, jwt:CLAIM, cookie:NAME, query:NAME, "      \
-    "path:N"
+enum { EXPECTED_MAX = 160 }; /* bytes */
+
+static const char *expected_parts(char bytes[static EXPECTED_MAX], struct slice before)
+{
+    struct text text = text_over(bytes, EXPECTED_MAX - 1);
+
+    text_put(&text, before);
+    for (unsigned i = 0; i < COUNT_OF(per_names); i++) {
+        text_put(&text, slice_of(per_names[i]));
+        text_literal(&text, ", ");
+    }
+    text_literal(&text, "header:NAME, ");
+    for (unsigned i = 0; i < identity_source_count; i++)
+        if (identity_sources[i].counts) {
+            identity_source_write(&text, &identity_sources[i]);
+            text_literal(&text, ", ");
+        }
+    text_literal(&text, "path:N or json:PATH");
+    bytes[text.n] = 0;
+    return bytes;
+}
 
 static bool read_part(struct loading *l, const struct node *item, struct limit_part *part)
 {
-    static const char expected[] = EXPECTED " or json:PATH";
+    char expected[EXPECTED_MAX];
     bool good;
 
+    expected_parts(expected, SLICE_NONE);
     struct suggestion meant = suggestion_for(item->text);
 
     if (!expect_scalar(l, item, expected))
@@ -155,8 +175,9 @@ static void read_per(struct loading *l, const struct option *option, const struc
                      void *field)
 {
     struct limit *limit = field;
+    char expected[EXPECTED_MAX];
 
-    if (!expect_items(l, option, node, "of " EXPECTED " and json:PATH"))
+    if (!expect_items(l, option, node, expected_parts(expected, SLICE("of "))))
         return;
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         struct limit_part part = {0};

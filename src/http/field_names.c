@@ -1,92 +1,68 @@
 /* field_names.c - recognition of known field names and methods. */
+#include <stdlib.h>
+
 #include "http/parse.h"
 
-enum { NAME_LONGEST = 30, NAMES_PER_LENGTH = 8 };
+enum { NAME_LONGEST = 30 };
 
 struct known_name {
     const char *lower;
     uint8_t id;
 };
 
-/* Indexed by length. */
-static const struct known_name names[NAME_LONGEST + 1][NAMES_PER_LENGTH] = {
-    [2] = {{"te", FIELD_TE}},
-    [3] = {{"via", FIELD_VIA}},
-    [4] = {{"host", FIELD_HOST}, {"date", FIELD_DATE}},
-    [5] = {{"proxy", FIELD_NEVER_FORWARDED}},
-    [6] = {{"expect", FIELD_EXPECT}, {"x-host", FIELD_PROXY_CLAIM}},
-    [7] = {{"referer", FIELD_REFERER}, {"upgrade", FIELD_UPGRADE}, {"trailer", FIELD_TRAILER}},
-    [8] = {{"x-scheme", FIELD_PROXY_CLAIM}},
-    [9] = {{"forwarded", FIELD_FORWARDED},
-           {"ratelimit", FIELD_RATELIMIT},
-           {"x-real-ip", FIELD_PROXY_CLAIM},
-           {"client-ip", FIELD_PROXY_CLAIM}},
-    [10] = {{"connection", FIELD_CONNECTION},
-            {"user-agent", FIELD_USER_AGENT},
-            {"keep-alive", FIELD_KEEP_ALIVE}},
-    [11] = {{"x-client-id", FIELD_X_CLIENT_ID},
-            {"retry-after", FIELD_RETRY_AFTER},
-            {"x-client-ip", FIELD_PROXY_CLAIM},
-            {"x-remote-ip", FIELD_PROXY_CLAIM},
-            {"x-forwarded", FIELD_PROXY_CLAIM},
-            {"script-name", FIELD_NEVER_FORWARDED},
-            {"traceparent", FIELD_TRACEPARENT}},
-    [12] = {{"content-type", FIELD_CONTENT_TYPE},
-            {"x-request-id", FIELD_X_REQUEST_ID},
-            {"max-forwards", FIELD_MAX_FORWARDS},
-            {"x-url-scheme", FIELD_PROXY_CLAIM}},
-    [13] = {{"x-weir-client", FIELD_X_WEIR_CLIENT},
-            {"x-http-method", FIELD_METHOD_OVERRIDE},
-            {"x-rewrite-url", FIELD_NEVER_FORWARDED},
-            {"x-script-name", FIELD_NEVER_FORWARDED},
-            {"x-remote-addr", FIELD_PROXY_CLAIM},
-            {"forwarded-for", FIELD_PROXY_CLAIM},
-            {"fly-client-ip", FIELD_PROXY_CLAIM}},
-    [14] = {{"content-length", FIELD_CONTENT_LENGTH},
-            {"x-original-url", FIELD_NEVER_FORWARDED},
-            {"x-original-uri", FIELD_PROXY_CLAIM},
-            {"true-client-ip", FIELD_PROXY_CLAIM},
-            {"x-proxyuser-ip", FIELD_PROXY_CLAIM}},
-    [15] = {{"accept-encoding", FIELD_ACCEPT_ENCODING},
-            {"x-forwarded-for", FIELD_X_FORWARDED_FOR},
-            {"x-original-host", FIELD_PROXY_CLAIM},
-            {"front-end-https", FIELD_PROXY_CLAIM},
-            {"proxy-client-ip", FIELD_PROXY_CLAIM}},
-    [16] = {{"x-forwarded-host", FIELD_X_FORWARDED_HOST},
-            {"proxy-connection", FIELD_PROXY_CONNECTION},
-            {"ratelimit-policy", FIELD_RATELIMIT},
-            {"cf-connecting-ip", FIELD_PROXY_CLAIM},
-            {"fastly-client-ip", FIELD_PROXY_CLAIM},
-            {"x-azure-clientip", FIELD_PROXY_CLAIM},
-            {"x-azure-socketip", FIELD_PROXY_CLAIM},
-            {"x-originating-ip", FIELD_PROXY_CLAIM}},
-    [17] = {{"transfer-encoding", FIELD_TRANSFER_ENCODING},
-            {"x-forwarded-proto", FIELD_X_FORWARDED_PROTO},
-            {"x-ratelimit-limit", FIELD_X_RATELIMIT},
-            {"x-ratelimit-reset", FIELD_X_RATELIMIT},
-            {"x-rate-limit-used", FIELD_X_RATE_LIMIT},
-            {"x-method-override", FIELD_METHOD_OVERRIDE},
-            {"x-original-method", FIELD_PROXY_CLAIM},
-            {"appengine-user-ip", FIELD_PROXY_CLAIM}},
-    [18] = {{"proxy-authenticate", FIELD_PROXY_AUTHENTICATE},
-            {"x-rate-limit-quota", FIELD_X_RATE_LIMIT},
-            {"x-rate-limit-reset", FIELD_X_RATE_LIMIT},
-            {"cf-connecting-ipv6", FIELD_PROXY_CLAIM},
-            {"wl-proxy-client-ip", FIELD_PROXY_CLAIM}},
-    [19] = {{"proxy-authorization", FIELD_PROXY_AUTHORIZATION},
-            {"x-rate-limit-policy", FIELD_X_RATE_LIMIT},
-            {"x-cluster-client-ip", FIELD_PROXY_CLAIM},
-            {"x-appengine-user-ip", FIELD_PROXY_CLAIM}},
-    [20] = {{"x-http-host-override", FIELD_PROXY_CLAIM}},
-    [21] = {{"x-ratelimit-remaining", FIELD_X_RATELIMIT}},
-    [22] = {{"x-http-method-override", FIELD_METHOD_OVERRIDE}},
-    [24] = {{"x-ratelimit-limit-tokens", FIELD_X_RATELIMIT_OF},
-            {"x-ratelimit-reset-tokens", FIELD_X_RATELIMIT_OF}},
-    [26] = {{"x-ratelimit-limit-requests", FIELD_X_RATELIMIT_OF},
-            {"x-ratelimit-reset-requests", FIELD_X_RATELIMIT_OF}},
-    [28] = {{"x-ratelimit-remaining-tokens", FIELD_X_RATELIMIT_OF}},
-    [30] = {{"x-ratelimit-remaining-requests", FIELD_X_RATELIMIT_OF}},
+/* Of names of one length, frequent ones come first. */
+#define ROW(lower, id) {lower, id},
+/* clang-format off */
+static const struct known_name known[] = {
+    {"te", FIELD_TE}, {"via", FIELD_VIA}, {"host", FIELD_HOST}, {"date", FIELD_DATE},
+    {"proxy", FIELD_NEVER_FORWARDED}, {"expect", FIELD_EXPECT}, {"referer", FIELD_REFERER},
+    {"upgrade", FIELD_UPGRADE}, {"trailer", FIELD_TRAILER}, {"forwarded", FIELD_FORWARDED},
+    {"connection", FIELD_CONNECTION}, {"user-agent", FIELD_USER_AGENT},
+    {"keep-alive", FIELD_KEEP_ALIVE}, {"x-client-id", FIELD_X_CLIENT_ID},
+    {"retry-after", FIELD_RETRY_AFTER}, {"script-name", FIELD_NEVER_FORWARDED},
+    {"traceparent", FIELD_TRACEPARENT}, {"content-type", FIELD_CONTENT_TYPE},
+    {"x-request-id", FIELD_X_REQUEST_ID}, {"max-forwards", FIELD_MAX_FORWARDS},
+    {"x-weir-client", FIELD_X_WEIR_CLIENT}, {"x-http-method", FIELD_METHOD_OVERRIDE},
+    {"x-rewrite-url", FIELD_NEVER_FORWARDED}, {"x-script-name", FIELD_NEVER_FORWARDED},
+    {"content-length", FIELD_CONTENT_LENGTH}, {"x-original-url", FIELD_NEVER_FORWARDED},
+    {"accept-encoding", FIELD_ACCEPT_ENCODING}, {"x-forwarded-for", FIELD_X_FORWARDED_FOR},
+    {"x-forwarded-host", FIELD_X_FORWARDED_HOST}, {"proxy-connection", FIELD_PROXY_CONNECTION},
+    {"transfer-encoding", FIELD_TRANSFER_ENCODING}, {"x-forwarded-proto", FIELD_X_FORWARDED_PROTO},
+    {"x-method-override", FIELD_METHOD_OVERRIDE}, {"proxy-authenticate", FIELD_PROXY_AUTHENTICATE},
+    {"proxy-authorization", FIELD_PROXY_AUTHORIZATION},
+    {"x-http-method-override", FIELD_METHOD_OVERRIDE},
+#define CLAIM(lower) {lower, FIELD_PROXY_CLAIM}
+    CLAIM("x-host"), CLAIM("x-scheme"), CLAIM("x-real-ip"), CLAIM("client-ip"),
+    CLAIM("x-client-ip"), CLAIM("x-remote-ip"), CLAIM("x-forwarded"), CLAIM("x-url-scheme"),
+    CLAIM("x-remote-addr"), CLAIM("forwarded-for"), CLAIM("fly-client-ip"), CLAIM("x-original-uri"),
+    CLAIM("true-client-ip"), CLAIM("x-proxyuser-ip"), CLAIM("x-original-host"),
+    CLAIM("front-end-https"), CLAIM("proxy-client-ip"), CLAIM("cf-connecting-ip"),
+    CLAIM("fastly-client-ip"), CLAIM("x-azure-clientip"), CLAIM("x-azure-socketip"),
+    CLAIM("x-originating-ip"), CLAIM("x-original-method"), CLAIM("appengine-user-ip"),
+    CLAIM("cf-connecting-ipv6"), CLAIM("wl-proxy-client-ip"), CLAIM("x-cluster-client-ip"),
+    CLAIM("x-appengine-user-ip"), CLAIM("x-http-host-override"),
+    FAMILY_NAMES(ROW)
 };
+/* clang-format on */
+
+/* The known names by length: those of n bytes are names[first[n]] to names[first[n + 1] - 1]. */
+static struct known_name names[COUNT_OF(known)];
+static uint8_t first[NAME_LONGEST + 2];
+
+__attribute__((constructor)) static void index_names(void)
+{
+    unsigned count = 0;
+
+    for (size_t n = 0; n <= NAME_LONGEST; n++) {
+        first[n] = (uint8_t)count;
+        for (size_t i = 0; i < COUNT_OF(known); i++)
+            if (strlen(known[i].lower) == n)
+                names[count++] = known[i];
+    }
+    first[NAME_LONGEST + 1] = (uint8_t)count;
+    if (count != COUNT_OF(known))
+        abort(); /* a name is longer than NAME_LONGEST */
+}
 
 static inline bool eight_equal(const char *token, const char *lower)
 {
@@ -138,10 +114,9 @@ static bool is_forwarded_claim(struct slice name)
 enum field_id field_id_of(struct slice name)
 {
     if (name.n <= NAME_LONGEST) {
-        const struct known_name *known = names[name.n];
-        for (unsigned i = 0; i < NAMES_PER_LENGTH && known[i].lower; i++)
-            if (token_equals(name.p, known[i].lower, name.n))
-                return known[i].id;
+        for (unsigned i = first[name.n]; i < first[name.n + 1]; i++)
+            if (token_equals(name.p, names[i].lower, name.n))
+                return names[i].id;
     }
     return is_forwarded_claim(name) ? FIELD_PROXY_CLAIM : FIELD_OTHER;
 }

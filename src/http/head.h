@@ -27,6 +27,28 @@
  * fields. */
 enum { HEAD_FIELDS_MAX = 128, RESPONSE_FIELDS_MAX = 1000 };
 
+/* The fields of the families that the option `headers` names (limit/header_families.c): ids, and
+ * their names in lower case. */
+#define FAMILY_IDS(X)                                                                              \
+    X(FIELD_RATELIMIT) X(FIELD_X_RATELIMIT) X(FIELD_X_RATELIMIT_OF) X(FIELD_X_RATE_LIMIT)
+#define FAMILY_NAMES(X)                                                                            \
+    X("ratelimit", FIELD_RATELIMIT)                                                                \
+    X("ratelimit-policy", FIELD_RATELIMIT)                                                         \
+    X("x-ratelimit-limit", FIELD_X_RATELIMIT)                                                      \
+    X("x-ratelimit-reset", FIELD_X_RATELIMIT)                                                      \
+    X("x-ratelimit-remaining", FIELD_X_RATELIMIT)                                                  \
+    X("x-ratelimit-limit-tokens", FIELD_X_RATELIMIT_OF)                                            \
+    X("x-ratelimit-reset-tokens", FIELD_X_RATELIMIT_OF)                                            \
+    X("x-ratelimit-limit-requests", FIELD_X_RATELIMIT_OF)                                          \
+    X("x-ratelimit-reset-requests", FIELD_X_RATELIMIT_OF)                                          \
+    X("x-ratelimit-remaining-tokens", FIELD_X_RATELIMIT_OF)                                        \
+    X("x-ratelimit-remaining-requests", FIELD_X_RATELIMIT_OF)                                      \
+    X("x-rate-limit-used", FIELD_X_RATE_LIMIT)                                                     \
+    X("x-rate-limit-quota", FIELD_X_RATE_LIMIT)                                                    \
+    X("x-rate-limit-reset", FIELD_X_RATE_LIMIT)                                                    \
+    X("x-rate-limit-policy", FIELD_X_RATE_LIMIT)
+#define FAMILY_ID(id) id,
+
 /* Fields that weir interprets; all others are FIELD_OTHER. Set once, by the parser. */
 enum field_id {
     FIELD_OTHER,
@@ -51,7 +73,6 @@ enum field_id {
      * X-Real-IP, CF-Connecting-IP, X-Forwarded-Port and others. Listed in field_names.c. */
     FIELD_PROXY_CLAIM,
     FIELD_PROXY_CONNECTION,
-    FIELD_RATELIMIT, /* RateLimit and RateLimit-Policy, a family of the option `headers` */
     FIELD_REFERER,
     FIELD_RETRY_AFTER,
     FIELD_TE,
@@ -65,12 +86,9 @@ enum field_id {
     FIELD_X_FORWARDED_FOR,
     FIELD_X_FORWARDED_HOST,
     FIELD_X_FORWARDED_PROTO,
-    FIELD_X_RATELIMIT,    /* X-RateLimit-*, a family */
-    FIELD_X_RATELIMIT_OF, /* X-RateLimit-Limit-Requests and so on, a family */
-    FIELD_X_RATE_LIMIT,   /* X-Rate-Limit-*, a family */
     FIELD_X_REQUEST_ID,
     FIELD_X_WEIR_CLIENT,
-    FIELD_ID_COUNT
+    FAMILY_IDS(FAMILY_ID) FIELD_ID_COUNT
 };
 
 struct field {

@@ -1,7 +1,7 @@
 /* header_families.h - the rate-limit fields of responses, in the families of the option `headers`.
  *
  * A family is a row of the table in header_families.c: its word in the policy, a writer, the id
- * of its fields in http/field_names.c, so that the same fields of servers are replaced, and whether
+ * of its fields in http/head.h, so that the same fields of servers are replaced, and whether
  * cached rejections may have its fields. */
 #ifndef WEIR_LIMIT_HEADER_FAMILIES_H
 #define WEIR_LIMIT_HEADER_FAMILIES_H

@@ -19,6 +19,7 @@ struct identity_source {
     const char *description; /* in messages */
     const char *placeholder; /* in messages, for the name after "word:"; NULL: none */
     bool is_id;              /* false: an address */
+    bool counts;             /* `per` of limits may name it */
     bool verified;           /* accepted from every peer */
     bool is_header;          /* the name is a request header: hashed with identity.hash */
     const char *header;      /* another request header that `find` reads; NULL: none */
@@ -30,6 +31,14 @@ struct identity_source {
 
 extern const struct identity_source identity_sources[];
 extern const unsigned identity_source_count;
+
+/* Appends "word" or "word:NAME", for messages. */
+static inline void identity_source_write(struct text *out, const struct identity_source *source)
+{
+    text_put(out, slice_of(source->word));
+    text_put(out, source->placeholder ? SLICE(":") : SLICE_NONE);
+    text_put(out, slice_of(source->placeholder));
+}
 
 /* Returns whether the source is a claim of a token. */
 static inline bool source_is_token(const struct identity_source *source)

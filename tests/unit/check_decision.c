@@ -366,7 +366,7 @@ START_TEST(every_field_that_is_sent_is_known_to_the_parser)
         ck_assert_msg(*line, "%s sends no field", header_family_words[i]);
         for (; *line; line = strchr(line, '\n') + 1) {
             struct slice name = {line, strcspn(line, ":")};
-            ck_assert_msg(written == FIELD_BIT(field_id_of(name)), "%.*s in http/field_names.c",
+            ck_assert_msg(written == FIELD_BIT(field_id_of(name)), "%.*s in http/head.h",
                           SLICE_ARG(name));
         }
     }
