@@ -31,7 +31,7 @@ static uint64_t first_written(uint64_t own_us, uint64_t idle_us, uint64_t defaul
 
 /* Announces a timeout 1 s below the real one, so that a request sent at the last moment finds the
  * connection open. */
-static const char *keep_alive_lines(struct policy *policy)
+static struct slice keep_alive_lines(struct policy *policy)
 {
     char bytes[96];
     struct text lines = text_over(bytes, sizeof bytes);
@@ -40,7 +40,7 @@ static const char *keep_alive_lines(struct policy *policy)
     text_literal(&lines, "Connection: keep-alive\r\nKeep-Alive: timeout=");
     text_u64(&lines, seconds ? seconds - 1 : 0);
     text_literal(&lines, "\r\n");
-    return arena_text(policy->arena, text_slice(&lines));
+    return (struct slice){arena_text(policy->arena, text_slice(&lines)), lines.n};
 }
 
 static void derived_finish(struct policy *policy)

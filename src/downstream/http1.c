@@ -134,7 +134,7 @@ static enum downstream_sent send_head(struct downstream *d, const struct respons
     struct response_connection connection = {.client_minor = h->minor,
                                              .close = h->close && !switches,
                                              .chunked = h->chunked,
-                                             .keep_alive = slice_of(w->policy->keep_alive)};
+                                             .keep_alive = w->policy->keep_alive};
     response_head_write(&head, response, &connection);
     if (head.failed)
         return DOWNSTREAM_TOO_LARGE;

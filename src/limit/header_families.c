@@ -159,18 +159,20 @@ static void x_rate_limit_lines(struct writer *w, const struct limit_result *r)
 /* RFC 9651 section 3.3.3: printable ASCII, quotes and backslashes escaped. */
 static void sf_string(struct text *out, const char *value)
 {
-    const char *start = value;
+    static const bool plain[256] = {
+        [' ' ... '!'] = true, ['#' ... '['] = true, [']' ... '~'] = true};
 
     text_char(out, '"');
-    for (; *value; value++) {
-        bool printable = *value >= 0x20 && *value < 0x7f;
-        if (printable && *value != '"' && *value != '\\')
-            continue;
+    do {
+        const char *start = value;
+        while (plain[(unsigned char)*value])
+            value++;
         text_bytes(out, start, (size_t)(value - start));
-        text_put(out, printable ? SLICE("\\") : SLICE("?"));
-        start = printable ? value : value + 1;
-    }
-    text_bytes(out, start, (size_t)(value - start));
+        if (*value == '"' || *value == '\\')
+            text_char(out, '\\'), text_char(out, *value);
+        else if (*value)
+            text_char(out, '?');
+    } while (*value++);
     text_char(out, '"');
 }
 

@@ -189,7 +189,7 @@ struct policy {
     struct rejection_settings rejection;
     enum half_close half_close;
     struct timeouts timeouts;
-    const char *keep_alive; /* Connection and Keep-Alive lines for persistent connections */
+    struct slice keep_alive; /* Connection and Keep-Alive lines for persistent connections */
     struct size_limits size_limits;
     struct http2_settings http2;
     struct log_settings log;

@@ -22,7 +22,7 @@ static bool write_request_head(struct exchange *x)
     if (ip_of_address(address_of_peer(&x->downstream->origin->peer, &peer), &peer_ip))
         ip_format(&peer_ip, &ip);
     struct forward_facts facts = {
-        .host = upstream_host(x->route.rule->upstream),
+        .host = head->host.n ? SLICE_NONE : upstream_host(x->route.rule->upstream),
         .peer_ip = text_slice(&ip),
         .peer_trusted = in->identity.peer_trusted,
         .path = x->route.path,

@@ -192,7 +192,7 @@ START_TEST(a_policy_is_loaded)
     ck_assert_uint_eq(policy->timeouts.keepalive_us, 75000000);
     ck_assert_uint_eq(policy->timeouts.tunnel_us, 3600000000);
     ck_assert_uint_eq(policy->timeouts.send_us, 60000000);
-    ck_assert_str_eq(policy->keep_alive, "Connection: keep-alive\r\nKeep-Alive: timeout=74\r\n");
+    ck_assert_str_eq(policy->keep_alive.p, "Connection: keep-alive\r\nKeep-Alive: timeout=74\r\n");
     ck_assert_uint_eq(policy->size_limits.connections_per_ip, 0); /* a quarter of any number */
     ck_assert_uint_eq(policy->size_limits.request_body, 1 << 20);
     ck_assert_int_eq(policy->log.level, LEVEL_WARN);
