@@ -310,6 +310,28 @@ def test_a_rejection_waits_for_the_window(rig):
         assert rejected.status == 429 and rejected.body == "one".join(parts).encode()
 
 
+def test_rejections_are_patched_from_one_protocol_to_the_other(rig):
+    """A rejection is made from the last one of its rule, which the other protocol may have sent."""
+    weir = rig.weir(workers=1, limits={"one": dict(script="gcra", limit=1, period="1d")})
+    with Http2(weir.address) as client, Connection(weir.address) as kept:
+        assert client.get("/status/204").status == 204
+        ids = set()
+        for turn in "2211211":
+            number = f"{len(ids):016d}" if len(ids) % 3 else f"longer-{len(ids):016d}"
+            if turn == "2":
+                rejected = client.get("/", fields=[("x-request-id", number)])
+            else:
+                rejected = kept.request(headers={"X-Request-Id": number})
+            document = json.loads(rejected.body)
+            assert rejected.status == document["status"] == 429 and int(rejected["content-length"]) == len(rejected.body)
+            assert rejected["x-request-id"] == number and rejected["content-type"] == "application/problem+json"
+            assert int(rejected["retry-after"]) > 86000 and ";r=0;" in rejected["ratelimit"]
+            ids.add(rejected["x-request-id"])
+        assert len(ids) == 7
+        head = client.get("/", method="HEAD")
+        assert head.status == 429 and head.body == b"" and int(head["content-length"]) > 0
+
+
 def test_flow_control_to_a_slow_server(rig):
     """A client can send at most one window per stream to a server that does not read."""
     gate = threading.Event()
