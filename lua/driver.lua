@@ -402,7 +402,7 @@ local function undo(first, wanted)
   changed = first
 end
 
--- Runs a run of descriptors. Returns the index behind it.
+-- Runs a run of descriptors. Returns the index after it.
 local function run_of_descriptors(from)
   local passes, descriptors = ARGV[from + 1] == "1", ARGV[from + 2] + 0
   local at, over, quotas, quotas_over, all = from + 3, false, 0, 0, {}

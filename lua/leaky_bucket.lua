@@ -6,7 +6,7 @@
 --             As a queue (max_delay in µs), a request passes when the bucket's earlier content has
 --             leaked out. If that takes longer than max_delay, the request is rejected. So requests
 --             leave no closer together than the rate allows.
---             A request that leaves the queue frees its slot. Requests behind it keep their
+--             A request that leaves the queue frees its slot. Requests after it keep their
 --             assigned times. The slot goes to the next request that fits into it, which may then
 --             overtake requests that came earlier.
 -- Guarantee   As a meter, at most burst + t * limit / period units are admitted in any interval of
@@ -38,7 +38,7 @@
 -- old burst. The first request with the new numbers rewrites the state in them, even if it is
 -- rejected.
 --
--- Earlier versions wrote "AT" or "AT:PART" with free slots behind it, counted by the current
+-- Earlier versions wrote "AT" or "AT:PART" with free slots after it, counted by the current
 -- numbers. They read unknown fields as expired free slots. gcra and leaky_bucket read each other's
 -- states.
 

@@ -24,7 +24,7 @@
 --   7 bytes   the time at which the newest bucket opened
 -- There are at most buckets + 2 buckets, and only expired buckets are scanned. The first bucket is
 -- a marker: its time is the period, and it has no units. It shows when the period has changed.
--- Earlier versions, which do not know the marker, read it as an expired bucket. The count follows
+-- Earlier versions without the marker read it as an expired bucket. The count follows
 -- from the times alone. A request with a new period rewrites the state so that the expiry of its
 -- key fits.
 

@@ -26,7 +26,7 @@
 -- together.
 --
 -- The first entry is a marker: its time is the period, and it has no units. It shows when the
--- period has changed. Earlier versions, which do not know the marker, read it as an expired entry.
+-- period has changed. Earlier versions without the marker read it as an expired entry.
 -- The count follows from the times alone. A request with a new period rewrites the state so that
 -- the expiry of its key fits.
 

@@ -18,7 +18,7 @@
 --   SINCE    the instant, with PART
 --   MORE     one row of digits: the time at which the bucket is full (16), limit (13), period (14),
 --            burst (13), and CUT if it is not 0. If limit or burst needs more digits, both are
---            9999999999999, and stand behind them as limit (15) and burst (15)
+--            9999999999999, and follow them as limit (15) and burst (15)
 --   CUT      missing tokens hidden by a smaller burst. They are missing again for a larger burst,
 --            as clients of several plans may share a key.
 --

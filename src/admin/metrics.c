@@ -177,8 +177,8 @@ static void limit_units(const struct source *s)
     const char *name = "weir_limit_units_total";
 
     metric_head(s->out, name, "counter",
-                "Units that admitted requests have cost in a limit whose cost is a map, as the "
-                "response settled them.");
+                "Units that admitted requests have cost in a limit whose cost is a map, "
+                "after adjustment by the response.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
         limit_sample(s, name, l, UNITS_COLUMN);
 }

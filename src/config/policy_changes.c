@@ -37,7 +37,7 @@ static const char *next_line(const char *p, const char *end)
 }
 
 /* The key that a line begins with. Keys of sections contain no colon; a line with an entry's key,
- * which may, ends behind it. */
+ * which may, ends after it. */
 static struct slice key_of(struct slice line, size_t indent)
 {
     size_t n = indent ? line.n : 0;

@@ -402,7 +402,7 @@ static void add_own_cost(struct loading *l, const struct node *item, struct rule
     const struct usage *usage = &cost->usage.usage;
 
     rule->has_own_costs = true;
-    rule->learns |= limit_cost_is_adjusted(cost);
+    rule->adjusts |= limit_cost_is_adjusted(cost);
     rule->drains |= cost->on_disconnect == ON_DISCONNECT_DRAIN;
     rule->adds_usage |= cost->include_usage == INCLUDE_USAGE_ADD;
     rule->reads_request |= cost->automatic || cost->request_json.count || rule->adds_usage;

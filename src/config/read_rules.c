@@ -53,7 +53,7 @@ static void read_limit_name(struct loading *l, const struct node *item, struct r
             return;
         }
     rule->limits[rule->limit_count++] = limit;
-    rule->learns |= limit->counted != NULL;
+    rule->adjusts |= limit->counted != NULL;
     rule_add_contents(l, item, rule, limit);
 }
 
@@ -100,7 +100,7 @@ static void read_cost_map(struct loading *l, const struct node *node, struct rul
     if (!request && !response && !node_find(node, "request_header") &&
         !node_find(node, "response_header"))
         mistake(l, node, "expected a number, or a map with request_header or response_header");
-    rule->learns |= response;
+    rule->adjusts |= response;
 }
 
 static void read_rule_cost(struct loading *l, const struct option *option, const struct node *node,

@@ -180,7 +180,7 @@ static void end_number(struct json_scanner *s)
     json_end_value(s);
 }
 
-/* Digits of a number that nobody wants: most of them, in many documents. */
+/* Digits of a number that no path selects: most of them, in many documents. */
 static const char *skip_digits(struct json_scanner *s, const char *p, const char *end)
 {
     const char *start = p;

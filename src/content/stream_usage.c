@@ -84,7 +84,7 @@ static bool is_usage_event(struct slice event)
     return is_usage(text_slice(&data.text));
 }
 
-/* Returns the position behind white space. */
+/* Returns the position after white space. */
 static const char *skip_space(const char *p, const char *end)
 {
     while (p < end && (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n'))

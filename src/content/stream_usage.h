@@ -10,7 +10,7 @@
 #define STREAM_USAGE_MEMBER SLICE("\"stream_options\":{\"include_usage\":true},")
 
 /* Returns the position in the content of a request at which the member is to be inserted. 0: the
- * content stays as it is, since it asks for no stream, says something of stream_options, is no
+ * content stays as it is, since it asks for no stream, contains stream_options, is no
  * valid JSON object, or is one that readers may understand differently. */
 size_t stream_usage_place(struct slice content);
 

@@ -225,7 +225,7 @@ static bool has_its_response(const struct socket_client *c)
     return c->http1.response_ended && !c->downstream.pending;
 }
 
-/* Stops reading. If a FIN counts as a closed connection, weir still detects it behind unread
+/* Stops reading. If a FIN counts as a closed connection, weir still detects it after unread
  * data. */
 static void pause_reading(struct socket_client *c)
 {

@@ -21,8 +21,8 @@ struct http2_request {
     struct iobuf *in_trailers;  /* of the request, as text; NULL: none */
     uint64_t content_sent;      /* content bytes that the session has taken */
     struct iobuf *out;          /* content that the session has not taken */
-    struct iobuf *out_trailers; /* trailers behind it, as text; NULL: none */
-    bool out_last;              /* the response ends behind it */
+    struct iobuf *out_trailers; /* trailers after it, as text; NULL: none */
+    bool out_last;              /* the response ends after it */
     bool wants_body, body_ended, is_ready, ended;
 };
 
@@ -37,7 +37,7 @@ struct http2_client {
     uint64_t content_sent;  /* content bytes that the session has taken, of all streams */
     bool dirty;             /* in http2_worker->dirty: output or events are pending */
     bool lost;              /* the socket failed */
-    bool left;              /* the client has closed it, and its requests were told */
+    bool left;              /* the client has closed it, and its requests were ended */
     bool stopping;          /* GOAWAY was sent */
     bool idle_over;         /* GOAWAY was sent since the connection was idle */
     struct deadline second; /* of the second GOAWAY */

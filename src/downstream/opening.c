@@ -80,7 +80,7 @@ static void log_failure(struct socket_client *c, enum tls_failure failure, const
              subject ? "; subject: " : "", subject ? subject : "", more);
 }
 
-/* The client has sent or will send a request behind its certificate, and must receive the alert. */
+/* The client has sent or will send a request after its certificate, and must receive the alert. */
 static void refuse_certificate(struct socket_client *c, enum tls_failure failure,
                                const char *subject)
 {

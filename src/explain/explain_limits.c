@@ -1,5 +1,5 @@
 /* explain_limits.c - the limits of a request: their numbers for this client, and whether they have
- * room, by what Redis says or as if they were unused. */
+ * room, by the counts in Redis, or as if they were unused. */
 #include "base/clock.h"
 #include "explain/explainer.h"
 #include "proxy/worker_state.h"

@@ -63,7 +63,7 @@ static void put_value(struct text *out, struct slice value)
         text_printf(out, "... (%zu bytes)", value.n);
 }
 
-/* Fills up to column `width` behind `start`, with at least two spaces. */
+/* Fills up to column `width` after `start`, with at least two spaces. */
 static void pad(struct text *out, size_t start, int width)
 {
     do

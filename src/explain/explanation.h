@@ -32,7 +32,7 @@ struct tried_source {
     enum source_result result;
     enum identity_token token; /* of a jwt source */
     enum content_state content;
-    bool not_in_database; /* the database does not know this id */
+    bool not_in_database; /* the database does not have this id */
     const char *why;      /* of a refusal or an invalid token (static text), or NULL */
 };
 
@@ -109,7 +109,7 @@ struct explanation {
     bool usage_is_added; /* the content gets stream_options.include_usage */
 };
 
-/* What Redis knows of a client: its grant, and the row of the database that is cached there. */
+/* What Redis stores of a client: its grant, and the row of the database that is cached there. */
 struct explained_client {
     bool granted, row_cached;
     int64_t grant_quota, grant_us;

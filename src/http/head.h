@@ -11,7 +11,7 @@
  * It has no sockets and no events, and allocates nothing on the request path. In reading order:
  *
  *   head.h, parse.h, chars.h      from bytes to slices: request_head.c, response_head.c, fields.c
- *   framing.h, chunked.h, trailers.h    where content ends; its coding; fields behind it
+ *   framing.h, chunked.h, trailers.h    where content ends; its coding; fields after it
  *   path.h, readings.h            normalised paths, patterns; how servers may read a path
  *   response.h, rewrite.h         a response; heads that weir writes
  *   forwarded.h, traceparent.h    single fields */

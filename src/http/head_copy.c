@@ -28,7 +28,7 @@ struct head_copy *head_copy_new(const struct request_head *head)
     return copy;
 }
 
-/* Moves a slice of `from` to the same place behind `to`. */
+/* Moves a slice of `from` to the same offset from `to`. */
 static void rebase(struct slice *s, struct slice from, const char *to)
 {
     if (s->p >= from.p && s->p <= from.p + from.n)

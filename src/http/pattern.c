@@ -15,7 +15,7 @@ static bool next_segment(struct slice *path, struct slice *segment)
     return true;
 }
 
-/* Each piece between the stars is found at its first occurrence behind the piece before: if there
+/* Each piece between the stars is found at its first occurrence after the piece before: if there
  * is a match at all, then with these. memmem(3) takes linear time. */
 static bool pieces_occur(struct slice pieces, struct slice text, size_t *steps)
 {

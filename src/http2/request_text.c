@@ -55,7 +55,7 @@ static const char *pseudo_add(struct head_text *text, struct slice name, struct 
     if (which == PSEUDO_COUNT)
         return "unknown pseudo-field";
     if (text->line_written)
-        return "pseudo-field behind another field";
+        return "pseudo-field after another field";
     if (has_pseudo(text, which))
         return "repeated pseudo-field";
     if ((fault = pseudo_fault(which, value)))
@@ -100,7 +100,7 @@ static const char *line_write(struct head_text *text)
 
 /* ---- other fields ---------------------------------------------------------------------------- */
 
-/* Offset of the joined cookies in `side`, behind :authority. */
+/* Offset of the joined cookies in `side`, after :authority. */
 static size_t cookies_at(const struct head_text *text)
 {
     return text->has_authority ? text->pseudo_size[PSEUDO_AUTHORITY] : 0;

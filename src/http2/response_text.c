@@ -9,7 +9,7 @@ static const char *status_add(struct head_text *text, struct slice name, struct 
     if (!slice_equal(name, SLICE(":status")))
         return "unknown pseudo-field";
     if (text->line_written)
-        return "repeated :status, or behind another field";
+        return "repeated :status, or one after another field";
     if (value.n != 3 || value.p[0] < '1' || value.p[0] > '5' || !char_is(value.p[1], CHAR_DIGIT) ||
         !char_is(value.p[2], CHAR_DIGIT))
         return "invalid :status";

@@ -2,7 +2,7 @@
  *
  * This directory owns the framing, HPACK, flow control and stream states of a connection, on
  * libnghttp2. It checks messages and rewrites their heads, and it bounds what a peer can make weir
- * do. It has no sockets, events or timers, and knows nothing of rules and limits.
+ * do. It has no sockets, events or timers, and is independent of rules and limits.
  *
  *   session.h         the interface, and the server's role; read this first
  *   client_session.h  the client's role: what differs from session.h

@@ -35,7 +35,7 @@ struct http2_stream {
     struct slice piece; /* during http2_send_content(): the content not taken yet */
     uint64_t missing;   /* client's role: bytes of content to come, if Content-Length states them */
     uint32_t unconsumed; /* bytes of content received and not reported by http2_consume() */
-    bool piece_ends;     /* the content ends behind `piece` */
+    bool piece_ends;     /* the content ends after `piece` */
     bool deferred;       /* nghttp2 waits for http2_send_content() */
     bool wants_room;     /* http2_send_content() had not taken everything */
     bool awaits_window;  /* likewise http2_takes_content() */
@@ -44,7 +44,7 @@ struct http2_stream {
     bool received_all;   /* END_STREAM was received */
     bool final_head;     /* client's role: the head of the final response was received */
     uint8_t method;      /* client's role: enum method of the request */
-    bool reported;       /* the caller knows the stream */
+    bool reported;       /* to the caller */
     bool detached;       /* the caller needs no more events */
     bool own_reset;      /* weir resets it for reasons of its own */
     bool closed, complete;

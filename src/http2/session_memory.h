@@ -36,7 +36,7 @@ struct session_memory {
     struct session_slots *slots;
     struct slot_block *block;
     char *slot;       /* NULL: malloc(3) alone */
-    size_t head_size; /* bytes of the slot for the session; the frame buffer is behind them */
+    size_t head_size; /* bytes of the slot for the session; the frame buffer follows them */
     bool buffer_used; /* the frame buffer is in the slot */
 };
 

@@ -238,7 +238,7 @@ static void on_end(void *context, const struct https_result *result)
     }
     if (!keys)
         fail(source);
-    remote_keys_settle(source->keys);
+    remote_keys_end_fetch(source->keys);
     source->fetcher->changed(source->fetcher->context);
 }
 
@@ -257,7 +257,7 @@ static void fetch(struct source *source)
         return;
     snprintf(source->why, sizeof source->why, "out of memory");
     fail(source);
-    remote_keys_settle(source->keys);
+    remote_keys_end_fetch(source->keys);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -304,7 +304,7 @@ static void source_free(struct source *source)
     https_get_cancel(source->get);
     event_drop(source->timer);
     remote_keys_begin(source->keys, UINT64_MAX); /* never again */
-    remote_keys_settle(source->keys);
+    remote_keys_end_fetch(source->keys);
     remote_keys_drop(source->keys);
     MAGIC_WIPE(source);
     free(source);

@@ -63,7 +63,7 @@ void op_give_up(struct limit_op *op, enum redis_failure cause)
 
 /* Returns true if Redis had at least half of redis.timeout for the op's call, or, if the op is not
  * sent yet, sent no reply to others for as long. If not, the op has spent its time in weir's own
- * queue, which says nothing about Redis. */
+ * queue, which does not depend on Redis. */
 static bool redis_is_late(const struct limiter *l, const struct batch *batch)
 {
     uint64_t half_us = l->policy->redis.timeout_us / 2;
@@ -94,7 +94,7 @@ void op_time_out(struct limit_op *op)
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 
-/* Reads the replies of all groups, and the time of the Redis clock behind them. Returns false if
+/* Reads the replies of all groups, and the time of the Redis clock after them. Returns false if
  * `reply` is malformed. */
 static bool read_replies(const struct redis_reply *reply, struct batch *batch, int64_t *time_us)
 {

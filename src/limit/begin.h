@@ -6,7 +6,7 @@
 #include "limit/limiter.h"
 #include "limit/operation.h"
 
-/* Takes an op for a decision, which is then PREPARED: the reserve, if Redis cannot be asked. */
+/* Takes an op for a decision, which is then PREPARED: the reserve, if Redis is not available. */
 struct limit_op *op_take_or_reserve(struct limiter *l);
 
 /* Decides the op's request; takes ownership of the op. Results as of limiter_decide(). */

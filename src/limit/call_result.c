@@ -113,7 +113,7 @@ static void take_back(struct decision *d)
 
 /* A call with an op per descriptor is charged as one: gives the charges back if it is over its
  * limit. Counts the limits, which had to wait for that. */
-static void settle(struct call_request *call)
+static void conclude_charges(struct call_request *call)
 {
     bool admits = is_admitted(call->decision.verdict);
 
@@ -224,7 +224,7 @@ void call_conclude(struct call_request *call)
 
     d->verdict = verdict_of(call);
     if (call->gives_back)
-        settle(call);
+        conclude_charges(call);
     d->metadata = call->metadata;
     d->metadata_count = 0;
     d->results = call->results;

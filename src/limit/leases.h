@@ -1,4 +1,4 @@
-/* leases.h - units that a worker has leased for a busy key and spends without asking Redis.
+/* leases.h - units that a worker has leased for a busy key and spends without a call of Redis.
  *
  * Leases never admit more than the limit. Units of a window are spent before the window ends. In a
  * bucket, charged but unspent units leak away like the rest of its level. Otherwise they could be

@@ -37,8 +37,8 @@ struct limit_replies {
 MUST_CHECK bool limit_replies_begin(struct limit_replies *from, const struct redis_reply *reply,
                                     struct redis_reply unpacked[LIMIT_REPLY_PACKED]);
 
-/* Reads the next limit's reply. `numbers`: of the client that asked. `plain`: its request was in a
- * plain run. `failure` points into the elements. Returns false if they are malformed. */
+/* Reads the next limit's reply. `numbers`: of the client of the request. `plain`: its request was
+ * in a plain run. `failure` points into the elements. Returns false if they are malformed. */
 MUST_CHECK bool limit_reply_read(struct limit_replies *from, const struct limit *limit,
                                  const struct limit_numbers *numbers, bool plain,
                                  struct limit_reply *reply);

@@ -98,7 +98,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
     assert(!keys.failed); /* op_pool.keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
     if (!op->now_us)
-        op_meet_lease(op, rule->learns);
+        op_meet_lease(op, rule->adjusts);
 }
 
 /* --- Decisions -------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ bool limiter_has_grant(struct limiter *l, const struct identity *identity)
     return grants_find(&l->grants, identity, &grant);
 }
 
-/* Tells the observer what Redis would be asked. */
+/* Passes to the observer what Redis would receive. */
 static enum decided observe(struct limiter *l, struct limit_op *op)
 {
     struct planned_limit planned[LIMITS_PER_RULE_MAX];

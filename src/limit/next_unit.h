@@ -3,7 +3,7 @@
  *
  * bucket         until the next unit arrives
  * fixed window   until its end
- * sliding window until its oldest unit leaves; only its script knows that time (limit_reply.h)
+ * sliding window until its oldest unit leaves; only its script has that time (limit_reply.h)
  * custom script  until its reset
  *
  * Times are in microseconds. 0: nothing of the limit is used, or more units are available now. */

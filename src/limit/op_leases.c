@@ -23,13 +23,13 @@ static struct slice tagged(const struct limiter *l, struct slice key)
     return (struct slice){key.p + l->leases->key_start, key.n - l->leases->key_start};
 }
 
-void op_meet_lease(struct limit_op *op, bool learns)
+void op_meet_lease(struct limit_op *op, bool adjusts)
 {
     struct limiter *l = op->limiter;
     const struct op_limit *part = &op->limits[0];
 
     op->leased.lease = NULL;
-    if (!l->leases || l->leases->retired || !lease_may_be(part->limit, &part->numbers) || learns ||
+    if (!l->leases || l->leases->retired || !lease_may_be(part->limit, &part->numbers) || adjusts ||
         !op_is_unit(op))
         return;
     op->leased.lease = leases_meet(l->leases->table, tagged(l, part->key), part->limit,

@@ -23,9 +23,9 @@ struct lease_request {
     int64_t units;
 };
 
-/* Looks up the lease of the op's key, if it may have one. `learns`: the charge may change when the
+/* Looks up the lease of the op's key, if it may have one. `adjusts`: the charge may change when the
  * response is known. */
-void op_meet_lease(struct limit_op *op, bool learns);
+void op_meet_lease(struct limit_op *op, bool adjusts);
 /* Decides from the lease. The op becomes the charge or is released. False: the lease is empty. */
 MUST_CHECK bool op_spend_lease(struct limit_op *op, struct decision_request *decision_request);
 struct lease_request op_request_lease(const struct limit_op *op);

@@ -27,7 +27,7 @@ void verdict_set_result(struct limit_result *r, const struct op_limit *part,
 /* Without Redis: returns true if this process counts the limit. The fallback table takes no
  * refunds, so a limit with `count` allows, and so does a refund. */
 bool verdict_is_local(const struct op_limit *part);
-/* What the fallback table is asked, and the result before it answers. */
+/* The request to the fallback table, and the result before its reply. */
 struct limit_result verdict_local_result(const struct limiter *l, const struct op_limit *part);
 struct fallback_request verdict_local_request(const struct op_limit *part,
                                               struct limit_result *result);

@@ -4,7 +4,7 @@
  *
  * There are two sizes. IOBUF_SMALL holds an ordinary head; IOBUF_LARGE holds the largest head
  * allowed or one read of content. Output that a socket did not take at once can be larger, if it is
- * a large head with content behind it, and so can content that is kept: their buffers have the size
+ * a large head with content after it, and so can content that is kept: their buffers have the size
  * that is needed, and are not pooled.
  * An idle connection owns no buffer. The number of buffers per connection is fixed (see
  * proxy/relay.h), and buffer_memory.h bounds those of the process. */

@@ -72,7 +72,7 @@ void stream_close(struct stream *s, struct iobuf_pool *pool);
 void stream_want_read(struct stream *s, bool want);
 void stream_want_write(struct stream *s, bool want);
 /* Stops waiting for input, until stream_want_read(). If `tell_end` is set, on_readable runs with
- * EV_CLOSED when the peer's FIN or reset arrives, even behind unread input. */
+ * EV_CLOSED when the peer's FIN or reset arrives, even after unread input. */
 void stream_pause(struct stream *s, bool tell_end);
 /* Calls on_readable in this loop iteration or the next, even if the socket has no data. Used for
  * input that is already in `in`. */

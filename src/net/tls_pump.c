@@ -26,7 +26,7 @@ struct tls_pump {
     char bytes[PIECE];
 };
 
-/* The owner sees the end of input behind the held bytes. */
+/* The owner reads the end of input after the held bytes. */
 static void pump_end(struct tls_pump *pump, enum tls_pump_state state)
 {
     pump->state = state;

@@ -3,7 +3,7 @@
  *   owner <--> [plain socket pair] <--> pump: TLS <--> [socket] <--> server
  *
  * The owner reads and writes its end of the pair as if it were the connection. It sees the end of
- * the connection, and every failure, as the end of input; tls_pump_state() then tells which. */
+ * the connection, and every failure, as the end of input; tls_pump_state() then returns which. */
 #ifndef WEIR_NET_TLS_PUMP_H
 #define WEIR_NET_TLS_PUMP_H
 

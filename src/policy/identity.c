@@ -132,7 +132,7 @@ void identity_write_address(const struct identity_settings *settings, struct ide
 
 /* --- the sources --- */
 
-/* Returns true for ids of unknown clients, which are skipped unless a database may know them. */
+/* Returns true for ids of unknown clients, which are skipped unless a database may have them. */
 static bool is_passed_over(const struct policy *policy, const struct identity *identity)
 {
     return identity->is_id && policy->identity.known_clients_only && !policy->quotas.connection &&

@@ -95,7 +95,7 @@ void identity_find_address(const struct identity_input *input, struct identity *
  *   - IDENTITY_MALFORMED: an identity or token header occurs twice or has control bytes; Connection
  *     names the header; a parameter (with identity.cookies: reject, a cookie) has two values, or a
  *     name that servers may read as this one, or malformed percent-encoding; the name of a cookie
- *     stands behind a blank; a cookie contains NUL, CR or LF; a name in the content stands twice
+ *     stands after a blank; a cookie contains NUL, CR or LF; a name in the content stands twice
  *   - IDENTITY_INVALID_TOKEN: the token is not valid, with jwt.invalid: 401 */
 MUST_CHECK bool identity_of(const struct identity_input *input, struct identity *identity,
                             const char **why);

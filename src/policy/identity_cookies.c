@@ -31,7 +31,7 @@ static bool next_cookie(struct cookies *cookies, struct pair *cookie)
     return true;
 }
 
-/* Returns true if the wanted name and a "=" stand behind a blank inside a cookie. Python's
+/* Returns true if the wanted name and a "=" stand after a blank inside a cookie. Python's
  * http.cookies separates cookies by blanks too: it reads "a=b session=x" as two. */
 static bool is_named_behind_blank(struct slice cookie, struct slice wanted)
 {
@@ -56,7 +56,7 @@ static bool is_named_behind_blank(struct slice cookie, struct slice wanted)
 
 static enum found refuse_blank(const struct identity_search *search)
 {
-    return identity_bad(search, "the name of the identity's cookie stands behind a blank");
+    return identity_bad(search, "the name of the identity's cookie stands after a blank");
 }
 
 /* --- reject --- */

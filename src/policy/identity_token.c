@@ -65,7 +65,7 @@ bool token_checker_is_ready(const struct token_checker *checker)
     const struct jwt_settings *jwt = checker ? &checker->settings->jwt : NULL;
 
     for (unsigned i = 0; jwt && i < jwt->remote_count; i++)
-        if (!remote_keys_are_settled(jwt->remote[i]))
+        if (!remote_keys_were_tried(jwt->remote[i]))
             return false;
     return true;
 }

@@ -11,7 +11,7 @@
 #include "policy/identity.h"
 #include "policy/rule_choice.h"
 
-/* The values by position in policy->key_sources; those that are absent or were not asked for are
+/* The values by position in policy->key_sources; those that are absent or were not requested are
  * empty. */
 struct key_values {
     size_t size[KEY_SOURCES_MAX];

@@ -14,7 +14,7 @@ struct remote_keys {
     pthread_mutex_t lock;
     struct jwt_keys *current; /* under the lock */
     atomic_uint version;      /* 0: no keys yet */
-    atomic_bool settled, wanted, fetching;
+    atomic_bool tried, wanted, fetching;
     _Atomic uint64_t closed_until_us;
     char *url, *ca;
 };
@@ -83,7 +83,7 @@ void remote_keys_publish(struct remote_keys *remote, struct jwt_keys *keys)
     atomic_fetch_add_explicit(&remote->version, 1, memory_order_release);
     pthread_mutex_unlock(&remote->lock);
     jwt_keys_drop(before);
-    atomic_store(&remote->settled, true);
+    atomic_store(&remote->tried, true);
 }
 
 void remote_keys_begin(struct remote_keys *remote, uint64_t closed_until_us)
@@ -92,11 +92,11 @@ void remote_keys_begin(struct remote_keys *remote, uint64_t closed_until_us)
     atomic_store(&remote->closed_until_us, closed_until_us);
 }
 
-void remote_keys_settle(struct remote_keys *remote)
+void remote_keys_end_fetch(struct remote_keys *remote)
 {
     atomic_store(&remote->fetching, false);
     atomic_store(&remote->wanted, false);
-    atomic_store(&remote->settled, true);
+    atomic_store(&remote->tried, true);
 }
 
 bool remote_keys_are_wanted(const struct remote_keys *remote)
@@ -106,9 +106,9 @@ bool remote_keys_are_wanted(const struct remote_keys *remote)
 
 /* --- Any thread ------------------------------------------------------------------------------- */
 
-bool remote_keys_are_settled(const struct remote_keys *remote)
+bool remote_keys_were_tried(const struct remote_keys *remote)
 {
-    return atomic_load(&remote->settled);
+    return atomic_load(&remote->tried);
 }
 
 bool remote_keys_may_come(const struct remote_keys *remote)

@@ -34,16 +34,16 @@ void remote_keys_publish(struct remote_keys *remote, struct jwt_keys *keys);
 void remote_keys_begin(struct remote_keys *remote, uint64_t closed_until_us);
 /* A fetch has ended, or there is none: nobody waits for it any more, and the next unknown key is
  * reported. */
-void remote_keys_settle(struct remote_keys *remote);
+void remote_keys_end_fetch(struct remote_keys *remote);
 bool remote_keys_are_wanted(const struct remote_keys *remote);
 
 /* --- Any thread --- */
 
 /* Returns whether there are keys, or a fetch has failed. */
-bool remote_keys_are_settled(const struct remote_keys *remote);
+bool remote_keys_were_tried(const struct remote_keys *remote);
 /* Returns whether a fetch is under way, or remote_keys_want() has caused one. */
 bool remote_keys_may_come(const struct remote_keys *remote);
-/* Requests a fetch. Cheap until the next remote_keys_settle(). */
+/* Requests a fetch. Cheap until the next remote_keys_end_fetch(). */
 void remote_keys_want(struct remote_keys *remote);
 
 /* One thread's reference to a set; initialize with zeros. */

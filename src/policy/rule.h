@@ -78,7 +78,7 @@ struct rule {
     char *cost_request;   /* request header with the cost, trusted peers only; NULL: none */
     int64_t cost_max;     /* larger values of cost_request are reduced to this */
     char *cost_response;  /* response header with the cost; NULL: none */
-    bool learns;          /* some charges depend on the response */
+    bool adjusts;         /* the response adjusts some charges */
     uint32_t key_sources; /* those that its limits count by; bit set of policy->key_sources */
     bool has_own_costs;   /* a limit has a cost of its own */
     bool drains;          /* responses to clients that have left are read to their end */

@@ -52,8 +52,8 @@ struct rule_miss {
     const struct criterion *criterion; /* MISS_CRITERION: the first that fails or is uncertain */
 };
 
-/* Evaluates one rule as policy_match() does, and tells why it does not match: for weir explain. At
- * most MATCH_STEPS_MAX must have been taken. */
+/* Evaluates one rule as policy_match() does, and reports why it does not match: for weir explain.
+ * At most MATCH_STEPS_MAX must have been taken. */
 enum truth rule_try(const struct rule *rule, const struct rule_request *request,
                     struct rule_miss *miss);
 

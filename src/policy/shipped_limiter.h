@@ -50,7 +50,7 @@ const struct limiter_option *limiter_option(const struct shipped_limiter *limite
 /* Returns the row of a limiter, or NULL. */
 const struct shipped_limiter *shipped_limiter(struct slice name);
 
-/* Returns the limiter at `index`, or NULL behind the last one. */
+/* Returns the limiter at `index`, or NULL after the last one. */
 const struct shipped_limiter *shipped_limiter_at(unsigned index);
 
 /* Returns true if the limit, its burst and its costs may be larger than SMALL_LIMIT_MAX. */

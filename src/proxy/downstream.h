@@ -2,9 +2,9 @@
  *
  * A protocol (HTTP/1.1: http1.c) reads requests from a client connection and serialises responses.
  * It embeds one struct downstream per request under way: HTTP/1.1 one per connection, HTTP/2 one
- * per stream. An exchange uses its downstream alone; it does not know the connection, its socket or
- * the syntax of messages. What a protocol decides by itself: when a connection is closed, what
- * happens to the unread rest of a request, how the end of a message is marked.
+ * per stream. An exchange uses its downstream alone; it has no access to the connection, its
+ * socket or the syntax of messages. What a protocol decides by itself: when a connection is
+ * closed, what happens to the unread rest of a request, how the end of a message is marked.
  *
  *              protocol calls (exchange.h)                exchange calls (struct downstream_ops)
  *   request    exchange_begin()         head parsed       want_body()    read content, or pause

@@ -1,5 +1,5 @@
-/* granted.h - headers that tell the server, or the asking proxy, how many units were granted. Only
- * for policies with such headers: policy.has_granted_headers. */
+/* granted.h - headers that state, for the server or the requesting proxy, how many units were
+ * granted. Only for policies with such headers: policy.has_granted_headers. */
 #ifndef WEIR_PROXY_GRANTED_H
 #define WEIR_PROXY_GRANTED_H
 

@@ -25,7 +25,7 @@ enum step request_drop(struct exchange *x);
  * 100-continue. */
 enum step content_begin(struct exchange *x);
 /* Reads a piece into request.kept. STEP_NEXT: all was read, or more than `most` bytes; the piece
- * behind them is in request.ahead. */
+ * after them is in request.ahead. */
 enum step content_read(struct exchange *x, size_t most);
 
 /* The server has sent something, or has closed the connection. */

@@ -99,7 +99,7 @@ enum step request_begin(struct exchange *x)
     x->upstream.sent_us = clock_cached_us();
     x->record.server = link_server(x->upstream.link);
     server_stats_begin(x->upstream.link);
-    if (!x->route.rule->learns)
+    if (!x->route.rule->adjusts)
         limiter_keep_charge(&x->decision_request);
     enum relay moved = relay_request_head(x, &why);
     if (moved == RELAY_SOURCE && relay_has_kept(x))

@@ -66,7 +66,7 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     if (x->grpc)
         x->record.grpc_status = grpc_status_of(&head->fields);
     x->response.progress = MESSAGE_CONTENT;
-    if (x->route.rule->learns)
+    if (x->route.rule->adjusts)
         response_cost_begin(x, head, framing);
     exchange_forget_request(x);
 

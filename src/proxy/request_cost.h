@@ -1,4 +1,4 @@
-/* request_cost.h - what a request tells about its cost before the decision: in headers and in its
+/* request_cost.h - what a request states about its cost before the decision: in headers and in its
  * content. */
 #ifndef WEIR_PROXY_REQUEST_COST_H
 #define WEIR_PROXY_REQUEST_COST_H

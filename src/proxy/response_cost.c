@@ -164,7 +164,7 @@ void response_cost_end(struct exchange *x)
     }
     free(x->cost.usage); /* weir's own response replaces that of the server */
     x->cost.usage = NULL;
-    if (x->decision_request.charge && x->route.rule->learns && !client_failed(x))
+    if (x->decision_request.charge && x->route.rule->adjusts && !client_failed(x))
         adjust(x, 0, false);
     else
         limiter_keep_charge(&x->decision_request);

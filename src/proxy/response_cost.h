@@ -1,4 +1,4 @@
-/* response_cost.h - what a response tells about the cost of its request: in its header, and in its
+/* response_cost.h - what a response states about the cost of its request: in its header, and in its
  * content, which is read while it is forwarded. Adjusts the charge as soon as the cost is known. */
 #ifndef WEIR_PROXY_RESPONSE_COST_H
 #define WEIR_PROXY_RESPONSE_COST_H
@@ -17,8 +17,8 @@ void response_cost_expect(struct exchange *x);
 /* The request did not happen: refunds the charge. */
 void response_cost_refund(struct exchange *x);
 
-/* The final response header of a rule that learns was read, before relay_response_head(). Adjusts
- * the charge unless the content is going to tell the cost. */
+/* The final response header of a rule with `adjusts` was read, before relay_response_head().
+ * Adjusts the charge unless the content is going to tell the cost. */
 void response_cost_begin(struct exchange *x, const struct response_head *head,
                          const struct framing *framing);
 /* A piece of content that weir reads along is being forwarded. The last one ends the charge. */

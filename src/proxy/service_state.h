@@ -43,7 +43,7 @@ struct service_worker {
     struct call_memory memory; /* of the call that is read or answered */
     TAILQ_HEAD(watches, service_request) watches;
     unsigned watch_count;
-    /* What the watches were told last. */
+    /* The state that the watches were sent last. */
     bool shown_ready;
     const struct generation *shown_generation;
 };

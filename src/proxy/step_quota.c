@@ -58,7 +58,7 @@ static bool is_granted(const struct exchange *x, const struct identity *identity
            limiter_has_grant(x->generation->limiter, identity);
 }
 
-/* The identity is final. If the database does not know the first id, it is another client, which
+/* The identity is final. If the database does not have the first id, it is another client, which
  * may be blocked or have another rule. */
 static enum step go_on(struct exchange *x)
 {

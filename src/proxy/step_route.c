@@ -5,7 +5,7 @@
 #include "proxy/decision_listener.h"
 #include "proxy/route.h"
 
-/* With known_clients_only, a client of a later source counts if the database does not know this
+/* With known_clients_only, a client of a later source counts if the database does not have this
  * id. Returns true if that one is blocked, or cannot be determined. */
 static bool may_be_blocked(const struct identity_input *input, struct identity *identity)
 {
@@ -31,7 +31,7 @@ static bool needs_quota(const struct exchange *x, const struct identity_input *i
            (x->route.rule->limit_count || may_be_blocked(input, identity));
 }
 
-/* The database may know later sources only, of which one reads the content: it is read before. */
+/* The database may have later sources only, of which one reads the content: it is read before. */
 static bool reads_content_first(const struct policy *policy, const struct identity_input *input)
 {
     return policy->quotas.connection && policy->identity.known_clients_only && input->content &&

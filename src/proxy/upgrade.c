@@ -7,7 +7,7 @@ static bool begins_with(struct slice protocol, struct slice start)
     return protocol.n >= start.n && slice_equal_nocase((struct slice){protocol.p, start.n}, start);
 }
 
-/* A name, and perhaps a version behind a "/": both are tokens. */
+/* A name, and perhaps a version after a "/": both are tokens. */
 static bool is_protocol(struct slice protocol)
 {
     const char *slash = memchr(protocol.p, '/', protocol.n);

@@ -89,7 +89,7 @@ struct worker {
 
     uint64_t random[4]; /* xoshiro256** */
     char id_start[16];  /* prefix of this worker's request ids */
-    uint64_t id_count;  /* counter behind the ids, starting from a random number */
+    uint64_t id_count;  /* counter in the ids, starting from a random number */
     uint64_t id_key;
     int64_t date_second;
     char date[29]; /* IMF-fixdate of date_second */

@@ -340,7 +340,7 @@ static void on_script_reply(struct redis_call *call, const struct redis_reply *r
 
 /* --- Database --------------------------------------------------------------------------------- */
 
-/* The database knows clients by the names that `clients` has for them. */
+/* In the database, clients have the names that `clients` has for them. */
 static void query(struct lookup *k)
 {
     char bytes[IDENTITY_TEXT_MAX];

@@ -5,7 +5,7 @@
  *    ^                  |                                       |               ^ |
  *    `------------------+------------ link_lost(cause) ---------+---------------+-'
  *
- * - The link knows keys and scripts; it contains nothing of HTTP or limits.
+ * - The link handles keys and scripts; it contains nothing of HTTP or limits.
  * - It owns the redisAsyncContext. It uses each call until that call's `done` has run.
  * - READY without calls: a PING each second, so that a dead server is noticed without traffic.
  * - SUSPECT: several calls in a row timed out. Only a PING is sent until Redis answers it.

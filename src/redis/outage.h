@@ -46,8 +46,8 @@ bool redis_outage_may_complain(struct redis_outage *outage, enum redis_failure c
 
 /* Reports a call answered with such an error at `us` (clock_us). */
 void redis_outage_refused(struct redis_outage *outage, uint64_t us);
-/* Reports that calls succeed. Returns true if no link has reported an error for `calm_us` and
- * this was not reported before; the errors lasted `*us`. If false, `*over` tells whether another
+/* Reports that calls succeed. Returns true if no link has reported an error for `calm_us` and this
+ * was not reported before; the errors lasted `*us`. If false, `*over` is set to whether another
  * link has already reported the end. */
 bool redis_outage_accepted(struct redis_outage *outage, uint64_t calm_us, uint64_t *us, bool *over);
 

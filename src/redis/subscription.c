@@ -33,14 +33,14 @@ struct redis_subscription {
     struct redis_connection *connection; /* NULL: waits to reconnect */
     struct event *timer;                 /* reconnect, next PING, or timeout */
     uint64_t retry_us;
-    bool hears, pinged;
+    bool confirmed, pinged;
     bool is_master; /* it was a master of the cluster at the last check */
     bool logged;    /* the missing permission to SUBSCRIBE was logged */
 };
 
 static void disconnect(struct redis_subscription *s)
 {
-    s->hears = s->pinged = s->is_master = false;
+    s->confirmed = s->pinged = s->is_master = false;
     redis_connection_free(s->connection);
     s->connection = NULL;
 }
@@ -78,7 +78,7 @@ static void subscribed(struct redis_subscription *s)
     note_alive(s);
     s->retry_us = RETRY_MIN_US;
     s->logged = false;
-    s->hears = true;
+    s->confirmed = true;
     if (s->sentinel)
         redis_sentinel_content(s->sentinel);
     s->listener.received(s->listener.context, NULL, 0);
@@ -89,7 +89,7 @@ static void on_received(void *context, struct redis_reply *reply)
     struct redis_subscription *s = context;
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
-    if (s->hears)
+    if (s->confirmed)
         note_alive(s); /* any reply counts, even an error because the user may not PING */
     else if (reply->type == RESP_ERROR) {
         report_refused(s, reply->text.p);
@@ -186,7 +186,7 @@ static void on_ping_or_retry(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
     if (!s->connection)
         connect_next(s);
-    else if (s->hears && !s->pinged)
+    else if (s->confirmed && !s->pinged)
         ping(s);
     else
         reconnect_later(s, redis_connection_timeout(s->connection));
@@ -243,7 +243,7 @@ redis_subscription_new(struct event_base *base, const struct redis_settings *set
 bool redis_subscription_covers(const struct redis_subscription *before,
                                const struct redis_subscription *now)
 {
-    return before && before->hears && strcmp(before->channel, now->channel) == 0 &&
+    return before && before->confirmed && strcmp(before->channel, now->channel) == 0 &&
            address_same(&before->address, &now->address);
 }
 

@@ -83,7 +83,7 @@ struct log_file *log_file_open(const char *path)
     return file;
 }
 
-/* Reads more bytes behind the unread ones. Returns false on error. */
+/* Reads more bytes after the unread ones. Returns false on error. */
 static bool fill(struct log_file *file)
 {
     ssize_t n;

@@ -116,7 +116,7 @@ static void count_one(struct replay_stats *stats, struct slot *slot,
         replay_stats_decide(stats, &slot->request, &decision->request.decision);
 }
 
-/* A log tells the status of a response, and not what it stated. */
+/* A log has the status of a response, and not the cost that it stated. */
 static void finish_one(struct pass *p, unsigned policy, struct slot *slot)
 {
     struct virtual_response response = {.status = slot->status, .cost = -1};
@@ -232,7 +232,7 @@ static void decide(struct pass *p, const struct log_line *line, const char *file
     char name[REPLAY_CLIENT_MAX];
     struct text client = text_over(name, sizeof name);
     const struct virtual_request request = request_of(p, line, &client);
-    bool learns = false;
+    bool end_matters = false;
 
     slot->request = (struct replay_request){.time_us = line->time_us, .file = file, .line = number};
     slot->status = line->status;
@@ -240,9 +240,9 @@ static void decide(struct pass *p, const struct log_line *line, const char *file
     copy_slice(line->target, slot->target, sizeof slot->target, &slot->request.target);
     for (unsigned i = 0; i < p->count; i++) {
         replay_engine_decide(p->engines[i], &request, &slot->decisions[i]);
-        learns |= slot->decisions[i].learns;
+        end_matters |= slot->decisions[i].end_matters;
     }
-    if (learns)
+    if (end_matters)
         decide_rest(p);
 }
 

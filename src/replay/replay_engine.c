@@ -237,7 +237,7 @@ static bool find_rule(struct deciding *d)
 
 /* --- Quotas of the database ------------------------------------------------------------------- */
 
-/* As proxy/step_quota.c: the row of an id, or the next source if the database does not know it. */
+/* As proxy/step_quota.c: the row of an id, or the next source if the database does not have it. */
 static bool find_quota(struct deciding *d)
 {
     const struct policy *policy = d->engine->policy;
@@ -272,12 +272,12 @@ static void decided(struct decision_request *request)
 }
 
 /* Returns true if the end of a request of this rule gives something back, or charges more. */
-static bool rule_learns(const struct rule *rule)
+static bool rule_end_matters(const struct rule *rule)
 {
     for (unsigned i = 0; i < rule->limit_count; i++)
         if (rule->limits[i]->kind == LIMIT_CONCURRENCY)
             return true;
-    return rule->learns;
+    return rule->adjusts;
 }
 
 /* Reads what the limits count by, and what the request costs. */
@@ -321,9 +321,9 @@ static void decide(struct deciding *d)
 
     if (!read_facts(d, &facts, costs))
         return;
-    decision->learns = rule_learns(d->route.rule);
+    decision->end_matters = rule_end_matters(d->route.rule);
     decision->request = (struct decision_request){
-        .decided = decided, .wants_charge = d->route.rule->learns || d->given->wants_units};
+        .decided = decided, .wants_charge = d->route.rule->adjusts || d->given->wants_units};
     limiter_set_time(engine->limiter, d->given->now_us);
     decision->pending =
         limiter_decide(engine->limiter, &facts, &decision->request) == DECIDED_LATER;
@@ -335,7 +335,7 @@ void replay_engine_decide(struct replay_engine *engine, const struct virtual_req
     struct deciding d = {.engine = engine, .given = given, .decision = decision};
 
     decision->kind = REPLAY_DECIDED;
-    decision->pending = decision->learns = false;
+    decision->pending = decision->end_matters = false;
     decision->rule = NULL;
     decision->client_size = 0;
     if (!parse_head(&d) || !find_identity(&d) || !find_rule(&d))
@@ -394,7 +394,7 @@ void replay_engine_finish(struct replay_engine *engine, struct replay_decision *
     if (!decision->request.charge)
         return;
     set_own_costs(decision, response, costs);
-    if (decision->rule->learns)
+    if (decision->rule->adjusts)
         limiter_adjust(&decision->request, &outcome);
     else
         limiter_keep_charge(&decision->request);

@@ -52,7 +52,7 @@ struct replay_decision {
     unsigned status;         /* BLOCKED, REFUSED: of weir's response */
     const struct rule *rule; /* DECIDED */
     bool pending;            /* the decision has not arrived yet */
-    bool learns;             /* the response, or its end, changes what is charged or held */
+    bool end_matters;        /* the response, or its end, changes what is charged or held */
     size_t client_size;
     char client[REPLAY_CLIENT_MAX]; /* identity, not NUL-terminated */
 };

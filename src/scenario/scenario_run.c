@@ -2,11 +2,11 @@
  *
  *   decide() --> a place in the ring, until its decision has arrived --> record()
  *                                                                          |
- *            a request that learns from its end, until then: `open` <------'
+ *            a request whose end matters, until then: `open` <-------------'
  *
  * Decisions are recorded in order. Requests whose end changes nothing are sent in batches. Before
- * and after a request that learns, all earlier decisions have arrived: its end gives back units, or
- * adjusts a charge, before the next request is decided. */
+ * and after a request whose end matters, all earlier decisions have arrived: its end gives back
+ * units, or adjusts a charge, before the next request is decided. */
 #include "scenario/scenario_run.h"
 
 #include <inttypes.h>
@@ -212,7 +212,7 @@ static void record(struct run *run, struct running *r)
             check_costs(run, r, &came->last);
         expectations_check(step, came, run->result);
     }
-    if (!r->decision.learns || !admitted) {
+    if (!r->decision.end_matters || !admitted) {
         finish(run, r, r->now_us);
         return;
     }
@@ -290,7 +290,7 @@ static void decide(struct run *run, const struct scenario_step *step, int64_t re
     r->end_us = now_us + step->duration_us;
     run->ring[(run->first + run->used++) % RING_SIZE] = r;
     replay_engine_decide(run->engine, &request, &r->decision);
-    if (r->decision.learns)
+    if (r->decision.end_matters)
         drain(run);
     else if (++run->unsent >= FLUSH_EVERY || run->used == RING_SIZE) {
         run_loop(run, false);

@@ -51,7 +51,7 @@ static void on_response(struct http2_stream *stream, struct response_head *head,
         note_grpc_status(h, &head->fields);
 }
 
-/* Content is read for gRPC alone: other connections are closed behind the head. */
+/* Content is read for gRPC alone: other connections are closed after the head. */
 static void on_content(struct http2_stream *stream, struct slice bytes)
 {
     struct health_http2 *h = http2_stream_user(stream);

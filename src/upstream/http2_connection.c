@@ -128,7 +128,7 @@ static void on_failed(struct connection *c, struct link_owner *owner, enum link_
     http2_fail_waiting(server, failure);
 }
 
-/* Closes an open connection; its links learn that. */
+/* Closes an open connection; its links are notified. */
 static void end_connection(struct http2_connection *h)
 {
     struct server *server = h->server;

@@ -50,7 +50,7 @@ struct http2_link {
     /* request */
     struct iobuf *out;          /* content that the session has not taken */
     struct iobuf *out_trailers; /* that follow it, as trailers_parse() reads them */
-    bool out_last;              /* the request ends behind them */
+    bool out_last;              /* the request ends after them */
 
     /* response */
     enum method method;

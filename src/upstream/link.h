@@ -1,10 +1,11 @@
 /* link.h - the interface between an exchange and its use of a server; the mirror of downstream.h.
  *
  * A protocol sends requests to a server and reads its responses. A link is one exchange's use of a
- * server: with HTTP/1.1 (http1_link.c) a connection. An exchange does not know the connection, its
- * socket or the syntax of messages. The one exception is the request head: it is serialised as
- * HTTP/1.1 and kept until the response starts, so that any server can get it again. What a protocol
- * decides by itself: whether a connection is used again, and how the end of a message is marked.
+ * server: with HTTP/1.1 (http1_link.c) a connection. An exchange has no access to the connection,
+ * its socket or the syntax of messages. The one exception is the request head: it is serialised as
+ * HTTP/1.1 and kept until the response starts, so that any server can get it again. What a
+ * protocol decides by itself: whether a connection is used again, and how the end of a message is
+ * marked.
  *
  *              exchange calls (struct link_ops)         protocol calls (struct link_owner_ops)
  *   request    send_head()        head, first content   connected(), connect_failed()

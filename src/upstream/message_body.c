@@ -17,7 +17,7 @@ void body_reader_begin(struct body_reader *reader, const struct framing *framing
 
 /* ---- trailers ------------------------------------------------------------------------------- */
 
-/* Takes the part of the trailer section that chunked_decode() has found behind the content. A
+/* Takes the part of the trailer section that chunked_decode() has found after the content. A
  * section in one part is parsed where it is. */
 static enum body_status take_trailers(struct body_reader *reader, struct content_piece *piece,
                                       const struct body_io *io, const char **why)

@@ -1,7 +1,7 @@
 /* upstream.h - a worker's connections (links) to the servers of one upstream. weir picks the server
  * with the fewest outstanding requests and pools idle keep-alive connections.
  *
- * This directory owns what weir knows about servers: addresses, health, ejections, connections. It
+ * This directory owns the state of servers: addresses, health, ejections, connections. It
  * contains nothing of rules or limits, and of clients only the address of a failed request. Whether
  * a request is sent again is decided in proxy/. In reading order:
  *

@@ -1,5 +1,5 @@
 /* upstream_internal.h - a worker's servers and connections, for the files of this directory. Each
- * file calls only those below it, and hears of events through struct connection_events:
+ * file calls only those below it, and receives events through struct connection_events:
  *
  *   upstream.c                         takes links, probes ejected servers
  *   servers.c                          chooses servers; arrival and removal
@@ -47,7 +47,7 @@ struct connection {
     enum method method;        /* of the request */
     uint64_t head_max;         /* of the response, in bytes */
     size_t scanned;            /* bytes of stream.in that response_head_read has scanned */
-    char *head_end;            /* in the receive buffer: unread bytes behind the final head, */
+    char *head_end;            /* in the receive buffer: unread bytes after the final head, */
     size_t after_head;         /* and their number; only until read_body() */
     uint64_t pooled_iteration; /* loop iteration in which it was last pooled */
     uint64_t empty_iteration;  /* loop iteration in which it was last found empty while pooled */

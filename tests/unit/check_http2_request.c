@@ -111,7 +111,7 @@ static const struct {
     {":protocol=websocket|" GET, "unknown pseudo-field"},
     {":Method=GET|:scheme=https|:path=/", "unknown pseudo-field"},
     {":=x|" GET, "unknown pseudo-field"},
-    {GET "|accept=x|:authority=b.test", "pseudo-field behind another field"},
+    {GET "|accept=x|:authority=b.test", "pseudo-field after another field"},
     {GET "|:path=/y", "repeated pseudo-field"},
     {GET "|:method=POST", "repeated pseudo-field"},
     {":method=|:scheme=https|:path=/", "invalid :method"},

@@ -310,7 +310,7 @@ START_TEST(rules_are_loaded)
     ck_assert_uint_eq(rules[1].rejection.status, 503);
     ck_assert_int_eq(rules[2].cost, 0);
     ck_assert_str_eq(rules[3].name, "/healthz#2");
-    ck_assert(rules[3].learns && !rules[2].learns && !rules[4].learns && rules[5].learns);
+    ck_assert(rules[3].adjusts && !rules[2].adjusts && !rules[4].adjusts && rules[5].adjusts);
     ck_assert_str_eq(rules[4].cost_request, "X-Cost");
     ck_assert_int_eq(rules[4].cost, 1);
     ck_assert_int_eq(rules[4].cost_max, 10);
