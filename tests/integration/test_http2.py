@@ -364,6 +364,7 @@ def test_flow_control_to_a_slow_server(rig):
                     gate.set()  # the window is exhausted: the server reads again
                 elif granted["bytes"] == before:
                     client.read_frame()
+        assert gate.is_set(), "weir took all content before the server read any"
         assert client.response(stalled).body == b"1500000"
 
 
