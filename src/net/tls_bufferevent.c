@@ -12,30 +12,29 @@ struct accepted {
     struct tls_server *server;
     void (*failed)(void *context, evutil_socket_t fd, enum tls_failure failure);
     void *context;
-    bool over; /* the handshake is done, or `failed` was called */
+    evutil_socket_t fd; /* -1: the handshake has not begun */
+    bool closed;        /* the client has closed the connection, which is no error of OpenSSL */
+    bool over;          /* the handshake is done, or `failed` was called */
 };
 
-static void fail(struct accepted *accepted, const SSL *ssl, enum tls_failure failure)
+static void fail(struct accepted *accepted, enum tls_failure failure)
 {
     accepted->over = true;
-    accepted->failed(accepted->context, SSL_get_fd(ssl), failure);
+    accepted->failed(accepted->context, accepted->fd, failure);
 }
 
-/* The bufferevent is freed: after the client has closed the connection, which is no error of
- * OpenSSL, or because it has sent nothing for too long. */
+/* The bufferevent is freed, and `parent` with it: OpenSSL 3.2 and later have freed
+ * its parts. */
 static void release(void *parent, void *data, CRYPTO_EX_DATA *all, int index, long number,
                     void *pointer)
 {
     struct accepted *accepted = data;
-    (void)all, (void)index, (void)number, (void)pointer;
+    (void)parent, (void)all, (void)index, (void)number, (void)pointer;
 
     if (!accepted)
         return;
-    ERR_clear_error();
     if (!accepted->over)
-        fail(accepted, parent,
-             SSL_get_error(parent, -1) == SSL_ERROR_SYSCALL ? TLS_FAILURE_CLOSED
-                                                            : TLS_FAILURE_TIMEOUT);
+        fail(accepted, accepted->closed ? TLS_FAILURE_CLOSED : TLS_FAILURE_TIMEOUT);
     tls_server_drop(accepted->server);
     free(accepted);
 }
@@ -54,10 +53,12 @@ static void on_state(const SSL *ssl, int where, int value)
     struct accepted *accepted = SSL_get_ex_data(ssl, index_of_accepted());
     unsigned long fault = (where & SSL_CB_EXIT) && value <= 0 ? ERR_peek_error() : 0;
 
+    accepted->fd = SSL_get_fd(ssl);
+    accepted->closed = SSL_want_read(ssl) && !BIO_should_retry(SSL_get_rbio(ssl));
     if (where & SSL_CB_HANDSHAKE_DONE)
         accepted->over = true;
     else if (fault && !accepted->over)
-        fail(accepted, ssl, tls_failure_of((int)SSL_get_verify_result(ssl), fault));
+        fail(accepted, tls_failure_of((int)SSL_get_verify_result(ssl), fault));
 }
 
 struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_server *server,
@@ -76,6 +77,7 @@ struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_serv
     accepted->server = tls_server_hold(server);
     accepted->failed = failed;
     accepted->context = context;
+    accepted->fd = -1;
     SSL_set_info_callback(ssl, on_state);
     /* On failure, libevent frees the SSL, or nothing if it has no memory at all. */
     return bufferevent_openssl_socket_new(base, -1, ssl, BUFFEREVENT_SSL_ACCEPTING,
