@@ -69,7 +69,7 @@ static void priorities(struct snapshot *s)
         const struct priority *priority = &policy->priorities[p];
         json_begin(&s->json, NULL, '{');
         json_put_text(&s->json, "name", priority->name);
-        json_put_number(&s->json, "share", (double)priority->share / SHARE_WHOLE);
+        json_put_number(&s->json, "share", (double)priority->share / (double)SHARE_WHOLE);
         decisions(s, priority->row, VERDICT_NOT_CHARGED, by_priority);
         json_end(&s->json, '}');
     }
