@@ -54,7 +54,7 @@ static void on_state(const SSL *ssl, int where, int value)
     unsigned long fault = (where & SSL_CB_EXIT) && value <= 0 ? ERR_peek_error() : 0;
 
     accepted->fd = SSL_get_fd(ssl);
-    accepted->closed = SSL_want_read(ssl) && !BIO_should_retry(SSL_get_rbio(ssl));
+    accepted->closed = !BIO_should_retry(SSL_get_rbio(ssl)); /* the BIO that also writes */
     if (where & SSL_CB_HANDSHAKE_DONE)
         accepted->over = true;
     else if (fault && !accepted->over)
