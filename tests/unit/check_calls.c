@@ -575,7 +575,7 @@ START_TEST(in_a_cluster_a_rejected_call_refunds_nothing)
 }
 END_TEST
 
-/* Redis does not answer: the refund does not get a redis.timeout of its own. */
+/* A refund does not get a redis.timeout of its own. */
 START_TEST(in_a_cluster_refunds_have_the_time_of_the_call)
 {
     start(1, true);
