@@ -8,12 +8,12 @@
 #include "base/magic.h"
 #include "limit/adjust.h"
 #include "limit/arguments.h"
-#include "limit/failure_log.h"
 #include "limit/limiter_parts.h"
 #include "limit/op_leases.h"
 #include "limit/op_permits.h"
 #include "limit/permits.h"
 #include "limit/queue.h"
+#include "limit/script_failures.h"
 #include "limit/split.h"
 #include "limit/verdict.h"
 

@@ -343,8 +343,8 @@ static uint64_t write_family(struct writer *w, const struct family_row *family,
     return w->out->n > start ? FIELD_BIT(family->field) : 0;
 }
 
-uint64_t decision_fields_write_marked(struct text *out, const struct decision *d, unsigned headers,
-                                      uint64_t wall_us, struct marks *marks)
+uint64_t decision_fields_write(struct text *out, const struct decision *d, unsigned headers,
+                               uint64_t wall_us, struct marks *marks)
 {
     struct writer w = {out, d, wall_us, marks};
     const struct limit_result *shown = shows_limits(d->verdict) ? decision_shown(d) : NULL;
@@ -362,10 +362,4 @@ uint64_t decision_fields_write_marked(struct text *out, const struct decision *d
     decision_put_number(out, d, NUMBER_WAIT, 0, wall_us, marks);
     text_literal(out, "\r\n");
     return written;
-}
-
-uint64_t decision_fields_write(struct text *out, const struct decision *d, unsigned headers,
-                               uint64_t wall_us)
-{
-    return decision_fields_write_marked(out, d, headers, wall_us, NULL);
 }

@@ -20,12 +20,10 @@ bool header_families_patchable(unsigned headers);
 const struct limit_result *decision_shown(const struct decision *decision);
 
 /* Appends the fields of the families in `headers` as lines "Name: value CRLF", and Retry-After for
- * rejections that have one. `wall_us` (Unix time) is for fields with a time of day. Appends nothing
- * if no limit applied. Returns the FIELD_BITs of the families that it has appended. */
+ * rejections that have one. `wall_us` (Unix time) is for fields with a time of day. Appends
+ * nothing if no limit applied. Records the positions of numbers in `marks`, unless it is NULL.
+ * Returns the FIELD_BITs of the families that it has appended. */
 uint64_t decision_fields_write(struct text *out, const struct decision *decision, unsigned headers,
-                               uint64_t wall_us);
-/* The same, and records the numbers in `marks` (may be NULL). */
-uint64_t decision_fields_write_marked(struct text *out, const struct decision *decision,
-                                      unsigned headers, uint64_t wall_us, struct marks *marks);
+                               uint64_t wall_us, struct marks *marks);
 
 #endif

@@ -19,11 +19,11 @@
 #include "base/clock.h"
 #include "base/magic.h"
 #include "limit/adjust.h"
-#include "limit/failure_log.h"
 #include "limit/limiter_parts.h"
 #include "limit/op_permits.h"
 #include "limit/permits.h"
 #include "limit/queue.h"
+#include "limit/script_failures.h"
 #include "limit/sub_op.h"
 #include "limit/verdict.h"
 

@@ -29,8 +29,8 @@ static void choose_fields(struct exchange *x, const struct response_head *head,
 {
     response_forward(response, lines, head, framing, worker_date(x->worker));
     if (x->route.rule->limit_count > 0)
-        response->dropped |= decision_fields_write(lines, &x->decision_request.decision,
-                                                   x->policy->headers, clock_cached_wall_us());
+        response->dropped |= decision_fields_write(
+            lines, &x->decision_request.decision, x->policy->headers, clock_cached_wall_us(), NULL);
     response_add_request_id(lines, head, (struct slice){x->request_id, x->id_size});
     response->lines = text_slice(lines);
 }

@@ -249,8 +249,8 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
         if (x->policy->has_granted_headers)
             granted_fields_write(out, x);
     }
-    decision_fields_write_marked(out, &x->decision_request.decision, x->policy->headers,
-                                 clock_cached_wall_us(), marks);
+    decision_fields_write(out, &x->decision_request.decision, x->policy->headers,
+                          clock_cached_wall_us(), marks);
 }
 
 /* A rejection with the default document and content: the next one of the same rule differs in

@@ -108,7 +108,7 @@ static void write_fields(struct exchange *x, bool over, struct text *lines)
         shown = &admitted;
     }
     decision_fields_write(lines, shown, x->policy->rate_limit_service.headers,
-                          clock_cached_wall_us());
+                          clock_cached_wall_us(), NULL);
 }
 
 static enum downstream_sent send_json(struct exchange *x, const struct call_response *response)

@@ -19,10 +19,10 @@ static void put_example(struct json_writer *json, const char *name,
     json_end(json, '}');
 }
 
-static void put_clients(struct json_writer *json, const struct client_table *clients)
+static void put_clients(struct json_writer *json, const struct replay_clients *clients)
 {
     const struct client_count *top[TOP_CLIENTS];
-    unsigned count = client_table_top(clients, top, TOP_CLIENTS);
+    unsigned count = replay_clients_top(clients, top, TOP_CLIENTS);
 
     json_put_u64(json, "clients", clients->used);
     json_put_bool(json, "clients_complete", !clients->beyond);

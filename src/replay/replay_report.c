@@ -120,7 +120,7 @@ static const char *shadow_mark(const struct limit *limit)
 static void put_clients(const struct limit_stats *limit, FILE *out)
 {
     const struct client_count *top[TOP_CLIENTS];
-    unsigned count = client_table_top(&limit->clients, top, TOP_CLIENTS);
+    unsigned count = replay_clients_top(&limit->clients, top, TOP_CLIENTS);
     char number[32];
 
     fprintf(out, "    clients    %s%s", limit->clients.beyond ? "more than " : "",

@@ -40,7 +40,7 @@ static int descending(const void *a, const void *b)
 }
 
 /* Returns the number of requests from which on a client is left out: see replay_search.h. */
-static uint64_t most_requests(const struct client_table *seen)
+static uint64_t most_requests(const struct replay_clients *seen)
 {
     uint64_t *counts = xcalloc(seen->used + 1, sizeof *counts);
     size_t used = 0, out = (size_t)((double)seen->used * left_out);
@@ -59,11 +59,11 @@ static uint64_t most_requests(const struct client_table *seen)
  * the table has no room for count. */
 static bool limits_a_client(const struct limit_stats *tried, uint64_t most)
 {
-    const struct client_table *rejected = &tried->clients;
+    const struct replay_clients *rejected = &tried->clients;
 
     for (size_t i = 0; i < rejected->capacity; i++) {
         const struct client_count *one = &rejected->slots[i];
-        if (one->count && client_table_count(&tried->seen, slice_of(one->name)) <= most)
+        if (one->count && replay_clients_count(&tried->seen, slice_of(one->name)) <= most)
             return true;
     }
     return rejected->beyond > 0;
@@ -113,7 +113,7 @@ static void note_result(struct search_limit *s, const struct limit_stats *tried)
                                          .share = 100.0 * (double)tried->rejected / applied,
                                          .limited = tried->clients.used,
                                          .clients = tried->seen.used};
-    s->found.named = client_table_top(&tried->clients, top, SUGGESTED_CLIENTS_MAX);
+    s->found.named = replay_clients_top(&tried->clients, top, SUGGESTED_CLIENTS_MAX);
     for (unsigned i = 0; i < s->found.named; i++)
         memcpy(s->found.names[i], top[i]->name, strlen(top[i]->name) + 1);
 }

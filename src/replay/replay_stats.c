@@ -11,20 +11,20 @@ void replay_stats_init(struct replay_stats *stats, unsigned limit_count)
 {
     *stats = (struct replay_stats){.limit_count = limit_count};
     stats->limits = xcalloc(limit_count + 1, sizeof *stats->limits);
-    client_table_init(&stats->rejected_clients);
+    replay_clients_init(&stats->rejected_clients);
     for (unsigned i = 0; i < limit_count; i++) {
-        client_table_init(&stats->limits[i].seen);
-        client_table_init(&stats->limits[i].clients);
+        replay_clients_init(&stats->limits[i].seen);
+        replay_clients_init(&stats->limits[i].clients);
     }
 }
 
 void replay_stats_free(struct replay_stats *stats)
 {
     for (unsigned i = 0; i < stats->limit_count; i++) {
-        client_table_free(&stats->limits[i].seen);
-        client_table_free(&stats->limits[i].clients);
+        replay_clients_free(&stats->limits[i].seen);
+        replay_clients_free(&stats->limits[i].clients);
     }
-    client_table_free(&stats->rejected_clients);
+    replay_clients_free(&stats->rejected_clients);
     free(stats->limits);
 }
 
@@ -51,7 +51,7 @@ void replay_stats_refuse(struct replay_stats *stats, const struct replay_request
 static void count_rejected(struct replay_stats *stats, const struct replay_request *request)
 {
     stats->rejected++;
-    client_table_add(&stats->rejected_clients, request->client);
+    replay_clients_add(&stats->rejected_clients, request->client);
 }
 
 void replay_stats_block(struct replay_stats *stats, const struct replay_request *request)
@@ -82,13 +82,13 @@ static void count_limit(struct replay_stats *stats, const struct replay_request 
     bool rejects = result->verdict == VERDICT_LIMITED || result->verdict == VERDICT_SHADOW;
 
     limit->applied++;
-    client_table_add(&limit->seen, request->client);
+    replay_clients_add(&limit->seen, request->client);
     limit->delayed += !rejects && decision->delay_us > 0 && result->limit->max_delay_us > 0;
     if (!rejects)
         return;
     if (limit->rejected++ == 0)
         write_example(&limit->first, request);
-    client_table_add(&limit->clients, request->client);
+    replay_clients_add(&limit->clients, request->client);
     count_minute(limit, request->time_us);
 }
 

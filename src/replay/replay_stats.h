@@ -3,8 +3,8 @@
 #define WEIR_REPLAY_REPLAY_STATS_H
 
 #include "limit/decision.h"
-#include "replay/client_table.h"
 #include "replay/log_line.h"
+#include "replay/replay_clients.h"
 
 /* A request and its line in the logs. */
 struct replay_request {
@@ -26,14 +26,14 @@ struct replay_example {
 
 /* One limit. A limit in shadow mode counts what it would have rejected. */
 struct limit_stats {
-    uint64_t applied;            /* requests to which the limit applied */
-    uint64_t rejected;           /* by this limit, alone or together with others */
-    uint64_t delayed;            /* admitted after a wait in the limit's queue */
-    struct client_table seen;    /* requests to which the limit applied, by client */
-    struct client_table clients; /* rejections */
-    struct replay_example first; /* first rejection */
-    int64_t minute;              /* Unix time in minutes of the current minute */
-    uint64_t in_minute;          /* rejections in it */
+    uint64_t applied;              /* requests to which the limit applied */
+    uint64_t rejected;             /* by this limit, alone or together with others */
+    uint64_t delayed;              /* admitted after a wait in the limit's queue */
+    struct replay_clients seen;    /* requests to which the limit applied, by client */
+    struct replay_clients clients; /* rejections */
+    struct replay_example first;   /* first rejection */
+    int64_t minute;                /* Unix time in minutes of the current minute */
+    uint64_t in_minute;            /* rejections in it */
     int64_t worst_minute;
     uint64_t worst_count;
 };
@@ -47,7 +47,7 @@ struct replay_stats {
     struct replay_example first_refused;
     const char *refused_why;
     uint64_t failed; /* the limiter script failed, or Redis */
-    struct client_table rejected_clients;
+    struct replay_clients rejected_clients;
     unsigned limit_count;
     struct limit_stats *limits; /* by limit->index */
 };

@@ -253,11 +253,11 @@ static void assert_response_fields(const struct decision *d)
     char bytes[4096];
     struct text fields = text_over(bytes, sizeof bytes);
 
-    decision_fields_write(&fields, d, headers_named("x-ratelimit x-rate-limit ietf"), 1);
+    decision_fields_write(&fields, d, headers_named("x-ratelimit x-rate-limit ietf"), 1, NULL);
     assert_lines(&fields);
     fields = text_over(bytes, sizeof bytes);
     decision_fields_write(&fields, d, headers_named("x-ratelimit-epoch"),
-                          UINT64_C(1763733600000000));
+                          UINT64_C(1763733600000000), NULL);
     assert_lines(&fields);
     PROPERTY(decision_retry_after(d) >= -1);
     for (unsigned i = 0; i < d->result_count; i++)

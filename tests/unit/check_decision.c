@@ -31,7 +31,7 @@ static uint64_t written; /* the result of the last decision_fields_write() */
 static const char *fields(const struct decision *d, unsigned headers)
 {
     struct text out = text_over(bytes, sizeof bytes - 1);
-    written = decision_fields_write(&out, d, headers, 1700000000500000);
+    written = decision_fields_write(&out, d, headers, 1700000000500000, NULL);
     ck_assert(!out.failed);
     bytes[out.n] = 0;
     return bytes;
@@ -162,7 +162,7 @@ static size_t write_marked(struct text *out, const struct decision *d, unsigned 
 {
     marks->count = 0;
     marks->too_many = false;
-    decision_fields_write_marked(out, d, headers, 1700000000500000, marks);
+    decision_fields_write(out, d, headers, 1700000000500000, marks);
     decision_problem_write(out, d, 429, marks);
     ck_assert(!out->failed && !marks->too_many);
     return out->n;

@@ -1,4 +1,4 @@
-#include "replay/client_table.h"
+#include "replay/replay_clients.h"
 
 #include <stdlib.h>
 
@@ -6,13 +6,13 @@
 
 enum { CAPACITY_FIRST = 64 };
 
-void client_table_init(struct client_table *table)
+void replay_clients_init(struct replay_clients *table)
 {
-    *table = (struct client_table){.key = hash_key_random(), .capacity = CAPACITY_FIRST};
+    *table = (struct replay_clients){.key = hash_key_random(), .capacity = CAPACITY_FIRST};
     table->slots = xcalloc(CAPACITY_FIRST, sizeof *table->slots);
 }
 
-void client_table_free(struct client_table *table)
+void replay_clients_free(struct replay_clients *table)
 {
     for (size_t i = 0; i < table->capacity; i++)
         free(table->slots[i].name);
@@ -29,7 +29,7 @@ static struct client_count *slot_of(struct client_count *slots, size_t capacity,
     return &slots[at];
 }
 
-static void grow(struct client_table *table)
+static void grow(struct replay_clients *table)
 {
     size_t capacity = 2 * table->capacity;
     struct client_count *slots = xcalloc(capacity, sizeof *slots);
@@ -42,13 +42,13 @@ static void grow(struct client_table *table)
     table->capacity = capacity;
 }
 
-void client_table_add(struct client_table *table, struct slice name)
+void replay_clients_add(struct replay_clients *table, struct slice name)
 {
     uint64_t hash = hash_slice(&table->key, name);
     struct client_count *slot = slot_of(table->slots, table->capacity, hash);
 
     if (slot->count == 0) {
-        if (table->used == CLIENT_TABLE_MAX) {
+        if (table->used == REPLAY_CLIENTS_MAX) {
             table->beyond++;
             return;
         }
@@ -63,7 +63,7 @@ void client_table_add(struct client_table *table, struct slice name)
         grow(table);
 }
 
-uint64_t client_table_count(const struct client_table *table, struct slice name)
+uint64_t replay_clients_count(const struct replay_clients *table, struct slice name)
 {
     return slot_of(table->slots, table->capacity, hash_slice(&table->key, name))->count;
 }
@@ -75,8 +75,8 @@ static bool ranks_before(const struct client_count *a, const struct client_count
     return a->count > b->count || (a->count == b->count && strcmp(a->name, b->name) < 0);
 }
 
-unsigned client_table_top(const struct client_table *table, const struct client_count **top,
-                          unsigned max)
+unsigned replay_clients_top(const struct replay_clients *table, const struct client_count **top,
+                            unsigned max)
 {
     unsigned count = 0;
 

@@ -1,6 +1,6 @@
-/* failure_log.h - the operator's own limiter scripts that fail, see lua/guard.lua. */
-#ifndef WEIR_LIMIT_FAILURE_LOG_H
-#define WEIR_LIMIT_FAILURE_LOG_H
+/* script_failures.h - the operator's own limiter scripts that fail, see lua/guard.lua. */
+#ifndef WEIR_LIMIT_SCRIPT_FAILURES_H
+#define WEIR_LIMIT_SCRIPT_FAILURES_H
 
 #include "limit/limit_reply.h"
 #include "limit/operation.h"

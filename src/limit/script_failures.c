@@ -1,11 +1,11 @@
-/* failure_log.c - counts failures of the operator's own limiter scripts, and logs when a script
+/* script_failures.c - counts failures of the operator's own limiter scripts, and logs when a script
  * starts to fail and when it has recovered.
  *
  * The state is the process's, not a worker's: one time for each limit, by its row of counters. A
  * script may fail for some requests only, so it counts as recovered after 60 s without a
  * failure. */
 
-#include "limit/failure_log.h"
+#include "limit/script_failures.h"
 #include "base/log.h"
 #include "limit/compose.h"
 #include "limit/limiter_parts.h"
