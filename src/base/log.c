@@ -1,8 +1,8 @@
 /* log.c - one ring per worker and one writer thread. The file itself is in log_file.c.
  *
- *   worker: log_write() -> its ring ---\
- *   worker: log_access_line()  -> its ring ----+--> writer thread -> writev(2) -> file
- *   main:   log_write() ---------------------------------------^ (direct, under the file's lock)
+ *   worker: log_write(), log_put_line() -> its ring ---\
+ *   worker: log_write(), log_put_line() -> its ring ----+--> writer thread -> writev(2) -> file
+ *   main:   log_write() ------------------------------------------------^ (direct, under the file's lock)
  *
  * A ring has one writer and one reader, so head and tail are plain atomics. After each round, the
  * writer thread pauses for WRITER_PAUSE_US, or less if a ring fills up. Under load it wakes about
@@ -196,7 +196,7 @@ static void ring_put(struct ring *ring, struct slice line)
     own_wrote = true;
 }
 
-void log_access_line(struct slice line)
+void log_put_line(struct slice line)
 {
     if (own_ring)
         ring_put(own_ring, line);
@@ -219,7 +219,7 @@ void log_write(enum log_level level, const char *format, ...)
         memcpy(message + wanted - 3, "...", 3);
     }
     size_t n = log_event(line, level, (struct slice){message, (size_t)wanted});
-    log_access_line((struct slice){line, n});
+    log_put_line((struct slice){line, n});
 }
 
 void log_thread_begin(void)

@@ -46,8 +46,8 @@ void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 enum { LOG_TOGETHER_US = 2500000 };
 bool log_is_first(struct slice whom, const char *what);
 
-/* Writes a complete access log line, including its newline. */
-void log_access_line(struct slice line);
+/* Writes a complete line, of an access or of an event, including its newline. */
+void log_put_line(struct slice line);
 
 /* Keeps a copy of at most 64 KiB of the lines from now on, until log_open() writes them to its
  * file. Without a call, lines before log_open() are on stderr only. Exits the process if out of

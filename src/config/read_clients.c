@@ -5,17 +5,17 @@
 
 bool client_is_blocked(const void *client)
 {
-    return ((const struct listed_client *)client)->blocked;
+    return ((const struct configured_client *)client)->blocked;
 }
 
 bool client_has_quota(const void *client)
 {
-    return ((const struct listed_client *)client)->quota != QUOTA_NOT_WRITTEN;
+    return ((const struct configured_client *)client)->quota != QUOTA_NOT_WRITTEN;
 }
 
 bool client_has_priority(const void *client)
 {
-    return ((const struct listed_client *)client)->client_limits.priority != NULL;
+    return ((const struct configured_client *)client)->client_limits.priority != NULL;
 }
 
 /* --- quota --- */
@@ -23,7 +23,7 @@ bool client_has_priority(const void *client)
 static void read_quota(struct loading *l, const struct option *option, const struct node *node,
                        void *field)
 {
-    struct listed_client *client = field;
+    struct configured_client *client = field;
 
     client->quota = QUOTA_NOT_WRITTEN;
     if (node->null)
@@ -41,7 +41,7 @@ static void read_quota(struct loading *l, const struct option *option, const str
 static void print_quota(const struct printer *printer, const struct option *option,
                         const void *field)
 {
-    const struct listed_client *client = field;
+    const struct configured_client *client = field;
 
     (void)option;
     if (client->quota < 0)
@@ -60,7 +60,7 @@ static struct limit_numbers numbers_by_plan(const struct plan *plan, const struc
 }
 
 /* Returns the client's numbers for the limit: from its quota, its plan, or the limit itself. */
-static struct limit_numbers numbers_by_quota(const struct listed_client *client,
+static struct limit_numbers numbers_by_quota(const struct configured_client *client,
                                              const struct limit *limit)
 {
     struct limit_numbers numbers = numbers_by_plan(client->client_limits.plan, limit);
@@ -74,14 +74,14 @@ static bool differ(struct limit_numbers a, struct limit_numbers b)
     return a.limit != b.limit || a.burst != b.burst || a.variant != b.variant;
 }
 
-static bool is_different(const struct listed_client *client, const struct limit *limit)
+static bool is_different(const struct configured_client *client, const struct limit *limit)
 {
     return differ(client->client_limits.numbers[limit->index], numbers_by_quota(client, limit));
 }
 
 bool client_has_limits(const void *field)
 {
-    const struct listed_client *client = field;
+    const struct configured_client *client = field;
     for (unsigned i = 0; client->client_limits.numbers && i < client->policy->limit_count; i++)
         if (is_different(client, &client->policy->limits[i]))
             return true;
@@ -147,7 +147,7 @@ static void print_numbers(const struct printer *names, const struct limit *limit
 static void read_client_limits(struct loading *l, const struct option *option,
                                const struct node *node, void *field)
 {
-    struct listed_client *client = field;
+    struct configured_client *client = field;
 
     (void)option;
     client->limits = expect_map(l, node, "a map of limits by name") ? node : NULL;
@@ -156,7 +156,7 @@ static void read_client_limits(struct loading *l, const struct option *option,
 static void print_client_limits(const struct printer *printer, const struct option *option,
                                 const void *field)
 {
-    const struct listed_client *client = field;
+    const struct configured_client *client = field;
     struct printer names = printer_below(printer);
 
     (void)option;
@@ -169,7 +169,7 @@ static void print_client_limits(const struct printer *printer, const struct opti
 const struct option_type type_client_limits = {"map by name", read_client_limits,
                                                print_client_limits, true, 0};
 
-static void work_out_numbers(struct loading *l, struct listed_client *client,
+static void work_out_numbers(struct loading *l, struct configured_client *client,
                              const struct node *node)
 {
     const struct policy *policy = l->policy;
@@ -277,13 +277,13 @@ const struct option_type type_plan_limits = {"map by name", read_plan_limits, NU
 
 bool client_has_plan(const void *field)
 {
-    return ((const struct listed_client *)field)->client_limits.plan != NULL;
+    return ((const struct configured_client *)field)->client_limits.plan != NULL;
 }
 
 static void read_plan(struct loading *l, const struct option *option, const struct node *node,
                       void *field)
 {
-    struct listed_client *client = field;
+    struct configured_client *client = field;
     struct suggestion meant = suggestion_for(node->text);
 
     (void)option;
@@ -303,7 +303,7 @@ static void print_plan(const struct printer *printer, const struct option *optio
                        const void *field)
 {
     (void)option;
-    fprintf(printer->out, " %s\n", ((const struct listed_client *)field)->client_limits.plan->name);
+    fprintf(printer->out, " %s\n", ((const struct configured_client *)field)->client_limits.plan->name);
 }
 
 const struct option_type type_plan = {"name", read_plan, print_plan, true, 0};
@@ -315,7 +315,7 @@ static void enter_client(struct loading *l, const struct node *node,
 {
     struct clients *clients = l->policy->clients;
     struct slice name = node->key, address = {name.p + 3, name.n - 3};
-    const struct listed_client *earlier = NULL;
+    const struct configured_client *earlier = NULL;
     struct ip_range range;
     const char *why;
 
@@ -364,7 +364,7 @@ static void read_client(struct loading *l, const struct node *node)
     if (node->broken || !read_name(l, node, &identity) ||
         !expect_map(l, node, "a map with plan, quota or limits, such as { quota: 30 }"))
         return;
-    struct listed_client *client = clients_add(l->policy->clients);
+    struct configured_client *client = clients_add(l->policy->clients);
     client->policy = l->policy;
     client->client_limits.name = identity.is_id ? client_printed_name(l, identity_text(&identity))
                                                 : arena_text(l->arena, node->key);
@@ -407,7 +407,7 @@ static void print_clients(const struct printer *printer, const struct option *op
     (void)option;
     fputs(clients_count(policy->clients) ? "\n" : " {}\n", printer->out);
     for (unsigned i = 0; i < clients_count(policy->clients); i++) {
-        const struct listed_client *client = clients_at(policy->clients, i);
+        const struct configured_client *client = clients_at(policy->clients, i);
         print_entry(&names, slice_of(client->client_limits.name), "clients.ID", client);
     }
 }

@@ -12,8 +12,6 @@
 
 #include "downstream/socket_client.h"
 
-/* Per worker: buffers and lists; created with the first connection. */
-
 /* Makes the connection an HTTP/2 one. `bytes` were received: at most IOBUF_LARGE, beginning with
  * the preface, or none. May close the connection. */
 void http2_begin(struct socket_client *client, struct slice bytes);

@@ -304,15 +304,20 @@ static void begin_apart(struct call_request *call, unsigned count)
     }
 }
 
-/* Refunds have the rest of the call's time. */
+/* Refunds have the rest of the call's time, and at least a quarter of redis.timeout: charges that
+ * ended by on_failure may have used all of it. */
 static void keep_deadline(struct call_request *call, unsigned first)
 {
     struct limiter *l = call->limiter;
+    uint64_t timeout_us = l->policy->redis.timeout_us, now_us = clock_us();
+    uint64_t until_us = call->started_us + timeout_us, least_us = now_us + timeout_us / 4;
 
+    if (until_us < least_us)
+        until_us = least_us;
     for (unsigned i = first; i < call->op_count; i++) {
         struct limit_op *op = call->ops[i].request.op;
         if (op)
-            deadline_arm(&l->waiting, &op->deadline, call->started_us, l->policy->redis.timeout_us);
+            deadline_arm(&l->waiting, &op->deadline, now_us, until_us - now_us);
     }
 }
 

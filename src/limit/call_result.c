@@ -230,7 +230,7 @@ void call_conclude(struct call_request *call)
     d->results = call->results;
     for (unsigned i = 0; i < d->count; i++) {
         const struct call_item *item = &call->items[i];
-        if (item->cost < 0 && item->count && (call->charges_each || is_admitted(d->verdict)))
+        if (item->cost < 0 && item->count && (call->charges_each || d->verdict != VERDICT_LIMITED))
             denials_forget(descriptor_name_text(&item->name));
         set_result(item, &call->results[i]);
         if (item->match.entry && item->match.entry->metadata && !item->over)

@@ -21,6 +21,8 @@ static bool must_escape(unsigned char c)
 
 static void escape(struct text *out, struct slice s)
 {
+    if (s.n == 0) /* s.p may be NULL */
+        return;
     const char *end = s.p + s.n, *start = s.p;
 
     for (const char *p = start; p < end; p++) {

@@ -16,19 +16,19 @@ struct key {
 struct client_entry {
     struct client_entry *next; /* in the same hash chain */
     struct key key;
-    const struct listed_client *client;
+    const struct configured_client *client;
 };
 
 struct clients {
     struct arena *arena;
     struct hash_key hash_key;
-    struct listed_client *all;
+    struct configured_client *all;
     unsigned count;
     struct client_entry **chains; /* the number of chains is a power of two */
     size_t mask;
     unsigned bits[129]; /* prefix lengths in use, longest first */
     unsigned bits_count;
-    const struct listed_client *unix_peers;
+    const struct configured_client *unix_peers;
 };
 
 enum { RANGE_KEY_SIZE = sizeof(struct ip) + 1 };
@@ -56,7 +56,7 @@ struct clients *clients_new(struct arena *arena, unsigned count)
     return clients;
 }
 
-struct listed_client *clients_add(struct clients *clients)
+struct configured_client *clients_add(struct clients *clients)
 {
     return &clients->all[clients->count++];
 }
@@ -66,7 +66,7 @@ unsigned clients_count(const struct clients *clients)
     return clients->count;
 }
 
-const struct listed_client *clients_at(const struct clients *clients, unsigned index)
+const struct configured_client *clients_at(const struct clients *clients, unsigned index)
 {
     return &clients->all[index];
 }
@@ -77,7 +77,7 @@ static struct client_entry **chain_of(const struct clients *clients, const struc
                 ->chains[(hash_slice(&clients->hash_key, key->bytes) + key->kind) & clients->mask];
 }
 
-static const struct listed_client *find_client(const struct clients *clients, const struct key *key)
+static const struct configured_client *find_client(const struct clients *clients, const struct key *key)
 {
     for (const struct client_entry *entry = *chain_of(clients, key); entry; entry = entry->next)
         if (entry->key.kind == key->kind && slice_equal(entry->key.bytes, key->bytes))
@@ -87,9 +87,9 @@ static const struct listed_client *find_client(const struct clients *clients, co
 
 /* Indexes the client added last by `key`, whose bytes are in the arena. Returns an earlier one or
  * NULL. */
-static const struct listed_client *enter(struct clients *clients, struct key key)
+static const struct configured_client *enter(struct clients *clients, struct key key)
 {
-    const struct listed_client *earlier = find_client(clients, &key);
+    const struct configured_client *earlier = find_client(clients, &key);
     if (earlier)
         return earlier;
     struct client_entry *entry = arena_zeroed(clients->arena, 1, sizeof *entry);
@@ -99,7 +99,7 @@ static const struct listed_client *enter(struct clients *clients, struct key key
     return NULL;
 }
 
-const struct listed_client *clients_enter_id(struct clients *clients, struct slice id)
+const struct configured_client *clients_enter_id(struct clients *clients, struct slice id)
 {
     return enter(clients, (struct key){KEY_ID, {arena_text(clients->arena, id), id.n}});
 }
@@ -117,7 +117,7 @@ static void note_bits(struct clients *clients, unsigned bits)
     clients->bits_count++;
 }
 
-const struct listed_client *clients_enter_range(struct clients *clients,
+const struct configured_client *clients_enter_range(struct clients *clients,
                                                 const struct ip_range *range)
 {
     char *room = arena_zeroed(clients->arena, RANGE_KEY_SIZE, 1);
@@ -125,15 +125,15 @@ const struct listed_client *clients_enter_range(struct clients *clients,
     return enter(clients, range_key(&range->ip, range->bits, room));
 }
 
-const struct listed_client *clients_enter_unix(struct clients *clients)
+const struct configured_client *clients_enter_unix(struct clients *clients)
 {
-    const struct listed_client *earlier = clients->unix_peers;
+    const struct configured_client *earlier = clients->unix_peers;
     if (!earlier)
         clients->unix_peers = &clients->all[clients->count - 1];
     return earlier;
 }
 
-static const struct listed_client *find_ip(const struct clients *clients, const struct ip *ip)
+static const struct configured_client *find_ip(const struct clients *clients, const struct ip *ip)
 {
     char room[RANGE_KEY_SIZE];
 
@@ -142,7 +142,7 @@ static const struct listed_client *find_ip(const struct clients *clients, const 
             break; /* only IPv6 ranges are left (as in ip_range_holds) */
         struct ip masked = ip_masked(ip, clients->bits[i]);
         struct key key = range_key(&masked, clients->bits[i], room);
-        const struct listed_client *client = find_client(clients, &key);
+        const struct configured_client *client = find_client(clients, &key);
         if (client)
             return client;
     }
@@ -153,7 +153,7 @@ const struct client_limits *policy_client(const struct policy *policy,
                                           const struct identity *identity)
 {
     const struct clients *clients = policy->clients;
-    const struct listed_client *client;
+    const struct configured_client *client;
 
     if (clients->count == 0)
         return NULL;

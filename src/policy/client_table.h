@@ -9,7 +9,7 @@ struct node;
 
 enum { QUOTA_NOT_WRITTEN = -2 };
 
-struct listed_client {
+struct configured_client {
     struct client_limits client_limits;
     const struct policy *policy;
     bool blocked;              /* as written */
@@ -20,15 +20,15 @@ struct listed_client {
 /* Creates the table used by policy_client(), for at most `count` clients. Ids are looked up by
  * hash. Addresses are looked up by hash of (prefix, length), longest prefix length first. */
 struct clients *clients_new(struct arena *arena, unsigned count);
-struct listed_client *clients_add(struct clients *clients); /* returns a zeroed client */
+struct configured_client *clients_add(struct clients *clients); /* returns a zeroed client */
 unsigned clients_count(const struct clients *clients);
-const struct listed_client *clients_at(const struct clients *clients, unsigned index);
+const struct configured_client *clients_at(const struct clients *clients, unsigned index);
 /* Indexes the client added last; `id` is the identity's text. Returns an earlier client with the
  * same key, or NULL. */
-const struct listed_client *clients_enter_id(struct clients *clients, struct slice id);
-const struct listed_client *clients_enter_range(struct clients *clients,
+const struct configured_client *clients_enter_id(struct clients *clients, struct slice id);
+const struct configured_client *clients_enter_range(struct clients *clients,
                                                 const struct ip_range *range);
-const struct listed_client *clients_enter_unix(struct clients *clients);
+const struct configured_client *clients_enter_unix(struct clients *clients);
 
 /* Multiplies the numbers of one limit by `factor`, for all clients with numbers of their own; at
  * least 1. For replay, before the policy is used. */

@@ -353,5 +353,5 @@ void access_log_end(struct exchange *x, uint64_t duration_us)
 
     formats[x->policy->log.access].end(&t, x, iobuf_slice(x->record.log), duration_us);
     if (!t.failed)
-        log_access_line(text_slice(&t));
+        log_put_line(text_slice(&t));
 }

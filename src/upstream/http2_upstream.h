@@ -8,10 +8,9 @@
  *   connection_dial() -> TCP, TLS with ALPN -> preface -> the server's SETTINGS: open -> links
  *
  * A link waits in its server's list until a connection has room for a stream. A connection is open
- * when the server's SETTINGS have arrived: until then it is open whether the server uses
- * HTTP/2, nor how many streams it allows. If the open connections are
- * full, weir dials another one. After a GOAWAY a connection gets no more links, and is closed with
- * its last one. */
+ * when the server's SETTINGS have arrived: until then weir cannot tell whether the
+ * server uses HTTP/2, nor how many streams it allows. If the open connections are full, weir dials
+ * another one. After a GOAWAY a connection gets no more links, and is closed with its last one. */
 #ifndef WEIR_UPSTREAM_HTTP2_UPSTREAM_H
 #define WEIR_UPSTREAM_HTTP2_UPSTREAM_H
 

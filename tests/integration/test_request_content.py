@@ -422,12 +422,13 @@ def test_a_server_that_answers_before_it_reads_gets_all_content(rig):
     seen = []
 
     def early(peer, _number):
-        head = peer.read_until(b"\r\n\r\n", "a head")
-        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 64\r\n\r\n")
-        length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
-        body = peer.read_exactly(length, "the content")
-        seen.append(len(body))
-        peer.send(hashlib.sha256(body).hexdigest().encode())
+        while True:  # until weir closes the connection
+            head = peer.read_until(b"\r\n\r\n", "a head")
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 64\r\n\r\n")
+            length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+            body = peer.read_exactly(length, "the content")
+            seen.append(len(body))
+            peer.send(hashlib.sha256(body).hexdigest().encode())
     weir = rig.weir(workers=1, limits=limit_with(ASKED), rules=[{"limits": ["tokens"]}], size_limits={"inspected_content": "1m"},
                     upstreams={"api": {"servers": [Scripted(rig, early).text]}})
     for _ in range(3):
