@@ -603,10 +603,10 @@ START_TEST(lines_before_the_file_is_open_are_kept_up_to_a_bound)
     log_keep_early_lines();
     for (unsigned i = 0; i < 70; i++) {
         line[0] = (char)('0' + i);
-        log_access_line((struct slice){line, sizeof line});
+        log_put_line((struct slice){line, sizeof line});
     }
     ck_assert_int_eq(log_open(path), 0);
-    log_access_line(SLICE("next\n"));
+    log_put_line(SLICE("next\n"));
     ck_assert_int_eq(log_open("stderr"), 0);
     FILE *file = fopen(path, "r");
     ck_assert_ptr_nonnull(file);
@@ -634,12 +634,12 @@ START_TEST(a_truncated_line_stays_in_its_file)
     twelve = (struct rlimit){12, before.rlim_max};
     ck_assert_int_eq(log_open(full), 0);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &twelve), 0);
-    log_access_line(SLICE("one\n"));
-    log_access_line(SLICE("another one\n"));
+    log_put_line(SLICE("one\n"));
+    log_put_line(SLICE("another one\n"));
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
     ck_assert_uint_eq(log_dropped(), 1);
     ck_assert_int_eq(log_open(next), 0);
-    log_access_line(SLICE("two\n"));
+    log_put_line(SLICE("two\n"));
     ck_assert_int_eq(log_open("stderr"), 0);
     FILE *file = fopen(next, "r");
     ck_assert_ptr_nonnull(file);
@@ -697,7 +697,7 @@ START_TEST(a_line_that_wraps_around_is_written_in_one_piece)
     log_thread_begin();
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned i = 0; i < LINES_AT_ONCE; i++)
-            log_access_line((struct slice){line, sizeof line});
+            log_put_line((struct slice){line, sizeof line});
         log_thread_flush();
         take_lines(fd, sizeof line * LINES_AT_ONCE);
     }
