@@ -77,7 +77,8 @@ static struct client_entry **chain_of(const struct clients *clients, const struc
                 ->chains[(hash_slice(&clients->hash_key, key->bytes) + key->kind) & clients->mask];
 }
 
-static const struct configured_client *find_client(const struct clients *clients, const struct key *key)
+static const struct configured_client *find_client(const struct clients *clients,
+                                                   const struct key *key)
 {
     for (const struct client_entry *entry = *chain_of(clients, key); entry; entry = entry->next)
         if (entry->key.kind == key->kind && slice_equal(entry->key.bytes, key->bytes))
@@ -118,7 +119,7 @@ static void note_bits(struct clients *clients, unsigned bits)
 }
 
 const struct configured_client *clients_enter_range(struct clients *clients,
-                                                const struct ip_range *range)
+                                                    const struct ip_range *range)
 {
     char *room = arena_zeroed(clients->arena, RANGE_KEY_SIZE, 1);
     note_bits(clients, range->bits);

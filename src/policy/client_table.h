@@ -27,7 +27,7 @@ const struct configured_client *clients_at(const struct clients *clients, unsign
  * same key, or NULL. */
 const struct configured_client *clients_enter_id(struct clients *clients, struct slice id);
 const struct configured_client *clients_enter_range(struct clients *clients,
-                                                const struct ip_range *range);
+                                                    const struct ip_range *range);
 const struct configured_client *clients_enter_unix(struct clients *clients);
 
 /* Multiplies the numbers of one limit by `factor`, for all clients with numbers of their own; at
