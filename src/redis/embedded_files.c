@@ -167,8 +167,9 @@ static _Noreturn void guard(struct embedded_directory *d, int alive, int made)
     setsid(); /* signals from a terminal are for the process that is guarded */
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    if (!embedded_make_directory(d) || write(made, d->path, sizeof d->path) != sizeof d->path)
-        d->path[0] = 0;
+    signal(SIGPIPE, SIG_IGN); /* the process may have been killed already */
+    if (embedded_make_directory(d))
+        (void)!write(made, d->path, sizeof d->path);
     for (int fd = 0; fd <= 2; fd++)
         dup2(null, fd);
     close(made);

@@ -498,6 +498,16 @@ def left(directory):
     return [name for name in os.listdir(directory) if name.startswith("weir-redis-")]
 
 
+def orphans_have_ended():
+    """Waits for the processes that a killed weir has left: they become children of the test."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
 def test_progress_on_a_terminal(rig):
     write(rig, [{"name": "long", "requests": [request("/gcra", repeat=10000000)]}])
     parent, child = pty.openpty()
@@ -511,7 +521,7 @@ def test_progress_on_a_terminal(rig):
         process.kill()
         process.wait()
         os.close(parent)
-        eventually(lambda: not private_redises(rig.directory), what="the end of Redis")
+        eventually(orphans_have_ended, what="the end of Redis and of the guard of its directory")
 
 
 def test_a_private_redis_that_fails(rig):
