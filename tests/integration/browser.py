@@ -105,6 +105,7 @@ class Browser:
             os.killpg(self.driver.pid, signal.SIGTERM)
             self.driver.wait()
         eventually(lambda: is_over(self.driver.pid), what="the end of the browser's processes")
+        kill_crash_handlers()
 
 
 def is_over(group):
@@ -128,8 +129,12 @@ def open_page(rig, url, *flags):
 
 
 def close(browser):
-    """Stops the browser and Chromium's crash handler, a process that can outlive the browser."""
     browser.kill()
+    kill_crash_handlers()
+
+
+def kill_crash_handlers():
+    """Chromium's crash handler can outlive the browser, in a session of its own."""
     for pid in children_of(os.getpid(), "chrome_crashpad"):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
