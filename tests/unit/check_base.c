@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/log_throttle.h"
 #include "base/recent.h"
+#include "base/row_histogram.h"
 #include "base/text.h"
 #include "base/timer_heap.h"
 #include "net/iobuf.h"
@@ -353,6 +354,18 @@ START_TEST(a_value_on_a_bound_is_in_the_lower_bucket)
     ck_assert_uint_eq(counter_read(&h.bucket[3]), 1);
     ck_assert_uint_eq(counter_read(&h.bucket[4]), 1);
     ck_assert_uint_eq(counter_read(&h.bucket[HISTOGRAM_BUCKETS]), 1);
+}
+END_TEST
+
+/* A percentile is interpolated within a bucket. */
+START_TEST(latencies_of_servers_are_shown_within_a_factor_of_3_4)
+{
+    for (unsigned i = 1; i < ROW_HISTOGRAM_BUCKETS; i++) {
+        ck_assert_uint_gt(row_histogram_bounds_us[i], row_histogram_bounds_us[i - 1]);
+        ck_assert_uint_le(10 * row_histogram_bounds_us[i], 34 * row_histogram_bounds_us[i - 1]);
+    }
+    ck_assert_uint_le(row_histogram_bounds_us[0], 100);
+    ck_assert_uint_ge(row_histogram_bounds_us[ROW_HISTOGRAM_BUCKETS - 1], 10000000);
 }
 END_TEST
 
@@ -800,6 +813,7 @@ int main(void)
     tcase_add_test(tests, the_128_bit_hash_depends_on_every_byte);
     tcase_add_test(tests, the_cached_clock_never_runs_ahead);
     tcase_add_test(tests, a_value_on_a_bound_is_in_the_lower_bucket);
+    tcase_add_test(tests, latencies_of_servers_are_shown_within_a_factor_of_3_4);
     tcase_add_test(tests, deadlines_of_a_queue_expire_in_order_of_time);
     tcase_add_test(tests, due_deadlines_run_without_the_timer_and_can_be_cancelled);
     tcase_add_test(tests, deadlines_need_no_descriptor);
