@@ -357,7 +357,6 @@ START_TEST(a_value_on_a_bound_is_in_the_lower_bucket)
 }
 END_TEST
 
-/* A percentile is interpolated within a bucket. */
 START_TEST(latencies_of_servers_are_shown_within_a_factor_of_3_4)
 {
     for (unsigned i = 1; i < ROW_HISTOGRAM_BUCKETS; i++) {
