@@ -201,7 +201,7 @@ def test_content_that_the_server_has_not_read_outlives_the_client(rig):
     def script(peer, _number):
         head = peer.read_until(b"\r\n\r\n", "a head")
         if not head.startswith(b"POST"):
-            peer.send(OK)
+            peer.send(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
             return
         peer.send(EARLY.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         closed.get(timeout=30)
