@@ -14,8 +14,7 @@ static const char usage[] =
     "usage: weir explain [OPTION...] URL\n"
     "Tells what weir does with a request, and why, without a server. It charges nothing.\n"
     "URL: as for curl; of /PATH alone the host is localhost.\n"
-    "Or descriptor:DOMAIN/KEY=VALUE/KEY=VALUE, of the rate limit service: with -c and --json "
-    "only.\n"
+    "Or descriptor:DOMAIN/KEY=VALUE/KEY=VALUE, of the rate limit service: with -c only.\n"
     "  -c, --config FILE      the policy (default " WEIR_CONF_FILE ")\n"
     "  -X, --request METHOD   the method (default GET, with -d POST)\n"
     "  -H, --header 'N: V'    a header field; may be repeated. 'N;': an empty value\n"
@@ -135,7 +134,7 @@ static int explain_one_descriptor(const struct explain_command *command, const c
 
     if (order->method || order->header_count || order->has_content || order->from ||
         order->certificate || command->state || command->json)
-        return cli_bad_usage("explain", "a descriptor takes the option -c only", NULL);
+        return cli_bad_usage("explain", "-c is the only option with a descriptor", NULL);
     if (!(policy = query_policy(command->policy_file, command->lua_dir)))
         return STATUS_FAILED;
     if ((why = explain_descriptor(policy, slice_of(name), &e)))

@@ -1,5 +1,5 @@
 /* explain_descriptor.h - what weir does with one descriptor of Envoy's rate limit service, and why:
- * the configured entries that match it, and their limits. Redis is not asked. */
+ * the configured entries that match it, and their limits. Redis is not used. */
 #ifndef WEIR_EXPLAIN_EXPLAIN_DESCRIPTOR_H
 #define WEIR_EXPLAIN_EXPLAIN_DESCRIPTOR_H
 
