@@ -71,6 +71,18 @@ static double rate_at(const json_t *node, const char *path)
     return number_at(node, whole);
 }
 
+static void put_errors(struct screen *s, double per_second)
+{
+    char text[NUMBER_MAX];
+
+    if (per_second <= 0)
+        return;
+    put_text(s, "; ");
+    style(s, RED);
+    put_text(s, "%s errors/s", rate_text(per_second, text));
+    style(s, "0");
+}
+
 static void write_requests(struct screen *s, const json_t *snapshot)
 {
     const json_t *decisions = json_object_get(snapshot, "decisions");
@@ -92,12 +104,7 @@ static void write_requests(struct screen *s, const json_t *snapshot)
     go_to(s, 24);
     if (all > 0)
         put_text(s, "%.1f %% of requests", 100 * rejected / all);
-    if (failed > 0) {
-        put_text(s, "; ");
-        style(s, RED);
-        put_text(s, "%s errors/s", rate_text(failed, text));
-        style(s, "0");
-    }
+    put_errors(s, failed);
     end_line(s);
 }
 
@@ -118,12 +125,7 @@ static void write_calls(struct screen *s, const json_t *service)
     put_text(s, "decided p50 %s, p99 %s",
              duration_text(number_at(service, "latency.p50_seconds"), text),
              duration_text(number_at(service, "latency.p99_seconds"), more));
-    if (errors > 0) {
-        put_text(s, "; ");
-        style(s, RED);
-        put_text(s, "%s errors/s", rate_text(errors, text));
-        style(s, "0");
-    }
+    put_errors(s, errors);
     end_line(s);
 }
 
