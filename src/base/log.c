@@ -1,8 +1,8 @@
 /* log.c - one ring per worker and one writer thread. The file itself is in log_file.c.
  *
- *   worker: log_write(), log_put_line() -> its ring ---\
- *   worker: log_write(), log_put_line() -> its ring ----+--> writer thread -> writev(2) -> file
- *   main:   log_write() ------------------------------------------------^ (direct, under the file's lock)
+ *   log_write(), log_put_line()
+ *     in a worker  -> its ring -> writer thread -> writev(2) -> file
+ *     elsewhere    -> writev(2) -> file, under the file's lock
  *
  * A ring has one writer and one reader, so head and tail are plain atomics. After each round, the
  * writer thread pauses for WRITER_PAUSE_US, or less if a ring fills up. Under load it wakes about

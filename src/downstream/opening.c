@@ -27,7 +27,8 @@ static bool take_memory(struct socket_client *c)
     if (!memory_has_room(memory))
         return false;
     memory_take(memory, HANDSHAKE_BYTES);
-    return c->in_handshake = true;
+    c->in_handshake = true;
+    return true;
 }
 
 static void give_memory(struct socket_client *c)

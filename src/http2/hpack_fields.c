@@ -26,8 +26,8 @@ static unsigned varying_bit(struct slice name)
 
 /* The first value of a field that varies goes into the table of HPACK, so that later ones refer to
  * its name there. These stay out of the table (RFC 7541 section 6.2.3): they would evict fields
- * that later messages repeat, and nghttp2 searches linearly for a name. No cookie enters it: it is
- * a secret, and its name is in the static table. */
+ * that later messages repeat, and nghttp2 compares a value with each of the same name there. No
+ * cookie enters it: it is a secret, and its name is in the static table. */
 static uint8_t flags_of(struct http2_session *s, struct slice name)
 {
     if (name.n == 6 && slice_equal_nocase(name, SLICE("Cookie")))

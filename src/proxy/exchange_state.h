@@ -68,8 +68,8 @@ struct exchange {
     struct {             /* KEYS */
         bool waits;      /* in worker->keys_awaited */
         bool over;       /* the time to wait has passed */
-        bool counts;     /* among the waiting requests of its client's address, */
-        struct ip group; /* which is this one */
+        bool counts;     /* it is one of the waiting requests of `group` */
+        struct ip group; /* the client's address, grouped as for connections_per_ip */
         TAILQ_ENTRY(exchange) link;
     } keys;
 
