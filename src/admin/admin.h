@@ -8,7 +8,8 @@
  *   answer.h                      how answers are written
  *   metrics.h, metrics_text.h     /metrics: metrics_table.c has the declared counters
  *   api.h                         /api/v1: the table of its paths
- *   status.h, policy_api.h, top_api.h, clients_api.h    its answers; client_body.h, grant_body.h
+ *   status_api.h, policy_api.h, top_api.h, clients_api.h
+ *                                 its answers; client_body.h, grant_body.h
  *   events.h, snapshot.h          a snapshot a second, for the dashboard
  *   dashboard.h                   files of src/admin/dashboard/ */
 #ifndef WEIR_ADMIN_ADMIN_H

@@ -2,7 +2,7 @@
 
 #include "admin/answer.h"
 #include "admin/policy_api.h"
-#include "admin/status.h"
+#include "admin/status_api.h"
 #include "admin/top_api.h"
 
 static void status(struct api *api, struct evhttp_request *request)

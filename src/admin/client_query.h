@@ -21,7 +21,7 @@
 #include "limit/grants.h"
 #include "policy/rate_limit_service.h"
 #include "quota/quota_row.h"
-#include "redis/reply.h"
+#include "redis/redis_reply.h"
 
 enum client_query_kind {
     CLIENT_QUERY_LOOK,

@@ -10,7 +10,7 @@
 #define WEIR_ADMIN_GRANT_CALLS_H
 
 #include "limit/grants.h"
-#include "redis/reply.h"
+#include "redis/redis_reply.h"
 
 /* Precedes the rest of a script. ARGV:
  *

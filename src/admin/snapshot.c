@@ -1,7 +1,7 @@
 #include "admin/snapshot.h"
 
 #include "admin/snapshot_parts.h"
-#include "admin/status.h"
+#include "admin/status_api.h"
 #include "admin/top_api.h"
 #include "base/clock.h"
 

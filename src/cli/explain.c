@@ -8,7 +8,7 @@
 #include "cli/explain_request.h"
 #include "cli/query_redis.h"
 #include "explain/explain_descriptor.h"
-#include "explain/report.h"
+#include "explain/explain_print.h"
 
 static const char usage[] =
     "usage: weir explain [OPTION...] URL\n"

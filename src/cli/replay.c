@@ -1,5 +1,5 @@
 /* replay.c - the command line of `weir replay`. */
-#include "replay/replay.h"
+#include "replay/replay_run.h"
 
 #include <getopt.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/json_writer.h"
-#include "explain/report.h"
+#include "explain/explain_print.h"
 #include "policy/identity_source.h"
 
 enum { REASON_SIZE = 4096 };

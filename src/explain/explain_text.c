@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/values.h"
-#include "explain/report.h"
+#include "explain/explain_print.h"
 #include "http/rewrite.h"
 #include "net/tls_certificate.h"
 #include "policy/identity_source.h"

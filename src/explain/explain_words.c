@@ -1,6 +1,6 @@
 /* explain_words.c - the reasons in an explanation, for both reports. */
 #include "base/values.h"
-#include "explain/report.h"
+#include "explain/explain_print.h"
 #include "policy/identity_source.h"
 
 void explain_write_peer(struct text *out, const struct address *from)

@@ -3,7 +3,7 @@
 #define WEIR_LIMIT_LIMIT_REPLY_H
 
 #include "policy/policy.h"
-#include "redis/reply.h"
+#include "redis/redis_reply.h"
 
 /* Numbers per limit in the driver's reply, of a unit granted at once in a plain run, and the most
  * in a packed reply. A limiter that returns the time until more units are available has one more

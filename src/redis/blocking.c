@@ -8,8 +8,8 @@
 
 #include "base/event_timer.h"
 #include "redis/cluster_map.h"
-#include "redis/connection.h"
 #include "redis/failure.h"
+#include "redis/redis_connection.h"
 #include "redis/sentinel.h"
 
 struct redis_blocking {

@@ -4,7 +4,7 @@
 #define WEIR_REDIS_BLOCKING_H
 
 #include "policy/policy.h"
-#include "redis/reply.h"
+#include "redis/redis_reply.h"
 
 enum { REDIS_WHY_MAX = 160 };
 

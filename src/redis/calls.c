@@ -1,9 +1,9 @@
 /* calls.c - script calls on a redis_link, and their replies.
  *
  *   redis_link_call()  -> waiting list, hiredis' output buffer      (no system call)
- *   redis_link_flush() -> one write per loop iteration              (link.c, link_io.c)
+ *   redis_link_flush() -> one write per loop iteration              (redis_link.c, redis_link_io.c)
  *   on_call()          <- the replies, in list order; NULL for all if the link is closed */
-#include "redis/link_internal.h"
+#include "redis/redis_link_internal.h"
 
 #include <stdlib.h>
 

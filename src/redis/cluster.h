@@ -11,7 +11,7 @@
 #ifndef WEIR_REDIS_CLUSTER_H
 #define WEIR_REDIS_CLUSTER_H
 
-#include "redis/link.h"
+#include "redis/redis_link.h"
 #include "redis/slot.h"
 
 struct redis_cluster;

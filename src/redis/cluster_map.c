@@ -9,7 +9,7 @@
 #include "base/event_timer.h"
 #include "base/log.h"
 #include "base/magic.h"
-#include "redis/connection.h"
+#include "redis/redis_connection.h"
 
 enum {
     READER_MAGIC = 0x4d415052,

@@ -6,7 +6,7 @@
 #include <event2/event.h>
 
 #include "policy/policy.h"
-#include "redis/reply.h"
+#include "redis/redis_reply.h"
 #include "redis/slot.h"
 
 enum { REDIS_CLUSTER_MAP_NODES_MAX = 256 };

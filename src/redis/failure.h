@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "redis/reply.h"
+#include "redis/redis_reply.h"
 
 /* Each row: name, metric label, log text. */
 #define REDIS_FAILURES(X)                                                                          \

@@ -4,21 +4,22 @@
  *   redis.sentinel    one link, to the master that the sentinels report
  *   redis.cluster     one link per master, and a slot map
  *
- * Calls and callbacks are those of link.h.
+ * Calls and callbacks are those of redis_link.h.
  *
  * This directory owns all connections to Redis: login, pipelining, deadlines, failures. It contains
  * nothing of HTTP or limits, and only its files include hiredis. In reading order:
  *
  *   redis_client.h                the interface for the event loop; blocking.h, for the command line
- *   link.h                        one connection: link_setup.c, calls.c, link_io.c, link_outage.c
- *   reply.h                       decoded replies; reply_reader.c builds them
+ *   redis_link.h                  one connection: redis_link_setup.c, calls.c, redis_link_io.c,
+ *                                 redis_link_outage.c
+ *   redis_reply.h                 decoded replies; redis_reply_reader.c builds them
  *   failure.h, outage.h           why a call failed; when an outage begins and ends
  *   cluster.h, sentinel.h         which server has a key, which one is the master
  *   subscription.h, embedded.h    messages; the Redis that weir starts itself */
 #ifndef WEIR_REDIS_REDIS_CLIENT_H
 #define WEIR_REDIS_REDIS_CLIENT_H
 
-#include "redis/link.h"
+#include "redis/redis_link.h"
 
 struct redis_client;
 

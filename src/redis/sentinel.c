@@ -16,7 +16,7 @@
 #include "base/event_timer.h"
 #include "base/log.h"
 #include "base/magic.h"
-#include "redis/connection.h"
+#include "redis/redis_connection.h"
 
 enum {
     SENTINEL_MAGIC = 0x53454e54,

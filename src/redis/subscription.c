@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "base/magic.h"
 #include "redis/cluster.h"
-#include "redis/connection.h"
 #include "redis/failure.h"
 #include "redis/host_name.h"
+#include "redis/redis_connection.h"
 #include "redis/sentinel.h"
 
 enum {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "replay/log_file.h"
+#include "replay/log_reader.h"
 
 /* A line in a window; owns the bytes that `line` points into. */
 struct window_line {
@@ -16,7 +16,7 @@ struct window_line {
 
 /* A file and its window: a binary heap, the earliest line first. */
 struct merged_file {
-    struct log_file *file;
+    struct log_reader *file;
     struct window_line **heap;
     unsigned count;
     bool at_end;
@@ -72,8 +72,8 @@ static void note_odd(struct log_merge *m, const struct merged_file *s)
 {
     if (m->counts.odd++)
         return;
-    m->odd_file = log_file_path(s->file);
-    m->odd_number = log_file_line(s->file);
+    m->odd_file = log_reader_path(s->file);
+    m->odd_number = log_reader_line(s->file);
 }
 
 static void take_line(struct log_merge *m, struct merged_file *s, const char *bytes, size_t size)
@@ -81,7 +81,7 @@ static void take_line(struct log_merge *m, struct merged_file *s, const char *by
     struct window_line *entry = xmalloc(sizeof *entry + size);
 
     memcpy(entry->bytes, bytes, size);
-    entry->number = log_file_line(s->file);
+    entry->number = log_reader_line(s->file);
     enum log_line_kind kind = log_line_parse(entry->bytes, size, &entry->line);
     if (kind == LOG_LINE_REQUEST) {
         m->counts.requests++;
@@ -101,7 +101,7 @@ static void fill_window(struct log_merge *m, struct merged_file *s)
     size_t size;
 
     while (!s->at_end && s->count < LOG_WINDOW) {
-        enum log_read got = log_file_next(s->file, &bytes, &size);
+        enum log_read got = log_reader_next(s->file, &bytes, &size);
         s->at_end = got == LOG_READ_END || got == LOG_READ_FAILED;
         m->counts.lines += !s->at_end;
         if (got == LOG_READ_LINE)
@@ -109,7 +109,7 @@ static void fill_window(struct log_merge *m, struct merged_file *s)
         else if (got == LOG_READ_LONG)
             note_odd(m, s);
         else if (got == LOG_READ_FAILED) {
-            fprintf(stderr, "weir: %s: cannot be read to its end: %s\n", log_file_path(s->file),
+            fprintf(stderr, "weir: %s: cannot be read to its end: %s\n", log_reader_path(s->file),
                     errno ? strerror(errno) : "gzip failed");
             m->failed = true;
         }
@@ -124,14 +124,14 @@ struct log_merge *log_merge_open(char *const *paths, unsigned count)
     m->time_us = INT64_MIN;
     for (unsigned i = 0; i < count; i++) {
         struct merged_file *s = &m->sources[i];
-        if (!(s->file = log_file_open(paths[i]))) {
+        if (!(s->file = log_reader_open(paths[i]))) {
             fprintf(stderr, "weir: %s: cannot be read: %s\n", paths[i], strerror(errno));
             log_merge_close(m);
             return NULL;
         }
         m->source_count = i + 1;
         s->heap = xcalloc(LOG_WINDOW, sizeof(struct window_line *));
-        m->counts.bytes_total += log_file_size(s->file);
+        m->counts.bytes_total += log_reader_size(s->file);
     }
     return m;
 }
@@ -156,7 +156,7 @@ const struct log_line *log_merge_next(struct log_merge *m, const char **file, ui
         m->counts.out_of_order++;
     }
     m->time_us = m->current->line.time_us;
-    *file = log_file_path(first->file);
+    *file = log_reader_path(first->file);
     *number = m->current->number;
     return &m->current->line;
 }
@@ -166,7 +166,7 @@ struct log_counts log_merge_counts(const struct log_merge *m)
     struct log_counts counts = m->counts;
 
     for (unsigned i = 0; i < m->source_count; i++)
-        counts.bytes += log_file_position(m->sources[i].file);
+        counts.bytes += log_reader_position(m->sources[i].file);
     return counts;
 }
 
@@ -190,7 +190,7 @@ void log_merge_close(struct log_merge *m)
         while (m->sources[i].count)
             free(heap_pop(&m->sources[i]));
         free(m->sources[i].heap);
-        log_file_close(m->sources[i].file);
+        log_reader_close(m->sources[i].file);
     }
     free(m->sources);
     free(m->current);

@@ -1,6 +1,6 @@
 /* replay_engine.h - decides requests in virtual time as the proxy would: the same parser, rules,
- * limiter and scripts, with a private Redis. The requests come from logs (replay.c) or from policy
- * tests (scenario/). */
+ * limiter and scripts, with a private Redis. The requests come from logs (replay_run.c) or from
+ * policy tests (scenario/). */
 #ifndef WEIR_REPLAY_REPLAY_ENGINE_H
 #define WEIR_REPLAY_REPLAY_ENGINE_H
 

@@ -20,7 +20,7 @@
 #include "limit/limit_reply.h"
 #include "limit/limiter.h"
 #include "limit/problem.h"
-#include "redis/reply_reader.h"
+#include "redis/redis_reply_reader.h"
 
 enum { ITERATIONS_MAX = 10000 };
 

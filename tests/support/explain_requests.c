@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "explain/report.h"
+#include "explain/explain_print.h"
 
 enum { ADDRESS_MAX = 64 };
 

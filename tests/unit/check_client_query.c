@@ -6,7 +6,7 @@
 #include "admin/client_query.h"
 #include "config/policy_file.h"
 #include "policy/client_table.h"
-#include "redis/reply_reader.h"
+#include "redis/redis_reply_reader.h"
 #include "run_suite.h"
 
 static const char yaml[] =

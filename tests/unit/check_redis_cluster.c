@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "redis/cluster_map.h"
-#include "redis/reply_reader.h"
+#include "redis/redis_reply_reader.h"
 #include "redis/sentinel.h"
 #include "redis/slot.h"
 #include "run_suite.h"

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fault/redis_rig.h"
-#include "redis/link.h"
 #include "redis/outage.h"
+#include "redis/redis_link.h"
 #include "run_suite.h"
 
 enum { CALLS_MAX = 10000 };

@@ -1,11 +1,11 @@
-/* replay.h - `weir replay`: runs access logs through a policy and reports who would have been
+/* replay_run.h - `weir replay`: runs access logs through a policy and reports who would have been
  * limited, when and by what.
  *
  * This directory reads logs (log_*.c), decides their requests in a private Redis (replay_engine.c),
  * counts (replay_stats.c, replay_clients.c), and prints reports (replay_report.c, replay_json.c).
- * replay.c runs it all. It never contacts the Redis or the servers of the policy. */
-#ifndef WEIR_REPLAY_REPLAY_H
-#define WEIR_REPLAY_REPLAY_H
+ * replay_run.c runs it all. It never contacts the Redis or the servers of the policy. */
+#ifndef WEIR_REPLAY_REPLAY_RUN_H
+#define WEIR_REPLAY_REPLAY_RUN_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-/* link.h - one connection to one Redis server: connect, log in, load the script, pipelining,
+/* redis_link.h - one connection to one Redis server: connect, log in, load the script, pipelining,
  * deadlines and back-off.
  *
  *   DOWN --timer--> CONNECTING --AUTH, SELECT, SCRIPT LOAD--> READY <--PONG-- SUSPECT
@@ -11,15 +11,15 @@
  * - SUSPECT: several calls in a row timed out. Only a PING is sent until Redis answers it.
  * - READY after a failure begins with slow start (slow_start.h). During slow start, a single
  *   timeout makes the link SUSPECT again. */
-#ifndef WEIR_REDIS_LINK_H
-#define WEIR_REDIS_LINK_H
+#ifndef WEIR_REDIS_REDIS_LINK_H
+#define WEIR_REDIS_REDIS_LINK_H
 
 #include <event2/event.h>
 
 #include "base/slice.h"
 #include "policy/policy.h"
 #include "redis/failure.h"
-#include "redis/reply.h"
+#include "redis/redis_reply.h"
 
 struct redis_link;
 

@@ -1,16 +1,16 @@
-/* connection.h - a connection to one server for everything except limit decisions: queries to
+/* redis_connection.h - a connection to one server for everything except limit decisions: queries to
  * sentinels and cluster nodes, and pub/sub.
  *
  * It connects, logs in, sends commands, and passes every reply and pushed message to the
  * callbacks in order, until either side closes the connection. Callers set their own timeouts. */
-#ifndef WEIR_REDIS_CONNECTION_H
-#define WEIR_REDIS_CONNECTION_H
+#ifndef WEIR_REDIS_REDIS_CONNECTION_H
+#define WEIR_REDIS_REDIS_CONNECTION_H
 
 #include <event2/event.h>
 
 #include "base/macros.h"
 #include "policy/redis_settings.h"
-#include "redis/reply.h"
+#include "redis/redis_reply.h"
 
 struct redis_connection;
 

@@ -1,4 +1,4 @@
-#include "replay/log_file.h"
+#include "replay/log_reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 enum { BUFFER_SIZE = 4 * REPLAY_LINE_MAX };
 
-struct log_file {
+struct log_reader {
     const char *path;
     int source;  /* the file itself; gzip shares its offset */
     int fd;      /* what lines are read from: the file, or a pipe from gzip */
@@ -31,7 +31,7 @@ static bool is_gzip(int fd)
 }
 
 /* Runs gzip(1) on the file. Returns false with errno if it cannot be started. */
-static bool start_gzip(struct log_file *file)
+static bool start_gzip(struct log_reader *file)
 {
     int ends[2];
 
@@ -55,11 +55,11 @@ static bool start_gzip(struct log_file *file)
     return true;
 }
 
-struct log_file *log_file_open(const char *path)
+struct log_reader *log_reader_open(const char *path)
 {
     int fd = strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
                                     : open(path, O_RDONLY | O_CLOEXEC);
-    struct log_file *file;
+    struct log_reader *file;
     struct stat status;
 
     if (fd < 0)
@@ -77,14 +77,14 @@ struct log_file *log_file_open(const char *path)
     file->size = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
     file->line = file->start = file->filled = 0;
     if (is_gzip(fd) && !start_gzip(file)) {
-        log_file_close(file);
+        log_reader_close(file);
         return NULL;
     }
     return file;
 }
 
 /* Reads more bytes after the unread ones. Returns false on error. */
-static bool fill(struct log_file *file)
+static bool fill(struct log_reader *file)
 {
     ssize_t n;
 
@@ -102,7 +102,7 @@ static bool fill(struct log_file *file)
 }
 
 /* Returns whether gzip has decompressed the whole file. */
-static bool gzip_succeeded(struct log_file *file)
+static bool gzip_succeeded(struct log_reader *file)
 {
     int status = 0;
     pid_t gzip = file->gzip;
@@ -112,7 +112,7 @@ static bool gzip_succeeded(struct log_file *file)
            (waitpid(gzip, &status, 0) == gzip && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static enum log_read take_line(struct log_file *file, size_t size, size_t end, char **bytes,
+static enum log_read take_line(struct log_reader *file, size_t size, size_t end, char **bytes,
                                size_t *length)
 {
     *bytes = file->buffer + file->start;
@@ -123,7 +123,7 @@ static enum log_read take_line(struct log_file *file, size_t size, size_t end, c
 }
 
 /* Drops bytes up to the end of the line. */
-static enum log_read skip_line(struct log_file *file)
+static enum log_read skip_line(struct log_reader *file)
 {
     for (char *newline = NULL; !newline;) {
         size_t unread = file->filled - file->start;
@@ -136,7 +136,7 @@ static enum log_read skip_line(struct log_file *file)
     return LOG_READ_LONG;
 }
 
-enum log_read log_file_next(struct log_file *file, char **bytes, size_t *size)
+enum log_read log_reader_next(struct log_reader *file, char **bytes, size_t *size)
 {
     for (;;) {
         char *start = file->buffer + file->start;
@@ -156,28 +156,28 @@ enum log_read log_file_next(struct log_file *file, char **bytes, size_t *size)
     }
 }
 
-const char *log_file_path(const struct log_file *file)
+const char *log_reader_path(const struct log_reader *file)
 {
     return file->path;
 }
 
-uint64_t log_file_line(const struct log_file *file)
+uint64_t log_reader_line(const struct log_reader *file)
 {
     return file->line;
 }
 
-uint64_t log_file_position(const struct log_file *file)
+uint64_t log_reader_position(const struct log_reader *file)
 {
     off_t position = lseek(file->source, 0, SEEK_CUR);
     return position < 0 ? 0 : (uint64_t)position;
 }
 
-uint64_t log_file_size(const struct log_file *file)
+uint64_t log_reader_size(const struct log_reader *file)
 {
     return file->size;
 }
 
-void log_file_close(struct log_file *file)
+void log_reader_close(struct log_reader *file)
 {
     if (!file)
         return;

@@ -1,4 +1,4 @@
-#include "redis/reply.h"
+#include "redis/redis_reply.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "admin/status.h"
+#include "admin/status_api.h"
 
 #include <unistd.h>
 

@@ -1,11 +1,12 @@
-/* link.c - connection life cycle and circuit breaker; see link.h for the states. Calls and
- * replies are in calls.c, the connection's events in link_io.c, log lines in link_outage.c.
+/* redis_link.c - connection life cycle and circuit breaker; see redis_link.h for the states. Calls
+ * and replies are in calls.c, the connection's events in redis_link_io.c, log lines in
+ * redis_link_outage.c.
  *
  * A connection goes down in one of two ways, and both pass link_lost(). Either hiredis finds the
  * connection dead: it runs every callback with a NULL reply and frees its context itself. Or
  * weir gives the connection up: redis_link_close() frees the context. From then on link->ac is
  * NULL, so no command can be sent on a dying context, and a reconnect timer is armed. */
-#include "redis/link_internal.h"
+#include "redis/redis_link_internal.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
-/* reply.h - a decoded reply of Redis. Other directories see replies in this form only; hiredis
- * stays inside redis/. */
-#ifndef WEIR_REDIS_REPLY_H
-#define WEIR_REDIS_REPLY_H
+/* redis_reply.h - a decoded reply of Redis. Other directories see replies in this form only;
+ * hiredis stays inside redis/. */
+#ifndef WEIR_REDIS_REDIS_REPLY_H
+#define WEIR_REDIS_REDIS_REPLY_H
 
 #include "base/slice.h"
 
@@ -19,7 +19,7 @@ enum resp_type {
 /* Members that do not belong to the type are zero. */
 struct redis_reply {
     int type;          /* enum resp_type; must be first: hiredis reads it */
-    bool preallocated; /* private to reply_reader.c */
+    bool preallocated; /* private to redis_reply_reader.c */
     int64_t integer;
     struct slice text; /* of a string, status or error; a NUL follows */
     size_t count;      /* elements of an array */

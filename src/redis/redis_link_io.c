@@ -1,4 +1,4 @@
-/* link_io.c - a link's connection in the event loop.
+/* redis_link_io.c - a link's connection in the event loop.
  *
  * hiredis' own adapter for libevent would abort if out of memory, and would write a command as soon
  * as the socket is writable. Here, calls are held until redis_link_flush(), so that all calls of a
@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "redis/link_internal.h"
+#include "redis/redis_link_internal.h"
 #include "redis/socket.h"
 
 enum { REPLY_BYTES_MAX = 1 << 20, OUTPUT_KEPT_MAX = 64 << 10 };

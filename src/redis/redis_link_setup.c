@@ -1,8 +1,8 @@
-/* link_setup.c - set-up commands of a new connection: AUTH, CLIENT SETNAME, SELECT, SCRIPT LOAD,
- * ROLE. All are sent together; the link is ready with the last reply. */
+/* redis_link_setup.c - set-up commands of a new connection: AUTH, CLIENT SETNAME, SELECT, SCRIPT
+ * LOAD, ROLE. All are sent together; the link is ready with the last reply. */
 #include <stdio.h>
 
-#include "redis/link_internal.h"
+#include "redis/redis_link_internal.h"
 
 enum setup { SETUP_AUTH, SETUP_NAME, SETUP_SELECT, SETUP_SCRIPT, SETUP_ROLE };
 

@@ -1,11 +1,11 @@
-/* replay.c - see replay.h. A pass:
+/* replay_run.c - see replay_run.h. A pass:
  *
  *   log_merge_next() -> a slot of the ring -> replay_engine_decide() of each policy
  *   the oldest slot is decided by all -> statistics, and the slot is free
  *
  * The ring keeps the requests in order and bounds the number of decisions in progress. Suggestions
  * are found by further passes, in which every limit only counts. */
-#include "replay/replay.h"
+#include "replay/replay_run.h"
 
 #include <event2/event.h>
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-#include "redis/reply_reader.h"
+#include "redis/redis_reply_reader.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* status.h - /api/v1/status, and the parts of it that events repeat. */
-#ifndef WEIR_ADMIN_STATUS_H
-#define WEIR_ADMIN_STATUS_H
+/* status_api.h - /api/v1/status, and the parts of it that events repeat. */
+#ifndef WEIR_ADMIN_STATUS_API_H
+#define WEIR_ADMIN_STATUS_API_H
 
 #include <event2/buffer.h>
 

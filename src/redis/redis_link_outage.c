@@ -1,8 +1,8 @@
-/* link_outage.c - log lines about a link that is down, and when it counts as recovered. */
+/* redis_link_outage.c - log lines about a link that is down, and when it counts as recovered. */
 #include "base/clock.h"
 #include "base/event_timer.h"
 #include "base/log.h"
-#include "redis/link_internal.h"
+#include "redis/redis_link_internal.h"
 
 /* READY for this long: a later failure is another outage */
 static const uint64_t recovery_us = 1000000;

@@ -1,6 +1,6 @@
-/* report.h - prints an explanation, for people and as JSON. */
-#ifndef WEIR_EXPLAIN_REPORT_H
-#define WEIR_EXPLAIN_REPORT_H
+/* explain_print.h - prints an explanation, for people and as JSON. */
+#ifndef WEIR_EXPLAIN_EXPLAIN_PRINT_H
+#define WEIR_EXPLAIN_EXPLAIN_PRINT_H
 
 #include "explain/explanation.h"
 

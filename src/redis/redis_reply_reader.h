@@ -1,16 +1,16 @@
-/* reply_reader.h - makes hiredis' parser build struct redis_reply, within limits.
+/* redis_reply_reader.h - makes hiredis' parser build struct redis_reply, within limits.
  *
  * - An unsolicited reply is refused: it would trip an assertion in hiredis' asynchronous context
  * and
  *   abort the process.
  * - So is an array of more than 65536 elements, or a reply of more than 524288 in all.
  * A refused reply is a protocol error. */
-#ifndef WEIR_REDIS_REPLY_READER_H
-#define WEIR_REDIS_REPLY_READER_H
+#ifndef WEIR_REDIS_REDIS_REPLY_READER_H
+#define WEIR_REDIS_REDIS_REPLY_READER_H
 
 #include <hiredis/hiredis.h>
 
-#include "redis/reply.h"
+#include "redis/redis_reply.h"
 
 struct preallocated_reply;
 

@@ -1,15 +1,16 @@
-/* link_internal.h - shared by link.c, link_io.c, link_outage.c, link_setup.c and calls.c only. */
-#ifndef WEIR_REDIS_LINK_INTERNAL_H
-#define WEIR_REDIS_LINK_INTERNAL_H
+/* redis_link_internal.h - shared by redis_link.c, redis_link_io.c, redis_link_outage.c,
+ * redis_link_setup.c and calls.c only. */
+#ifndef WEIR_REDIS_REDIS_LINK_INTERNAL_H
+#define WEIR_REDIS_REDIS_LINK_INTERNAL_H
 
-#include "redis/link.h"
+#include "redis/redis_link.h"
 
 #include <hiredis/async.h>
 #include <sys/queue.h>
 
 #include "base/magic.h"
 #include "redis/outage.h"
-#include "redis/reply_reader.h"
+#include "redis/redis_reply_reader.h"
 #include "redis/secure.h"
 #include "redis/slow_start.h"
 
@@ -74,7 +75,7 @@ static inline struct redis_link *redis_link_of(void *pointer)
     return link;
 }
 
-/* ---- link.c ---- */
+/* ---- redis_link.c ---- */
 
 /* Closes the connection. All pending calls fail with `cause`: at once, or, if called from inside
  * one of hiredis' reply callbacks, right after it returns. Must not be called from hiredis'
@@ -99,7 +100,7 @@ void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure,
 /* Starts the watchdog: a command is now unanswered. */
 void redis_link_start_watchdog(struct redis_link *link);
 
-/* ---- link_io.c ---- */
+/* ---- redis_link_io.c ---- */
 
 /* Starts to connect. Returns false on failure, and sets `why`; link->ac may be set then. */
 enum { REDIS_LINK_WHY_MAX = 128 };
@@ -118,7 +119,7 @@ bool redis_link_reply_fits(const struct redis_link *link);
 /* Writes the commands that were held for the flush. */
 void redis_link_write_held(struct redis_link *link);
 
-/* ---- link_outage.c ---- */
+/* ---- redis_link_outage.c ---- */
 
 /* Logs that the link is down. `detail` may be NULL. */
 void redis_link_report_down(struct redis_link *link, enum redis_failure cause, const char *detail);
@@ -131,7 +132,7 @@ void redis_link_recovered(struct redis_link *link);
  * end the outage if all other links are up. */
 void redis_link_leave_outage(struct redis_link *link);
 
-/* ---- link_setup.c ---- */
+/* ---- redis_link_setup.c ---- */
 
 /* Queues the set-up commands in hiredis. Returns false if out of memory. */
 MUST_CHECK bool redis_link_set_up(struct redis_link *link);

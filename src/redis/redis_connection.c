@@ -1,4 +1,4 @@
-#include "redis/connection.h"
+#include "redis/redis_connection.h"
 
 #include <errno.h>
 #include <event2/buffer.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/magic.h"
-#include "redis/reply_reader.h"
+#include "redis/redis_reply_reader.h"
 #include "redis/secure.h"
 #include "redis/socket.h"
 
