@@ -15,7 +15,7 @@ static struct evbuffer *json_of(struct slice yaml)
     struct text out;
     struct json_writer json = json_writer_growing(&out);
 
-    print_json(&json, tree_read(&arena, yaml, &report), false);
+    print_json(&json, tree_read(&arena, yaml, &report));
     report_forget(&report);
     arena_free(&arena);
     return buffer_of_json(&out);

@@ -2,11 +2,29 @@
 
 #include "http/chars.h"
 
+/* Returns true for a text that YAML could read as null, a boolean or a number if it is not quoted
+ * (YAML 1.2.2 section 10.3.2). Also some texts that look similar. */
+static bool has_other_type(struct slice text)
+{
+    bool based = text.n > 2 && text.p[0] == '0' && (text.p[1] == 'x' || text.p[1] == 'o');
+    unsigned dots = 0;
+
+    if (slice_equal_nocase(text, SLICE("null")) || slice_equal_nocase(text, SLICE("true")) ||
+        slice_equal_nocase(text, SLICE("false")))
+        return true;
+    for (size_t i = 0; i < text.n && !based; i++) {
+        dots += text.p[i] == '.';
+        if (!char_is(text.p[i], CHAR_DIGIT) && !memchr("._eE+-", text.p[i], 6))
+            return false;
+    }
+    return dots < 2;
+}
+
 /* Returns false for words that YAML or these readers do not read as plain text. */
 static bool is_plain_word(struct slice text)
 {
     static const char *const safe = "/_.:@%+-";
-    bool good = text.n > 0 && text.p[text.n - 1] != ':' && !slice_equal(text, SLICE("null"));
+    bool good = text.n > 0 && text.p[text.n - 1] != ':' && !has_other_type(text);
 
     for (size_t i = 0; i < text.n && good; i++) {
         char c = text.p[i];
@@ -44,6 +62,13 @@ void print_scalar(FILE *out, struct slice text)
     fputc('"', out);
     print_quoted(out, text);
     fputc('"', out);
+}
+
+void print_scalar_value(const struct printer *printer, struct slice text)
+{
+    fputc(' ', printer->out);
+    print_scalar(printer->out, text);
+    fputc('\n', printer->out);
 }
 
 void print_key(struct printer *printer, struct slice key)
@@ -88,14 +113,12 @@ static bool skip_digits(const char **p)
 }
 
 /* RFC 8259 section 6. The text ends with NUL. */
-static bool is_json_number(const char *p, bool all)
+static bool is_json_number(const char *p)
 {
     const char *start = p += *p == '-';
 
     if (!skip_digits(&p) || (*start == '0' && p > start + 1))
         return false;
-    if (!all)
-        return *p == 0 && p <= start + 18;
     if (*p == '.') {
         p++;
         if (!skip_digits(&p))
@@ -109,32 +132,32 @@ static bool is_json_number(const char *p, bool all)
     return *p == 0;
 }
 
-static void print_json_scalar(struct json_writer *json, const struct node *node, bool all_numbers)
+static void print_json_scalar(struct json_writer *json, const struct node *node)
 {
     bool word = slice_equal(node->text, SLICE("true")) || slice_equal(node->text, SLICE("false"));
 
     if (node->null)
         json_put_null(json, NULL);
-    else if (!node->quoted && (word || is_json_number(node->text.p, all_numbers)))
+    else if (!node->quoted && (word || is_json_number(node->text.p)))
         json_put_verbatim(json, NULL, node->text);
     else
         json_put_slice(json, NULL, node->text);
 }
 
 /* The depth of the tree is bounded by TREE_DEPTH_MAX. */
-void print_json(struct json_writer *json, const struct node *node, bool all_numbers)
+void print_json(struct json_writer *json, const struct node *node)
 {
     bool map = node->kind == NODE_MAP;
 
     if (node->kind == NODE_SCALAR) {
-        print_json_scalar(json, node, all_numbers);
+        print_json_scalar(json, node);
         return;
     }
     json_begin(json, NULL, map ? '{' : '[');
     for (const struct node *child = node->first; child; child = child->next) {
         if (map)
             json_put_key(json, child->key);
-        print_json(json, child, all_numbers);
+        print_json(json, child);
     }
     json_end(json, map ? '}' : ']');
 }

@@ -19,8 +19,10 @@ struct printer printer_below(const struct printer *printer);
 /* Prints "KEY:" with indentation, and with the dash if it starts a list item. */
 void print_key(struct printer *printer, struct slice key);
 
-/* Prints a YAML scalar, quoted only if necessary. */
+/* Prints a text as a YAML scalar, quoted if it would not be read as this text. */
 void print_scalar(FILE *out, struct slice text);
+/* The same as the value of an option: with a space before it and the end of the line after it. */
+void print_scalar_value(const struct printer *printer, struct slice text);
 /* Prints an escaped text for use between double quotes. */
 void print_quoted(FILE *out, struct slice text);
 
@@ -31,8 +33,8 @@ void print_list(FILE *out, unsigned count, print_item *item, const void *base);
 /* The same as the value of an option: with a space before it and the end of the line after it. */
 void print_items(const struct printer *printer, unsigned count, print_item *item, const void *base);
 
-/* Writes a tree as JSON. Plain scalars that are integers of up to 18 digits, or with `all_numbers`
- * any number of JSON, are numbers; true and false are booleans. */
-void print_json(struct json_writer *json, const struct node *node, bool all_numbers);
+/* Writes a tree as JSON. Plain scalars are numbers if JSON can write them, and true and false are
+ * booleans; all others are strings. */
+void print_json(struct json_writer *json, const struct node *node);
 
 #endif

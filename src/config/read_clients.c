@@ -303,8 +303,8 @@ static void print_plan(const struct printer *printer, const struct option *optio
                        const void *field)
 {
     (void)option;
-    fprintf(printer->out, " %s\n",
-            ((const struct configured_client *)field)->client_limits.plan->name);
+    print_scalar_value(
+        printer, slice_of(((const struct configured_client *)field)->client_limits.plan->name));
 }
 
 const struct option_type type_plan = {"name", read_plan, print_plan, true, 0};

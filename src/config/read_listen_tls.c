@@ -181,7 +181,7 @@ static void print_entry_inline(FILE *out, const void *field, unsigned index)
                                                                               : "required");
     print_member(out, "client_crl", entry->client_crl);
     if (entry->min_version == MIN_VERSION_1_3)
-        fputs(", min_version: 1.3", out);
+        print_member(out, "min_version", "1.3");
     print_member(out, "ciphers", entry->ciphers);
     fputs(" }", out);
 }

@@ -82,7 +82,7 @@ static void print_priority(const struct printer *printer, const struct option *o
     const struct priority *const *priority = field;
 
     (void)option;
-    fprintf(printer->out, " %s\n", (*priority)->name);
+    print_scalar_value(printer, slice_of((*priority)->name));
 }
 
 const struct option_type type_priority = {"name", read_priority, print_priority, true,

@@ -75,15 +75,21 @@ static void read_rule_limits(struct loading *l, const struct option *option,
         read_limit_name(l, item, rule);
 }
 
+static void print_limit_name(FILE *out, const void *limits, unsigned index)
+{
+    print_scalar(out, slice_of(((const struct limit *const *)limits)[index]->name));
+}
+
 static void print_rule_limits(const struct printer *printer, const struct option *option,
                               const void *field)
 {
     const struct rule *rule = field;
 
     (void)option;
-    for (unsigned i = 0; i < rule->limit_count; i++)
-        fprintf(printer->out, "%s%s", i ? ", " : " [ ", rule->limits[i]->name);
-    fputs(rule->limit_count ? " ]\n" : " none\n", printer->out);
+    if (rule->limit_count)
+        print_items(printer, rule->limit_count, print_limit_name, rule->limits);
+    else
+        fputs(" none\n", printer->out);
 }
 
 const struct option_type type_rule_limits = {"list of limits", read_rule_limits, print_rule_limits,
@@ -160,7 +166,7 @@ static void print_rule_upstream(const struct printer *printer, const struct opti
 {
     const struct rule *rule = field;
     (void)option;
-    fprintf(printer->out, " %s\n", rule->upstream->name);
+    print_scalar_value(printer, slice_of(rule->upstream->name));
 }
 
 const struct option_type type_rule_upstream = {"name", read_rule_upstream, print_rule_upstream,

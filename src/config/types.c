@@ -160,7 +160,7 @@ static void read_enum(struct loading *l, const struct option *option, const stru
 static void print_enum(const struct printer *printer, const struct option *option,
                        const void *field)
 {
-    fprintf(printer->out, " %s\n", option->names[*(const unsigned *)field]);
+    print_scalar_value(printer, slice_of(option->names[*(const unsigned *)field]));
 }
 
 const struct option_type type_enum = {"word", read_enum, print_enum, false, sizeof(unsigned)};
@@ -262,12 +262,10 @@ void print_text(const struct printer *printer, const struct option *option, cons
 {
     const char *text = *(char *const *)field;
     (void)option;
-    fputc(' ', printer->out);
     if (text)
-        print_scalar(printer->out, slice_of(text));
+        print_scalar_value(printer, slice_of(text));
     else
-        fputs("null", printer->out);
-    fputc('\n', printer->out);
+        fputs(" null\n", printer->out);
 }
 
 const struct option_type type_text = {"text", read_text, print_text, true, sizeof(char *)};
@@ -300,9 +298,7 @@ const struct option_type type_secret = {"text", read_secret, print_secret, true,
 void print_slice(const struct printer *printer, const struct option *option, const void *field)
 {
     (void)option;
-    fputc(' ', printer->out);
-    print_scalar(printer->out, *(const struct slice *)field);
-    fputc('\n', printer->out);
+    print_scalar_value(printer, *(const struct slice *)field);
 }
 
 /* --- lists, maps --- */

@@ -193,7 +193,7 @@ static void read_json(struct loading *l, const struct option *option, const stru
     if (node->kind == NODE_SCALAR)
         json_put_verbatim(&json, NULL, node->text);
     else
-        print_json(&json, node, true);
+        print_json(&json, node);
     if (out.failed)
         memory_exhausted();
     keep(l, field, text_slice(&out));

@@ -91,6 +91,32 @@ def test_the_history_begins_before_anybody_looks(rig):
     assert all(sample[3] is None for sample in samples if sample[1] == 0), "no requests, no percentile"
 
 
+def test_the_policy_as_json_has_the_types_of_its_options(rig):
+    """A text is a JSON string even if it looks like a number, a boolean or null; YAML readers agree."""
+    looks = ["1", "007", "0x10", "1e3", "1.5", "true", "False", "null", "~", "12345678901234567890", "plain"]
+    api = {"servers": [rig.upstream().text]}
+    weir = rig.weir(
+        limits={"1e3": {"script": "gcra", "limit": 999999999999999, "period": "1h", "burst": 5}, "2": HOUR,
+                "tokens": {**HOUR, "cost": {"usage": {"a": 0.125, "b": 2}}}},
+        upstreams={"502": api, "true": api}, plans={"123": {"priority": "1"}}, clients={"42": {"plan": "123"}},
+        priorities={"1": "100%", "2": "50%"},
+        rules=[{"match": {"path": "/a", "header": {"X-N": looks}, "json": {"n": [5, "5", True, "true"]}},
+                "limits": ["1e3", "2"], "upstream": "502", "priority": "2"}, {"upstream": "true", "limits": ["tokens"]}],
+        rejection={"headers": {"X-Code": "007"}}, redis={"address": rig.redis().text, "key_prefix": "10"})
+    policy = json.loads(get(weir.admin, "/api/v1/policy", headers={"Accept": "application/json"}).body)
+    rule = policy["rules"][0]
+    assert rule["match"]["header"]["X-N"] == looks and rule["match"]["json"]["n"] == [5, "5", True, "true"], rule
+    assert (rule["limits"], rule["upstream"], rule["priority"]) == (["1e3", "2"], "502", "2"), rule
+    assert policy["clients"]["42"]["plan"] == "123" and policy["plans"]["123"]["priority"] == "1", policy
+    assert (policy["redis"]["password"], policy["redis"]["key_prefix"]) == (None, "10"), policy
+    assert policy["limits"]["1e3"]["limit"] == 999999999999999 and policy["limits"]["1e3"]["headers"] is True, policy
+    assert policy["limits"]["tokens"]["cost"]["usage"] == {"a": 0.125, "b": 2}, policy
+    assert policy["rejection"]["headers"]["X-Code"] == "007", policy
+    read = yaml.safe_load(get(weir.admin, "/api/v1/policy").body)
+    for section in "plans", "clients", "rules", "rejection":
+        assert read[section] == policy[section], section
+
+
 def test_responses_match_their_description(rig):
     weir = rig.weir(limits={"each": HOUR, "flying": {"script": "concurrency", "limit": 9}},
                     upstreams={"api": {"servers": [rig.upstream().text, "localhost:1"], "health": {"path": "/"}}}).wait_for_redis()
