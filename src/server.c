@@ -375,7 +375,7 @@ static bool start_all(struct weir *weir, FILE *report)
 
 /* Loads the policy and starts. Log lines go to stderr until everything except the threads has
  * started, then to log.file, which gets the earlier ones too. */
-static bool start(struct weir *weir)
+static bool start_weir(struct weir *weir)
 {
     struct report_lines report;
     bool json = policy_wants_json_log(weir->file), good;
@@ -457,7 +457,7 @@ int server_run(const char *policy_file, const char *lua_dir)
                         .lua_dir = lua_dir,
                         .change_fd = -1,
                         .started_wall_us = clock_wall_us()};
-    bool good = start(&weir);
+    bool good = start_weir(&weir);
 
     if (good)
         listen_for_resets(&weir);

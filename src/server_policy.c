@@ -194,7 +194,7 @@ struct preparation {
     bool good;
 };
 
-static void prepare(void *preparation)
+static void prepare_policy(void *preparation)
 {
     struct preparation *p = preparation;
     struct weir *weir = p->weir;
@@ -258,7 +258,7 @@ void reload(struct weir *weir)
     report_begin(&report);
     struct preparation p = {.weir = weir, .report = report.stream};
     (void)library_memory_failed();
-    bool has_memory = memory_try(prepare, &p);
+    bool has_memory = memory_try(prepare_policy, &p);
     has_memory = !library_memory_failed() && has_memory;
     report_log(&report, !p.good);
     if (p.good) {

@@ -180,7 +180,7 @@ bool client_query_begin(struct query *q)
     return true;
 }
 
-static bool prepare(struct query *q)
+static bool prepare_query(struct query *q)
 {
     struct slice start;
 
@@ -200,8 +200,8 @@ static bool prepare(struct query *q)
     return asks || client_query_begin(q);
 }
 
-static struct query *allocate(const struct policy *policy, const struct identity *identity,
-                              enum client_query_kind kind)
+static struct query *allocate_query(const struct policy *policy, const struct identity *identity,
+                                    enum client_query_kind kind)
 {
     struct query *q = calloc(1, sizeof *q);
 
@@ -216,13 +216,13 @@ static struct query *allocate(const struct policy *policy, const struct identity
 struct query *client_query_new_grant(const struct policy *policy, const struct identity *identity,
                                      int64_t quota, int64_t us)
 {
-    struct query *q = allocate(policy, identity, CLIENT_QUERY_GRANT);
+    struct query *q = allocate_query(policy, identity, CLIENT_QUERY_GRANT);
 
     if (!q)
         return NULL;
     q->quota = quota;
     q->us = us;
-    if (prepare(q))
+    if (prepare_query(q))
         return q;
     client_query_free(q);
     return NULL;
@@ -232,14 +232,14 @@ struct query *client_query_new(const struct policy *policy, const struct identit
                                const struct query_descriptor *descriptor,
                                enum client_query_kind kind, uint64_t timeout_us)
 {
-    struct query *q = allocate(policy, identity, kind);
+    struct query *q = allocate_query(policy, identity, kind);
 
     if (!q)
         return NULL;
     q->match = descriptor && descriptor->is_one ? &descriptor->match : NULL;
     q->until_us = clock_us() + timeout_us;
     q->cursor[0] = '0';
-    if (prepare(q))
+    if (prepare_query(q))
         return q;
     client_query_free(q);
     return NULL;
@@ -249,7 +249,7 @@ struct query *client_query_new_key(const struct policy *policy, const struct ide
                                    const struct limit *limit, const struct limit_numbers *numbers,
                                    struct slice key)
 {
-    struct query *q = allocate(policy, identity, CLIENT_QUERY_KEY);
+    struct query *q = allocate_query(policy, identity, CLIENT_QUERY_KEY);
     char *bytes = q ? malloc(key.n) : NULL;
 
     if (!bytes) {

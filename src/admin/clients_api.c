@@ -198,7 +198,7 @@ static void query_timed_out(evutil_socket_t fd, short what, void *arg)
 
 /* --- The connection --------------------------------------------------------------------------- */
 
-static void on_ready(void *context)
+static void on_redis_back(void *context)
 {
     struct clients_api *api = context;
     api->down = false;
@@ -216,7 +216,7 @@ static void on_not_ready(void *context, enum redis_failure cause)
 static bool open_link(struct clients_api *api)
 {
     const struct redis_link_watch watch = {
-        .ready = on_ready, .not_ready = on_not_ready, .context = api};
+        .ready = on_redis_back, .not_ready = on_not_ready, .context = api};
 
     if (api->store)
         return true;
@@ -274,9 +274,9 @@ static bool decode_name(struct slice encoded, struct text *out)
 }
 
 /* False: a response was sent. */
-static bool read_client(const struct clients_api *api, struct evhttp_request *request,
-                        struct slice id, struct identity *identity,
-                        struct query_descriptor *descriptor)
+static bool read_client_name(const struct clients_api *api, struct evhttp_request *request,
+                             struct slice id, struct identity *identity,
+                             struct query_descriptor *descriptor)
 {
     char bytes[CLIENT_NAME_MAX];
     struct text name = text_over(bytes, sizeof bytes);
@@ -362,7 +362,7 @@ void clients_answer(struct clients_api *api, struct evhttp_request *request, str
     struct pending_query *pending_query;
 
     if (!answer_methods(request, methods, "GET, HEAD, PUT, DELETE") ||
-        !read_client(api, request, id, &identity, &descriptor) || !read_order(request, &order))
+        !read_client_name(api, request, id, &identity, &descriptor) || !read_order(request, &order))
         return;
     if (api->count >= PENDING_QUERIES_MAX ||
         !(pending_query = pending_query_new(api, &identity, &descriptor, &order))) {

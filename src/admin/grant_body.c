@@ -13,7 +13,7 @@ static bool refuse_because(char *why, const char *text)
     return false;
 }
 
-static bool read_quota(const json_t *node, int64_t *quota, char *why)
+static bool read_grant_quota(const json_t *node, int64_t *quota, char *why)
 {
     char number[24];
 
@@ -65,7 +65,7 @@ static bool read_object(json_t *object, int64_t *quota, int64_t *us, char *why)
         return false;
     if (!quota_node)
         return refuse_because(why, "the quota is missing, as in {\"quota\": 100, \"for\": \"1h\"}");
-    if (!read_quota(quota_node, quota, why) || (time_node && !read_time(time_node, us, why)))
+    if (!read_grant_quota(quota_node, quota, why) || (time_node && !read_time(time_node, us, why)))
         return false;
     if (!time_node == (*quota == GRANT_NONE))
         return true;

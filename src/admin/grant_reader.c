@@ -37,7 +37,7 @@ static void request_grants(struct grant_reader *reader)
         return;
     }
     if (!redis_client_is_ready(reader->store))
-        return; /* retried by on_ready() */
+        return; /* retried by on_grants_readable() */
     for (unsigned i = 0; i < COUNT_OF(argv); i++)
         sizes[i] = strlen(argv[i]);
     reader->again = false;
@@ -49,7 +49,7 @@ static void request_grants(struct grant_reader *reader)
 
 /* --- Replies ---------------------------------------------------------------------------------- */
 
-static unsigned read_all(const struct redis_reply *reply, struct grant *all)
+static unsigned read_grants(const struct redis_reply *reply, struct grant *all)
 {
     int64_t now = reply->elements[0].integer, quota, until;
     uint64_t now_us = clock_us();
@@ -72,7 +72,7 @@ static void replace_grants(struct grant_reader *reader, const struct redis_reply
 
     if (!all)
         return; /* retried later */
-    unsigned count = read_all(reply, all);
+    unsigned count = read_grants(reply, all);
     struct grants *grants = count ? grants_new(all, count) : NULL;
     free(all);
     if (count && !grants)
@@ -121,7 +121,7 @@ static void on_grants(struct redis_call *call, const struct redis_reply *reply,
         event_active(reader->timer, EV_TIMEOUT, 1);
 }
 
-static void on_ready(void *context)
+static void on_grants_readable(void *context)
 {
     struct grant_reader *reader = context;
     reader->connected = true;
@@ -160,7 +160,8 @@ void grant_reader_look(struct grant_reader *reader)
 struct grant_reader *grant_reader_new(struct event_base *base, struct policy *policy)
 {
     struct grant_reader *reader = calloc(1, sizeof *reader);
-    const struct redis_link_watch watch = {.ready = on_ready, .context = reader, .quiet = true};
+    const struct redis_link_watch watch = {
+        .ready = on_grants_readable, .context = reader, .quiet = true};
 
     if (!reader)
         return NULL;

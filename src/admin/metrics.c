@@ -11,7 +11,7 @@
 #include "redis/sentinel.h"
 
 /* The output and the data source. */
-struct source {
+struct metric_output {
     struct evbuffer *out;
     const struct admin_view *view;
 };
@@ -34,7 +34,7 @@ struct source {
 
 /* Appends name{KEY="VALUE",decision="DECISION"} SUM. Decisions that have not occurred are left
  * out, to keep the output of a large policy readable. */
-static void decision_sample(const struct source *s, const char *name, const char *key,
+static void decision_sample(const struct metric_output *s, const char *name, const char *key,
                             const char *value, enum verdict verdict, uint64_t sum)
 {
     char bytes[1024];
@@ -60,7 +60,7 @@ static const struct counter_table *limits_of(const struct worker *worker)
     return &worker_limiter_stats(worker)->by_limit;
 }
 
-static void requests_by_rule(const struct source *s)
+static void requests_by_rule(const struct metric_output *s)
 {
     const char *name = "weir_requests_total";
 
@@ -77,7 +77,7 @@ static const struct counter_table *priorities_of(const struct worker *worker)
     return &worker_stats(worker)->by_priority;
 }
 
-static void requests_by_priority(const struct source *s)
+static void requests_by_priority(const struct metric_output *s)
 {
     const char *name = "weir_priority_requests_total";
 
@@ -90,7 +90,7 @@ static void requests_by_priority(const struct source *s)
                             metric_row_sum(s->view, priorities_of, p, v));
 }
 
-static void decisions_by_limit(const struct source *s)
+static void decisions_by_limit(const struct metric_output *s)
 {
     const char *name = "weir_limit_decisions_total";
 
@@ -105,7 +105,8 @@ static void decisions_by_limit(const struct source *s)
 }
 
 /* Appends name{limit="LIMIT"} SUM. */
-static void limit_sample(const struct source *s, const char *name, unsigned limit, unsigned column)
+static void limit_sample(const struct metric_output *s, const char *name, unsigned limit,
+                         unsigned column)
 {
     char bytes[1024];
     struct text labels = text_over(bytes, sizeof bytes);
@@ -139,7 +140,7 @@ struct metric_calls metric_calls(const struct admin_view *view)
 
 /* Calls by domain; those of domains that the policy does not have share the first row. Codes that
  * have not occurred are left out. */
-static void calls_by_domain(const struct source *s)
+static void calls_by_domain(const struct metric_output *s)
 {
     const char *name = "weir_rate_limit_service_requests_total";
 
@@ -162,7 +163,7 @@ static void calls_by_domain(const struct source *s)
         }
 }
 
-static void near_limits(const struct source *s)
+static void near_limits(const struct metric_output *s)
 {
     const char *name = "weir_limit_near_total";
 
@@ -172,7 +173,7 @@ static void near_limits(const struct source *s)
         limit_sample(s, name, l, NEAR_COLUMN);
 }
 
-static void limit_units(const struct source *s)
+static void limit_units(const struct metric_output *s)
 {
     const char *name = "weir_limit_units_total";
 
@@ -183,7 +184,7 @@ static void limit_units(const struct source *s)
         limit_sample(s, name, l, UNITS_COLUMN);
 }
 
-static void inspected_contents(const struct source *s)
+static void inspected_contents(const struct metric_output *s)
 {
     const char *name = "weir_content_inspected_total";
 
@@ -196,7 +197,7 @@ static void inspected_contents(const struct source *s)
                                 (unsigned long long)SUM(s, content_inspected[d][r]));
 }
 
-static void script_failures(const struct source *s)
+static void script_failures(const struct metric_output *s)
 {
     const char *name = "weir_script_failures_total";
     static const struct {
@@ -218,7 +219,7 @@ static void script_failures(const struct source *s)
         }
 }
 
-static void upstream_server(const struct source *s, const struct upstream *upstream,
+static void upstream_server(const struct metric_output *s, const struct upstream *upstream,
                             const struct endpoint *endpoint)
 {
     char at[ADDRESS_TEXT_MAX], bytes[1024];
@@ -239,7 +240,7 @@ static void upstream_server(const struct source *s, const struct upstream *upstr
 }
 
 /* A host name that has not been resolved has no sample. */
-static void upstream_servers(const struct source *s)
+static void upstream_servers(const struct metric_output *s)
 {
     const struct policy *policy = s->view->policy;
 
@@ -256,7 +257,7 @@ static void upstream_servers(const struct source *s)
     }
 }
 
-static void redis_cluster(const struct source *s)
+static void redis_cluster(const struct metric_output *s)
 {
     struct redis_cluster_report seen = redis_cluster_seen();
     const char *redirects = "weir_redis_redirects_total";
@@ -273,7 +274,7 @@ static void redis_cluster(const struct source *s)
     metric_sample(s->out, redirects, "{kind=\"ask\"}", seen.asked);
 }
 
-static void redis_breaker(const struct source *s)
+static void redis_breaker(const struct metric_output *s)
 {
     static const char *const states[] = {"closed", "half_open", "open"};
     uint64_t workers[COUNT_OF(states)] = {0};
@@ -287,7 +288,7 @@ static void redis_breaker(const struct source *s)
         metric_labelled(s->out, "weir_redis_breaker_workers", "state", states[i], workers[i]);
 }
 
-static void leases(const struct source *s)
+static void leases(const struct metric_output *s)
 {
     static const char name[] = "weir_lease_units_total";
     uint64_t used = SUM_LIMITER(s, lease_used), returned = SUM_LIMITER(s, lease_returned),
@@ -306,7 +307,7 @@ static void leases(const struct source *s)
 }
 
 /* In a cluster, one sample per master. No sample if INFO is not permitted. */
-static void redis_memory(const struct source *s)
+static void redis_memory(const struct metric_output *s)
 {
     const struct redis_memory_part *parts;
     unsigned count = redis_memory_parts(&parts);
@@ -333,7 +334,7 @@ static void redis_memory(const struct source *s)
 }
 
 /* Left out if the policy needs no Redis, to avoid false alarms. */
-static void redis_connections(const struct source *s)
+static void redis_connections(const struct metric_output *s)
 {
     uint64_t ready = 0;
 
@@ -352,7 +353,7 @@ static void redis_connections(const struct source *s)
         redis_cluster(s);
 }
 
-static void worker_connections(const struct source *s)
+static void worker_connections(const struct metric_output *s)
 {
     metric_head(s->out, "weir_worker_connections", "gauge",
                 "Client connections open now, by worker.");
@@ -362,7 +363,7 @@ static void worker_connections(const struct source *s)
             (unsigned long long)counter_read(&worker_stats(s->view->workers[w])->connections_open));
 }
 
-static void redis(const struct source *s)
+static void redis(const struct metric_output *s)
 {
     leases(s);
     metric_single(s->out, "weir_grants", "gauge", "Grants in effect.", grants_active());
@@ -373,7 +374,7 @@ static void redis(const struct source *s)
 }
 
 /* Appended if the policy has, or had, quotas. */
-static void quotas(const struct source *s)
+static void quotas(const struct metric_output *s)
 {
     const struct quota_stats *stats = quotas_stats(s->view->quotas);
     struct quota_cache *table = quotas_cache(s->view->quotas);
@@ -410,7 +411,7 @@ static void quotas(const struct source *s)
 
 void metrics_write(struct evbuffer *out, const struct admin_view *view)
 {
-    struct source s = {out, view};
+    struct metric_output s = {out, view};
 
     metric_head(out, "weir_build_info", "gauge", "The running version.");
     evbuffer_add_printf(out, "weir_build_info{version=\"%s\"} 1\n", PACKAGE_VERSION);

@@ -134,7 +134,7 @@ static void write_certificates(struct evbuffer *out, const struct policy *policy
     }
 }
 
-static void write_problems(struct evbuffer *out, const struct admin_view *view)
+static void write_problem_metrics(struct evbuffer *out, const struct admin_view *view)
 {
     char bytes[PROBLEM_TEXT_MAX];
 
@@ -159,5 +159,5 @@ void metrics_write_policy(struct evbuffer *out, const struct admin_view *view)
                          "Time when the current policy was loaded, in seconds since 1970.",
                          (double)view->policy_loaded_wall_us / 1e6);
     write_certificates(out, view->policy);
-    write_problems(out, view);
+    write_problem_metrics(out, view);
 }

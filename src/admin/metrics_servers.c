@@ -6,7 +6,7 @@
 
 enum { LABELS_MAX = 1024 };
 
-struct source {
+struct metric_output {
     struct evbuffer *out;
     const struct admin_view *view;
 };
@@ -45,7 +45,7 @@ static bool write_labels(char bytes[static LABELS_MAX], const char *name, const 
     return !text.failed;
 }
 
-static void sample(const struct source *s, const char *family, unsigned row, unsigned column,
+static void sample(const struct metric_output *s, const char *family, unsigned row, unsigned column,
                    const char *key, const char *value)
 {
     char labels[LABELS_MAX];
@@ -56,15 +56,15 @@ static void sample(const struct source *s, const char *family, unsigned row, uns
 }
 
 /* A family with a sample per server. */
-static void family(const struct source *s, const char *name, const char *type, const char *help,
-                   unsigned column)
+static void family(const struct metric_output *s, const char *name, const char *type,
+                   const char *help, unsigned column)
 {
     metric_head(s->out, name, type, help);
     for (unsigned row = 0; row < s->view->servers->count; row++)
         sample(s, name, row, column, NULL, NULL);
 }
 
-static void responses(const struct source *s)
+static void responses(const struct metric_output *s)
 {
     static const char name[] = "weir_upstream_responses_total";
     static const char *const classes[SERVER_CLASSES] = {"1xx", "2xx", "3xx", "4xx", "5xx"};
@@ -77,7 +77,7 @@ static void responses(const struct source *s)
     }
 }
 
-static void errors(const struct source *s)
+static void errors(const struct metric_output *s)
 {
     static const char name[] = "weir_upstream_errors_total";
 
@@ -89,7 +89,7 @@ static void errors(const struct source *s)
     }
 }
 
-static void durations(const struct source *s)
+static void durations(const struct metric_output *s)
 {
     static const char name[] = "weir_upstream_duration_seconds";
     char labels[LABELS_MAX];
@@ -105,7 +105,7 @@ static void durations(const struct source *s)
     }
 }
 
-static void problems(const struct source *s)
+static void problems(const struct metric_output *s)
 {
     static const char name[] = "weir_upstream_problem";
     static const enum problem kinds[] = {PROBLEM_SERVER_ERRORS, PROBLEM_SERVER_SLOW};
@@ -125,7 +125,7 @@ static void problems(const struct source *s)
 
 void metrics_write_servers(struct evbuffer *out, const struct admin_view *view)
 {
-    struct source s = {out, view};
+    struct metric_output s = {out, view};
 
     responses(&s);
     errors(&s);

@@ -33,7 +33,7 @@ static struct {
 } known;
 
 /* Returns the entry of a node, new or existing; NULL: the list is full. */
-static struct redis_memory_part *part_of(const char *node)
+static struct redis_memory_part *node_memory(const char *node)
 {
     for (unsigned i = 0; i < known.count; i++)
         if (strcmp(known.parts[i].node, node) == 0)
@@ -43,7 +43,7 @@ static struct redis_memory_part *part_of(const char *node)
 
 static void keep_part(const struct redis_memory *m, const struct redis_reply *reply)
 {
-    struct redis_memory_part *part = part_of(m->node);
+    struct redis_memory_part *part = node_memory(m->node);
 
     if (!part)
         return;

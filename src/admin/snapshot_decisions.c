@@ -77,7 +77,7 @@ static void priorities(struct snapshot *s)
 }
 
 /* The numbers that limits of the policy and of descriptors have. */
-static void put_limit(struct snapshot *s, const struct limit *limit)
+static void put_limit_numbers(struct snapshot *s, const struct limit *limit)
 {
     json_put_text(&s->json, "name", limit->name);
     json_put_text(&s->json, "script", limit->script);
@@ -134,7 +134,7 @@ static void rate_limits(struct snapshot *s)
     for (unsigned i = 0; i < count; i++) {
         const struct counted *c = &busiest[i];
         json_begin(&s->json, NULL, '{');
-        put_limit(s, c->limit);
+        put_limit_numbers(s, c->limit);
         json_begin(&s->json, "decisions", '{');
         for (unsigned v = 0; v < VERDICT_COUNT; v++)
             if (c->total[v] || v == VERDICT_ALLOWED || v == VERDICT_LIMITED)
@@ -152,7 +152,7 @@ static void limits(struct snapshot *s)
     for (unsigned l = 0; l < policy->limit_count; l++) {
         const struct limit *limit = &policy->limits[l];
         json_begin(&s->json, NULL, '{');
-        put_limit(s, limit);
+        put_limit_numbers(s, limit);
         decisions(s, limit->row, VERDICT_COUNT, by_limit);
         uint64_t units = by_limit(s, limit->row, UNITS_COLUMN);
         if (limit->own_cost)

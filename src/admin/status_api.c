@@ -17,7 +17,7 @@ static uint64_t sum_of(const struct admin_view *view, size_t offset)
     return sum;
 }
 
-static void write_problems(struct json_writer *json, const struct admin_view *view)
+static void put_problems(struct json_writer *json, const struct admin_view *view)
 {
     char bytes[PROBLEM_TEXT_MAX];
 
@@ -42,7 +42,7 @@ void status_write_process(struct json_writer *json, const struct admin_view *vie
     json_put_text(json, "state", view->stopping ? "stopping" : "running");
     json_put_seconds(json, "uptime_seconds", (int64_t)(clock_us() - view->started_us));
     json_put_text(json, "policy_file", view->policy->file);
-    write_problems(json, view);
+    put_problems(json, view);
 }
 
 static void write_topology(struct json_writer *json, const struct redis_settings *redis)

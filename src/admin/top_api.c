@@ -64,7 +64,7 @@ static bool read_n(const char *text, unsigned *n)
 }
 
 /* False: a response was sent. */
-static bool read_query(struct evhttp_request *request, enum top_by *by, unsigned *n)
+static bool read_top_query(struct evhttp_request *request, enum top_by *by, unsigned *n)
 {
     const char *query = evhttp_uri_get_query(evhttp_request_get_evhttp_uri(request));
     struct evkeyvalq fields = {0};
@@ -92,7 +92,7 @@ void top_answer(const struct admin_view *view, struct evhttp_request *request)
     unsigned n = TOP_CLIENTS_DEFAULT;
     double seconds = 0;
 
-    if (!read_query(request, &by, &n))
+    if (!read_top_query(request, &by, &n))
         return;
     struct text body;
     struct json_writer json = json_writer_growing(&body);

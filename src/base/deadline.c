@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/event_timer.h"
 
-static void set_timer(struct deadlines *all, uint64_t at_us, uint64_t now_us)
+static void set_deadline_timer(struct deadlines *all, uint64_t at_us, uint64_t now_us)
 {
     uint64_t after = at_us > now_us ? at_us - now_us : 0;
     struct timeval tv = timeval_of_us(after);
@@ -48,7 +48,7 @@ void deadlines_pass(struct deadlines *all)
             earliest = d->at_us;
     }
     if (earliest < all->timer_at_us)
-        set_timer(all, earliest, now);
+        set_deadline_timer(all, earliest, now);
 }
 
 static void timer_fired(evutil_socket_t fd, short what, void *arg)
@@ -114,5 +114,5 @@ void deadline_arm(struct deadline_queue *queue, struct deadline *deadline, uint6
     else
         TAILQ_INSERT_HEAD(&queue->armed, deadline, link);
     if (deadline->at_us < queue->all->timer_at_us)
-        set_timer(queue->all, deadline->at_us, now_us);
+        set_deadline_timer(queue->all, deadline->at_us, now_us);
 }

@@ -33,7 +33,7 @@ static struct {
 } early;
 
 /* Removes the `n` written bytes from the two pieces. */
-static void skip(struct iovec pieces[2], size_t n)
+static void remove_written(struct iovec pieces[2], size_t n)
 {
     for (int i = 0; i < 2; i++) {
         size_t of_this = n < pieces[i].iov_len ? n : pieces[i].iov_len;
@@ -56,7 +56,7 @@ static bool write_all(struct iovec pieces[2])
             continue;
         if (n <= 0)
             return false;
-        skip(pieces, (size_t)n);
+        remove_written(pieces, (size_t)n);
     }
     return true;
 }

@@ -13,7 +13,7 @@ void text_table_init(struct text_table *t, struct arena *arena, const struct has
 }
 
 /* Returns the position of the key, or the free one where it belongs. */
-static struct text_item *position_of(const struct text_table *t, struct slice key)
+static struct text_item *position_of_key(const struct text_table *t, struct slice key)
 {
     size_t i = hash_slice(&t->hash, key) & t->mask;
 
@@ -24,7 +24,7 @@ static struct text_item *position_of(const struct text_table *t, struct slice ke
 
 const void *text_table_add(struct text_table *t, struct slice key, const void *item)
 {
-    struct text_item *position = position_of(t, key);
+    struct text_item *position = position_of_key(t, key);
     const void *earlier = position->item;
 
     if (!earlier)
@@ -34,5 +34,5 @@ const void *text_table_add(struct text_table *t, struct slice key, const void *i
 
 const void *text_table_find(const struct text_table *t, struct slice key)
 {
-    return t->positions ? position_of(t, key)->item : NULL;
+    return t->positions ? position_of_key(t, key)->item : NULL;
 }

@@ -11,7 +11,7 @@ static void on_timerfd(evutil_socket_t fd, short what, void *arg);
 
 /* ---- the heap: heap[1] is the earliest, heap[n] is before heap[2n] and heap[2n + 1] ---------- */
 
-static bool is_before(const struct timer *a, const struct timer *b)
+static bool is_earlier(const struct timer *a, const struct timer *b)
 {
     return a->at_us != b->at_us ? a->at_us < b->at_us : a->sequence < b->sequence;
 }
@@ -24,7 +24,7 @@ static void put(struct timer_heap *all, unsigned position, struct timer *timer)
 
 static void rise(struct timer_heap *all, unsigned position, struct timer *timer)
 {
-    for (; position > 1 && is_before(timer, all->heap[position / 2]); position /= 2)
+    for (; position > 1 && is_earlier(timer, all->heap[position / 2]); position /= 2)
         put(all, position, all->heap[position / 2]);
     put(all, position, timer);
 }
@@ -32,9 +32,9 @@ static void rise(struct timer_heap *all, unsigned position, struct timer *timer)
 static void sink(struct timer_heap *all, unsigned position, struct timer *timer)
 {
     for (unsigned below; (below = 2 * position) <= all->count; position = below) {
-        if (below < all->count && is_before(all->heap[below + 1], all->heap[below]))
+        if (below < all->count && is_earlier(all->heap[below + 1], all->heap[below]))
             below++;
-        if (!is_before(all->heap[below], timer))
+        if (!is_earlier(all->heap[below], timer))
             break;
         put(all, position, all->heap[below]);
     }
@@ -69,7 +69,7 @@ static bool open_timer(struct timer_heap *all)
 }
 
 /* The timerfd may fire too early, after the earliest timer was cancelled, but never too late. */
-static void set_timer(struct timer_heap *all)
+static void set_heap_timer(struct timer_heap *all)
 {
     uint64_t at = all->count ? all->heap[1]->at_us : UINT64_MAX;
 
@@ -97,7 +97,7 @@ static void on_timerfd(evutil_socket_t fd, short what, void *arg)
         timer_cancel(all, timer);
         all->passed(timer);
     }
-    set_timer(all);
+    set_heap_timer(all);
 }
 
 /* ---- timers ---------------------------------------------------------------------------------- */
@@ -127,7 +127,7 @@ bool timer_set(struct timer_heap *all, struct timer *timer, uint64_t at_us)
     timer->at_us = at_us;
     timer->sequence = all->sequence++;
     rise(all, ++all->count, timer);
-    set_timer(all);
+    set_heap_timer(all);
     return true;
 }
 
@@ -141,7 +141,7 @@ void timer_cancel(struct timer_heap *all, struct timer *timer)
     timer->position = 0;
     if (last == timer)
         return;
-    if (position > 1 && is_before(last, all->heap[position / 2]))
+    if (position > 1 && is_earlier(last, all->heap[position / 2]))
         rise(all, position, last);
     else
         sink(all, position, last);

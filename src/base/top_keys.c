@@ -249,7 +249,7 @@ static int by_certain_count(const void *one, const void *other)
 }
 
 /* False: the counter belongs to another key by now. */
-static bool read_key(const struct found *found, struct top_entry *entry)
+static bool copy_counter(const struct found *found, struct top_entry *entry)
 {
     const struct key *key = &found->slice->key[found->set][found->way];
     uint32_t version = atomic_load_explicit(&key->version, memory_order_acquire);
@@ -295,7 +295,7 @@ static unsigned write_entries(const struct found_table *table, size_t used,
     for (size_t i = 0; i < used && written < n; i++) {
         struct top_entry *entry = &entries[written];
         const struct found *found = &table->found[i];
-        if (!read_key(found, entry))
+        if (!copy_counter(found, entry))
             continue;
         entry->at_least = found->count - found->error;
         entry->at_most = found->count;

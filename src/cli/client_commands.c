@@ -81,7 +81,7 @@ static int query_client(struct client_command *command, const struct order *orde
                                                : client_report_grant(&command->subject);
 }
 
-static int run(const char *file, const char *lua_dir, const struct order *order)
+static int run_order(const char *file, const char *lua_dir, const struct order *order)
 {
     struct client_command command = {.subject.policy = query_policy(file, lua_dir)};
 
@@ -96,12 +96,14 @@ static int run(const char *file, const char *lua_dir, const struct order *order)
 
 int cli_inspect(const char *policy_file, const char *client, const char *lua_dir)
 {
-    return run(policy_file, lua_dir, &(struct order){.kind = CLIENT_QUERY_LOOK, .client = client});
+    return run_order(policy_file, lua_dir,
+                     &(struct order){.kind = CLIENT_QUERY_LOOK, .client = client});
 }
 
 int cli_reset(const char *policy_file, const char *client, const char *lua_dir)
 {
-    return run(policy_file, lua_dir, &(struct order){.kind = CLIENT_QUERY_RESET, .client = client});
+    return run_order(policy_file, lua_dir,
+                     &(struct order){.kind = CLIENT_QUERY_RESET, .client = client});
 }
 
 int cli_grant(const char *policy_file, const char *client, const char *quota, const char *time,
@@ -130,5 +132,5 @@ int cli_grant(const char *policy_file, const char *client, const char *quota, co
         fprintf(stderr, "weir: %s is not a duration; expected 1s to 30d, such as 1h\n", time);
         return 1;
     }
-    return run(policy_file, lua_dir, &order);
+    return run_order(policy_file, lua_dir, &order);
 }

@@ -61,8 +61,8 @@ static bool run_query(struct explain_redis *redis, struct query *query)
     return query && query_redis_run(&reader->redis, query);
 }
 
-static bool read_client(struct explain_redis *redis, const struct identity *identity,
-                        struct explained_client *client)
+static bool read_client_state(struct explain_redis *redis, const struct identity *identity,
+                              struct explained_client *client)
 {
     const struct policy *policy = CONTAINER_OF(redis, struct state_reader, ops)->redis.policy;
     struct query *query = client_query_new(policy, identity, NULL, CLIENT_QUERY_CLIENT, 0);
@@ -77,8 +77,8 @@ static bool read_client(struct explain_redis *redis, const struct identity *iden
     return good;
 }
 
-static bool read_limit(struct explain_redis *redis, const struct identity *identity,
-                       const struct planned_limit *limit, struct limit_status *status)
+static bool read_limit_state(struct explain_redis *redis, const struct identity *identity,
+                             const struct planned_limit *limit, struct limit_status *status)
 {
     const struct policy *policy = CONTAINER_OF(redis, struct state_reader, ops)->redis.policy;
     struct query *query =
@@ -105,10 +105,11 @@ static int print(const struct explain_command *command, const struct policy *pol
     return explanation_forwards(e) ? STATUS_GOOD : STATUS_REFUSED;
 }
 
-static int explain(const struct explain_command *command, const struct explain_request *request)
+static int explain_with_policy(const struct explain_command *command,
+                               const struct explain_request *request)
 {
     struct policy *policy = query_policy(command->policy_file, command->lua_dir);
-    struct state_reader reader = {{read_client, read_limit}, {.policy = policy}};
+    struct state_reader reader = {{read_client_state, read_limit_state}, {.policy = policy}};
     struct explainer *explainer =
         policy ? explainer_new(policy, command->state ? &reader.ops : NULL) : NULL;
     const struct explanation *e = explainer ? explainer_explain(explainer, request) : NULL;
@@ -171,13 +172,14 @@ static bool read_option(int option, const char *value, struct explain_command *c
     }
 }
 
-static int run(struct explain_command *command)
+static int run_explain(struct explain_command *command)
 {
     char *room = xmalloc(EXPLAIN_HEAD_MAX);
     struct text head = text_over(room, EXPLAIN_HEAD_MAX);
     struct explain_request request = {.certificate = NULL};
-    int status = explain_make_request(&command->order, &head, &request) ? explain(command, &request)
-                                                                        : STATUS_USAGE;
+    int status = explain_make_request(&command->order, &head, &request)
+                     ? explain_with_policy(command, &request)
+                     : STATUS_USAGE;
 
     free(request.certificate);
     free(room);
@@ -215,7 +217,7 @@ int cli_explain(const char *policy_file, int argc, char **argv, const char *lua_
         command.order.url = argv[optind];
         status = descriptor_name_is_one(slice_of(argv[optind]))
                      ? explain_one_descriptor(&command, argv[optind])
-                     : run(&command);
+                     : run_explain(&command);
     }
     free((char *)command.order.content.p);
     return status;

@@ -220,7 +220,7 @@ static bool put_head(const struct explain_order *order, const struct url *url, s
     return !head->failed || complain("the header is larger than 1 MiB");
 }
 
-static bool read_address(const char *text, struct address *address)
+static bool read_client_address(const char *text, struct address *address)
 {
     struct slice ip_text = slice_of(text ? text : "127.0.0.1");
     struct ip ip;
@@ -265,7 +265,7 @@ bool explain_make_request(const struct explain_order *order, struct text *head,
         if (!split_header(order->headers[i], &name, &value))
             return false;
     if (!split_url(order->url, &url) || !check_length(order) || !put_head(order, &url, head) ||
-        !read_address(order->from, &request->from) ||
+        !read_client_address(order->from, &request->from) ||
         !read_certificate(order->certificate, &url, &request->certificate))
         return false;
     request->head = text_slice(head);

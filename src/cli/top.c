@@ -98,7 +98,7 @@ static struct top_size terminal_size(void)
 
 /* --- Where the listener is -------------------------------------------------------------------- */
 
-static int fail(const char *why)
+static int print_failure(const char *why)
 {
     fprintf(stderr, "weir: top: %s\n", why);
     return FAILED;
@@ -226,7 +226,7 @@ static bool source_of_url(const struct options *options, struct top_source *sour
     char why[TOP_WHY_MAX];
 
     if (!top_source_read(options->url, source, why)) {
-        fail(why);
+        print_failure(why);
         return false;
     }
     return !source->secure || load_tls(options, NULL, source);
@@ -329,7 +329,7 @@ static bool read_events(struct view *view, bool *fresh)
         }
 }
 
-static void disconnect(struct view *view)
+static void close_events(struct view *view)
 {
     top_events_close(view->events);
     view->events = NULL;
@@ -363,7 +363,7 @@ static int run_live(struct view *view)
         if (!view->events)
             view->events = top_events_open(view->source, view->why);
         if (view->events && !read_events(view, &fresh))
-            disconnect(view);
+            close_events(view);
         if (fresh || view->why[0])
             draw(view);
         wait_for_more(view);
@@ -381,16 +381,16 @@ static int run_once(struct view *view)
     bool fresh = false;
 
     if (!(view->events = top_events_open(view->source, view->why)))
-        return fail(view->why);
+        return print_failure(view->why);
     for (;;) {
         if (!read_events(view, &fresh))
-            return fail(view->why);
+            return print_failure(view->why);
         if (has_rates(view))
             break;
         wait_for_more(view);
     }
     top_screen_write(stdout, view->snapshot, &size);
-    return fflush(stdout) == 0 ? GOOD : fail(strerror(errno));
+    return fflush(stdout) == 0 ? GOOD : print_failure(strerror(errno));
 }
 
 static bool read_options(int argc, char **argv, struct options *options)
@@ -443,7 +443,7 @@ int cli_top(const char *policy_file, int argc, char **argv, const char *lua_dir)
         struct view view = {.source = &source};
         view.live = !options.once && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
         status = view.live ? run_live(&view) : run_once(&view);
-        disconnect(&view);
+        close_events(&view);
         json_decref(view.snapshot);
     }
     tls_client_free(source.tls);

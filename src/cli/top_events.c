@@ -25,16 +25,16 @@ struct top_events {
 
 bool top_source_read(const char *text, struct top_source *source, char why[static TOP_WHY_MAX])
 {
-    static const char scheme[] = "http://", secure[] = "https://";
+    static const char scheme[] = "http://", start_tls[] = "https://";
     const char *problem = "is not an address";
     struct address unresolved;
     struct slice name;
     uint16_t port;
     size_t n;
 
-    source->secure = strncmp(text, secure, sizeof secure - 1) == 0;
+    source->secure = strncmp(text, start_tls, sizeof start_tls - 1) == 0;
     if (source->secure)
-        text += sizeof secure - 1;
+        text += sizeof start_tls - 1;
     else if (strncmp(text, scheme, sizeof scheme - 1) == 0)
         text += sizeof scheme - 1;
     n = strncmp(text, "unix:", 5) == 0 ? strlen(text) : strcspn(text, "/");
@@ -55,7 +55,7 @@ bool top_source_read(const char *text, struct top_source *source, char why[stati
 
 /* --- Connecting ------------------------------------------------------------------------------- */
 
-static bool wait_for(int fd, short events)
+static bool poll_socket(int fd, short events)
 {
     struct pollfd poller = {.fd = fd, .events = events};
     int ready;
@@ -74,7 +74,7 @@ static bool connect_within(int fd, const struct address *address)
 
     if (connect(fd, &address->any, address->length) == 0)
         return true;
-    if (errno != EINPROGRESS || !wait_for(fd, POLLOUT) ||
+    if (errno != EINPROGRESS || !poll_socket(fd, POLLOUT) ||
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
         return false;
     errno = error;
@@ -109,8 +109,8 @@ static void explain_failure(const struct stream *stream, const struct top_source
 }
 
 /* Runs the TLS handshake. */
-static bool secure(struct top_events *events, const struct top_source *source,
-                   char why[static TOP_WHY_MAX])
+static bool start_tls(struct top_events *events, const struct top_source *source,
+                      char why[static TOP_WHY_MAX])
 {
     enum tls_handshake state = TLS_FAILED;
 
@@ -119,7 +119,7 @@ static bool secure(struct top_events *events, const struct top_source *source,
         return false;
     }
     while ((state = tls_handshake(&events->stream)) == TLS_AGAIN)
-        if (!wait_for(events->stream.fd, POLLIN)) {
+        if (!poll_socket(events->stream.fd, POLLIN)) {
             snprintf(why, TOP_WHY_MAX, "no TLS handshake: %s", strerror(errno));
             return false;
         }
@@ -169,8 +169,8 @@ struct top_events *top_events_open(const struct top_source *source, char why[sta
     }
     stream_open(&events->stream, &events->poller, fd, on_event, on_event, NULL);
     why[0] = 0;
-    if (connect_within(fd, &source->address) && (!source->secure || secure(events, source, why)) &&
-        send_request(events, source))
+    if (connect_within(fd, &source->address) &&
+        (!source->secure || start_tls(events, source, why)) && send_request(events, source))
         return events;
     if (!why[0])
         snprintf(why, TOP_WHY_MAX, "cannot connect to %s: %s",
@@ -227,7 +227,7 @@ static struct slice unread(const struct top_events *events)
 }
 
 /* The detail of a problem document, with its control bytes left out. */
-static void explain(struct slice answer, struct slice body, char *why)
+static void quote_answer(struct slice answer, struct slice body, char *why)
 {
     json_t *document = json_loadb(body.p, body.n, 0, NULL);
     struct slice detail = json_text(json_object_get(document, "detail"));
@@ -248,7 +248,7 @@ static void explain(struct slice answer, struct slice body, char *why)
 }
 
 /* Takes the answer's head. `ended`: no more bytes follow. */
-static enum top_read take_head(struct top_events *events, bool ended, char *why)
+static enum top_read take_answer_head(struct top_events *events, bool ended, char *why)
 {
     struct slice bytes = unread(events);
     const char *end = bytes.n ? memmem(bytes.p, bytes.n, "\r\n\r\n", 4) : NULL;
@@ -272,7 +272,7 @@ static enum top_read take_head(struct top_events *events, bool ended, char *why)
     }
     if (!ended && bytes.n < HEAD_MAX)
         return TOP_READ_MORE; /* the rest says why */
-    explain(bytes, (struct slice){bytes.p + head, bytes.n - head}, why);
+    quote_answer(bytes, (struct slice){bytes.p + head, bytes.n - head}, why);
     return TOP_READ_END;
 }
 
@@ -301,7 +301,8 @@ enum top_read top_events_read(struct top_events *events, struct slice *data,
                               char why[static TOP_WHY_MAX])
 {
     for (bool ended = false;;) {
-        enum top_read head = events->has_head ? TOP_READ_EVENT : take_head(events, ended, why);
+        enum top_read head =
+            events->has_head ? TOP_READ_EVENT : take_answer_head(events, ended, why);
         if (head == TOP_READ_END || (head == TOP_READ_EVENT && take_event(events, data)))
             return head;
         if (ended || !grow_input(events)) {

@@ -6,7 +6,7 @@
 
 /* --- Decisions -------------------------------------------------------------------------------- */
 
-static bool is_rejection(struct slice verdict)
+static bool means_rejection(struct slice verdict)
 {
     return slice_equal(verdict, SLICE("limited")) || slice_equal(verdict, SLICE("prohibited")) ||
            slice_equal(verdict, SLICE("failed_closed"));
@@ -22,8 +22,9 @@ static double sum_of(const json_t *decisions, const char *name, bool rejections,
     json_object_foreach((json_t *)decisions, key, verdict)
     {
         double value = json_double(json_object_get(verdict, name), -1);
-        bool counted = is_rejection(slice_of(key)) ? rejections
-                                                   : admissions && strcmp(key, "not_charged") != 0;
+        bool counted = means_rejection(slice_of(key))
+                           ? rejections
+                           : admissions && strcmp(key, "not_charged") != 0;
         if (counted && value >= 0)
             sum = (sum < 0 ? 0 : sum) + value;
     }
@@ -48,7 +49,7 @@ static void write_process(struct screen *s, const json_t *snapshot)
 }
 
 /* The same sentences as /readyz. */
-static void write_problems(struct screen *s, const json_t *snapshot)
+static void show_problems(struct screen *s, const json_t *snapshot)
 {
     json_t *problems = json_object_get(snapshot, "problems"), *problem;
     size_t i;
@@ -395,7 +396,7 @@ void top_screen_write(FILE *out, const json_t *snapshot, const struct top_size *
     unsigned clients = !size->lines ? 20 : size->lines > 34 ? 12 : size->lines > 24 ? 8 : 4;
 
     write_process(&s, snapshot);
-    write_problems(&s, snapshot);
+    show_problems(&s, snapshot);
     end_line(&s);
     write_requests(&s, snapshot);
     write_calls(&s, json_object_get(snapshot, "rate_limit_service"));

@@ -57,7 +57,7 @@ static void add_header(struct loading *l, const char *name, const struct node *n
         headers->has_odd_names |= !char_is(text.p[i], CHAR_PLAIN);
 }
 
-static const struct node *first_of(const struct node *map, const char *section)
+static const struct node *first_in_section(const struct node *map, const char *section)
 {
     const struct node *node = node_find(map, section);
     return node ? node->first : NULL;
@@ -76,7 +76,7 @@ static void add_own(struct loading *l, const char *name, const struct node *node
 
 static void add_of_upstreams(struct loading *l)
 {
-    const struct node *node = first_of(l->root, "upstreams");
+    const struct node *node = first_in_section(l->root, "upstreams");
 
     for (unsigned i = 0; node && i < l->policy->upstream_count; i++, node = node->next)
         add_own(l, l->policy->upstreams[i].certificate_header,
@@ -128,7 +128,8 @@ static const char *header_of_part(const struct policy *policy, const struct limi
 void read_headers_collect(struct loading *l)
 {
     struct policy *policy = l->policy;
-    const struct node *limit_node = first_of(l->root, "limits"), *rule = first_of(l->root, "rules");
+    const struct node *limit_node = first_in_section(l->root, "limits"),
+                      *rule = first_in_section(l->root, "rules");
 
     policy->read_headers.names = arena_zeroed(l->arena, headers_max(policy), sizeof(struct slice));
     policy->own_headers = arena_zeroed(l->arena, policy->limit_count + policy->upstream_count,

@@ -129,8 +129,8 @@ static bool is_required(const struct option *option, const void *base)
     return option->flags & OPTION_REQUIRED && (!option->applies || option->applies(base));
 }
 
-static void read_option(struct loading *l, const struct option *option, const struct node *map,
-                        void *base)
+static void read_one_option(struct loading *l, const struct option *option, const struct node *map,
+                            void *base)
 {
     void *field = (char *)base + option->offset;
     const struct node *node = node_find(map, option_key(option));
@@ -152,7 +152,7 @@ void options_read(struct loading *l, const struct node *map, const char *section
     refuse_other_keys(l, section, map);
     EACH_OPTION (option)
         if (option_is_in(option, section) && option->type)
-            read_option(l, option, map, base);
+            read_one_option(l, option, map, base);
 }
 
 void options_print(struct printer *printer, const char *section, const void *base)

@@ -70,8 +70,8 @@ static bool read_line(struct loading *l, const char *file, unsigned number, stru
     return true;
 }
 
-static void read_file(struct loading *l, const struct node *item, enum listed as,
-                      struct gathered *all)
+static void read_address_file(struct loading *l, const struct node *item, enum listed as,
+                              struct gathered *all)
 {
     char *path = neighbour_path(l, item->text);
     const char *why, *file = arena_text(&l->report->arena, slice_of(path));
@@ -135,7 +135,7 @@ static void read_files(struct loading *l, const struct address_files *files, enu
     for (const struct node *item = list_first(files->nodes); item;
          item = list_next(files->nodes, item))
         if (!item->broken && item->kind == NODE_SCALAR && item->text.n)
-            read_file(l, item, as, all);
+            read_address_file(l, item, as, all);
 }
 
 void addresses_read(struct loading *l)

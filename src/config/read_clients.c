@@ -20,8 +20,8 @@ bool client_has_priority(const void *client)
 
 /* --- quota --- */
 
-static void read_quota(struct loading *l, const struct option *option, const struct node *node,
-                       void *field)
+static void read_client_quota(struct loading *l, const struct option *option,
+                              const struct node *node, void *field)
 {
     struct configured_client *client = field;
 
@@ -50,7 +50,7 @@ static void print_quota(const struct printer *printer, const struct option *opti
         fprintf(printer->out, " %lld\n", (long long)client->quota);
 }
 
-const struct option_type type_quota = {"quota", read_quota, print_quota, true, 0};
+const struct option_type type_quota = {"quota", read_client_quota, print_quota, true, 0};
 
 /* --- numbers --- */
 
@@ -337,7 +337,7 @@ static void enter_client(struct loading *l, const struct node *node,
 }
 
 /* Addresses and ranges are read by enter_client(). */
-static bool read_name(struct loading *l, const struct node *node, struct identity *identity)
+static bool read_client_name(struct loading *l, const struct node *node, struct identity *identity)
 {
     const char *why;
 
@@ -362,7 +362,7 @@ static void read_client(struct loading *l, const struct node *node)
 {
     struct identity identity;
 
-    if (node->broken || !read_name(l, node, &identity) ||
+    if (node->broken || !read_client_name(l, node, &identity) ||
         !expect_map(l, node, "a map with plan, quota or limits, such as { quota: 30 }"))
         return;
     struct configured_client *client = clients_add(l->policy->clients);

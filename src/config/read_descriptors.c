@@ -406,7 +406,7 @@ static void report_twice(struct loading *l, const struct node *node,
 }
 
 /* Returns whether the policy has room for the entries of `node`, or reports an error. */
-static bool has_room(struct loading *l, const struct node *node, unsigned depth)
+static bool entries_fit(struct loading *l, const struct node *node, unsigned depth)
 {
     struct rate_limit_service *service = &l->policy->rate_limit_service;
 
@@ -429,7 +429,8 @@ void entries_read(struct loading *l, const struct node *node,
     unsigned depth = parent ? parent->depth + 1 : 0;
     const struct configured_entry **earlier;
 
-    if (!expect_list(l, node, "a list of descriptors") || node->null || !has_room(l, node, depth))
+    if (!expect_list(l, node, "a list of descriptors") || node->null ||
+        !entries_fit(l, node, depth))
         return;
     level->entries = arena_zeroed(l->arena, node->count, sizeof *level->entries);
     for (const struct node *item = node->first; item; item = item->next) {

@@ -67,8 +67,8 @@ static bool path_is_normal(struct loading *l, const struct node *node)
     return false;
 }
 
-static void read_path(struct loading *l, const struct option *option, const struct node *node,
-                      void *field)
+static void read_match_path(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
 {
     if (!expect_text(l, option, node, "a path such as /v1/**"))
         return;
@@ -79,7 +79,7 @@ static void read_path(struct loading *l, const struct option *option, const stru
         *(struct slice *)field = (struct slice){keep_text(l, node), node->text.n};
 }
 
-const struct option_type type_path_pattern = {"path", read_path, print_slice, false,
+const struct option_type type_path_pattern = {"path", read_match_path, print_slice, false,
                                               sizeof(struct slice)};
 
 static bool host_byte(char c)

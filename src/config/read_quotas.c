@@ -59,8 +59,8 @@ static bool has_parameter(struct slice query, char number)
     return false;
 }
 
-static void read_query(struct loading *l, const struct option *option, const struct node *node,
-                       void *field)
+static void read_sql(struct loading *l, const struct option *option, const struct node *node,
+                     void *field)
 {
     struct quota_settings *quotas = field;
 
@@ -86,7 +86,7 @@ static void print_query(const struct printer *printer, const struct option *opti
     fputc('\n', printer->out);
 }
 
-const struct option_type type_quota_query = {"text", read_query, print_query, false, 0};
+const struct option_type type_quota_query = {"text", read_sql, print_query, false, 0};
 
 /* --- the connection --- */
 

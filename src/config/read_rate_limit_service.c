@@ -128,14 +128,14 @@ static void number_limits(struct loading *l)
 /* ---- domains --------------------------------------------------------------------------------- */
 
 /* A domain before it is read. */
-struct source {
+struct domain_source {
     const struct node *node;  /* in the policy; NULL: of `files` */
     const struct node *names; /* the node that names the file */
     const char *path;         /* NULL: the policy itself */
 };
 
-struct sources {
-    struct source *all;
+struct domain_sources {
+    struct domain_source *all;
     unsigned count;
 };
 
@@ -224,8 +224,8 @@ static void read_tree(struct loading *l, const struct node *root, struct rate_li
         entries_read(l, descriptors, domain, NULL, &domain->top);
 }
 
-static void read_file(struct loading *l, const struct source *source,
-                      struct rate_limit_domain *domain)
+static void read_domain_file(struct loading *l, const struct domain_source *source,
+                             struct rate_limit_domain *domain)
 {
     struct slice bytes;
 
@@ -236,7 +236,7 @@ static void read_file(struct loading *l, const struct source *source,
     l->report->current = NULL;
 }
 
-static void read_domain(struct loading *l, const struct source *source)
+static void read_domain(struct loading *l, const struct domain_source *source)
 {
     const struct node *node = source->node;
     const struct node *file = node_find(node, "file"), *below = node_find(node, "descriptors");
@@ -250,17 +250,19 @@ static void read_domain(struct loading *l, const struct source *source)
     else if (below && !below->broken)
         entries_read(l, below, domain, NULL, &domain->top);
     else if (source->path)
-        read_file(l, source, domain);
+        read_domain_file(l, source, domain);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static void add_source(struct loading *l, struct sources *sources, struct source source)
+static void add_source(struct loading *l, struct domain_sources *sources,
+                       struct domain_source source)
 {
     unsigned count = sources->count;
 
     if ((count & (count - 1)) == 0) { /* as in rate_limit_add() */
-        struct source *all = arena_zeroed(&l->scratch, count ? (size_t)count * 2 : 1, sizeof *all);
+        struct domain_source *all =
+            arena_zeroed(&l->scratch, count ? (size_t)count * 2 : 1, sizeof *all);
         if (count)
             memcpy(all, sources->all, count * sizeof *all);
         sources->all = all;
@@ -295,7 +297,7 @@ static void refuse_directory(struct loading *l, const struct node *item)
 }
 
 /* Adds the files that a pattern of `files` matches. */
-static void add_files(struct loading *l, const struct node *item, struct sources *sources)
+static void add_files(struct loading *l, const struct node *item, struct domain_sources *sources)
 {
     glob_t found;
 
@@ -309,11 +311,13 @@ static void add_files(struct loading *l, const struct node *item, struct sources
     else if (result != 0)
         mistake(l, item, "%s matches no file", QUOTE(item->text));
     for (size_t i = 0; result == 0 && i < found.gl_pathc; i++)
-        add_source(l, sources, (struct source){NULL, item, path_for_report(l, found.gl_pathv[i])});
+        add_source(l, sources,
+                   (struct domain_source){NULL, item, path_for_report(l, found.gl_pathv[i])});
     globfree(&found);
 }
 
-static void find_sources(struct loading *l, const struct node *section, struct sources *sources)
+static void find_sources(struct loading *l, const struct node *section,
+                         struct domain_sources *sources)
 {
     const struct node *domains = node_find(section, "domains"),
                       *files = node_find(section, "files");
@@ -322,10 +326,10 @@ static void find_sources(struct loading *l, const struct node *section, struct s
          node; node = node->next) {
         const struct node *file = node->kind == NODE_MAP ? node_find(node, "file") : NULL;
         bool named = file && !file->broken && file->kind == NODE_SCALAR && file->text.n;
-        add_source(
-            l, sources,
-            (struct source){node, file,
-                            named ? path_for_report(l, neighbour_path(l, file->text)) : NULL});
+        add_source(l, sources,
+                   (struct domain_source){node, file,
+                                          named ? path_for_report(l, neighbour_path(l, file->text))
+                                                : NULL});
     }
     if (files && !files->broken && files->kind != NODE_MAP)
         for (const struct node *item = list_first(files); item; item = list_next(files, item))
@@ -435,7 +439,7 @@ void service_finish(struct loading *l)
 {
     struct rate_limit_service *service = &l->policy->rate_limit_service;
     const struct node *section = node_find(l->root, "rate_limit_service");
-    struct sources sources = {NULL, 0};
+    struct domain_sources sources = {NULL, 0};
 
     if (!section || section->broken || section->kind != NODE_MAP)
         return;
@@ -455,7 +459,7 @@ void service_finish(struct loading *l)
         if (sources.all[i].node)
             read_domain(l, &sources.all[i]);
         else
-            read_file(l, &sources.all[i], NULL);
+            read_domain_file(l, &sources.all[i], NULL);
     rate_limit_domains_index(service, l->arena);
     number_limits(l);
 }

@@ -4,7 +4,8 @@
 /* --- one server --- */
 
 /* Stores a host name unresolved; the resolver looks it up at run time. */
-static bool read_name(struct loading *l, const struct node *node, struct redis_settings *redis)
+static bool read_redis_name(struct loading *l, const struct node *node,
+                            struct redis_settings *redis)
 {
     struct slice host;
     const char *why;
@@ -32,7 +33,7 @@ static void read_redis_address(struct loading *l, const struct option *option,
     node = &position;
     redis->embedded = slice_equal(node->text, SLICE("embedded"));
     redis->address_text = keep_text(l, node);
-    if (!redis->embedded && !read_name(l, node, redis))
+    if (!redis->embedded && !read_redis_name(l, node, redis))
         (void)destination_read(l, node, &redis->address);
 }
 

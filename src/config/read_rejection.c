@@ -7,7 +7,7 @@
 enum { VALUE_MAX = 1024, LINES_MAX = 4096 /* bytes of all lines */ };
 
 /* Returns why the header cannot be set, or NULL. */
-static const char *name_fault(struct slice name)
+static const char *rejection_header_fault(struct slice name)
 {
     static const char *const own[] = {"Allow", "Content-Encoding", "Content-Range"};
 
@@ -44,7 +44,7 @@ static bool is_twice(const struct rejection_settings *rejection, struct slice na
 static bool header_is_good(struct loading *l, const struct rejection_settings *rejection,
                            const struct node *node)
 {
-    const char *fault = name_fault(node->key);
+    const char *fault = rejection_header_fault(node->key);
 
     if (fault)
         mistake_of_key(l, node, "%s %s", QUOTE(node->key), fault);
@@ -61,8 +61,8 @@ static bool header_is_good(struct loading *l, const struct rejection_settings *r
     return false;
 }
 
-static void read_headers(struct loading *l, const struct option *option, const struct node *node,
-                         void *field)
+static void read_rejection_headers(struct loading *l, const struct option *option,
+                                   const struct node *node, void *field)
 {
     struct rejection_settings *rejection = field;
     struct text lines = text_over(arena_zeroed(l->arena, LINES_MAX, 1), LINES_MAX);
@@ -103,8 +103,8 @@ static void print_headers(const struct printer *printer, const struct option *op
     }
 }
 
-const struct option_type type_answer_headers = {"map by name", read_headers, print_headers, true,
-                                                0};
+const struct option_type type_answer_headers = {"map by name", read_rejection_headers,
+                                                print_headers, true, 0};
 
 /* ---- body_file ------------------------------------------------------------------------------- */
 

@@ -132,7 +132,8 @@ static bool starts_as_number(struct slice text)
     return text.n && (strchr("+-.", text.p[0]) || (text.p[0] >= '0' && text.p[0] <= '9'));
 }
 
-static bool read_number(struct loading *l, const struct node *item, struct script_option *option)
+static bool read_option_number(struct loading *l, const struct node *item,
+                               struct script_option *option)
 {
     enum value_result result = number_read(item->text, &option->number);
 
@@ -153,7 +154,8 @@ static bool read_number(struct loading *l, const struct node *item, struct scrip
     return false;
 }
 
-static bool read_value(struct loading *l, const struct node *item, struct script_option *option)
+static bool read_option_value(struct loading *l, const struct node *item,
+                              struct script_option *option)
 {
     if (!expect_scalar(l, item, expected) || !text_fits(l, item, 0, SCRIPT_TEXT_MAX))
         return false;
@@ -164,7 +166,7 @@ static bool read_value(struct loading *l, const struct node *item, struct script
         return true;
     }
     if (!item->quoted && starts_as_number(item->text))
-        return read_number(l, item, option);
+        return read_option_number(l, item, option);
     option->kind = OPTION_TEXT;
     option->text = keep_text(l, item);
     return true;
@@ -305,7 +307,7 @@ static void read_own_options(struct loading *l, const struct option *option,
         struct script_option *own = &limit->options[limit->option_count];
         if (node->kind == NODE_MAP)
             own->name = arena_text(l->arena, item->key);
-        if (!item->broken && read_value(l, item, own))
+        if (!item->broken && read_option_value(l, item, own))
             limit->option_count++;
     }
 }

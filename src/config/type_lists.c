@@ -10,8 +10,8 @@ void print_address(FILE *out, const struct address *address)
     print_scalar(out, slice_of(address_format(address, text)));
 }
 
-static void read_address(struct loading *l, const struct option *option, const struct node *node,
-                         void *field)
+static void read_listen_address(struct loading *l, const struct option *option,
+                                const struct node *node, void *field)
 {
     const char *why;
 
@@ -31,7 +31,7 @@ static void print_whole_address(const struct printer *printer, const struct opti
     fputc('\n', printer->out);
 }
 
-const struct option_type type_address = {"address", read_address, print_whole_address, true,
+const struct option_type type_address = {"address", read_listen_address, print_whole_address, true,
                                          sizeof(struct address)};
 
 static bool has_port_0(const struct address *address)

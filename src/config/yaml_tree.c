@@ -17,7 +17,7 @@ struct reading {
     bool stopped; /* a fatal error was reported */
 };
 
-static struct position position_of(yaml_mark_t mark)
+static struct position position_of_mark(yaml_mark_t mark)
 {
     return (struct position){(unsigned)mark.line + 1, (unsigned)mark.column + 1};
 }
@@ -60,7 +60,7 @@ static bool report_lookalike(struct reading *r, const yaml_event_t *event, struc
 
     if (!found || (!found->blank && !slice_starts_with(text, slice_of(found->utf8))))
         return false;
-    report_mistake(r->report, position_of(event->start_mark), "%s has %s", QUOTE(text),
+    report_mistake(r->report, position_of_mark(event->start_mark), "%s has %s", QUOTE(text),
                    found->name);
     return true;
 }
@@ -94,7 +94,7 @@ static void report_syntax(struct reading *r)
 {
     const yaml_parser_t *p = &r->parser;
     const char *problem = p->problem ? p->problem : "no more memory";
-    struct position position = position_of(p->problem_mark);
+    struct position position = position_of_mark(p->problem_mark);
     struct slice line = line_at(r->bytes, p->problem_mark.line);
     const struct lookalike *lookalike = find_lookalike(line);
 
@@ -110,7 +110,7 @@ static void report_syntax(struct reading *r)
         report_mistake(r->report, position, "not valid YAML: indented with a tab; use spaces");
     else if (p->context)
         report_mistake(r->report, position, "not valid YAML: %s (%s, line %u)%s", problem,
-                       p->context, position_of(p->context_mark).line, yaml_remedy(problem));
+                       p->context, position_of_mark(p->context_mark).line, yaml_remedy(problem));
     else
         report_mistake(r->report, position, "not valid YAML: %s%s", problem, yaml_remedy(problem));
 }
@@ -220,7 +220,7 @@ static bool substitute(struct reading *r, struct position position, struct slice
 /* Checks a key or value for its size and for NUL bytes. */
 static bool scalar_fits(struct reading *r, const yaml_event_t *event)
 {
-    struct position position = position_of(event->start_mark);
+    struct position position = position_of_mark(event->start_mark);
     size_t size = event->data.scalar.length;
 
     if (size > TREE_SCALAR_MAX)
@@ -252,7 +252,7 @@ static bool scalar_value(struct reading *r, const yaml_event_t *event, struct sl
     if (!scalar_fits(r, event) || report_lookalike(r, event, text))
         return false;
     if (text.n && memmem(text.p, text.n, "${", 2))
-        return substitute(r, position_of(event->start_mark), text, value);
+        return substitute(r, position_of_mark(event->start_mark), text, value);
     *value = (struct slice){arena_text(r->arena, text), text.n};
     return true;
 }
@@ -274,7 +274,7 @@ static void check_variable(struct reading *r, struct position position, struct s
 
 static struct node *read_scalar(struct reading *r, const yaml_event_t *event)
 {
-    struct node *node = node_new(r, NODE_SCALAR, position_of(event->start_mark));
+    struct node *node = node_new(r, NODE_SCALAR, position_of_mark(event->start_mark));
 
     node->text = SLICE("");
     node->null = is_null(event);
@@ -288,7 +288,7 @@ static struct node *read_scalar(struct reading *r, const yaml_event_t *event)
 static void refuse_extras(struct reading *r, const yaml_event_t *event, const void *anchor,
                           const void *tag)
 {
-    struct position position = position_of(event->start_mark);
+    struct position position = position_of_mark(event->start_mark);
     if (anchor)
         report_mistake(r->report, position,
                        "YAML anchors are not supported; write the value itself");
@@ -308,7 +308,7 @@ static void read_list(struct reading *r, struct node *list, unsigned depth)
 /* Reads a key and its value. `event` is the key's. */
 static void read_pair(struct reading *r, struct node *map, yaml_event_t *event, unsigned depth)
 {
-    struct position key_place = position_of(event->start_mark);
+    struct position key_place = position_of_mark(event->start_mark);
     struct slice key = SLICE_NONE;
     yaml_event_t value_event;
 
@@ -402,7 +402,7 @@ static bool too_deep(struct reading *r, struct position position, unsigned depth
 /* Reads the node that begins with `event`. */
 static struct node *read_node(struct reading *r, yaml_event_t *event, unsigned depth)
 {
-    struct position position = position_of(event->start_mark);
+    struct position position = position_of_mark(event->start_mark);
     struct node *node;
 
     switch (event->type) {
@@ -438,7 +438,7 @@ static struct node *read_stream(struct reading *r)
 
     while (next_event(r, &event) && event.type != YAML_STREAM_END_EVENT) {
         if (event.type == YAML_DOCUMENT_START_EVENT && root) {
-            report_mistake(r->report, position_of(event.start_mark),
+            report_mistake(r->report, position_of_mark(event.start_mark),
                            "a second YAML document; a policy is one document");
             break;
         }

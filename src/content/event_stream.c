@@ -1,6 +1,6 @@
 #include "content/event_stream.h"
 
-enum state {
+enum line_state {
     STATE_LINE,    /* at the start of a line */
     STATE_LINE_LF, /* the same, after CR: a LF belongs to it */
     STATE_NAME,    /* in the field name */
@@ -26,7 +26,7 @@ static void end_event(struct event_stream *e)
 }
 
 /* A data line begins. */
-static void begin_data(struct event_stream *e, enum state next)
+static void begin_data(struct event_stream *e, enum line_state next)
 {
     if (e->has_data)
         e->data(e, SLICE("\n"));
@@ -44,7 +44,7 @@ static void finish_line(struct event_stream *e, char c)
     e->state = c == '\r' ? STATE_LINE_LF : STATE_LINE;
 }
 
-static void read_name(struct event_stream *e, char c)
+static void scan_name(struct event_stream *e, char c)
 {
     if (e->matched < data_name.n && c == data_name.p[e->matched]) {
         e->matched++;
@@ -90,7 +90,7 @@ void event_stream_read(struct event_stream *e, struct slice bytes)
         else if (*p == '\n' || *p == '\r')
             finish_line(e, *p++);
         else if (e->state <= STATE_NAME)
-            read_name(e, *p++);
+            scan_name(e, *p++);
         else
             p = read_rest(e, p, end);
     }

@@ -142,7 +142,7 @@ static void begin_number(struct json_scanner *s, char c)
 }
 
 /* Returns the state after `c` in a number; STATE_COMMA_OR_END: the number ended before it. */
-static enum state number_state(enum state state, char c)
+static enum json_state number_state(enum json_state state, char c)
 {
     bool digit = is_digit(c), exponent = c == 'e' || c == 'E';
 
@@ -192,9 +192,9 @@ static const char *skip_digits(struct json_scanner *s, const char *p, const char
 }
 
 /* Returns whether `c` belongs to the number. */
-static bool read_number(struct json_scanner *s, char c)
+static bool scan_number(struct json_scanner *s, char c)
 {
-    enum state next = number_state(s->state, c);
+    enum json_state next = number_state(s->state, c);
 
     if (next == STATE_COMMA_OR_END) {
         end_number(s);
@@ -238,7 +238,7 @@ static void read_literal(struct json_scanner *s, char c)
 
 /* ---- the document ---------------------------------------------------------------------------- */
 
-static void read_value(struct json_scanner *s, char c)
+static void scan_value(struct json_scanner *s, char c)
 {
     begin_value(s);
     switch (c) {
@@ -281,7 +281,7 @@ static void read_element_or_end(struct json_scanner *s, char c)
     if (c == ']')
         close_container(s);
     else
-        read_value(s, c);
+        scan_value(s, c);
 }
 
 static inline bool is_space(char c)
@@ -300,7 +300,7 @@ static inline void read_structure(struct json_scanner *s, char c)
     case STATE_NAME_OR_END:
     case STATE_NAME: read_name_or_end(s, c); break;
     case STATE_ELEMENT_OR_END: read_element_or_end(s, c); break;
-    case STATE_VALUE: read_value(s, c); break;
+    case STATE_VALUE: scan_value(s, c); break;
     default: s->state = STATE_INVALID;
     }
 }
@@ -326,7 +326,7 @@ static bool read_byte(struct json_scanner *s, char c)
     case STATE_FRACTION:
     case STATE_EXPONENT:
     case STATE_EXPONENT_SIGN:
-    case STATE_EXPONENT_DIGITS: return read_number(s, c);
+    case STATE_EXPONENT_DIGITS: return scan_number(s, c);
     default: /* after the document */
         if (!is_space(c))
             s->state = STATE_INVALID;

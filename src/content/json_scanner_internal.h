@@ -4,7 +4,7 @@
 
 #include "content/json_scanner.h"
 
-enum state {
+enum json_state {
     STATE_VALUE,
     STATE_ELEMENT_OR_END, /* after [ */
     STATE_NAME_OR_END,    /* after { */

@@ -19,7 +19,7 @@ static void write_value(struct text *out, const struct scanned_value *value)
         text_put(out, value->text);
 }
 
-static void take_value(struct json_scanner *scanner, unsigned path,
+static void keep_value(struct json_scanner *scanner, unsigned path,
                        const struct scanned_value *value)
 {
     struct json_values *v = CONTAINER_OF(scanner, struct reading, scanner)->values;
@@ -43,7 +43,7 @@ bool json_values_read(struct json_values *values, const struct json_paths *paths
         values->integers[i] = -1;
         values->texts[i] = text_over(NULL, 0);
     }
-    json_scanner_begin(&reading.scanner, paths, take_value, text_over(bytes, sizeof bytes));
+    json_scanner_begin(&reading.scanner, paths, keep_value, text_over(bytes, sizeof bytes));
     (void)json_scanner_read(&reading.scanner, document);
     if (json_scanner_end(&reading.scanner) == JSON_INVALID || !reading.scanner.is_object)
         return false;

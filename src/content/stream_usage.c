@@ -20,8 +20,8 @@ struct request_reader {
     bool streams, says_options;
 };
 
-static void take_value(struct json_scanner *scanner, unsigned path,
-                       const struct scanned_value *value)
+static void take_stream_option(struct json_scanner *scanner, unsigned path,
+                               const struct scanned_value *value)
 {
     struct request_reader *reader = CONTAINER_OF(scanner, struct request_reader, scanner);
 
@@ -36,7 +36,7 @@ size_t stream_usage_place(struct slice content)
     struct request_reader reader = {.streams = false};
     const char *open = content.n ? memchr(content.p, '{', content.n) : NULL;
 
-    json_scanner_begin(&reader.scanner, &request_paths, take_value, text_over(NULL, 0));
+    json_scanner_begin(&reader.scanner, &request_paths, take_stream_option, text_over(NULL, 0));
     (void)json_scanner_read(&reader.scanner, content);
     if (json_scanner_end(&reader.scanner) != JSON_COMPLETE || !reader.scanner.is_object ||
         reader.scanner.ambiguous || !reader.streams || reader.says_options)
@@ -121,7 +121,7 @@ static struct slice held(const struct stream_usage_filter *filter)
     return (struct slice){filter->event, filter->held};
 }
 
-static void release(struct stream_usage_filter *filter, struct text *out)
+static void pass_held(struct stream_usage_filter *filter, struct text *out)
 {
     text_put(out, held(filter));
     filter->held = 0;
@@ -132,7 +132,7 @@ static void release(struct stream_usage_filter *filter, struct text *out)
 static void hold(struct stream_usage_filter *filter, struct slice bytes, struct text *out)
 {
     if (!filter->passes && filter->held + bytes.n > sizeof filter->event)
-        release(filter, out);
+        pass_held(filter, out);
     if (filter->passes) {
         text_put(out, bytes);
         return;
@@ -145,7 +145,7 @@ static void hold(struct stream_usage_filter *filter, struct slice bytes, struct 
 static void end_event(struct stream_usage_filter *filter, struct text *out)
 {
     if (!filter->passes && !(may_be_usage(held(filter)) && is_usage_event(held(filter))))
-        release(filter, out);
+        pass_held(filter, out);
     filter->held = 0;
     filter->passes = false;
 }
@@ -185,5 +185,5 @@ void stream_usage_filter_read(struct stream_usage_filter *filter, struct slice p
             end_event(filter, out);
     }
     if (last || (filter->held && !may_be_usage(held(filter))))
-        release(filter, out);
+        pass_held(filter, out);
 }

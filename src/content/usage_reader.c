@@ -34,7 +34,7 @@ static void forget(struct usage_value *values, unsigned count)
         values[i] = (struct usage_value){.value = -1};
 }
 
-static void take_value(struct json_scanner *scanner, unsigned path,
+static void take_usage(struct json_scanner *scanner, unsigned path,
                        const struct scanned_value *value)
 {
     struct usage_reader *r = CONTAINER_OF(scanner, struct usage_reader, scanner);
@@ -59,7 +59,7 @@ static void keep_values(struct usage_reader *r)
 
 static void begin_document(struct usage_reader *r)
 {
-    json_scanner_begin(&r->scanner, r->paths, take_value, text_over(NULL, 0));
+    json_scanner_begin(&r->scanner, r->paths, take_usage, text_over(NULL, 0));
 }
 
 static void event_data(struct event_stream *events, struct slice part)

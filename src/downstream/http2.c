@@ -84,7 +84,7 @@ static void end_session(struct http2_client *connection)
     free(connection);
 }
 
-static void end(struct client *client)
+static void end_client(struct client *client)
 {
     end_session(connection_of(client));
     socket_client_end(client);
@@ -357,7 +357,7 @@ static const struct socket_protocol http2_protocol = {
                .memory = http2_memory,
                .shed = http2_shed,
                .is_verified = socket_client_is_verified,
-               .end = end,
+               .end = end_client,
                .free = socket_client_free},
     .readable = readable,
     .writable = writable};

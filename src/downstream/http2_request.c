@@ -54,7 +54,7 @@ static void unready(struct http2_request *r)
 }
 
 /* Returns the connection's window for content of a closed stream. */
-static void give_back(struct http2_request *r, size_t size)
+static void return_window(struct http2_request *r, size_t size)
 {
     if (size > r->kept)
         size = r->kept;
@@ -68,7 +68,7 @@ static void request_end(struct http2_request *r)
     struct worker *w = r->downstream.worker;
 
     unready(r);
-    give_back(r, r->kept);
+    return_window(r, r->kept);
     for (struct iobuf *in; (in = r->in_first);) {
         r->in_first = in->next_free;
         iobuf_put(&w->buffers, &in);
@@ -230,7 +230,7 @@ static bool consume_body(struct downstream *d, const struct content_piece *piece
     if (r->stream)
         http2_consume(r->stream, piece->size);
     else
-        give_back(r, piece->size);
+        return_window(r, piece->size);
     http2_touch(r->connection);
     return true;
 }

@@ -44,7 +44,7 @@ static size_t memory_of(const struct client *client, uint64_t now_us, uint64_t *
     return buffers + (socket_client_of(client)->in_handshake ? HANDSHAKE_BYTES : 0);
 }
 
-static void end(struct client *client)
+static void end_client(struct client *client)
 {
     give_memory(socket_client_of(client));
     socket_client_end(client);
@@ -148,7 +148,7 @@ static void handshake(struct socket_client *c)
 }
 
 /* Starts the TLS handshake, or requests reading on a listener without TLS. */
-static void secure(struct socket_client *c)
+static void begin_handshake(struct socket_client *c)
 {
     struct tls_server *tls = listen_tls_server(socket_client_listener(c)->tls);
 
@@ -189,7 +189,7 @@ static void read_proxy_header(struct socket_client *c)
         origin->peer = peer_of_address(&header.source);
     origin->peer_unknown = header.source.length == 0 && !header.local;
     if (peer_count(w, address_of_peer(&origin->peer, &peer), &c->client.counted))
-        secure(c);
+        begin_handshake(c);
     else
         client_close(&c->client);
 }
@@ -232,7 +232,7 @@ static const struct socket_protocol opening = {.client = {.has_input = socket_cl
                                                           .memory = memory_of,
                                                           .shed = shed,
                                                           .is_verified = socket_client_is_verified,
-                                                          .end = end,
+                                                          .end = end_client,
                                                           .free = socket_client_free},
                                                .readable = readable};
 
@@ -255,6 +255,6 @@ bool socket_client_open(struct worker *w, int fd, const struct address *peer, un
     c->client.origin.serves_limits = socket_client_listener(c)->serves_limits;
     socket_client_watch(c, fd);
     if (!socket_client_listener(c)->proxy_protocol)
-        secure(c);
+        begin_handshake(c);
     return true;
 }

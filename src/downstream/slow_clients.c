@@ -18,7 +18,7 @@ enum {
     PICKS_MAX = 8        /* slow connections checked again per eviction */
 };
 
-static bool is_before(uint32_t a_ms, uint32_t b_ms)
+static bool time_is_before(uint32_t a_ms, uint32_t b_ms)
 {
     return (int32_t)(a_ms - b_ms) < 0;
 }
@@ -30,7 +30,7 @@ static void pay(struct client *c, uint32_t now, uint64_t taken, bool first)
     uint64_t paid = (taken - c->slow.taken) * 1000 / c->worker->policy->timeouts.send_min_rate;
     uint32_t from = first ? now : c->slow.paid_until_ms;
 
-    if (is_before(from, now - SLOW_MIN_MS))
+    if (time_is_before(from, now - SLOW_MIN_MS))
         from = now - SLOW_MIN_MS;
     if (paid > now + PAID_MAX_MS - from)
         paid = now + PAID_MAX_MS - from;
@@ -51,7 +51,7 @@ static bool look(struct client *c, uint32_t now, uint32_t sweep)
     if (first)
         c->slow.taken = 0;
     pay(c, now, taken, first);
-    c->slow.is_slow = !is_before(now, c->slow.paid_until_ms + SLOW_MIN_MS);
+    c->slow.is_slow = !time_is_before(now, c->slow.paid_until_ms + SLOW_MIN_MS);
     return c->slow.is_slow;
 }
 

@@ -9,7 +9,7 @@ void socket_client_use(struct socket_client *c, const struct socket_protocol *pr
 }
 
 /* An event may be queued when the connection is closed. */
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void on_client_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct socket_client *c = arg;
     (void)fd;
@@ -22,7 +22,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     c->protocol->readable(c, what & EV_CLOSED);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void on_client_writable(evutil_socket_t fd, short what, void *arg)
 {
     struct socket_client *c = arg;
     (void)fd, (void)what;
@@ -34,7 +34,8 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 
 void socket_client_watch(struct socket_client *c, int fd)
 {
-    stream_open(&c->stream, &c->client.worker->downstream->poller, fd, on_readable, on_writable, c);
+    stream_open(&c->stream, &c->client.worker->downstream->poller, fd, on_client_readable,
+                on_client_writable, c);
     stream_want_read(&c->stream, true);
 }
 

@@ -5,7 +5,7 @@
 
 static const uint64_t look_again_us = 3600ull * 1000000; /* the clock of the machine may be set */
 
-static void cut(struct client *c)
+static void cut_client(struct client *c)
 {
     if (c->state == CLIENT_EXCHANGE)
         c->protocol->cut(c, CAUSE_VERIFICATION_ENDED);
@@ -14,7 +14,7 @@ static void cut(struct client *c)
 }
 
 /* Serves no further request: the client must be verified on a new connection. */
-static void end(struct client *c)
+static void stop_requests(struct client *c)
 {
     struct timer_heap *expiries = &c->worker->downstream->expiries;
 
@@ -26,7 +26,7 @@ static void end(struct client *c)
         return;
     timer_cancel(expiries, &c->expiry);
     if (!timer_set(expiries, &c->expiry, clock_us() + c->worker->policy->timeouts.shutdown_us))
-        cut(c);
+        cut_client(c);
 }
 
 bool client_await_expiry(struct client *c)
@@ -47,9 +47,9 @@ static void timer_passed(struct timer *timer)
     if (valid && client_await_expiry(c))
         return;
     if (c->ends || valid) /* the last requests have had their time, or there is no memory */
-        cut(c);
+        cut_client(c);
     else
-        end(c);
+        stop_requests(c);
 }
 
 static void verify_again(struct client_list *list)
@@ -59,7 +59,7 @@ static void verify_again(struct client_list *list)
     for (struct client *c = TAILQ_FIRST(list); c; c = next) {
         next = TAILQ_NEXT(c, link);
         if (c->protocol->is_verified && !c->protocol->is_verified(c))
-            end(c);
+            stop_requests(c);
     }
 }
 

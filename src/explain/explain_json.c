@@ -156,7 +156,7 @@ static void put_client_limits(struct json_writer *json, const struct explanation
     json_end(json, '}');
 }
 
-static void put_limit(struct json_writer *json, const struct explained_limit *limit)
+static void put_explained_limit(struct json_writer *json, const struct explained_limit *limit)
 {
     const struct planned_limit *planned = &limit->planned;
     char bytes[64];
@@ -188,7 +188,7 @@ static void put_limits(struct json_writer *json, const struct explanation *e)
 {
     json_begin(json, "limits", '[');
     for (unsigned i = 0; i < e->limit_count; i++)
-        put_limit(json, &e->limits[i]);
+        put_explained_limit(json, &e->limits[i]);
     json_end(json, ']');
 }
 
@@ -232,7 +232,7 @@ static void put_forwarded(struct json_writer *json, const struct explanation *e)
     json_end(json, '}');
 }
 
-static void put_result(struct json_writer *json, const struct explanation *e)
+static void put_outcome(struct json_writer *json, const struct explanation *e)
 {
     char bytes[REASON_SIZE];
     struct text reason = text_over(bytes, sizeof bytes);
@@ -256,7 +256,7 @@ bool explain_print_json(const struct policy *policy, const struct explain_reques
 
     json_begin(&json, NULL, '{');
     json_put_text(&json, "policy", policy->file);
-    put_result(&json, e);
+    put_outcome(&json, e);
     put_request(&json, request, e);
     if (e->was_parsed)
         put_client(&json, e);

@@ -16,7 +16,7 @@ static int64_t capacity_of(const struct planned_limit *limit)
 }
 
 /* What remains for the request's priority. */
-static int64_t remaining_of(const struct explained_limit *limit)
+static int64_t shown_remaining(const struct explained_limit *limit)
 {
     return limit->state.remaining - limit_reserve(limit->planned.limit, &limit->planned.numbers);
 }
@@ -30,18 +30,18 @@ static bool are_left(const struct explained_limit *limit)
     if (!limit->is_known || limit->state.failed)
         return true;
     return cost == 1 && !limit->planned.numbers.share ? limit->state.admits
-                                                      : remaining_of(limit) >= cost;
+                                                      : shown_remaining(limit) >= cost;
 }
 
 static int64_t granted_by(const struct explained_limit *limit)
 {
-    int64_t left = limit->is_known ? remaining_of(limit) : limit->capacity;
+    int64_t left = limit->is_known ? shown_remaining(limit) : limit->capacity;
     return limit->planned.best_effort && left < limit->planned.cost && left > 0
                ? left
                : limit->planned.cost;
 }
 
-static void set_result(struct limit_result *result, const struct explained_limit *limit)
+static void set_as_decided(struct limit_result *result, const struct explained_limit *limit)
 {
     const struct planned_limit *planned = &limit->planned;
     bool rejects = !limit->has_room && !planned->shadow && !planned->free;
@@ -82,7 +82,7 @@ void explain_decide(struct dry_run_answers *answers, const struct planned_limit 
         }
         limit->never = !limits[i].best_effort && limits[i].cost > limit->capacity;
         limit->has_room = !limit->never && are_left(limit);
-        set_result(&decision->results[i], limit);
+        set_as_decided(&decision->results[i], limit);
         if (decision->results[i].verdict == VERDICT_LIMITED && decision->rejected_by < 0)
             decision->rejected_by = (int)i;
     }

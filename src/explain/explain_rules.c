@@ -23,8 +23,8 @@ static const struct rule *try_rules(struct explainer *m, const struct rule_reque
 }
 
 /* `first` is the rule of the normal form. */
-static void read_path(struct explainer *m, const struct rule_request *request,
-                      const struct rule *first)
+static void explain_readings(struct explainer *m, const struct rule_request *request,
+                             const struct rule *first)
 {
     struct tried_reading *tried = arena_zeroed(&m->arena, READINGS_MAX, sizeof *tried);
     struct readings *readings = &m->room.readings;
@@ -55,5 +55,5 @@ void explain_rules(struct explainer *m, struct exchange *x)
     m->now.normal = explain_copy(m, normal);
     const struct rule *first = try_rules(m, &request);
     if (!m->sorted.path_is_plain)
-        read_path(m, &request, first);
+        explain_readings(m, &request, first);
 }

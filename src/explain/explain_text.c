@@ -25,7 +25,7 @@ struct text_report {
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static struct text *begin(struct text_report *r)
+static struct text *start_line(struct text_report *r)
 {
     r->line = text_over(r->bytes, sizeof r->bytes);
     text_printf(&r->line, "%-10s", r->label ? r->label : "");
@@ -33,7 +33,7 @@ static struct text *begin(struct text_report *r)
     return &r->line;
 }
 
-static void end(struct text_report *r)
+static void print_line(struct text_report *r)
 {
     while (r->line.n && r->line.p[r->line.n - 1] == ' ')
         r->line.n--;
@@ -49,8 +49,8 @@ static void say(struct text_report *r, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(bytes, sizeof bytes, format, arguments);
     va_end(arguments);
-    text_put(begin(r), slice_of(bytes));
-    end(r);
+    text_put(start_line(r), slice_of(bytes));
+    print_line(r);
 }
 
 /* Long values are cut. */
@@ -106,9 +106,9 @@ static void print_path(struct text_report *r)
 
     if (e->head->path_is_plain || e->normal.n == 0)
         return;
-    text_literal(begin(r), "normal form ");
+    text_literal(start_line(r), "normal form ");
     put_value(&r->line, e->normal);
-    end(r);
+    print_line(r);
     if (!e->readings_compared) {
         say(r, "servers may read it in %u ways, which weir does not compare", e->reading_count);
         return;
@@ -122,13 +122,13 @@ static void print_path(struct text_report *r)
         widen(&r->name_width, e->readings[i].path.n);
     for (unsigned i = 0; i < e->reading_count && i < READINGS_SHOWN; i++) {
         const struct rule *rule = e->readings[i].rule;
-        text_literal(begin(r), "  ");
+        text_literal(start_line(r), "  ");
         put_name(r, e->readings[i].path);
         if (rule)
             text_printf(&r->line, "rule %s", rule->name);
         else
             text_literal(&r->line, "no rule for certain");
-        end(r);
+        print_line(r);
     }
     if (e->reading_count > READINGS_SHOWN)
         say(r, "  and %u more (--json lists them)", e->reading_count - READINGS_SHOWN);
@@ -136,13 +136,13 @@ static void print_path(struct text_report *r)
 
 static void print_certificate(struct text_report *r, const struct tls_certificate *certificate)
 {
-    struct text *out = begin(r);
+    struct text *out = start_line(r);
 
     text_literal(out, "certificate ");
     put_value(out, certificate->subject.n ? certificate->subject : certificate->fingerprint);
     if (r->e->certificate_unasked)
         text_literal(out, ": not read, no listener has client_ca");
-    end(r);
+    print_line(r);
 }
 
 static void print_request(struct text_report *r, const struct explain_request *request)
@@ -151,9 +151,9 @@ static void print_request(struct text_report *r, const struct explain_request *r
     struct slice line = {request->head.p, strcspn(request->head.p, "\r\n")};
 
     r->label = "request";
-    put_value(begin(r), line);
-    end(r);
-    struct text *out = begin(r);
+    put_value(start_line(r), line);
+    print_line(r);
+    struct text *out = start_line(r);
     text_literal(out, "from ");
     explain_write_peer(out, &request->from);
     text_put(out, request->https ? SLICE(" over TLS") : SLICE(""));
@@ -164,7 +164,7 @@ static void print_request(struct text_report *r, const struct explain_request *r
     if (e->content_size)
         text_printf(out, ", content of %zu byte%s", e->content_size,
                     e->content_size == 1 ? "" : "s");
-    end(r);
+    print_line(r);
     if (request->certificate)
         print_certificate(r, request->certificate);
     if (e->certificate_missing)
@@ -193,7 +193,7 @@ static void print_sources(struct text_report *r)
     }
     for (unsigned i = 0; i < e->source_count; i++) {
         const struct tried_source *tried = &e->sources[i];
-        begin(r);
+        start_line(r);
         if (tried->from->position.line)
             put_position(r, tried->from->position);
         else
@@ -202,7 +202,7 @@ static void print_sources(struct text_report *r)
         explain_write_source(&r->line, tried->from);
         pad(&r->line, start, r->name_width);
         text_put(&r->line, slice_of(explain_source_reason(tried, e->identity)));
-        end(r);
+        print_line(r);
     }
     if (e->has_client && e->source_count && e->sources[e->source_count - 1].result != SOURCE_USED)
         say(r, "no source has a value: the client is counted by its address");
@@ -212,7 +212,7 @@ static void print_address_source(struct text_report *r)
 {
     const struct identity_settings *settings = &r->policy->identity;
     const struct explanation *e = r->e;
-    struct text *out = begin(r);
+    struct text *out = start_line(r);
 
     text_literal(out, "address ");
     if (e->identity->has_ip)
@@ -231,17 +231,17 @@ static void print_address_source(struct text_report *r)
         text_put(out, e->identity->listed == LISTED_BLOCKED
                           ? SLICE("; it is blocked (addresses.block)")
                           : SLICE("; it is never limited (addresses.allow)"));
-    end(r);
+    print_line(r);
 }
 
 static void print_client(struct text_report *r)
 {
     r->label = "client";
     if (r->e->has_client)
-        put_value(begin(r), identity_text(r->e->identity));
+        put_value(start_line(r), identity_text(r->e->identity));
     else
-        text_literal(begin(r), "not determined");
-    end(r);
+        text_literal(start_line(r), "not determined");
+    print_line(r);
     print_sources(r);
     print_address_source(r);
 }
@@ -261,7 +261,7 @@ static void print_rules(struct text_report *r)
     }
     for (unsigned i = 0; i < e->rule_count; i++) {
         const struct tried_rule *tried = &e->rules[i];
-        begin(r);
+        start_line(r);
         put_position(r, tried->rule->position);
         put_name(r, slice_of(tried->rule->name));
         explain_write_miss(&r->line, e, tried);
@@ -270,7 +270,7 @@ static void print_rules(struct text_report *r)
                                : tried->rule->position.line ? SLICE("chosen")
                                                             : SLICE("no rule of the policy "
                                                                     "matches"));
-        end(r);
+        print_line(r);
     }
 }
 
@@ -285,11 +285,11 @@ static void print_client_limits(struct text_report *r)
     if (e->limits_of == LIMITS_OF_ALLOW_LIST)
         say(r, "none: the address is in addresses.allow");
     if (e->limits_of == LIMITS_OF_GRANT) {
-        struct text *out = begin(r);
+        struct text *out = start_line(r);
         text_literal(out, "a grant (weir grant) applies, for ");
         wait_write(out, e->grant_us);
         text_literal(out, " more");
-        end(r);
+        print_line(r);
     }
     if (limits && limits->name)
         say(r, "%s:%u  clients: %s", r->file, limits->position.line, limits->name);
@@ -349,7 +349,7 @@ static void put_numbers(struct text *out, const struct planned_limit *planned,
 
 static void print_state(struct text_report *r, const struct explained_limit *limit)
 {
-    struct text *out = begin(r);
+    struct text *out = start_line(r);
 
     text_literal(out, "  ");
     if (limit->state.failed)
@@ -361,19 +361,19 @@ static void print_state(struct text_report *r, const struct explained_limit *lim
         text_literal(out, ", all of it in ");
         wait_write(out, limit->state.reset_us);
     }
-    end(r);
+    print_line(r);
 }
 
 static void print_limit(struct text_report *r, const struct explained_limit *limit)
 {
-    begin(r);
+    start_line(r);
     put_position(r, limit->planned.limit->position);
     put_name(r, slice_of(limit->planned.limit->name));
     put_numbers(&r->line, &limit->planned, r->e->rule);
-    end(r);
-    text_literal(begin(r), "  key ");
+    print_line(r);
+    text_literal(start_line(r), "  key ");
     text_clean(&r->line, limit->planned.key);
-    end(r);
+    print_line(r);
     if (limit->planned.repeat_key.n)
         say(r, "  repeats with the same %s are free", limit->planned.limit->dedup.header);
     if (limit->is_known)
@@ -413,18 +413,18 @@ static void print_upstream(struct text_report *r)
     struct text *out;
 
     r->label = "upstream";
-    out = begin(r);
+    out = start_line(r);
     text_printf(out, "%s:%u  %s:", r->file, upstream->servers[0].position.line, upstream->name);
     for (unsigned i = 0; i < upstream->server_count; i++)
         text_printf(out, " %s", upstream->servers[i].text);
-    end(r);
+    print_line(r);
     if (r->policy->decisions.address.length)
         say(r, "decisions.listen decides in the same way, and forwards nothing");
 }
 
 static void print_field(struct text_report *r, char sign, const struct changed_field *field)
 {
-    struct text *out = begin(r);
+    struct text *out = start_line(r);
 
     text_printf(out, "%c ", sign);
     text_clean(out, field->name);
@@ -436,7 +436,7 @@ static void print_field(struct text_report *r, char sign, const struct changed_f
         put_value(out, field->value);
     if (field->why)
         text_printf(out, "  (%s)", field->why);
-    end(r);
+    print_line(r);
 }
 
 static void print_forwarded(struct text_report *r)
@@ -444,8 +444,8 @@ static void print_forwarded(struct text_report *r)
     const struct explanation *e = r->e;
 
     r->label = "forwards";
-    put_value(begin(r), e->request_line);
-    end(r);
+    put_value(start_line(r), e->request_line);
+    print_line(r);
     for (unsigned i = 0; i < e->removed_count; i++)
         print_field(r, '-', &e->removed[i]);
     for (unsigned i = 0; i < e->added_count; i++)
@@ -459,7 +459,7 @@ static void print_result(struct text_report *r)
     const struct explanation *e = r->e;
 
     r->label = "result";
-    struct text *out = begin(r);
+    struct text *out = start_line(r);
     if (explanation_forwards(e)) {
         text_printf(out, "forwarded to %s", e->rule->upstream->name);
         if (e->limit_count && !e->state_was_read)
@@ -469,7 +469,7 @@ static void print_result(struct text_report *r)
                     e->result.status, reason_phrase(e->result.status));
         explain_write_reason(out, e);
     }
-    end(r);
+    print_line(r);
 }
 
 void explain_print_text(const struct policy *policy, const struct explain_request *request,

@@ -51,7 +51,7 @@ static bool reached_rules(const struct explainer *m, const struct exchange *x)
            m->now.result.cause == CAUSE_CONTENT_TOO_LARGE;
 }
 
-static void explain(struct explainer *m, const struct explain_request *request)
+static void fill_explanation(struct explainer *m, const struct explain_request *request)
 {
     struct exchange *x = dry_run_exchange(m->run);
     struct explanation *now = &m->now;
@@ -74,8 +74,8 @@ static void explain(struct explainer *m, const struct explain_request *request)
 }
 
 /* Runs the request. Returns false if out of memory. */
-static bool run(struct explainer *m, const struct explain_request *request,
-                const struct framing *framing)
+static bool run_request(struct explainer *m, const struct explain_request *request,
+                        const struct framing *framing)
 {
     const struct dry_request dry = {
         .head = &m->used,
@@ -105,7 +105,7 @@ static bool run_with_grant(struct explainer *m, const struct explain_request *re
     if (!explain_read_grant(m, &m->identity))
         return false;
     parse_again(m, request, &m->used);
-    return run(m, request, framing) && !m->failed;
+    return run_request(m, request, framing) && !m->failed;
 }
 
 /* The listeners with TLS that forward requests. */
@@ -130,7 +130,7 @@ static struct tls_listeners tls_listeners_of(const struct policy *policy)
     return found;
 }
 
-static void begin(struct explainer *m, const struct explain_request *request)
+static void begin_explanation(struct explainer *m, const struct explain_request *request)
 {
     const struct tls_listeners tls = tls_listeners_of(m->policy);
 
@@ -152,7 +152,7 @@ const struct explanation *explainer_explain(struct explainer *m,
     struct http1_head_result head;
     size_t seen = 0;
 
-    begin(m, request);
+    begin_explanation(m, request);
     enum scan scan = http1_head_parse(request->head, m->policy->size_limits.request_header, &seen,
                                       &m->used, &head);
     if (scan != SCAN_WHOLE) {
@@ -161,8 +161,8 @@ const struct explanation *explainer_explain(struct explainer *m,
     }
     m->now.was_parsed = true;
     m->now.head = &m->received;
-    if (!run(m, request, &head.framing) || !run_with_grant(m, request, &head.framing))
+    if (!run_request(m, request, &head.framing) || !run_with_grant(m, request, &head.framing))
         return NULL;
-    explain(m, request);
+    fill_explanation(m, request);
     return &m->now;
 }

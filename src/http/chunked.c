@@ -14,7 +14,7 @@
  *                                       ^           `-> TRAILER_NAME -> TRAILER_VALUE -> TRAILER_LF -.
  *                                       `------------------------------------------------------------'
  */
-enum state {
+enum chunk_state {
     SIZE,
     EXT_BEFORE_SEMICOLON, /* BWS: only ";" may follow */
     EXT_NAME_START,
@@ -45,14 +45,14 @@ void chunked_begin(struct chunked *c)
     *c = (struct chunked){.state = SIZE};
 }
 
-static enum state bad(const char **why, const char *words)
+static enum chunk_state bad(const char **why, const char *words)
 {
     *why = words;
     return BAD;
 }
 
 /* Returns `to` if `c` is `expected`, else BAD. */
-static enum state expect(char c, char expected, enum state to, const char **why)
+static enum chunk_state expect(char c, char expected, enum chunk_state to, const char **why)
 {
     return c == expected ? to
                          : bad(why, expected == '\n' ? "bare CR in the chunked coding"
@@ -60,7 +60,7 @@ static enum state expect(char c, char expected, enum state to, const char **why)
 }
 
 /* Returns the next state after a complete chunk-size, extension or value. */
-static enum state after_extension(char c, const char **why, const char *otherwise)
+static enum chunk_state after_extension(char c, const char **why, const char *otherwise)
 {
     switch (c) {
     case '\r': return SIZE_LF;
@@ -71,7 +71,7 @@ static enum state after_extension(char c, const char **why, const char *otherwis
     }
 }
 
-static enum state size_step(struct chunked *c, char byte, const char **why)
+static enum chunk_state size_step(struct chunked *c, char byte, const char **why)
 {
     if (!char_is(byte, CHAR_HEX))
         return c->digits ? after_extension(byte, why, "invalid chunk size")
@@ -85,7 +85,7 @@ static enum state size_step(struct chunked *c, char byte, const char **why)
     return SIZE;
 }
 
-static enum state extension_step(enum state state, char c, const char **why)
+static enum chunk_state extension_step(enum chunk_state state, char c, const char **why)
 {
     const char *invalid = "invalid chunk extension";
     bool space = c == ' ' || c == '\t';
@@ -121,7 +121,7 @@ static enum state extension_step(enum state state, char c, const char **why)
 }
 
 /* Same grammar as the field lines of a head (RFC 9112 section 7.1.2). */
-static enum state trailer_step(enum state state, char c, const char **why)
+static enum chunk_state trailer_step(enum chunk_state state, char c, const char **why)
 {
     switch (state) {
     case TRAILER_START:
@@ -148,7 +148,7 @@ static bool count_byte(struct chunked *c)
            ++c->extensions_total <= CHUNK_EXTENSIONS_TOTAL_MAX;
 }
 
-static enum state after_size_line(struct chunked *c)
+static enum chunk_state after_size_line(struct chunked *c)
 {
     c->counted = 0;
     c->digits = 0;
@@ -156,7 +156,7 @@ static enum state after_size_line(struct chunked *c)
 }
 
 /* Processes one byte that is not chunk data. */
-static enum state step(struct chunked *c, char byte, const char **why)
+static enum chunk_state step(struct chunked *c, char byte, const char **why)
 {
     switch (c->state) {
     case SIZE: return size_step(c, byte, why);

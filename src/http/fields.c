@@ -32,7 +32,7 @@ static const char *refuse_line(struct refusal *refusal, const char *why)
 }
 
 /* Returns why the name that begins at `start` is invalid at `p`. */
-static const char *name_fault(const char *start, const char *p, const char *end)
+static const char *field_name_fault(const char *start, const char *p, const char *end)
 {
     if (p == end)
         return "field line without an end";
@@ -55,7 +55,7 @@ static const char *name_parse(const char *p, const char *end, struct field *fiel
     }
     field->name = slice_between(start, p);
     if (p == end || *p != ':' || p == start)
-        return refuse_line(refusal, name_fault(start, p, end));
+        return refuse_line(refusal, field_name_fault(start, p, end));
     field->id = (uint8_t)field_id_of(field->name);
     field->hop_by_hop = hop_by_hop_by_nature >> field->id & 1;
     *names &= all;

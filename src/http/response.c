@@ -8,7 +8,7 @@ static bool status_has_length(unsigned status)
     return status >= 200 && status != 204;
 }
 
-static enum body_kind kind_of(const struct framing *framing)
+static enum body_kind body_kind_of(const struct framing *framing)
 {
     switch (framing->kind) {
     case FRAMING_NONE: return BODY_NONE;
@@ -26,7 +26,7 @@ void response_forward(struct response *response, struct text *lines,
     *response = (struct response){.status = head->status,
                                   .reason = head->reason,
                                   .fields = &head->fields,
-                                  .body = kind_of(framing)};
+                                  .body = body_kind_of(framing)};
     if (!status_has_length(head->status))
         response->dropped |= FIELD_BIT(FIELD_CONTENT_LENGTH);
     if (!fields_have(&head->fields, FIELD_DATE)) /* RFC 9110 section 6.6.1 */

@@ -75,7 +75,7 @@ void https_get_cancel(struct https_get *get)
 }
 
 /* `why` NULL: the content is complete. */
-static void end(struct https_get *get, const char *why)
+static void end_fetch(struct https_get *get, const char *why)
 {
     const struct https_result result = {
         .why = why, .content = {get->content, get->size}, .freshness = get->freshness};
@@ -92,7 +92,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 
     MAGIC_CHECK(get, GET_MAGIC);
     snprintf(get->why, sizeof get->why, "no complete response within %d s", HTTPS_GET_US / 1000000);
-    end(get, get->why);
+    end_fetch(get, get->why);
 }
 
 /* ---- one transfer ---------------------------------------------------------------------------- */
@@ -201,13 +201,13 @@ static void on_answer(void *context, const struct resolver_answer *answer)
     MAGIC_CHECK(get, GET_MAGIC);
     get->lookup = NULL;
     if (!key_url_parse(slice_of(get->url), &url, &why))
-        end(get, why);
+        end_fetch(get, why);
     else if (answer->count == 0) {
         snprintf(get->why, sizeof get->why, "%.*s: %s", SLICE_ARG(url.host),
                  answer->why ? answer->why : "it has no address");
-        end(get, get->why);
+        end_fetch(get, get->why);
     } else if (!give_addresses(get, &url, answer) || !begin_transfer(get))
-        end(get, out_of_memory);
+        end_fetch(get, out_of_memory);
 }
 
 /* Returns false if out of memory. */
@@ -266,7 +266,7 @@ static void on_completed(struct https_get *get, CURLcode code)
         snprintf(get->why, sizeof get->why, "the server responds with status %ld", status);
         why = get->why;
     }
-    end(get, why);
+    end_fetch(get, why);
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -315,7 +315,7 @@ static int watch_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void 
     return 0;
 }
 
-static int set_timer(CURLM *multi, long ms, void *arg)
+static int on_curl_timeout(CURLM *multi, long ms, void *arg)
 {
     struct https_client *client = arg;
     (void)multi;
@@ -344,7 +344,7 @@ struct https_client *https_client_new(struct event_base *base,
     if (client->timer && client->multi &&
         curl_multi_setopt(client->multi, CURLMOPT_SOCKETFUNCTION, watch_socket) == CURLM_OK &&
         curl_multi_setopt(client->multi, CURLMOPT_SOCKETDATA, client) == CURLM_OK &&
-        curl_multi_setopt(client->multi, CURLMOPT_TIMERFUNCTION, set_timer) == CURLM_OK &&
+        curl_multi_setopt(client->multi, CURLMOPT_TIMERFUNCTION, on_curl_timeout) == CURLM_OK &&
         curl_multi_setopt(client->multi, CURLMOPT_TIMERDATA, client) == CURLM_OK)
         return client;
     https_client_free(client);

@@ -119,7 +119,7 @@ static const char *distrust(int fd, size_t *size)
     return NULL;
 }
 
-static const char *read_all(int fd, size_t size, char **bytes, size_t *n)
+static const char *read_kept(int fd, size_t size, char **bytes, size_t *n)
 {
     ssize_t got = 1;
 
@@ -166,7 +166,7 @@ bool kept_keys_read(const char *directory, const char *url, char **bytes, struct
         fd = openat(in, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno != ENOENT)
         reason = strerror(errno);
-    if (fd >= 0 && !(reason = distrust(fd, &size)) && !(reason = read_all(fd, size, bytes, &n)))
+    if (fd >= 0 && !(reason = distrust(fd, &size)) && !(reason = read_kept(fd, size, bytes, &n)))
         reason = read_head(*bytes, n, url, content, fetched_wall_us);
     if (reason)
         give_reason(why, directory, name, reason);

@@ -21,7 +21,7 @@ enum {
 };
 
 /* A URL. */
-struct source {
+struct fetched_url {
     uint32_t magic;
     struct key_fetcher *fetcher;
     struct remote_keys *keys; /* a reference */
@@ -43,7 +43,7 @@ struct key_fetcher {
     struct event_base *base;
     struct https_client *client; /* NULL: no URL, or no memory */
     struct policy *policy;       /* a reference; NULL: none yet */
-    struct source *sources[KEY_URLS_MAX];
+    struct fetched_url *sources[KEY_URLS_MAX];
     unsigned count;
     struct event *wake;
     int wake_fd;
@@ -53,14 +53,14 @@ struct key_fetcher {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static uint64_t age_us(const struct source *source)
+static uint64_t age_us(const struct fetched_url *source)
 {
     uint64_t now_us = clock_wall_us();
     return now_us > source->fetched_wall_us ? now_us - source->fetched_wall_us : 0;
 }
 
 /* One line when fetches begin to fail. */
-static void report_failure(struct source *source)
+static void report_failure(struct fetched_url *source)
 {
     const char *url = remote_keys_url(source->keys);
 
@@ -76,7 +76,7 @@ static void report_failure(struct source *source)
                   url, source->why);
 }
 
-static void report_success(const struct source *source, const struct jwt_set_report *report,
+static void report_success(const struct fetched_url *source, const struct jwt_set_report *report,
                            bool changed, bool first)
 {
     const char *url = remote_keys_url(source->keys);
@@ -96,7 +96,7 @@ static void report_success(const struct source *source, const struct jwt_set_rep
 /* ---- documents ------------------------------------------------------------------------------- */
 
 /* Reads the document into a new set. Returns NULL, with the reason in source->why. */
-static struct jwt_keys *read_document(struct source *source, struct slice content,
+static struct jwt_keys *read_document(struct fetched_url *source, struct slice content,
                                       struct jwt_set_report *report)
 {
     struct jwt_keys *keys = jwt_keys_new();
@@ -119,20 +119,20 @@ static struct jwt_keys *read_document(struct source *source, struct slice conten
     return NULL;
 }
 
-static void publish(struct source *source, struct jwt_keys *keys, const unsigned char *digest,
-                    uint64_t fetched_wall_us)
+static void publish_keys(struct fetched_url *source, struct jwt_keys *keys,
+                         const unsigned char *digest, uint64_t fetched_wall_us)
 {
     memcpy(source->digest, digest, sizeof source->digest);
     source->fetched_wall_us = fetched_wall_us;
     remote_keys_publish(source->keys, keys);
 }
 
-static const char *directory_of(const struct source *source)
+static const char *directory_of(const struct fetched_url *source)
 {
     return kept_keys_directory(source->fetcher->policy->state_directory);
 }
 
-static void keep(struct source *source, struct slice content)
+static void store_keys(struct fetched_url *source, struct slice content)
 {
     const char *directory = directory_of(source), *url = remote_keys_url(source->keys);
     char why[KEPT_WHY_MAX];
@@ -146,7 +146,7 @@ static void keep(struct source *source, struct slice content)
 }
 
 /* Uses the keys of the last run, until the first fetch. */
-static void use_kept(struct source *source)
+static void use_kept(struct fetched_url *source)
 {
     const char *directory = directory_of(source), *url = remote_keys_url(source->keys);
     unsigned char digest[SHA256_DIGEST_LENGTH];
@@ -165,7 +165,7 @@ static void use_kept(struct source *source)
     }
     if ((keys = read_document(source, content, &report))) {
         SHA256((const unsigned char *)content.p, content.n, digest);
-        publish(source, keys, digest, fetched_wall_us);
+        publish_keys(source, keys, digest, fetched_wall_us);
         log_info("keys %s: %u kept, of %llu s ago, until the first fetch", url, report.usable,
                  (unsigned long long)age_us(source) / 1000000);
     } else
@@ -175,13 +175,13 @@ static void use_kept(struct source *source)
 
 /* ---- fetches --------------------------------------------------------------------------------- */
 
-static void arm(struct source *source, uint64_t after_us)
+static void arm(struct fetched_url *source, uint64_t after_us)
 {
     source->due_us = clock_us() + after_us;
     event_timer_arm(source->timer, after_us);
 }
 
-static void fail(struct source *source)
+static void fetch_failed(struct fetched_url *source)
 {
     report_failure(source);
     source->failed++;
@@ -189,7 +189,7 @@ static void fail(struct source *source)
     event_timer_back_off(source->timer, &source->retry_us, RETRY_MAX_US);
 }
 
-static uint64_t fresh_us(const struct source *source, const struct freshness *freshness)
+static uint64_t fresh_us(const struct fetched_url *source, const struct freshness *freshness)
 {
     uint64_t refresh_us = source->fetcher->policy->identity.jwt.refresh_us,
              said_us = freshness_seconds(freshness) * 1000000;
@@ -200,7 +200,7 @@ static uint64_t fresh_us(const struct source *source, const struct freshness *fr
     return said_us < refresh_us ? said_us : refresh_us;
 }
 
-static void succeed(struct source *source, struct jwt_keys *keys, const unsigned char *digest,
+static void succeed(struct fetched_url *source, struct jwt_keys *keys, const unsigned char *digest,
                     const struct https_result *result, const struct jwt_set_report *report)
 {
     bool first = source->fetched_wall_us == 0,
@@ -211,17 +211,17 @@ static void succeed(struct source *source, struct jwt_keys *keys, const unsigned
     source->failing_us = 0;
     source->retry_us = RETRY_MIN_US;
     if (changed)
-        publish(source, keys, digest, clock_wall_us());
+        publish_keys(source, keys, digest, clock_wall_us());
     else
         jwt_keys_drop(keys);
     source->fetched_wall_us = clock_wall_us();
-    keep(source, result->content);
+    store_keys(source, result->content);
     arm(source, fresh_us(source, &result->freshness));
 }
 
 static void on_end(void *context, const struct https_result *result)
 {
-    struct source *source = context;
+    struct fetched_url *source = context;
     unsigned char digest[SHA256_DIGEST_LENGTH];
     struct jwt_set_report report = {0};
     struct jwt_keys *keys = NULL;
@@ -237,12 +237,12 @@ static void on_end(void *context, const struct https_result *result)
         succeed(source, keys, digest, result, &report);
     }
     if (!keys)
-        fail(source);
+        fetch_failed(source);
     remote_keys_end_fetch(source->keys);
     source->fetcher->changed(source->fetcher->context);
 }
 
-static void fetch(struct source *source)
+static void fetch(struct fetched_url *source)
 {
     struct key_fetcher *fetcher = source->fetcher;
 
@@ -256,13 +256,13 @@ static void fetch(struct source *source)
     if (source->get)
         return;
     snprintf(source->why, sizeof source->why, "out of memory");
-    fail(source);
+    fetch_failed(source);
     remote_keys_end_fetch(source->keys);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-    struct source *source = arg;
+    struct fetched_url *source = arg;
     (void)fd, (void)what;
 
     MAGIC_CHECK(source, SOURCE_MAGIC);
@@ -272,7 +272,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 }
 
 /* A token names an unknown key. Until the fetch has ended, further ones do not report that. */
-static void fetch_wanted(struct source *source)
+static void fetch_wanted(struct fetched_url *source)
 {
     uint64_t now_us = clock_us(), next_us = source->wanted_us + KEYS_WANTED_US;
 
@@ -299,7 +299,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 
 /* ---- policies -------------------------------------------------------------------------------- */
 
-static void source_free(struct source *source)
+static void source_free(struct fetched_url *source)
 {
     https_get_cancel(source->get);
     event_drop(source->timer);
@@ -310,9 +310,9 @@ static void source_free(struct source *source)
     free(source);
 }
 
-static struct source *source_new(struct key_fetcher *fetcher, struct remote_keys *keys)
+static struct fetched_url *source_new(struct key_fetcher *fetcher, struct remote_keys *keys)
 {
-    struct source *source = calloc(1, sizeof *source);
+    struct fetched_url *source = calloc(1, sizeof *source);
 
     if (!source || !(source->timer = evtimer_new(fetcher->base, on_timer, source))) {
         free(source);
@@ -326,7 +326,8 @@ static struct source *source_new(struct key_fetcher *fetcher, struct remote_keys
     return source;
 }
 
-static struct source *source_of(const struct key_fetcher *fetcher, const struct remote_keys *keys)
+static struct fetched_url *source_of(const struct key_fetcher *fetcher,
+                                     const struct remote_keys *keys)
 {
     for (unsigned i = 0; i < fetcher->count; i++)
         if (remote_keys_same(fetcher->sources[i]->keys, keys))
@@ -335,7 +336,7 @@ static struct source *source_of(const struct key_fetcher *fetcher, const struct 
 }
 
 /* Lets the policy share the keys of an earlier one, or adds its URL. False: no memory. */
-static bool use(struct key_fetcher *fetcher, struct remote_keys **keys, struct source **source)
+static bool use(struct key_fetcher *fetcher, struct remote_keys **keys, struct fetched_url **source)
 {
     *source = source_of(fetcher, *keys);
     if (*source) {
@@ -364,7 +365,7 @@ static void change_client(struct key_fetcher *fetcher, bool wanted)
 /* Replaces the sources by those of the policy. */
 static void change_sources(struct key_fetcher *fetcher, struct jwt_settings *jwt, bool wanted)
 {
-    struct source *next[KEY_URLS_MAX];
+    struct fetched_url *next[KEY_URLS_MAX];
     unsigned count = 0;
 
     for (unsigned i = 0; wanted && i < jwt->remote_count; i++) {
@@ -404,7 +405,7 @@ unsigned key_fetcher_list(const struct key_fetcher *fetcher,
     unsigned count = fetcher ? fetcher->count : 0;
 
     for (unsigned i = 0; i < count; i++) {
-        const struct source *source = fetcher->sources[i];
+        const struct fetched_url *source = fetcher->sources[i];
         status[i] = (struct key_status){.url = remote_keys_url(source->keys),
                                         .why = source->failing_us ? source->why : NULL,
                                         .has_keys = source->fetched_wall_us != 0,

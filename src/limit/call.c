@@ -57,8 +57,8 @@ void call_request_end(struct call_request *call)
 
 /* --- Descriptors ------------------------------------------------------------------------------ */
 
-static int64_t cost_of(const struct rate_limit_call *message,
-                       const struct call_descriptor *descriptor)
+static int64_t descriptor_cost(const struct rate_limit_call *message,
+                               const struct call_descriptor *descriptor)
 {
     uint64_t hits = descriptor->has_hits ? descriptor->hits : message->hits ? message->hits : 1;
     int64_t cost = hits > LIMIT_MAX ? LIMIT_MAX : (int64_t)hits;
@@ -110,7 +110,7 @@ static void set_item(struct call_request *call, const struct rate_limit_call *me
     item->quota = item->kind != ITEM_FREE && match->entry && match->entry->quota;
     item->over = item->has_op = false;
     item->shown = NULL;
-    item->cost = cost_of(message, descriptor);
+    item->cost = descriptor_cost(message, descriptor);
     item->number = match->stated ? (int64_t)descriptor->per_unit : -1;
     item->first = call->limit_count;
     item->count = item->op = 0;
@@ -349,7 +349,7 @@ static void on_op_decided(struct decision_request *decision_request)
     call->decided(call);
 }
 
-static void begin(struct call_request *call, unsigned count)
+static void begin_ops(struct call_request *call, unsigned count)
 {
     const struct limiter *l = call->limiter;
     bool is_wide = call->has_quota || call->limit_count > LIMITS_PER_RULE_MAX;
@@ -394,7 +394,7 @@ enum decided limiter_decide_call(struct limiter *l, const struct rate_limit_call
         for (unsigned i = 0; i < message->count; i++)
             call->items[i] = (struct call_item){.kind = ITEM_FREE};
     if (call->limit_count && !is_prohibited(call, message->count))
-        begin(call, message->count);
+        begin_ops(call, message->count);
     if (call->pending)
         return DECIDED_LATER;
     call_conclude(call);

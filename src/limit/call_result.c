@@ -19,7 +19,7 @@ static const struct limit_result *result_at(const struct call_request *call,
     return NULL;
 }
 
-static bool rejects(const struct limit_result *r)
+static bool limit_rejects(const struct limit_result *r)
 {
     return r->verdict == VERDICT_LIMITED;
 }
@@ -28,9 +28,9 @@ static bool rejects(const struct limit_result *r)
  * longest wait; then limits that are enforced, and the least left. */
 static bool tells_more(const struct limit_result *a, const struct limit_result *b)
 {
-    if (rejects(a) != rejects(b))
-        return rejects(a);
-    if (rejects(a))
+    if (limit_rejects(a) != limit_rejects(b))
+        return limit_rejects(a);
+    if (limit_rejects(a))
         return b->retry_after_us >= 0 &&
                (a->retry_after_us < 0 || a->retry_after_us > b->retry_after_us);
     return a->shadow != b->shadow ? b->shadow : a->remaining < b->remaining;
@@ -52,7 +52,7 @@ static void conclude_item(const struct call_request *call, struct call_item *ite
         const struct limit_result *r = result_at(call, item, item->first + i);
         if (!r || r->verdict == VERDICT_FAILED_OPEN)
             continue;
-        item->over |= rejects(r);
+        item->over |= limit_rejects(r);
         if (!item->shown || tells_more(r, item->shown))
             item->shown = r;
     }
@@ -101,7 +101,7 @@ bool call_admits(struct call_request *call)
 }
 
 /* The numbers of a charge that is given back. */
-static void take_back(struct decision *d)
+static void show_refunded(struct decision *d)
 {
     for (unsigned i = 0; i < d->result_count; i++) {
         struct limit_result *r = &d->results[i];
@@ -124,7 +124,7 @@ static void conclude_charges(struct call_request *call)
         if (!item->has_op)
             continue;
         if (!admits && request->charge && item->cost > 0)
-            take_back(d);
+            show_refunded(d);
         if (admits)
             limiter_keep_charge(request);
         else
@@ -179,7 +179,7 @@ static void make_shown(struct call_request *call)
     for (unsigned i = 0; i < call->decision.count && shown->verdict != VERDICT_FAILED_CLOSED; i++)
         show_item(call, &call->items[i], shown);
     for (unsigned i = 0; i < shown->result_count; i++)
-        if (rejects(&shown->results[i]) &&
+        if (limit_rejects(&shown->results[i]) &&
             (shown->rejected_by < 0 ||
              tells_more(&shown->results[i], &shown->results[shown->rejected_by])))
             shown->rejected_by = (int)i;
@@ -190,7 +190,7 @@ static uint32_t capped(int64_t number)
     return number > UINT32_MAX ? UINT32_MAX : number < 0 ? 0 : (uint32_t)number;
 }
 
-static struct slice name_of(const struct call_item *item, const struct limit *limit)
+static struct slice limit_name(const struct call_item *item, const struct limit *limit)
 {
     const struct configured_entry *entry = item->match.entry;
 
@@ -199,7 +199,7 @@ static struct slice name_of(const struct call_item *item, const struct limit *li
     return item->match.stated ? SLICE("") : slice_of(limit->name);
 }
 
-static void set_result(const struct call_item *item, struct descriptor_result *result)
+static void set_descriptor_result(const struct call_item *item, struct descriptor_result *result)
 {
     const struct limit_result *r = item->shown;
 
@@ -211,7 +211,7 @@ static void set_result(const struct call_item *item, struct descriptor_result *r
     if (!r)
         return;
     result->has_limit = true;
-    result->name = name_of(item, r->limit);
+    result->name = limit_name(item, r->limit);
     result->per_unit = capped(r->quota);
     result->unit = limit_unit(r->limit);
     result->remaining = item->over ? 0 : capped(r->remaining);
@@ -232,7 +232,7 @@ void call_conclude(struct call_request *call)
         const struct call_item *item = &call->items[i];
         if (item->cost < 0 && item->count && (call->charges_each || d->verdict != VERDICT_LIMITED))
             denials_forget(descriptor_name_text(&item->name));
-        set_result(item, &call->results[i]);
+        set_descriptor_result(item, &call->results[i]);
         if (item->match.entry && item->match.entry->metadata && !item->over)
             call->metadata[d->metadata_count++] = item->match.entry->metadata;
     }

@@ -99,7 +99,7 @@ void limiter_leave(struct decision_request *decision_request)
     permits_leave(decision_request);
 }
 
-static void keep(struct limit_op *op, const void *facts)
+static void keep_units(struct limit_op *op, const void *facts)
 {
     (void)facts;
     for (unsigned i = 0; i < op->count; i++)
@@ -109,5 +109,5 @@ static void keep(struct limit_op *op, const void *facts)
 
 void limiter_keep_charge(struct decision_request *decision_request)
 {
-    adjust_charge(decision_request, keep, NULL);
+    adjust_charge(decision_request, keep_units, NULL);
 }

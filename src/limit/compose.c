@@ -387,7 +387,7 @@ static void report_no_memory(FILE *report)
 }
 
 /* Returns the text of the stream; NULL if it is not `good` or if memory ran out. */
-static char *finish(struct memory_stream *stream, bool good, FILE *report)
+static char *finish_text(struct memory_stream *stream, bool good, FILE *report)
 {
     char *script = memory_stream_close(stream);
 
@@ -409,7 +409,7 @@ char *compose_contract(const char *lua_dir, FILE *report)
         fputs("local muldiv, numbers\n", out.file);
         bool good = lua_write_helper(out.file, "muldiv", lua_dir, report);
         fputs(contract, out.file);
-        script = finish(&out, good, report);
+        script = finish_text(&out, good, report);
     } else if (contract)
         report_no_memory(report);
     free(contract);
@@ -455,7 +455,7 @@ static char *compose(const struct policy *policy, bool clock, const char *lua_di
             write_single_limit(out, policy, lua_dir);
         lua_write_mark(out, path);
         write_needed_lines(out, driver, &features);
-        script = finish(&stream, good, report);
+        script = finish_text(&stream, good, report);
     } else if (driver)
         report_no_memory(report);
     free(driver);

@@ -8,7 +8,7 @@
 
 /* --- Files ------------------------------------------------------------------------------------ */
 
-static char *read_all(FILE *file)
+static char *read_whole(FILE *file)
 {
     char *bytes = NULL, *larger;
     size_t size = 0, got = 0;
@@ -28,7 +28,7 @@ static char *read_all(FILE *file)
 char *lua_read(const char *path, FILE *report)
 {
     FILE *file = path ? fopen(path, "re") : NULL;
-    char *text = file ? read_all(file) : NULL;
+    char *text = file ? read_whole(file) : NULL;
 
     if (!text || ferror(file)) {
         fprintf(report, "%s: cannot be read: %s\n", path ? path : "a script", strerror(errno));

@@ -29,7 +29,7 @@ struct fallback_entry {
     uint32_t chain, newer, older; /* indices */
 };
 
-struct stripe {
+struct fallback_stripe {
     pthread_mutex_t lock;
     uint32_t *heads; /* [mask + 1] */
     struct fallback_entry *entries;
@@ -41,7 +41,7 @@ struct fallback {
     struct hash_key keys[2];
     unsigned stripe_count; /* a power of two */
     uint32_t mask;         /* of a stripe's heads */
-    struct stripe *stripes;
+    struct fallback_stripe *stripes;
 };
 
 /* --- The table -------------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ static uint32_t power_of_two(uint32_t at_least)
     return n;
 }
 
-static void stripe_init(struct stripe *stripe, uint32_t size, uint32_t heads)
+static void stripe_init(struct fallback_stripe *stripe, uint32_t size, uint32_t heads)
 {
     pthread_mutex_init(&stripe->lock, NULL);
     stripe->entries = xcalloc(size, sizeof *stripe->entries);
@@ -100,14 +100,14 @@ void fallback_free(struct fallback *fallback)
     free(fallback);
 }
 
-static void list_unlink(struct stripe *s, uint32_t i)
+static void list_unlink(struct fallback_stripe *s, uint32_t i)
 {
     struct fallback_entry *e = &s->entries[i];
     *(e->newer == NOBODY ? &s->newest : &s->entries[e->newer].older) = e->older;
     *(e->older == NOBODY ? &s->oldest : &s->entries[e->older].newer) = e->newer;
 }
 
-static void list_push(struct stripe *s, uint32_t i)
+static void list_push(struct fallback_stripe *s, uint32_t i)
 {
     struct fallback_entry *e = &s->entries[i];
     e->newer = NOBODY;
@@ -116,12 +116,12 @@ static void list_push(struct stripe *s, uint32_t i)
     s->newest = i;
 }
 
-static uint32_t *head_of(const struct fallback *f, struct stripe *s, const uint64_t id[2])
+static uint32_t *head_of(const struct fallback *f, struct fallback_stripe *s, const uint64_t id[2])
 {
     return &s->heads[id[1] & f->mask];
 }
 
-static void chain_remove(const struct fallback *f, struct stripe *s, uint32_t i)
+static void chain_remove(const struct fallback *f, struct fallback_stripe *s, uint32_t i)
 {
     uint32_t *at = head_of(f, s, s->entries[i].id);
     while (*at != i)
@@ -130,7 +130,7 @@ static void chain_remove(const struct fallback *f, struct stripe *s, uint32_t i)
 }
 
 /* Returns a free entry, or evicts the least recently used one. */
-static uint32_t entry_claim(const struct fallback *f, struct stripe *s)
+static uint32_t entry_claim(const struct fallback *f, struct fallback_stripe *s)
 {
     uint32_t i = s->oldest;
     if (s->used < s->size)
@@ -140,7 +140,7 @@ static uint32_t entry_claim(const struct fallback *f, struct stripe *s)
     return i;
 }
 
-static struct fallback_state *state_of(const struct fallback *f, struct stripe *s,
+static struct fallback_state *state_of(const struct fallback *f, struct fallback_stripe *s,
                                        const uint64_t id[2])
 {
     uint32_t *head = head_of(f, s, id), i = *head;

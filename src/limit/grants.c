@@ -35,7 +35,7 @@ static void drop(struct grants *grants)
 }
 
 /* Returns the client's slot, or the free slot for it. */
-static struct grant *slot_of(const struct grants *grants, struct slice client)
+static struct grant *grant_slot(const struct grants *grants, struct slice client)
 {
     size_t slot = hash_slice(&grants->hash, client) & grants->mask;
 
@@ -44,7 +44,7 @@ static struct grant *slot_of(const struct grants *grants, struct slice client)
     return &grants->slots[slot];
 }
 
-static bool allocate(struct grants *grants, const struct grant *all, unsigned count)
+static bool allocate_slots(struct grants *grants, const struct grant *all, unsigned count)
 {
     size_t slots = 8, bytes = 1;
 
@@ -66,7 +66,7 @@ struct grants *grants_new(const struct grant *all, unsigned count)
         return NULL;
     atomic_init(&grants->references, 1);
     grants->hash = hash_key_random();
-    if (!allocate(grants, all, count)) {
+    if (!allocate_slots(grants, all, count)) {
         drop(grants);
         return NULL;
     }
@@ -74,7 +74,7 @@ struct grants *grants_new(const struct grant *all, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         memcpy(name, all[i].client.p, all[i].client.n);
         struct slice client = {name, all[i].client.n};
-        *slot_of(grants, client) = (struct grant){client, all[i].quota, all[i].until_us};
+        *grant_slot(grants, client) = (struct grant){client, all[i].quota, all[i].until_us};
         if (all[i].until_us > grants->last_us)
             grants->last_us = all[i].until_us;
         name += client.n;
@@ -170,7 +170,7 @@ bool grants_find_text(struct grants_hold *hold, struct slice client, struct gran
     uint64_t now_us = clock_us();
     if (hold->grants->last_us <= now_us)
         return false;
-    *grant = *slot_of(hold->grants, client);
+    *grant = *grant_slot(hold->grants, client);
     return grant->until_us > now_us; /* 0 in a free slot */
 }
 

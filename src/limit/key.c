@@ -38,7 +38,7 @@ static void escape(struct text *out, struct slice s)
     text_put(out, (struct slice){start, (size_t)(end - start)});
 }
 
-static struct slice cut(struct slice s)
+static struct slice cut_value(struct slice s)
 {
     return s.n > KEY_VALUE_MAX ? (struct slice){s.p, KEY_VALUE_MAX} : s;
 }
@@ -46,8 +46,8 @@ static struct slice cut(struct slice s)
 static void write_part(struct text *out, const struct part *part)
 {
     text_put(out, part->kind);
-    escape(out, cut(part->first));
-    escape(out, cut(part->second));
+    escape(out, cut_value(part->first));
+    escape(out, cut_value(part->second));
 }
 
 /* --- The values ------------------------------------------------------------------------------- */
@@ -73,7 +73,7 @@ static struct slice host_value(struct slice host, struct text *scratch)
         host.n = (size_t)(colon - host.p);
     if (host.n && host.p[host.n - 1] == '.')
         host.n--;
-    host = cut(host);
+    host = cut_value(host);
     for (size_t i = 0; i < host.n; i++)
         text_char(scratch,
                   host.p[i] >= 'A' && host.p[i] <= 'Z' ? (char)(host.p[i] + 32) : host.p[i]);
@@ -98,8 +98,8 @@ static struct slice header_value(const struct limit_facts *facts, const char *na
     return field ? field->value : (struct slice){"", 0};
 }
 
-static struct part part_of(const struct policy *policy, const struct limit_part *per,
-                           const struct limit_facts *facts, struct text *scratch)
+static struct part key_part(const struct policy *policy, const struct limit_part *per,
+                            const struct limit_facts *facts, struct text *scratch)
 {
     struct part part = {SLICE(""), SLICE(""), SLICE("")};
 
@@ -156,7 +156,7 @@ static void write_tag(struct text *out, const struct policy *policy, const struc
 {
     char bytes[1024];
     struct text scratch = text_over(bytes, sizeof bytes);
-    struct part part = part_of(policy, per, facts, &scratch);
+    struct part part = key_part(policy, per, facts, &scratch);
 
     text_literal(out, ":{");
     write_part(out, &part);
@@ -217,7 +217,7 @@ size_t key_descriptor_size_max(const struct policy *policy)
 void key_write_tag(struct text *out, struct slice client)
 {
     text_char(out, '{');
-    escape(out, cut(client));
+    escape(out, cut_value(client));
     text_char(out, '}');
 }
 

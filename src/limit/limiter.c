@@ -53,7 +53,7 @@ static unsigned driver_mode(const struct rule *rule, const struct op_limit *part
 
 /* Returns the cost in the limit at `place` of the rule. An automatic reserve is at most what this
  * client can use. */
-static int64_t cost_of(const struct limit_facts *facts, const struct op_limit *part)
+static int64_t cost_in_limit(const struct limit_facts *facts, const struct op_limit *part)
 {
     const struct limit *limit = part->limit;
 
@@ -85,7 +85,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
             part->numbers.share = priority->share;
         part->place = i;
         part->free = rule_is_free_in(rule, part->limit);
-        part->cost = cost_of(facts, part);
+        part->cost = cost_in_limit(facts, part);
         part->shadow = !limit_enforces(part->limit, facts->identity);
         part->mode = driver_mode(rule, part);
         key_write(&keys, l->policy, part->limit, facts, &client);

@@ -145,7 +145,7 @@ static void drop_leaked(struct lease *lease)
 
 /* Gives unspent units back, as far as they still count if Redis handles the call up to
  * redis.timeout later. Units of a window are identified by their time. */
-static void give_back(struct lease *lease)
+static void refund_lease(struct lease *lease)
 {
     struct limiter *l = lease->limiter;
     uint64_t margin_us = lease->limit->kind == LIMIT_BUCKET ? l->policy->redis.timeout_us : 0;
@@ -166,7 +166,7 @@ static void give_back(struct lease *lease)
 }
 
 /* What remains for the op's priority. */
-static int64_t remaining_of(const struct limit_op *op, const struct limit_reply *replies)
+static int64_t leasable(const struct limit_op *op, const struct limit_reply *replies)
 {
     int64_t reserve = limit_reserve(op->limits[0].limit, &op->limits[0].numbers);
 
@@ -189,7 +189,7 @@ void lease_answered(const struct lease_request *request, const struct limit_op *
     lease_take(lease,
                &(struct lease_charge){.units = units,
                                       .spent = size,
-                                      .remaining = remaining_of(first, replies),
+                                      .remaining = leasable(first, replies),
                                       .reset_us = replies->reset_us,
                                       .next_us = replies->next_us,
                                       .time_us = time_us,
@@ -203,7 +203,7 @@ void lease_answered(const struct lease_request *request, const struct limit_op *
         lease->charge->limits[0].charge.at_us = time_us;
     deadline_arm(&first->limiter->leases->ends, &lease->deadline, clock_us(), LEASE_US);
     if (first->limiter->leases->retired)
-        give_back(lease);
+        refund_lease(lease);
 }
 
 void op_note_remaining(const struct limit_op *op, const struct limit_reply *replies,
@@ -212,12 +212,12 @@ void op_note_remaining(const struct limit_op *op, const struct limit_reply *repl
     struct lease *lease = lease_of(op);
 
     if (lease)
-        lease_note(lease, replies->granted, remaining_of(op, replies), requested_us);
+        lease_note(lease, replies->granted, leasable(op, replies), requested_us);
 }
 
 static void on_lease_ends(struct deadline *deadline)
 {
-    give_back(CONTAINER_OF(deadline, struct lease, deadline));
+    refund_lease(CONTAINER_OF(deadline, struct lease, deadline));
 }
 
 void op_unspend_lease(struct limit_op *op)
@@ -259,7 +259,7 @@ void op_leases_retire(struct op_leases *leases)
     if (!leases)
         return;
     leases->retired = true;
-    end_all(leases, give_back);
+    end_all(leases, refund_lease);
 }
 
 bool op_leases_hold_units(const struct op_leases *leases)

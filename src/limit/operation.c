@@ -52,7 +52,7 @@ void op_drop_permits(struct limit_op *op)
 }
 
 /* Returns a new op, which is SPARE; NULL: no memory. */
-static struct limit_op *allocate(struct limiter *l, size_t keys_size)
+static struct limit_op *allocate_op(struct limiter *l, size_t keys_size)
 {
     struct limit_op *op = malloc(sizeof *op + keys_size);
     if (!op)
@@ -87,7 +87,7 @@ struct op_pool *op_pool_new(struct limiter *l, size_t keys_size)
         return NULL;
     TAILQ_INIT(&pool->spare);
     pool->keys_size = keys_size;
-    if ((pool->reserve = allocate(l, keys_size)))
+    if ((pool->reserve = allocate_op(l, keys_size)))
         return pool;
     free(pool);
     return NULL;
@@ -115,7 +115,7 @@ struct limit_op *op_take(struct limiter *l)
     if (op) {
         TAILQ_REMOVE(&pool->spare, op, sending.entry);
         pool->spare_count--;
-    } else if (!(op = allocate(l, pool->keys_size)))
+    } else if (!(op = allocate_op(l, pool->keys_size)))
         return NULL;
     op_enter(op, OP_PREPARED);
     return op;

@@ -87,7 +87,7 @@ unsigned permits_count(const struct permits *p)
 
 /* --- The table -------------------------------------------------------------------------------- */
 
-static struct permit **slot_of(struct permits *p, struct slice key)
+static struct permit **permit_slot(struct permits *p, struct slice key)
 {
     return &p->slots[hash_slice(&p->hash, key) % SLOTS];
 }
@@ -113,7 +113,7 @@ static void enlist(struct permits *p, struct permit *permit)
 
 static void permit_free(struct permits *p, struct permit *permit)
 {
-    struct permit **at = slot_of(p, key_of(permit));
+    struct permit **at = permit_slot(p, key_of(permit));
 
     while (*at != permit)
         at = &(*at)->chain;
@@ -134,7 +134,7 @@ static void free_unless_needed(struct permits *p, struct permit *permit)
 
 static struct permit *permit_new(struct permits *p, const struct limit *limit, struct slice key)
 {
-    struct permit *permit = malloc(sizeof *permit + key.n), **slot = slot_of(p, key);
+    struct permit *permit = malloc(sizeof *permit + key.n), **slot = permit_slot(p, key);
 
     if (!permit)
         return NULL;
@@ -154,7 +154,7 @@ static struct permit *permit_new(struct permits *p, const struct limit *limit, s
 struct permit *permits_use(struct permits *p, const struct limit *limit,
                            struct limit_numbers numbers, struct slice key)
 {
-    struct permit *permit = *slot_of(p, key);
+    struct permit *permit = *permit_slot(p, key);
 
     while (permit && !slice_equal(key_of(permit), key))
         permit = permit->chain;

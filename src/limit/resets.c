@@ -29,7 +29,7 @@ static void tag_of_client(struct slice client, uint64_t tag[2])
 }
 
 /* Overwrites the oldest reset; from then on its time applies to all clients. */
-static void note_client(struct slice client, uint64_t now_us)
+static void note_reset(struct slice client, uint64_t now_us)
 {
     struct reset *reset = &known[count % RESETS_MAX];
 
@@ -48,7 +48,7 @@ void resets_note(struct slice client)
 
     pthread_mutex_lock(&lock);
     if (client.n)
-        note_client(client, now_us);
+        note_reset(client, now_us);
     else
         everybody_us = now_us;
     atomic_store_explicit(&last_us, now_us, memory_order_release);

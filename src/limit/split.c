@@ -78,7 +78,7 @@ static void decide_without_redis(struct limit_op *parent, struct limit_op *sub_o
 /* --- The end ---------------------------------------------------------------------------------- */
 
 /* Adds the refunded units to the limits' remaining units. */
-static void take_back(struct decision *d, const struct sub_op *sub_op)
+static void add_refunded(struct decision *d, const struct sub_op *sub_op)
 {
     for (unsigned i = 0; i < sub_op->result_count; i++) {
         struct limit_result *r = &d->results[sub_op->first_result + i];
@@ -91,7 +91,7 @@ static void take_back(struct decision *d, const struct sub_op *sub_op)
     }
 }
 
-static void give_back(struct limit_op *sub_op)
+static void refund_sub_op(struct limit_op *sub_op)
 {
     int64_t totals[LIMITS_PER_RULE_MAX];
 
@@ -110,7 +110,7 @@ static bool is_by_redis(const struct split *split)
 }
 
 /* Completes the decision and calls decided(). */
-static void conclude(struct limit_op *parent)
+static void complete_split(struct limit_op *parent)
 {
     struct split *split = parent->cluster.split;
     struct decision *d = &parent->decision_request->decision;
@@ -118,8 +118,8 @@ static void conclude(struct limit_op *parent)
 
     for (unsigned i = 0; i < split->count && !admitted; i++)
         if (split->sub_ops[i].state == SUB_OP_CHARGED) {
-            take_back(d, &split->sub_ops[i]);
-            give_back(sub_op_let_go(&split->sub_ops[i], SUB_OP_ENDED));
+            add_refunded(d, &split->sub_ops[i]);
+            refund_sub_op(sub_op_let_go(&split->sub_ops[i], SUB_OP_ENDED));
         }
     if (!admitted)
         permits_leave(parent->decision_request);
@@ -147,7 +147,7 @@ static void sub_op_send(struct sub_op *sub_op, bool alone)
 }
 
 /* Sends the next sub-operation. If there is none, the request is admitted. */
-static void go_on(struct limit_op *parent)
+static void send_next_sub_op(struct limit_op *parent)
 {
     struct limiter *l = parent->limiter;
     struct split *split = parent->cluster.split;
@@ -165,7 +165,7 @@ static void go_on(struct limit_op *parent)
         if (!decision_admits(&parent->decision_request->decision))
             break;
     }
-    conclude(parent);
+    complete_split(parent);
 }
 
 bool split_begin(struct limit_op *op, bool each)
@@ -184,7 +184,7 @@ bool split_apart(struct limit_op *op)
 
     if (!sub_op_part(op))
         return false;
-    go_on(parent);
+    send_next_sub_op(parent);
     return true;
 }
 
@@ -210,9 +210,9 @@ static bool set_failures_aside(struct limit_op *sub_op, const struct limit_reply
     }
     op_release(sub_op_let_go(sub_op_find(sub_op), SUB_OP_FAILED));
     if (decision_admits(&parent->decision_request->decision))
-        go_on(parent);
+        send_next_sub_op(parent);
     else
-        conclude(parent);
+        complete_split(parent);
     return true;
 }
 
@@ -235,11 +235,11 @@ void split_answer(struct limit_op *op, const struct limit_reply *replies, int64_
         op_enter(op, OP_CHARGE);
         sub_op_enter(sub_op, SUB_OP_CHARGED);
         sub_op->waits = d.delay_us > 0;
-        go_on(parent);
+        send_next_sub_op(parent);
         return;
     }
     op_release(sub_op_let_go(sub_op, SUB_OP_REJECTED));
-    conclude(parent);
+    complete_split(parent);
 }
 
 void split_failed(struct limit_op *op, enum redis_failure cause)
@@ -250,9 +250,9 @@ void split_failed(struct limit_op *op, enum redis_failure cause)
     decide_without_redis(parent, op, cause);
     op_release(sub_op_let_go(sub_op_find(op), SUB_OP_FAILED));
     if (decision_admits(&parent->decision_request->decision))
-        go_on(parent);
+        send_next_sub_op(parent);
     else
-        conclude(parent);
+        complete_split(parent);
 }
 
 /* --- Timeout, cancel, adjustment -------------------------------------------------------------- */
@@ -282,7 +282,7 @@ void split_timeout(struct limit_op *op)
         else
             op_release(sub_op_let_go(sub_op, SUB_OP_FAILED));
     }
-    conclude(op);
+    complete_split(op);
 }
 
 static void leave_queues(struct limit_op *sub_op)

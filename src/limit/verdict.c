@@ -36,7 +36,7 @@ static __attribute__((noinline)) void leave_reserve(struct limit_result *r, int6
     r->remaining = r->remaining > reserve ? r->remaining - reserve : 0;
 }
 
-static inline struct limit_result result_of(const struct op_limit *part)
+static inline struct limit_result charge_result(const struct op_limit *part)
 {
     struct limit_result r = whole_result_of(part);
 
@@ -46,7 +46,7 @@ static inline struct limit_result result_of(const struct op_limit *part)
 }
 
 /* What remains for the request's priority, of what remains in all. */
-static int64_t remaining_of(const struct op_limit *part, int64_t remaining)
+static int64_t above_reserve(const struct op_limit *part, int64_t remaining)
 {
     if (part->numbers.share)
         remaining -= limit_reserve(part->limit, &part->numbers);
@@ -119,7 +119,7 @@ void verdict_set_aside(struct limit_op *op, const struct decision *d)
 }
 
 /* Sets the request's verdict from the results of its limits, and counts them. */
-static void conclude(struct limiter *l, const struct limit_op *op, struct decision *d)
+static void set_verdict(struct limiter *l, const struct limit_op *op, struct decision *d)
 {
     d->verdict = VERDICT_ALLOWED;
     d->rejected_by = -1;
@@ -143,10 +143,10 @@ static void set_delay(struct decision *d, const struct limit_reply *replies)
             d->delay_us = replies->delay_us;
 }
 
-static inline void set_result(struct limit_result *r, const struct op_limit *part,
-                              const struct limit_reply *reply)
+static inline void set_limit_result(struct limit_result *r, const struct op_limit *part,
+                                    const struct limit_reply *reply)
 {
-    *r = result_of(part);
+    *r = charge_result(part);
     if (reply->failure) {
         /* This failure has no effect, see failures_sort(). The reply has no numbers. */
         r->verdict = VERDICT_FAILED_OPEN;
@@ -155,7 +155,7 @@ static inline void set_result(struct limit_result *r, const struct op_limit *par
     }
     r->verdict = reply->granted > 0 || part->free ? VERDICT_ALLOWED : rejection_by(r);
     r->granted = reply->granted > 0 && !part->free ? reply->granted : r->granted;
-    r->remaining = remaining_of(part, reply->remaining);
+    r->remaining = above_reserve(part, reply->remaining);
     r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : reply->retry_after_us;
     r->reset_us = reply->reset_us > 0 ? reply->reset_us : 0;
     next_unit_set(r, reply->next_us);
@@ -164,7 +164,7 @@ static inline void set_result(struct limit_result *r, const struct op_limit *par
 void verdict_set_result(struct limit_result *r, const struct op_limit *part,
                         const struct limit_reply *reply)
 {
-    set_result(r, part, reply);
+    set_limit_result(r, part, reply);
 }
 
 void verdict_from_answer(struct limiter *l, const struct limit_op *op,
@@ -176,8 +176,8 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op,
     }
     d->result_count = op->count;
     for (unsigned i = 0; i < op->count; i++)
-        set_result(&d->results[i], &op->limits[i], &replies[i]);
-    conclude(l, op, d);
+        set_limit_result(&d->results[i], &op->limits[i], &replies[i]);
+    set_verdict(l, op, d);
     set_delay(d, replies);
 }
 
@@ -293,7 +293,7 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
         admitted = decide_locally(l, requests, local);
     if (admitted)
         decide_shadows_locally(l, op, d);
-    conclude(l, op, d);
+    set_verdict(l, op, d);
     if (d->result_count == 0)
         d->verdict = VERDICT_FAILED_OPEN;
 }
@@ -408,14 +408,14 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
         if (then->remaining < 0) /* not checked by Redis */
             continue;
         d->result_count++;
-        *r = result_of(&op->limits[i]);
+        *r = charge_result(&op->limits[i]);
         r->remaining = then->remaining;
         r->retry_after_us = time_left(then->retry_after_us, elapsed);
         r->verdict = then->limited || r->retry_after_us ? rejection_by(r) : VERDICT_ALLOWED;
         r->reset_us = time_left(then->reset_us, elapsed);
         next_unit_set(r, next_unit_left(r, then->next_us, elapsed));
     }
-    conclude(l, op, d);
+    set_verdict(l, op, d);
     counter_add(&l->stats->remembered_denials, 1);
     return true;
 }
@@ -426,11 +426,11 @@ void verdict_from_lease(struct limiter *l, const struct limit_op *op, const stru
     struct limit_result *r = &d->results[0];
 
     d->result_count = 1;
-    *r = result_of(&op->limits[0]);
+    *r = charge_result(&op->limits[0]);
     r->remaining = lease_remaining(lease, now_us);
     r->reset_us = time_left(lease->reset_us, now_us - lease->charged_us);
     next_unit_set(r, next_unit_left(r, lease->next_us, now_us - lease->charged_us));
-    conclude(l, op, d);
+    set_verdict(l, op, d);
 }
 
 /* NULL if Redis did not check the limit: limits checked in turn end with the one that rejects. */

@@ -57,7 +57,7 @@ static void count_results(struct limiter *l, const struct wide *wide, bool call_
     }
 }
 
-static void conclude(struct limiter *l, const struct wide *wide, struct decision *d)
+static void set_wide_verdict(struct limiter *l, const struct wide *wide, struct decision *d)
 {
     bool over = call_is_over(wide);
 
@@ -77,7 +77,7 @@ void wide_from_answer(struct limiter *l, const struct limit_op *op,
         }
         verdict_set_result(&wide->results[i], &wide->limits[i], &replies[i]);
     }
-    conclude(l, wide, d);
+    set_wide_verdict(l, wide, d);
 }
 
 /* --- Without Redis ---------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ void wide_without_redis(struct limiter *l, const struct limit_op *op, enum redis
                 wide->results[i].verdict = VERDICT_SHADOW;
         }
     }
-    conclude(l, wide, d);
+    set_wide_verdict(l, wide, d);
     if (local == 0)
         d->verdict = VERDICT_FAILED_OPEN;
 }

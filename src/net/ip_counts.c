@@ -8,7 +8,7 @@
 enum { STRIPES = 64 };
 
 /* Open addressing with linear probing; twice as many slots as entries. */
-struct stripe {
+struct count_stripe {
     _Alignas(64) pthread_mutex_t lock;
     unsigned entries;
     struct ip_count {
@@ -20,7 +20,7 @@ struct stripe {
 /* An address belongs to one stripe, so its count is exact. Workers that accept at the same time
  * rarely contend for the same lock. */
 struct ip_counts {
-    struct stripe stripes[STRIPES];
+    struct count_stripe stripes[STRIPES];
     struct hash_key key;
     unsigned bits_v4, bits_v6;  /* of 128, that a group shares */
     unsigned entries_max, mask; /* per stripe */
@@ -82,7 +82,7 @@ static uint64_t hash_of(const struct ip_counts *c, const struct ip *ip)
     return hash_slice(&c->key, (struct slice){(const char *)ip->bytes, 16});
 }
 
-static struct stripe *stripe_of(struct ip_counts *c, const struct ip *ip)
+static struct count_stripe *stripe_of(struct ip_counts *c, const struct ip *ip)
 {
     return &c->stripes[hash_of(c, ip) >> 32 & (STRIPES - 1)];
 }
@@ -93,7 +93,8 @@ static unsigned home(const struct ip_counts *c, const struct ip *ip)
 }
 
 /* Returns the slot of the address, or the free slot to insert it into. */
-static unsigned slot_of(const struct ip_counts *c, const struct stripe *s, const struct ip *ip)
+static unsigned address_slot(const struct ip_counts *c, const struct count_stripe *s,
+                             const struct ip *ip)
 {
     unsigned i = home(c, ip);
     while (s->slots[i].count && memcmp(&s->slots[i].ip, ip, sizeof *ip) != 0)
@@ -102,7 +103,7 @@ static unsigned slot_of(const struct ip_counts *c, const struct stripe *s, const
 }
 
 /* Frees slot `i`, then moves back displaced entries, so that no gap interrupts probing. */
-static void erase(const struct ip_counts *c, struct stripe *s, unsigned i)
+static void erase(const struct ip_counts *c, struct count_stripe *s, unsigned i)
 {
     s->entries--;
     for (unsigned j = (i + 1) & c->mask; s->slots[j].count; j = (j + 1) & c->mask) {
@@ -117,11 +118,11 @@ static void erase(const struct ip_counts *c, struct stripe *s, unsigned i)
 
 enum ip_counted ip_counts_add(struct ip_counts *c, const struct ip *ip, unsigned max)
 {
-    struct stripe *s = stripe_of(c, ip);
+    struct count_stripe *s = stripe_of(c, ip);
     enum ip_counted counted = IP_COUNTED;
 
     pthread_mutex_lock(&s->lock);
-    struct ip_count *slot = &s->slots[slot_of(c, s, ip)];
+    struct ip_count *slot = &s->slots[address_slot(c, s, ip)];
     if (slot->count && max && slot->count >= max)
         counted = IP_OVER_MAX;
     else if (!slot->count && s->entries >= c->entries_max)
@@ -137,10 +138,10 @@ enum ip_counted ip_counts_add(struct ip_counts *c, const struct ip *ip, unsigned
 
 void ip_counts_remove(struct ip_counts *c, const struct ip *ip)
 {
-    struct stripe *s = stripe_of(c, ip);
+    struct count_stripe *s = stripe_of(c, ip);
 
     pthread_mutex_lock(&s->lock);
-    unsigned i = slot_of(c, s, ip);
+    unsigned i = address_slot(c, s, ip);
     if (s->slots[i].count == 1)
         erase(c, s, i);
     else if (s->slots[i].count)

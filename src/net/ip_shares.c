@@ -57,7 +57,7 @@ static uint32_t claim(struct ip_shares *s, uint32_t chain, const struct ip *ip)
 
 /* One multiplication with a random key, at an eighth of SipHash's cost. Clients cannot predict the
  * chain, and the number of entries bounds its length. */
-static uint32_t chain_of(const struct ip_shares *s, const struct ip *ip)
+static uint32_t address_chain(const struct ip_shares *s, const struct ip *ip)
 {
     uint64_t half[2];
 
@@ -68,7 +68,7 @@ static uint32_t chain_of(const struct ip_shares *s, const struct ip *ip)
 
 static uint32_t find_or_claim(struct ip_shares *s, const struct ip *ip)
 {
-    uint32_t chain = chain_of(s, ip), i = s->chains[chain];
+    uint32_t chain = address_chain(s, ip), i = s->chains[chain];
 
     while (i && memcmp(&s->entries[i].ip, ip, sizeof *ip) != 0)
         i = s->entries[i].next;

@@ -40,7 +40,7 @@ void stream_close(struct stream *s, struct iobuf_pool *pool)
     stream_drop_output(s, pool);
 }
 
-static void wait_for(struct stream *s)
+static void watch_stream(struct stream *s)
 {
     if (s->layer)
         s->layer->wait(s);
@@ -56,7 +56,7 @@ void stream_want_read(struct stream *s, bool wanted)
     s->watch.for_end = false;
     if (!wanted)
         watch_cancel_wake(&s->watch);
-    wait_for(s);
+    watch_stream(s);
 }
 
 void stream_pause(struct stream *s, bool tell_end)
@@ -64,7 +64,7 @@ void stream_pause(struct stream *s, bool tell_end)
     s->reading = false;
     s->watch.for_end = tell_end;
     watch_cancel_wake(&s->watch);
-    wait_for(s);
+    watch_stream(s);
 }
 
 void stream_want_write(struct stream *s, bool wanted)
@@ -72,7 +72,7 @@ void stream_want_write(struct stream *s, bool wanted)
     if (s->writing == wanted)
         return;
     s->writing = wanted;
-    wait_for(s);
+    watch_stream(s);
 }
 
 void stream_wake(struct stream *s)

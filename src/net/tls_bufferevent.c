@@ -17,7 +17,7 @@ struct accepted {
     bool over;          /* the handshake is done, or `failed` was called */
 };
 
-static void fail(struct accepted *accepted, enum tls_failure failure)
+static void report_handshake(struct accepted *accepted, enum tls_failure failure)
 {
     accepted->over = true;
     accepted->failed(accepted->context, accepted->fd, failure);
@@ -25,8 +25,8 @@ static void fail(struct accepted *accepted, enum tls_failure failure)
 
 /* The bufferevent is freed, and `parent` with it: OpenSSL 3.2 and later have freed
  * its parts. */
-static void release(void *parent, void *data, CRYPTO_EX_DATA *all, int index, long number,
-                    void *pointer)
+static void on_bufferevent_freed(void *parent, void *data, CRYPTO_EX_DATA *all, int index,
+                                 long number, void *pointer)
 {
     struct accepted *accepted = data;
     (void)parent, (void)all, (void)index, (void)number, (void)pointer;
@@ -34,7 +34,7 @@ static void release(void *parent, void *data, CRYPTO_EX_DATA *all, int index, lo
     if (!accepted)
         return;
     if (!accepted->over)
-        fail(accepted, accepted->closed ? TLS_FAILURE_CLOSED : TLS_FAILURE_TIMEOUT);
+        report_handshake(accepted, accepted->closed ? TLS_FAILURE_CLOSED : TLS_FAILURE_TIMEOUT);
     tls_server_drop(accepted->server);
     free(accepted);
 }
@@ -44,7 +44,7 @@ static int index_of_accepted(void)
     static int index = -1;
 
     if (index < 0)
-        index = SSL_get_ex_new_index(0, NULL, NULL, NULL, release);
+        index = SSL_get_ex_new_index(0, NULL, NULL, NULL, on_bufferevent_freed);
     return index;
 }
 
@@ -58,7 +58,7 @@ static void on_state(const SSL *ssl, int where, int value)
     if (where & SSL_CB_HANDSHAKE_DONE)
         accepted->over = true;
     else if (fault && !accepted->over)
-        fail(accepted, tls_failure_of((int)SSL_get_verify_result(ssl), fault));
+        report_handshake(accepted, tls_failure_of((int)SSL_get_verify_result(ssl), fault));
 }
 
 struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_server *server,

@@ -18,7 +18,7 @@ static bool holds_input(const struct tls_session *t)
 
 /* Waits for the events that the owner wants or that OpenSSL needs first. Input held by OpenSSL
  * wakes the stream, because the socket would not report it. */
-static void wait_for(struct stream *s)
+static void watch_layer(struct stream *s)
 {
     struct tls_session *t = s->session;
     bool read = (s->reading && !t->read_wants_write) || (s->writing && t->write_wants_read);
@@ -32,7 +32,7 @@ static void wait_for(struct stream *s)
 
 /* Handles an OpenSSL call without progress. Returns the SSL_ERROR_ code that it waits for or failed
  * with. */
-static int result_of(struct tls_session *t, int result)
+static int ssl_result(struct tls_session *t, int result)
 {
     int error = SSL_get_error(t->ssl, result);
 
@@ -56,7 +56,7 @@ static ssize_t failed(void)
 /* Handles an SSL_read() that returned no data. */
 static ssize_t read_nothing(struct stream *s, struct tls_session *t, int result)
 {
-    int error = result_of(t, result);
+    int error = ssl_result(t, result);
 
     if (t->failed)
         return failed();
@@ -65,7 +65,7 @@ static ssize_t read_nothing(struct stream *s, struct tls_session *t, int result)
         return 0;
     }
     t->read_wants_write = error == SSL_ERROR_WANT_WRITE;
-    wait_for(s);
+    watch_layer(s);
     return STREAM_AGAIN;
 }
 
@@ -85,12 +85,12 @@ static ssize_t layer_read(struct stream *s, char *bytes, size_t size)
         if (n <= 0 && got == 0)
             return read_nothing(s, t, n);
         if (n <= 0) {
-            t->read_wants_write = result_of(t, n) == SSL_ERROR_WANT_WRITE;
+            t->read_wants_write = ssl_result(t, n) == SSL_ERROR_WANT_WRITE;
             break;
         }
         got += (size_t)n;
     } while (got < size && (n == RECORD_MAX || SSL_pending(t->ssl) > 0));
-    wait_for(s);
+    watch_layer(s);
     return (ssize_t)got;
 }
 
@@ -143,7 +143,7 @@ static void wrote_nothing(struct tls_session *t, int result)
     if (error == SSL_ERROR_SYSCALL || error == SSL_ERROR_ZERO_RETURN)
         t->write_failed = true;
     else if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE)
-        (void)result_of(t, result);
+        (void)ssl_result(t, result);
 }
 
 /* A record that OpenSSL has started must be offered again. Its bytes are then the first in the
@@ -168,7 +168,7 @@ static ssize_t layer_write(struct stream *s, const struct iovec *pieces, int cou
     }
     if (t->failed || t->write_failed)
         return -1;
-    wait_for(s);
+    watch_layer(s);
     return (ssize_t)taken;
 }
 
@@ -191,7 +191,7 @@ static bool layer_end(struct stream *s)
     t->ending = sent < 0 && SSL_get_error(t->ssl, sent) == SSL_ERROR_WANT_WRITE;
     t->end_sent = sent >= 0;
     t->failed = !t->ending && !t->end_sent;
-    wait_for(s);
+    watch_layer(s);
     return t->ending || (t->end_sent && shutdown(s->fd, SHUT_WR) == 0);
 }
 
@@ -210,7 +210,7 @@ static void layer_close(struct stream *s, bool politely)
     s->session = NULL;
 }
 
-static const struct stream_layer layer = {layer_read,  layer_write, wait_for,
+static const struct stream_layer layer = {layer_read,  layer_write, watch_layer,
                                           layer_holds, layer_end,   layer_close};
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -223,7 +223,7 @@ static bool tell(struct stream *s, struct tls_session *t, event_callback_fn call
     return s->session == t;
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void on_socket_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct stream *s = arg;
     struct tls_session *t = s->session;
@@ -235,10 +235,10 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
             return;
     }
     if (tell(s, t, t->on_readable, what))
-        wait_for(s);
+        watch_layer(s);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void on_socket_writable(evutil_socket_t fd, short what, void *arg)
 {
     struct stream *s = arg;
     struct tls_session *t = s->session;
@@ -255,7 +255,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     }
     if (s->writing && !t->write_wants_read && !tell(s, t, t->on_writable, EV_WRITE))
         return;
-    wait_for(s);
+    watch_layer(s);
 }
 
 struct tls_session *tls_layer_begin(struct stream *s, SSL *ssl)
@@ -274,8 +274,8 @@ struct tls_session *tls_layer_begin(struct stream *s, SSL *ssl)
     t->on_readable = s->watch.on_readable;
     t->on_writable = s->watch.on_writable;
     t->context = s->watch.context;
-    s->watch.on_readable = on_readable;
-    s->watch.on_writable = on_writable;
+    s->watch.on_readable = on_socket_readable;
+    s->watch.on_writable = on_socket_writable;
     s->watch.context = s;
     s->layer = &layer;
     s->session = t;
@@ -299,11 +299,11 @@ enum tls_handshake tls_handshake(struct stream *s)
     int result = SSL_do_handshake(t->ssl);
     clock_cached_read(); /* a signature takes a millisecond */
     t->handshaken = result == 1;
-    int error = t->handshaken ? SSL_ERROR_NONE : result_of(t, result);
+    int error = t->handshaken ? SSL_ERROR_NONE : ssl_result(t, result);
     if (t->failed || t->ended)
         return TLS_FAILED;
     t->read_wants_write = error == SSL_ERROR_WANT_WRITE;
-    wait_for(s);
+    watch_layer(s);
     return t->handshaken ? TLS_DONE : TLS_AGAIN;
 }
 

@@ -157,7 +157,7 @@ static void continue_handshake(struct tls_pump *pump)
     }
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void on_server_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct tls_pump *pump = arg;
     (void)fd, (void)what;
@@ -182,7 +182,7 @@ static void connected(struct tls_pump *pump, int error)
         pump_fail(pump, TLS_PUMP_FAILED, "no memory");
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void on_server_writable(evutil_socket_t fd, short what, void *arg)
 {
     struct tls_pump *pump = arg;
     socklen_t size = sizeof(int);
@@ -224,7 +224,7 @@ static bool set_up(struct tls_pump *pump, struct event_base *base, int fd, enum 
     }
     *plain = pair[0];
     pump->plain = pair[1];
-    stream_open(&pump->stream, &pump->poller, fd, on_readable, on_writable, pump);
+    stream_open(&pump->stream, &pump->poller, fd, on_server_readable, on_server_writable, pump);
     pump->readable = event_new(base, pump->plain, EV_READ | EV_PERSIST, on_plain_readable, pump);
     pump->writable = event_new(base, pump->plain, EV_WRITE, on_plain_writable, pump);
     if (pump->readable && pump->writable) {

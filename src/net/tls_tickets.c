@@ -116,8 +116,8 @@ static bool key_to_decrypt(struct tls_tickets *tickets, const unsigned char *nam
     return key->begun_us && memcmp(key->name, name, sizeof key->name) == 0;
 }
 
-static bool start(struct ticket_key *key, const unsigned char *iv, EVP_CIPHER_CTX *cipher,
-                  EVP_MAC_CTX *mac, bool encrypt)
+static bool begin_ticket(struct ticket_key *key, const unsigned char *iv, EVP_CIPHER_CTX *cipher,
+                         EVP_MAC_CTX *mac, bool encrypt)
 {
     static char digest[] = "SHA256";
     OSSL_PARAM params[] = {
@@ -140,10 +140,10 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
 
     if (encrypt) {
         bool good = key_to_encrypt(tickets, &key) && RAND_bytes(iv, EVP_MAX_IV_LENGTH) == 1 &&
-                    start(&key, iv, cipher, mac, true);
+                    begin_ticket(&key, iv, cipher, mac, true);
         memcpy(name, key.name, sizeof key.name);
         result = good ? 1 : -1;
-    } else if (key_to_decrypt(tickets, name, &key) && start(&key, iv, cipher, mac, false))
+    } else if (key_to_decrypt(tickets, name, &key) && begin_ticket(&key, iv, cipher, mac, false))
         result = clock_us() - key.begun_us < life_us ? 1 : 2;
     OPENSSL_cleanse(&key, sizeof key);
     return result;

@@ -46,7 +46,7 @@ void tls_clients_free(struct tls_clients *clients)
 
 /* Reads a whole file, so that the digest is that of the bytes that are used. Returns NULL and sets
  * `why` on failure. */
-static BIO *read_file(const char *path, char why[static TLS_WHY_MAX])
+static BIO *read_to_memory(const char *path, char why[static TLS_WHY_MAX])
 {
     FILE *file = tls_can_be_read(path, why) ? fopen(path, "re") : NULL;
     BIO *memory = file ? BIO_new(BIO_s_mem()) : NULL;
@@ -172,7 +172,7 @@ static bool lists_are_complete(const struct tls_clients *clients, const STACK_OF
 static bool read_authorities(struct tls_clients *clients, const char *path, EVP_MD_CTX *digest,
                              char why[static TLS_WHY_MAX])
 {
-    BIO *memory = read_file(path, why);
+    BIO *memory = read_to_memory(path, why);
 
     if (memory)
         digest_add(digest, memory);
@@ -184,7 +184,7 @@ static bool read_authorities(struct tls_clients *clients, const char *path, EVP_
 static bool read_lists(struct tls_clients *clients, const char *path, EVP_MD_CTX *digest,
                        char why[static TLS_WHY_MAX])
 {
-    BIO *memory = read_file(path, why);
+    BIO *memory = read_to_memory(path, why);
     STACK_OF(X509_CRL) *lists = sk_X509_CRL_new_null();
 
     if (memory)

@@ -71,7 +71,7 @@ const struct configured_client *clients_at(const struct clients *clients, unsign
     return &clients->all[index];
 }
 
-static struct client_entry **chain_of(const struct clients *clients, const struct key *key)
+static struct client_entry **client_chain(const struct clients *clients, const struct key *key)
 {
     return &clients
                 ->chains[(hash_slice(&clients->hash_key, key->bytes) + key->kind) & clients->mask];
@@ -80,7 +80,7 @@ static struct client_entry **chain_of(const struct clients *clients, const struc
 static const struct configured_client *find_client(const struct clients *clients,
                                                    const struct key *key)
 {
-    for (const struct client_entry *entry = *chain_of(clients, key); entry; entry = entry->next)
+    for (const struct client_entry *entry = *client_chain(clients, key); entry; entry = entry->next)
         if (entry->key.kind == key->kind && slice_equal(entry->key.bytes, key->bytes))
             return entry->client;
     return NULL;
@@ -94,7 +94,7 @@ static const struct configured_client *enter(struct clients *clients, struct key
     if (earlier)
         return earlier;
     struct client_entry *entry = arena_zeroed(clients->arena, 1, sizeof *entry);
-    struct client_entry **chain = chain_of(clients, &key);
+    struct client_entry **chain = client_chain(clients, &key);
     *entry = (struct client_entry){*chain, key, &clients->all[clients->count - 1]};
     *chain = entry;
     return NULL;

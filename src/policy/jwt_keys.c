@@ -217,7 +217,7 @@ static bool may_verify(const json_t *jwk)
 static const char no_memory[] = "cannot be stored: out of memory";
 
 /* Reads a JWK into `*key`. Returns NULL, or why it cannot be used. */
-static const char *read_key(const json_t *jwk, struct jwt_key *key)
+static const char *read_jwk(const json_t *jwk, struct jwt_key *key)
 {
     const struct key_type *type = type_of(jwk);
     const char *algorithm = jwt_member(jwk, "alg"), *kid = jwt_member(jwk, "kid");
@@ -260,7 +260,7 @@ static bool add_key(struct jwt_keys *keys, const json_t *jwk, unsigned number,
                     enum jwt_set_kind kind, struct jwt_set_report *report)
 {
     struct jwt_key *key = calloc(1, sizeof *key);
-    const char *why = !key ? no_memory : json_is_object(jwk) ? read_key(jwk, key) : "is no object";
+    const char *why = !key ? no_memory : json_is_object(jwk) ? read_jwk(jwk, key) : "is no object";
     bool good = why != no_memory;
 
     if (!why && kind == JWT_SET_PUBLIC)

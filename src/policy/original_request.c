@@ -29,7 +29,7 @@ static const struct part_fields part_fields[] = {
 };
 
 /* The fields with method and target share an id with other fields that proxies set. */
-static enum part part_of(const struct part_fields *names, const struct field *field)
+static enum part field_part(const struct part_fields *names, const struct field *field)
 {
     if (field->id == names->host)
         return PART_HOST;
@@ -47,7 +47,7 @@ static struct parts find_parts(const struct part_fields *names, const struct fie
     struct parts parts = {.field = {NULL}};
 
     for (const struct field *f = fields->at; f < fields->at + fields->count; f++) {
-        enum part part = part_of(names, f);
+        enum part part = field_part(names, f);
         if (part == PART_NONE)
             continue;
         parts.value[part] = parts.field[part] ? SLICE_NONE : f->value;
@@ -68,8 +68,8 @@ static bool has_scheme(const struct fields *fields)
 
 /* Returns which part is missing, occurs twice or is malformed; NULL: none. The target is a path
  * with a query: an absolute target would replace the host. */
-static const char *fault(const struct part_fields *names, const struct parts *parts,
-                         const struct fields *fields)
+static const char *original_fault(const struct part_fields *names, const struct parts *parts,
+                                  const struct fields *fields)
 {
     struct slice method = parts->value[PART_METHOD], target = parts->value[PART_TARGET],
                  host = parts->value[PART_HOST];
@@ -132,7 +132,7 @@ bool original_request(enum request_from from, struct request_head *head, const c
     if (from == REQUEST_FROM_REQUEST)
         return true;
     struct parts parts = find_parts(names, &head->fields);
-    if ((*why = fault(names, &parts, &head->fields)))
+    if ((*why = original_fault(names, &parts, &head->fields)))
         return false;
     head->method_text = parts.value[PART_METHOD];
     head->method = method_of(head->method_text);

@@ -228,8 +228,8 @@ static __attribute__((noinline)) const char *route_unusual(const struct policy *
 }
 
 /* Sets what rules match on, if nothing is unusual. */
-static inline void begin(const struct policy *policy, const struct request_facts *given,
-                         struct route_room *room, struct rule_request *request)
+static inline void begin_request(const struct policy *policy, const struct request_facts *given,
+                                 struct route_room *room, struct rule_request *request)
 {
     rule_request_begin(request, policy, given, &room->match);
     request->path = rule_path(&policy->paths, given->head->path);
@@ -248,7 +248,7 @@ const char *policy_read_request(const struct policy *policy, const struct reques
 {
     struct route route;
 
-    begin(policy, given, room, request);
+    begin_request(policy, given, room, request);
     *normal = given->head->path;
     return is_unusual(policy, given->head) ? read_unusual(policy, request, room, &route, normal)
                                            : NULL;
@@ -278,7 +278,7 @@ const char *policy_route(const struct policy *policy, const struct request_facts
     struct rule_request request;
     const char *why;
 
-    begin(policy, given, room, &request);
+    begin_request(policy, given, room, &request);
     route->path = SLICE_NONE;
     if (is_unusual(policy, head))
         why = route_unusual(policy, &request, room, route);

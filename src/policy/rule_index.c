@@ -40,7 +40,7 @@ static uint64_t hash_start_of_path(uint64_t host_hash)
 }
 
 /* The low bits of FNV-1a depend on few bits of the last bytes. */
-static size_t chain_of(const struct rule_index *index, uint64_t h)
+static size_t hash_chain(const struct rule_index *index, uint64_t h)
 {
     return (size_t)(h ^ h >> 32) & index->mask;
 }
@@ -69,7 +69,7 @@ static struct slice host_key(struct slice pattern)
 static struct rule_bucket *find_bucket(const struct rule_index *index, uint64_t hash,
                                        struct slice host, struct slice prefix)
 {
-    struct rule_bucket *bucket = index->chains[chain_of(index, hash)];
+    struct rule_bucket *bucket = index->chains[hash_chain(index, hash)];
     while (bucket && (bucket->hash != hash || !slice_equal(bucket->prefix, prefix) ||
                       !slice_equal_nocase(bucket->host, host)))
         bucket = bucket->next;
@@ -87,8 +87,8 @@ static struct rule_bucket *bucket_for(struct rule_index *index, struct arena *ar
         return bucket;
     bucket = arena_zeroed(arena, 1, sizeof *bucket);
     *bucket =
-        (struct rule_bucket){hash, host, prefix, NULL, 0, index->chains[chain_of(index, hash)]};
-    index->chains[chain_of(index, hash)] = bucket;
+        (struct rule_bucket){hash, host, prefix, NULL, 0, index->chains[hash_chain(index, hash)]};
+    index->chains[hash_chain(index, hash)] = bucket;
     return bucket;
 }
 

@@ -84,7 +84,7 @@ struct rule_text {
     bool bad;
 };
 
-static bool skip(struct rule_text *t, char c)
+static bool skip_char(struct rule_text *t, char c)
 {
     if (*t->p != c)
         return false;
@@ -106,12 +106,12 @@ static int take_number(struct rule_text *t, int low, int high)
 static int64_t take_time(struct rule_text *t)
 {
     bool negative = *t->p == '-';
-    if (!skip(t, '-'))
-        (void)skip(t, '+');
+    if (!skip_char(t, '-'))
+        (void)skip_char(t, '+');
     int64_t s = take_number(t, 0, 167) * (int64_t)HOUR;
-    if (skip(t, ':'))
+    if (skip_char(t, ':'))
         s += take_number(t, 0, 59) * 60;
-    if (skip(t, ':'))
+    if (skip_char(t, ':'))
         s += take_number(t, 0, 59);
     return negative ? -s : s;
 }
@@ -120,9 +120,9 @@ static void skip_name(struct rule_text *t)
 {
     const char *start = t->p;
 
-    if (skip(t, '<')) {
+    if (skip_char(t, '<')) {
         t->p += strcspn(t->p, ">");
-        t->bad |= !skip(t, '>');
+        t->bad |= !skip_char(t, '>');
         return;
     }
     while ((*t->p >= 'A' && *t->p <= 'Z') || (*t->p >= 'a' && *t->p <= 'z'))
@@ -134,20 +134,20 @@ static struct day_rule take_day_rule(struct rule_text *t)
 {
     struct day_rule rule = {.kind = '0', .time = 2 * HOUR};
 
-    t->bad |= !skip(t, ',');
-    if (skip(t, 'M')) {
+    t->bad |= !skip_char(t, ',');
+    if (skip_char(t, 'M')) {
         rule.kind = 'M';
         rule.month = take_number(t, 1, 12);
-        t->bad |= !skip(t, '.');
+        t->bad |= !skip_char(t, '.');
         rule.week = take_number(t, 1, 5);
-        t->bad |= !skip(t, '.');
+        t->bad |= !skip_char(t, '.');
         rule.day = take_number(t, 0, 6);
-    } else if (skip(t, 'J')) {
+    } else if (skip_char(t, 'J')) {
         rule.kind = 'J';
         rule.day = take_number(t, 1, 365);
     } else
         rule.day = take_number(t, 0, 365);
-    if (skip(t, '/'))
+    if (skip_char(t, '/'))
         rule.time = take_time(t);
     return rule;
 }

@@ -68,7 +68,7 @@ static void answer_quota(struct dry_run *run)
 }
 
 /* What the exchange waits for happens. */
-static void go_on(struct dry_run *run)
+static void end_wait(struct dry_run *run)
 {
     struct exchange *x = run->exchange;
 
@@ -115,7 +115,7 @@ bool dry_run_request(struct dry_run *run, const struct dry_request *request,
         x->noted = 0;
         step = run_step(x);
         if (step == STEP_WAIT)
-            go_on(run);
+            end_wait(run);
     }
     *result = (struct dry_run_result){.cause = CAUSE_NONE};
     if (step == STEP_FAIL)

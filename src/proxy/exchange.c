@@ -228,7 +228,7 @@ static void count_client(const struct exchange *x)
 /* Refunds the charge if nothing was sent to the server and the cause allows it, or if the request
  * left a queue early, which frees its slot. Otherwise keeps the charge, except that limits with
  * `count` do not charge weir's own responses. */
-static void adjust(struct exchange *x)
+static void end_charge(struct exchange *x)
 {
     if (x->decision_request.held_count)
         limiter_leave(&x->decision_request);
@@ -264,7 +264,7 @@ static void finish(struct exchange *x)
         quota_client_abandon(&x->quota);
     if (x->requests_entry)
         client_requests_leave(x);
-    adjust(x);
+    end_charge(x);
     drop_link(x);
     count_exchange(x, duration);
     count_client(x);

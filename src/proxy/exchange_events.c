@@ -114,8 +114,9 @@ static bool set_call_deadline(struct exchange *x, const struct request_head *hea
     return !timeout_us || timer_set(&x->worker->calls, &x->call, x->record.started_us + timeout_us);
 }
 
-static inline struct exchange *prepare(struct downstream *downstream, struct request_head *head,
-                                       const struct framing *framing)
+static inline struct exchange *prepare_exchange(struct downstream *downstream,
+                                                struct request_head *head,
+                                                const struct framing *framing)
 {
     struct exchange *x = exchange_new(downstream);
 
@@ -143,13 +144,13 @@ static inline struct exchange *prepare(struct downstream *downstream, struct req
 struct exchange *exchange_prepare(struct downstream *downstream, struct request_head *head,
                                   const struct framing *framing)
 {
-    return prepare(downstream, head, framing);
+    return prepare_exchange(downstream, head, framing);
 }
 
 bool exchange_begin(struct downstream *downstream, struct request_head *head,
                     const struct framing *framing)
 {
-    struct exchange *x = prepare(downstream, head, framing);
+    struct exchange *x = prepare_exchange(downstream, head, framing);
 
     if (!x) {
         log_error("no memory for a request");

@@ -51,7 +51,7 @@ uint64_t grpc_timeout(const struct request_head *head)
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
-static bool is_rejection(const struct exchange *x)
+static bool is_limited(const struct exchange *x)
 {
     return x->record.cause == CAUSE_NONE &&
            x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
@@ -78,7 +78,7 @@ enum grpc_code grpc_status(const struct exchange *x)
     case 431: return GRPC_RESOURCE_EXHAUSTED;
     default: break;
     }
-    if (is_rejection(x))
+    if (is_limited(x))
         return GRPC_RESOURCE_EXHAUSTED;
     return x->record.status >= 500 ? GRPC_UNAVAILABLE : GRPC_UNKNOWN;
 }
@@ -104,7 +104,7 @@ static void message_write(struct text *out, const struct exchange *x)
     const struct decision *d = &x->decision_request.decision;
 
     text_literal(out, "grpc-message: ");
-    if (is_rejection(x)) {
+    if (is_limited(x)) {
         text_literal(out, "rate limit exceeded");
         if (d->rejected_by >= 0) {
             text_literal(out, ": ");
@@ -130,7 +130,7 @@ void grpc_fields_write(struct text *out, const struct exchange *x)
     text_u64(out, grpc_status(x));
     text_literal(out, "\r\n");
     message_write(out, x);
-    if (!is_rejection(x))
+    if (!is_limited(x))
         return;
     text_literal(out, "grpc-retry-pushback-ms: ");
     text_i64(out, wait < 0 ? -1 : wait > INT32_MAX / 1000 ? INT32_MAX : wait * 1000);

@@ -4,7 +4,7 @@
 #include "proxy/relay.h"
 #include "proxy/relay_halves.h"
 
-static void want_body(struct exchange *x, bool want)
+static void want_request_body(struct exchange *x, bool want)
 {
     x->downstream->ops->want_body(x->downstream, want);
 }
@@ -44,13 +44,13 @@ enum step request_broken(struct exchange *x)
     x->upstream.broken = true;
     if (!refused) /* otherwise the retry needs the rest of the content */
         x->request.max = 0;
-    want_body(x, !refused);
+    want_request_body(x, !refused);
     exchange_watch(x, false, true);
     return STEP_WAIT;
 }
 
 /* Handles the result of sending a piece to the server. */
-static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
+static enum step piece_sent_to_server(struct exchange *x, enum relay moved, const char *why)
 {
     uint64_t now = clock_cached_us();
 
@@ -60,11 +60,11 @@ static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
     case RELAY_SOURCE:
         if (request_is_too_slow(x, now))
             return step_fail(x, CAUSE_CONTENT_TIMEOUT, "slower than timeouts.body_min_rate");
-        want_body(x, true);
+        want_request_body(x, true);
         break;
     case RELAY_SINK:
         x->request.blocked_since_us = now;
-        want_body(x, false);
+        want_request_body(x, false);
         break;
     case RELAY_ENDED:
         if (exchange_is_answered(x) && exchange_is_over(x))
@@ -104,7 +104,7 @@ enum step request_begin(struct exchange *x)
     enum relay moved = relay_request_head(x, &why);
     if (moved == RELAY_SOURCE && relay_has_kept(x))
         moved = move(x, &why);
-    return moved_on(x, moved, why);
+    return piece_sent_to_server(x, moved, why);
 }
 
 static enum step move_piece(struct exchange *x)
@@ -112,7 +112,7 @@ static enum step move_piece(struct exchange *x)
     const char *why = NULL;
     enum relay moved = move(x, &why);
 
-    return moved_on(x, moved, why);
+    return piece_sent_to_server(x, moved, why);
 }
 
 enum step request_drop(struct exchange *x)
@@ -123,7 +123,7 @@ enum step request_drop(struct exchange *x)
     case RELAY_CLOSED: return step_fail(x, CAUSE_CLIENT_GONE, NULL);
     case RELAY_SOURCE:
     case RELAY_ENDED: break;
-    default: want_body(x, false); /* the start of the next request is unknown */
+    default: want_request_body(x, false); /* the start of the next request is unknown */
     }
     return STEP_WAIT;
 }

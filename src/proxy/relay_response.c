@@ -20,7 +20,7 @@ enum {
     HEAD_ADDED_MAX = 4 * 1024 /* bytes of fields that weir adds to a response header */
 };
 
-static enum step moved_on(struct exchange *x, enum relay moved, const char *why);
+static enum step piece_sent_to_client(struct exchange *x, enum relay moved, const char *why);
 
 /* Chooses the fields of the response. `lines` receives those that weir adds. */
 static void choose_fields(struct exchange *x, const struct response_head *head,
@@ -81,7 +81,7 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     }
     if (moved == RELAY_TOO_LARGE)
         why = "the response header is larger than weir can forward";
-    return moved_on(x, moved, why);
+    return piece_sent_to_client(x, moved, why);
 }
 
 /* Forwards a 101 to an offered protocol and starts the tunnel (RFC 9110 section 7.8). */
@@ -242,7 +242,7 @@ static void pause_server(struct exchange *x)
 }
 
 /* Handles the result of sending a piece to the client. */
-static enum step moved_on(struct exchange *x, enum relay moved, const char *why)
+static enum step piece_sent_to_client(struct exchange *x, enum relay moved, const char *why)
 {
     switch (moved) {
     case RELAY_SOURCE:
@@ -268,7 +268,7 @@ static enum step move_piece(struct exchange *x)
     const char *why = NULL;
     enum relay moved = relay_response(x, &why);
 
-    return moved_on(x, moved, why);
+    return piece_sent_to_client(x, moved, why);
 }
 
 /* If the process has many buffers, content stays with the server unless the client takes it: no

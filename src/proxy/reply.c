@@ -26,7 +26,7 @@ static bool is_success(const struct exchange *x)
     return x->record.status < 300;
 }
 
-static bool is_rejection(const struct exchange *x)
+static bool is_limit_rejection(const struct exchange *x)
 {
     return x->record.cause == CAUSE_NONE && !is_success(x) &&
            x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
@@ -174,7 +174,7 @@ static int document(const struct exchange *x, const char *why, struct text *scra
                     struct slice *type, struct iovec *pieces, struct marks *marks)
 {
     *type = SLICE("application/problem+json");
-    if (is_rejection(x)) {
+    if (is_limit_rejection(x)) {
         const struct rejection_settings *own = &x->route.rule->rejection;
         *type = slice_of(own->content_type);
         if (own->body)
@@ -222,7 +222,7 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
         content_fields(out, type, content);
     if (x->record.cause == CAUSE_NONE && x->record.status != 204)
         text_put(out, rejection_of(x)->header_lines);
-    if (is_rejection(x) && x->route.rule->rejection.dialect != DIALECT_PROBLEM)
+    if (is_limit_rejection(x) && x->route.rule->rejection.dialect != DIALECT_PROBLEM)
         dialect_fields_write(out, &x->decision_request.decision);
     if (tells_methods(x)) /* RFC 9110 sections 9.3.7, 15.5.6; weir forwards other methods too */
         text_literal(out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
@@ -257,7 +257,7 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
  * few bytes. */
 static bool may_be_patched(const struct exchange *x)
 {
-    return is_rejection(x) && x->route.rule && !x->grpc && !x->route.rule->rejection.body &&
+    return is_limit_rejection(x) && x->route.rule && !x->grpc && !x->route.rule->rejection.body &&
            x->route.rule->rejection.dialect == DIALECT_PROBLEM &&
            header_families_patchable(x->policy->headers) && x->request.method != METHOD_HEAD &&
            x->downstream->ops->send_image;
@@ -370,7 +370,7 @@ enum downstream_sent reply_send(struct exchange *x, const char *why)
 {
     enum downstream_sent sent;
 
-    if (is_rejection(x))
+    if (is_limit_rejection(x))
         decision_spread(&x->decision_request.decision, x->policy->rejection.jitter,
                         worker_random(x->worker));
     if (x->grpc)

@@ -38,7 +38,7 @@ static int64_t final_cost(const struct exchange *x, unsigned place, bool whole)
     return is_error(x) && own->on_error == COST_ON_ERROR_REFUND ? 0 : -1;
 }
 
-static void adjust(struct exchange *x, unsigned status, bool whole)
+static void adjust_to_response(struct exchange *x, unsigned status, bool whole)
 {
     int64_t costs[LIMITS_PER_RULE_MAX];
     struct charge_outcome outcome = {.status = status, .cost = x->cost.stated_by_rule};
@@ -93,7 +93,7 @@ static void end_reading(struct exchange *x)
     enum usage_result result = usage_reader_end(x->cost.usage, x->response.progress == MESSAGE_END);
 
     count_inspected(x, results[result]);
-    adjust(x, x->record.status, result == USAGE_READ);
+    adjust_to_response(x, x->record.status, result == USAGE_READ);
     free(x->cost.usage);
     x->cost.usage = NULL;
 }
@@ -118,7 +118,7 @@ void response_cost_refund(struct exchange *x)
 
 /* ---- the response ---------------------------------------------------------------------------- */
 
-static void read_headers(struct exchange *x, const struct response_head *head)
+static void read_stated_costs(struct exchange *x, const struct response_head *head)
 {
     const struct rule *rule = x->route.rule;
 
@@ -134,12 +134,12 @@ static void read_headers(struct exchange *x, const struct response_head *head)
 void response_cost_begin(struct exchange *x, const struct response_head *head,
                          const struct framing *framing)
 {
-    read_headers(x, head);
+    read_stated_costs(x, head);
     added_usage_begin(x, head, framing);
     if (!x->decision_request.charge)
         return;
     if (!x->route.rule->usage_paths || !begin_reading(x, head, framing))
-        adjust(x, head->status, false);
+        adjust_to_response(x, head->status, false);
 }
 
 void response_cost_read(struct exchange *x, const struct content_piece *piece)
@@ -165,7 +165,7 @@ void response_cost_end(struct exchange *x)
     free(x->cost.usage); /* weir's own response replaces that of the server */
     x->cost.usage = NULL;
     if (x->decision_request.charge && x->route.rule->adjusts && !client_failed(x))
-        adjust(x, 0, false);
+        adjust_to_response(x, 0, false);
     else
         limiter_keep_charge(&x->decision_request);
 }

@@ -10,7 +10,8 @@
 
 /* ---- decision -------------------------------------------------------------------------------- */
 
-static enum step begin(struct exchange *x, const struct rate_limit_call *call, const char *why)
+static enum step decide_call(struct exchange *x, const struct rate_limit_call *call,
+                             const char *why)
 {
     if (why)
         return step_fail(x, CAUSE_BAD_CALL, why);
@@ -24,7 +25,7 @@ enum step service_call_begin(struct exchange *x, struct slice message)
     struct rate_limit_call call;
     const char *why = call_read_protobuf(&x->worker->service.memory, message, &call);
 
-    return begin(x, &call, why);
+    return decide_call(x, &call, why);
 }
 
 enum step service_json_begin(struct exchange *x, struct slice content)
@@ -32,7 +33,7 @@ enum step service_json_begin(struct exchange *x, struct slice content)
     struct rate_limit_call call;
     const char *why = call_read_json(&x->worker->service.memory, content, &call);
 
-    return begin(x, &call, why);
+    return decide_call(x, &call, why);
 }
 
 /* The call is rejected, also if `shadow` lets it pass. */
@@ -82,7 +83,7 @@ enum step service_call_decided(struct exchange *x)
 
 enum { HEADER_LINES_MAX = 8 * 1024 };
 
-static struct call_status status_of(const struct descriptor_result *r)
+static struct call_status call_status_of(const struct descriptor_result *r)
 {
     return (struct call_status){.over = r->over,
                                 .has_limit = r->has_limit,
@@ -158,7 +159,7 @@ enum downstream_sent service_call_reply(struct exchange *x)
                                      .metadata_count = d->metadata_count};
 
     for (unsigned i = 0; i < d->count; i++)
-        statuses[i] = status_of(&d->results[i]);
+        statuses[i] = call_status_of(&d->results[i]);
     write_fields(x, response.over, &lines);
     response.header_lines = lines.failed ? SLICE_NONE : text_slice(&lines);
     if (response.over)

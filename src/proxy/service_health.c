@@ -14,7 +14,7 @@ bool service_is_ready(const struct worker *w)
            !atomic_load_explicit(&w->shared->unready, memory_order_relaxed);
 }
 
-static enum health_status status_of(const struct worker *w)
+static enum health_status health_of(const struct worker *w)
 {
     return service_is_ready(w) ? HEALTH_SERVING : HEALTH_NOT_SERVING;
 }
@@ -64,7 +64,7 @@ static struct text frame_of(char bytes[FRAME_MAX], enum health_status status)
 enum downstream_sent service_check_reply(struct exchange *x)
 {
     char bytes[FRAME_MAX];
-    struct text frame = frame_of(bytes, status_of(x->worker));
+    struct text frame = frame_of(bytes, health_of(x->worker));
 
     return service_send_message(x, text_slice(&frame), true);
 }
@@ -87,7 +87,7 @@ enum downstream_sent service_healthcheck_reply(struct exchange *x)
 
 static enum health_status status_for(const struct service_request *s)
 {
-    return s->names_service ? status_of(s->exchange->worker) : HEALTH_SERVICE_UNKNOWN;
+    return s->names_service ? health_of(s->exchange->worker) : HEALTH_SERVICE_UNKNOWN;
 }
 
 static enum step sent(struct exchange *x, enum downstream_sent result)

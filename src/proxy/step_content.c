@@ -35,7 +35,7 @@ static enum step begin_waiting(struct exchange *x)
     return content_begin(x);
 }
 
-static void end(struct exchange *x)
+static void stop_inspecting(struct exchange *x)
 {
     deadline_cancel(&x->client_deadline);
     x->downstream->ops->want_body(x->downstream, false);
@@ -43,7 +43,7 @@ static void end(struct exchange *x)
     x->request.extended = false;
 }
 
-static enum step go_on(struct exchange *x)
+static enum step content_is_known(struct exchange *x)
 {
     waiting_request_restore(x);
     x->worker->incoming.head->expects_continue &= !x->request.continued;
@@ -58,7 +58,7 @@ enum step content_read(struct exchange *x, size_t most)
 
     switch (relay_keep_request(x, most, &why)) {
     case RELAY_SOURCE: break;
-    case RELAY_ENDED: end(x); return STEP_NEXT;
+    case RELAY_ENDED: stop_inspecting(x); return STEP_NEXT;
     case RELAY_BAD: return step_fail(x, CAUSE_BAD_CONTENT, why);
     case RELAY_TOO_LARGE: return step_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
     case RELAY_NO_MEMORY: return step_fail(x, CAUSE_NO_MEMORY, NULL);
@@ -74,11 +74,11 @@ enum step content_read(struct exchange *x, size_t most)
     return STEP_WAIT;
 }
 
-static enum step read_piece(struct exchange *x)
+static enum step read_inspected(struct exchange *x)
 {
     enum step step = content_read(x, x->policy->size_limits.inspected_content);
 
-    return step == STEP_NEXT ? go_on(x) : step;
+    return step == STEP_NEXT ? content_is_known(x) : step;
 }
 
 enum step step_content(struct exchange *x)
@@ -86,6 +86,6 @@ enum step step_content(struct exchange *x)
     if (exchange_has(x, EVENT_ENTERED))
         return begin_waiting(x);
     if (exchange_has(x, EVENT_CLIENT_READABLE | EVENT_CLIENT_CUT_SHORT))
-        return read_piece(x);
+        return read_inspected(x);
     return exchange_has(x, EVENT_CONTENT_LATE) ? request_late(x) : STEP_WAIT;
 }

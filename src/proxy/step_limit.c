@@ -132,7 +132,7 @@ static enum step read_key_values(struct exchange *x)
 }
 
 /* The inputs of the decision are slices of the header, so they are used in this call only. */
-static enum step decide(struct exchange *x)
+static enum step decide_request(struct exchange *x)
 {
     const struct incoming *in = &x->worker->incoming;
     const struct request_head *head = in->head;
@@ -179,5 +179,5 @@ enum step step_limit(struct exchange *x)
 {
     if (exchange_has(x, EVENT_DECIDED))
         return apply(x);
-    return exchange_has(x, EVENT_ENTERED) ? decide(x) : STEP_WAIT;
+    return exchange_has(x, EVENT_ENTERED) ? decide_request(x) : STEP_WAIT;
 }

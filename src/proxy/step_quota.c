@@ -60,7 +60,7 @@ static bool is_granted(const struct exchange *x, const struct identity *identity
 
 /* The identity is final. If the database does not have the first id, it is another client, which
  * may be blocked or have another rule. */
-static enum step go_on(struct exchange *x)
+static enum step identity_is_final(struct exchange *x)
 {
     const struct incoming *in = &x->worker->incoming;
 
@@ -121,5 +121,5 @@ enum step step_quota(struct exchange *x)
         if (!next_identity(x, &why))
             return route_bad_identity(x, &in->identity, why);
     }
-    return go_on(x);
+    return identity_is_final(x);
 }

@@ -131,7 +131,7 @@ static enum step answer_call(struct exchange *x)
     return step;
 }
 
-static enum step begin(struct exchange *x)
+static enum step begin_service(struct exchange *x)
 {
     struct request_head *head = x->worker->incoming.head;
 
@@ -149,7 +149,7 @@ static enum step begin(struct exchange *x)
                : content_begin(x);
 }
 
-static enum step read_piece(struct exchange *x)
+static enum step read_call(struct exchange *x)
 {
     enum step step = content_read(x, CALL_CONTENT_MAX + GRPC_PREFIX);
 
@@ -159,13 +159,13 @@ static enum step read_piece(struct exchange *x)
 enum step step_service(struct exchange *x)
 {
     if (exchange_has(x, EVENT_ENTERED))
-        return begin(x);
+        return begin_service(x);
     if (exchange_has(x, EVENT_DECIDED))
         return service_call_decided(x);
     if (exchange_is_answering(x))
         return service_watch_go_on(x);
     if (exchange_has(x, EVENT_CLIENT_READABLE | EVENT_CLIENT_CUT_SHORT))
-        return read_piece(x);
+        return read_call(x);
     return exchange_has(x, EVENT_CONTENT_LATE) ? request_late(x) : STEP_WAIT;
 }
 

@@ -40,8 +40,8 @@ static enum step end_if_done(struct exchange *x)
 }
 
 /* Handles the result of a move from one side; `want` controls reading from it. */
-static enum step moved_on(struct exchange *x, enum relay moved,
-                          void (*want)(struct exchange *x, bool want))
+static enum step tunnel_moved(struct exchange *x, enum relay moved,
+                              void (*want)(struct exchange *x, bool want))
 {
     arm_idle(x);
     switch (moved) {
@@ -53,7 +53,7 @@ static enum step moved_on(struct exchange *x, enum relay moved,
 }
 
 /* The data is moved by the events that follow: both sides may already have sent some. */
-static enum step begin(struct exchange *x)
+static enum step tunnel_begin(struct exchange *x)
 {
     x->request.kind = FRAMING_UNTIL_CLOSE;
     x->request.progress = MESSAGE_CONTENT;
@@ -71,7 +71,7 @@ static enum step client_readable(struct exchange *x)
     const char *why;
 
     if (x->request.progress != MESSAGE_END && !x->upstream.link->pending)
-        return moved_on(x, relay_request(x, &why), want_from_client);
+        return tunnel_moved(x, relay_request(x, &why), want_from_client);
     want_from_client(x, false);
     return STEP_WAIT;
 }
@@ -81,14 +81,14 @@ static enum step link_readable(struct exchange *x)
     const char *why;
 
     if (x->response.progress != MESSAGE_END && !x->downstream->pending)
-        return moved_on(x, relay_response(x, &why), want_from_server);
+        return tunnel_moved(x, relay_response(x, &why), want_from_server);
     want_from_server(x, false);
     return STEP_WAIT;
 }
 
 /* Output was sent to one side; `want` controls reading from the other one. */
-static enum step writable(struct exchange *x, bool pending, enum message_progress progress,
-                          void (*want)(struct exchange *x, bool want))
+static enum step tunnel_writable(struct exchange *x, bool pending, enum message_progress progress,
+                                 void (*want)(struct exchange *x, bool want))
 {
     arm_idle(x);
     if (pending)
@@ -104,13 +104,13 @@ enum step step_tunnel(struct exchange *x)
     enum step step = STEP_WAIT;
 
     if (exchange_has(x, EVENT_ENTERED))
-        return begin(x);
+        return tunnel_begin(x);
     if (exchange_has(x, EVENT_LINK_BROKEN | EVENT_TUNNEL_LATE))
         return step_end(x, DOWNSTREAM_ABORTED);
     if (exchange_has(x, EVENT_CLIENT_WRITABLE))
-        step = writable(x, x->downstream->pending, x->response.progress, want_from_server);
+        step = tunnel_writable(x, x->downstream->pending, x->response.progress, want_from_server);
     if (step == STEP_WAIT && exchange_has(x, EVENT_LINK_WRITABLE))
-        step = writable(x, x->upstream.link->pending, x->request.progress, want_from_client);
+        step = tunnel_writable(x, x->upstream.link->pending, x->request.progress, want_from_client);
     if (step == STEP_WAIT && exchange_has(x, EVENT_CLIENT_READABLE))
         step = client_readable(x);
     if (step == STEP_WAIT && exchange_has(x, EVENT_LINK_READABLE))

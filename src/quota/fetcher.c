@@ -17,7 +17,7 @@ static void refuse_request(struct fetcher *fetcher, struct quota_request *reques
                     known ? &known->row : NULL);
 }
 
-static bool has_room(const struct fetcher *fetcher, const struct quota_request *request)
+static bool takes_lookup(const struct fetcher *fetcher, const struct quota_request *request)
 {
     return fetcher->policy && fetcher->count < LOOKUPS_MAX &&
            fetcher->of_address[request->address % ADDRESSES] < LOOKUPS_OF_ADDRESS;
@@ -39,7 +39,8 @@ void fetcher_take(struct fetcher *fetcher, struct quota_request *request)
         quota_post_back(fetcher->quotas, request, entry.outcome, &entry.row);
         return;
     }
-    k = under_way || !has_room(fetcher, request) ? NULL : lookup_new(fetcher, id, request->address);
+    k = under_way || !takes_lookup(fetcher, request) ? NULL
+                                                     : lookup_new(fetcher, id, request->address);
     if (!k) {
         refuse_request(fetcher, request, known ? &entry : NULL);
         return;

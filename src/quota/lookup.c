@@ -53,14 +53,14 @@ static void go_to_database(struct lookup *k);
 
 /* --- Create and free -------------------------------------------------------------------------- */
 
-static struct chain *chain_of(struct fetcher *fetcher, struct slice id)
+static struct chain *lookup_chain(struct fetcher *fetcher, struct slice id)
 {
     return &fetcher->chains[hash_slice(&fetcher->hash_key, id) % CHAINS];
 }
 
 struct lookup *lookup_find(struct fetcher *fetcher, struct slice id)
 {
-    for (struct lookup *k = LIST_FIRST(chain_of(fetcher, id)); k; k = LIST_NEXT(k, chain))
+    for (struct lookup *k = LIST_FIRST(lookup_chain(fetcher, id)); k; k = LIST_NEXT(k, chain))
         if (slice_equal(lookup_id(k), id))
             return k;
     return NULL;
@@ -81,7 +81,7 @@ struct lookup *lookup_new(struct fetcher *fetcher, struct slice id, uint64_t add
              (unsigned long long)++fetcher->token_count);
     k->id_size = id.n;
     memcpy(k->id, id.p, id.n);
-    LIST_INSERT_HEAD(chain_of(fetcher, id), k, chain);
+    LIST_INSERT_HEAD(lookup_chain(fetcher, id), k, chain);
     TAILQ_INSERT_TAIL(&fetcher->all, k, of_all);
     fetcher->of_address[k->address]++;
     fetcher->count++;

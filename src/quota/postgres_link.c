@@ -33,7 +33,7 @@ enum {
     DETAIL_MAX = 300,
 };
 
-enum state { LINK_DOWN, LINK_CONNECTING, LINK_PREPARING, LINK_IDLE, LINK_BUSY };
+enum postgres_state { LINK_DOWN, LINK_CONNECTING, LINK_PREPARING, LINK_IDLE, LINK_BUSY };
 
 enum down_cause { DOWN_NONE, DOWN_CONNECT, DOWN_LOST, DOWN_TIMEOUT, DOWN_QUERY };
 
@@ -56,7 +56,7 @@ struct postgres_link {
     struct event_base *base;
     const struct quota_settings *settings;
     struct postgres_watch watch;
-    enum state state;
+    enum postgres_state state;
     PGconn *connection;
     struct event *io, *timer, *call; /* call: runs the watch callbacks from the loop */
     uint64_t retry_us;
@@ -304,7 +304,7 @@ static void flush_output(struct postgres_link *link)
 
 /* Sets statement_timeout: the server cancels slow queries, so none continues after weir has
  * given up. */
-static void prepare(struct postgres_link *link)
+static void prepare_session(struct postgres_link *link)
 {
     char set[64];
 
@@ -327,7 +327,7 @@ static void poll_connect(struct postgres_link *link)
     switch (PQconnectPoll(link->connection)) {
     case PGRES_POLLING_READING: good = watch_socket(link, EV_READ); break;
     case PGRES_POLLING_WRITING: good = watch_socket(link, EV_WRITE); break;
-    case PGRES_POLLING_OK: prepare(link); break;
+    case PGRES_POLLING_OK: prepare_session(link); break;
     default: good = false;
     }
     if (good)

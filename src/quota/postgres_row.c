@@ -37,8 +37,8 @@ static struct slice column_text(const PGresult *result, int column)
     return (struct slice){PQgetvalue(result, 0, column), (size_t)PQgetlength(result, 0, column)};
 }
 
-static void read_quota(const PGresult *result, int column, struct quota_row *row,
-                       struct postgres_row_fault *fault)
+static void read_quota_column(const PGresult *result, int column, struct quota_row *row,
+                              struct postgres_row_fault *fault)
 {
     if (column < 0 || PQgetisnull(result, 0, column) ||
         quota_read(column_text(result, column), &row->quota))
@@ -71,7 +71,7 @@ bool postgres_row_read(const PGresult *result, struct quota_row *row,
     *row = (struct quota_row){.present = true, .quota = QUOTA_OF_ITS_OWN};
     fault->then = NULL;
     find_columns(result, &quota, &plan);
-    read_quota(result, quota, row, fault);
+    read_quota_column(result, quota, row, fault);
     read_plan(result, plan, row, fault);
     row->unusable = fault->then != NULL;
     return !row->unusable;

@@ -21,7 +21,7 @@ TAILQ_HEAD(items, item);
 
 enum kind { KIND_FOUND, KIND_OTHER, KINDS };
 
-struct stripe {
+struct cache_stripe {
     pthread_mutex_t lock;
     struct item **chains;
     struct items by_use[KINDS];
@@ -33,7 +33,7 @@ struct quota_cache {
     size_t chain_mask;
     unsigned max[KINDS]; /* per stripe */
     _Atomic uint64_t aged_us;
-    struct stripe stripes[STRIPES];
+    struct cache_stripe stripes[STRIPES];
 };
 
 struct quota_cache *quota_cache_new(unsigned found, unsigned absent)
@@ -51,7 +51,7 @@ struct quota_cache *quota_cache_new(unsigned found, unsigned absent)
         chains *= 2;
     table->chain_mask = chains - 1;
     for (unsigned i = 0; i < STRIPES; i++) {
-        struct stripe *stripe = &table->stripes[i];
+        struct cache_stripe *stripe = &table->stripes[i];
         pthread_mutex_init(&stripe->lock, NULL);
         stripe->chains = calloc(chains, sizeof *stripe->chains);
         good = good && stripe->chains;
@@ -76,19 +76,19 @@ void quota_cache_free(struct quota_cache *table)
     free(table);
 }
 
-static enum kind kind_of(const struct item *item)
+static enum kind item_kind(const struct item *item)
 {
     return item->entry.outcome == QUOTA_FOUND ? KIND_FOUND : KIND_OTHER;
 }
 
-static struct stripe *stripe_of(struct quota_cache *table, uint64_t hash)
+static struct cache_stripe *stripe_of(struct quota_cache *table, uint64_t hash)
 {
     return &table->stripes[hash >> 32 & (STRIPES - 1)];
 }
 
 /* Returns the position of the pointer to the item, or where it would be inserted. */
-static struct item **position_of(const struct quota_cache *table, struct stripe *stripe,
-                                 uint64_t hash, struct slice id)
+static struct item **position_of_item(const struct quota_cache *table, struct cache_stripe *stripe,
+                                      uint64_t hash, struct slice id)
 {
     struct item **position = &stripe->chains[hash & table->chain_mask];
     while (*position && ((*position)->hash != hash ||
@@ -97,10 +97,10 @@ static struct item **position_of(const struct quota_cache *table, struct stripe 
     return position;
 }
 
-static void remove_item(struct stripe *stripe, struct item **position)
+static void remove_item(struct cache_stripe *stripe, struct item **position)
 {
     struct item *item = *position;
-    enum kind kind = kind_of(item);
+    enum kind kind = item_kind(item);
 
     *position = item->next;
     TAILQ_REMOVE(&stripe->by_use[kind], item, by_use);
@@ -112,13 +112,13 @@ bool quota_cache_find(struct quota_cache *table, struct slice id, uint64_t now_u
                       struct quota_entry *entry)
 {
     uint64_t hash = hash_slice(&table->hash_key, id);
-    struct stripe *stripe = stripe_of(table, hash);
+    struct cache_stripe *stripe = stripe_of(table, hash);
 
     pthread_mutex_lock(&stripe->lock);
-    struct item *item = *position_of(table, stripe, hash, id);
+    struct item *item = *position_of_item(table, stripe, hash, id);
     bool found = item && item->entry.usable_us > now_us;
     if (found) {
-        struct items *list = &stripe->by_use[kind_of(item)];
+        struct items *list = &stripe->by_use[item_kind(item)];
         TAILQ_REMOVE(list, item, by_use);
         TAILQ_INSERT_TAIL(list, item, by_use);
         *entry = item->entry;
@@ -129,23 +129,24 @@ bool quota_cache_find(struct quota_cache *table, struct slice id, uint64_t now_u
     return found;
 }
 
-static void evict_oldest(const struct quota_cache *table, struct stripe *stripe, enum kind kind)
+static void evict_oldest(const struct quota_cache *table, struct cache_stripe *stripe,
+                         enum kind kind)
 {
     while (stripe->count[kind] >= table->max[kind]) {
         struct item *oldest = TAILQ_FIRST(&stripe->by_use[kind]);
-        remove_item(stripe, position_of(table, stripe, oldest->hash,
-                                        (struct slice){oldest->id, oldest->id_size}));
+        remove_item(stripe, position_of_item(table, stripe, oldest->hash,
+                                             (struct slice){oldest->id, oldest->id_size}));
     }
 }
 
 void quota_cache_put(struct quota_cache *table, struct slice id, const struct quota_entry *entry)
 {
     uint64_t hash = hash_slice(&table->hash_key, id);
-    struct stripe *stripe = stripe_of(table, hash);
+    struct cache_stripe *stripe = stripe_of(table, hash);
     struct item *item = malloc(sizeof *item + id.n);
 
     pthread_mutex_lock(&stripe->lock);
-    struct item **position = position_of(table, stripe, hash, id);
+    struct item **position = position_of_item(table, stripe, hash, id);
     if (*position)
         remove_item(stripe, position);
     if (item) {
@@ -153,7 +154,7 @@ void quota_cache_put(struct quota_cache *table, struct slice id, const struct qu
         item->entry = *entry;
         item->id_size = id.n;
         memcpy(item->id, id.p, id.n);
-        enum kind kind = kind_of(item);
+        enum kind kind = item_kind(item);
         evict_oldest(table, stripe, kind);
         item->next = stripe->chains[hash & table->chain_mask];
         stripe->chains[hash & table->chain_mask] = item;
@@ -166,10 +167,10 @@ void quota_cache_put(struct quota_cache *table, struct slice id, const struct qu
 void quota_cache_remove(struct quota_cache *table, struct slice id)
 {
     uint64_t hash = hash_slice(&table->hash_key, id);
-    struct stripe *stripe = stripe_of(table, hash);
+    struct cache_stripe *stripe = stripe_of(table, hash);
 
     pthread_mutex_lock(&stripe->lock);
-    struct item **position = position_of(table, stripe, hash, id);
+    struct item **position = position_of_item(table, stripe, hash, id);
     if (*position)
         remove_item(stripe, position);
     pthread_mutex_unlock(&stripe->lock);
@@ -178,7 +179,7 @@ void quota_cache_remove(struct quota_cache *table, struct slice id)
 void quota_cache_clear(struct quota_cache *table)
 {
     for (unsigned i = 0; i < STRIPES; i++) {
-        struct stripe *stripe = &table->stripes[i];
+        struct cache_stripe *stripe = &table->stripes[i];
         pthread_mutex_lock(&stripe->lock);
         for (size_t c = 0; c <= table->chain_mask; c++)
             while (stripe->chains[c])

@@ -148,7 +148,7 @@ void quota_post_back(struct quotas *q, struct quota_request *request, enum quota
         wake_fetcher(post->fd);
 }
 
-static void take_back(struct quota_client *quota_client, struct quota_request *request)
+static void take_outcome(struct quota_client *quota_client, struct quota_request *request)
 {
     struct quota_wait *wait = request->wait;
 
@@ -178,7 +178,7 @@ static void on_post(evutil_socket_t fd, short what, void *arg)
     pthread_mutex_unlock(&quota_client->post.lock);
     while ((request = STAILQ_FIRST(&back))) {
         STAILQ_REMOVE_HEAD(&back, entry);
-        take_back(quota_client, request);
+        take_outcome(quota_client, request);
     }
 }
 

@@ -69,7 +69,7 @@ static void on_inbox(evutil_socket_t fd, short what, void *arg)
         event_base_loopexit(fetcher_base(q->fetcher), NULL);
 }
 
-static void *run(void *arg)
+static void *quota_thread(void *arg)
 {
     struct quotas *q = arg;
     struct event_base *base = fetcher_base(q->fetcher);
@@ -105,7 +105,7 @@ bool quotas_start(struct quotas *q)
     }
     sigfillset(&all); /* only the main thread handles signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&q->thread, NULL, run, q);
+    int failure = pthread_create(&q->thread, NULL, quota_thread, q);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     q->running = failure == 0;
     if (failure)

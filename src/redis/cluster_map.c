@@ -139,7 +139,7 @@ static void arm_next(struct redis_cluster_map_reader *r)
         event_timer_arm(r->timer, us);
 }
 
-static void disconnect(struct redis_cluster_map_reader *r)
+static void drop_node(struct redis_cluster_map_reader *r)
 {
     redis_connection_free(r->connection);
     r->connection = NULL;
@@ -156,7 +156,7 @@ static void try_next_node(struct redis_cluster_map_reader *r, const char *why)
                   "redis.cluster and that they run",
                   r->settings->address_text, r->known_count, address_format(&r->queried, text),
                   why);
-    disconnect(r);
+    drop_node(r);
 }
 
 static void update_known_nodes(struct redis_cluster_map_reader *r)
@@ -187,7 +187,7 @@ static void on_received(void *context, struct redis_reply *reply)
     r->failed = 0;
     r->wanted = false;
     update_known_nodes(r);
-    disconnect(r);
+    drop_node(r);
     r->user.read(r->user.context, &r->map);
 }
 

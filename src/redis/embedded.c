@@ -321,7 +321,7 @@ static bool make_address(struct embedded *e)
 }
 
 /* `needed_by`: in the error if there is no program; NULL: that is not an error. */
-static struct embedded *start(enum use use, const char *needed_by)
+static struct embedded *start_own_redis(enum use use, const char *needed_by)
 {
     struct embedded *e = xcalloc(1, sizeof *e);
     e->directory = (struct embedded_directory){.fd = -1, .alive = -1};
@@ -351,17 +351,17 @@ static struct embedded *start(enum use use, const char *needed_by)
 
 struct embedded *embedded_start(void)
 {
-    return start(USE_SERVER, "redis.address is embedded");
+    return start_own_redis(USE_SERVER, "redis.address is embedded");
 }
 
 struct embedded *embedded_start_trial(void)
 {
-    return start(USE_TRIAL, NULL);
+    return start_own_redis(USE_TRIAL, NULL);
 }
 
 struct embedded *embedded_start_private(const char *needed_by)
 {
-    return start(USE_PRIVATE, needed_by);
+    return start_own_redis(USE_PRIVATE, needed_by);
 }
 
 uint64_t embedded_cpu_us(const struct embedded *e)

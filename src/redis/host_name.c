@@ -75,7 +75,7 @@ static void report_trouble(struct redis_host_name *name, const char *why)
     name->troubled = true;
 }
 
-static void publish(struct redis_host_name *name, const struct address *address)
+static void publish_address(struct redis_host_name *name, const struct address *address)
 {
     char text[2][ADDRESS_TEXT_MAX];
 
@@ -133,7 +133,7 @@ static void on_addresses(void *context, const struct resolver_answer *answer)
     name->due_us = clock_us() + (ttl > settings->max_ttl_us ? settings->max_ttl_us : ttl);
     choose(name, answer, &chosen);
     if (!address_same(&chosen, &now.address))
-        publish(name, &chosen);
+        publish_address(name, &chosen);
 }
 
 static void look_up_name(struct redis_host_name *name)

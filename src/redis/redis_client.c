@@ -48,7 +48,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
 /* --- Sentinels: queried when the link is down; the link connects to the reported master ------- */
 
-static void on_ready(void *context)
+static void on_link_ready(void *context)
 {
     struct redis_client *store = context;
 
@@ -99,7 +99,7 @@ struct redis_client *redis_client_new(struct event_base *base,
                                       const struct redis_link_watch *watch)
 {
     struct redis_client *store = calloc(1, sizeof *store);
-    const struct redis_link_watch own = {.ready = on_ready,
+    const struct redis_link_watch own = {.ready = on_link_ready,
                                          .not_ready = on_not_ready,
                                          .context = store,
                                          .quiet = watch && watch->quiet};

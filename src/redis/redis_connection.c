@@ -166,8 +166,8 @@ static bool log_in(struct redis_connection *connection, const char *username, co
 /* --- Create and free -------------------------------------------------------------------------- */
 
 /* Returns the socket for the stream: -1 if the stream connects itself. False: errno is set. */
-static bool secure(struct redis_connection *connection, struct event_base *base,
-                   const struct redis_settings *settings, int *fd)
+static bool connect_tls(struct redis_connection *connection, struct event_base *base,
+                        const struct redis_settings *settings, int *fd)
 {
     *fd = -1;
     if (!settings->tls.on)
@@ -186,7 +186,7 @@ static bool open_stream(struct redis_connection *connection, struct event_base *
     struct address *to = &connection->address;
     int fd;
 
-    if (to->length == 0 || !secure(connection, base, settings, &fd))
+    if (to->length == 0 || !connect_tls(connection, base, settings, &fd))
         return false;
     if (!(connection->stream = bufferevent_socket_new(base, fd, BEV_OPT_CLOSE_ON_FREE))) {
         if (fd >= 0)

@@ -16,7 +16,7 @@
 enum { REPLY_BYTES_MAX = 1 << 20, OUTPUT_KEPT_MAX = 64 << 10 };
 
 /* Puts TLS under link->ac, by giving it another socket. */
-static bool secure(struct redis_link *link, char why[static REDIS_LINK_WHY_MAX])
+static bool insert_tls(struct redis_link *link, char why[static REDIS_LINK_WHY_MAX])
 {
     int fd = redis_socket_duplicate(link->ac), plain = -1;
 
@@ -32,18 +32,18 @@ bool redis_link_open(struct redis_link *link, char why[static REDIS_LINK_WHY_MAX
 {
     link->ac = redis_socket_dial(&link->address);
     snprintf(why, REDIS_LINK_WHY_MAX, "%s", link->ac ? link->ac->errstr : "no memory");
-    return link->ac && !link->ac->err && (!link->settings->tls.on || secure(link, why));
+    return link->ac && !link->ac->err && (!link->settings->tls.on || insert_tls(link, why));
 }
 
 /* The events of a connection, which hiredis ends with the connection. */
 struct link_events {
     redisAsyncContext *ac;
     struct event readable, writable;
-    bool in_use; /* by on_writable(), which frees them if they end meanwhile */
+    bool in_use; /* by on_redis_writable(), which frees them if they end meanwhile */
     bool ended;
 };
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void on_redis_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct link_events *events = arg;
     (void)fd, (void)what;
@@ -97,7 +97,7 @@ static void write_output(struct link_events *events)
 #endif
 
 /* Completes the connection too: redisAsyncHandleRead() does it, and writes nothing. */
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void on_redis_writable(evutil_socket_t fd, short what, void *arg)
 {
     struct link_events *events = arg;
     const redisContext *c = &events->ac->c;
@@ -163,8 +163,8 @@ static bool add_events(redisAsyncContext *ac, struct event_base *base)
     if (!events)
         return false;
     events->ac = ac;
-    event_assign(&events->readable, base, (int)ac->c.fd, EV_READ, on_readable, events);
-    event_assign(&events->writable, base, (int)ac->c.fd, EV_WRITE, on_writable, events);
+    event_assign(&events->readable, base, (int)ac->c.fd, EV_READ, on_redis_readable, events);
+    event_assign(&events->writable, base, (int)ac->c.fd, EV_WRITE, on_redis_writable, events);
     ac->ev.data = events;
     ac->ev.addRead = want_read;
     ac->ev.delRead = stop_reading;

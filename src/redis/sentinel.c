@@ -148,7 +148,7 @@ unsigned redis_sentinel_changes(void)
 
 /* --- Switching sentinels ---------------------------------------------------------------------- */
 
-static void disconnect(struct redis_sentinel *s)
+static void drop_sentinel(struct redis_sentinel *s)
 {
     redis_connection_free(s->connection);
     s->connection = NULL;
@@ -158,7 +158,7 @@ static void disconnect(struct redis_sentinel *s)
 /* The sentinel failed: tries the next one after a back-off. */
 static void try_next_sentinel(struct redis_sentinel *s, const char *why)
 {
-    disconnect(s);
+    drop_sentinel(s);
     if (++s->failed >= s->known_count)
         report_away(s, why);
     event_timer_back_off(s->timer, &s->retry_us, RETRY_MAX_US);
@@ -319,7 +319,7 @@ static void take_pushed(struct redis_sentinel *s, const struct redis_reply *repl
 {
     if (reply->type == RESP_ERROR) { /* the user may not subscribe: poll instead */
         log_unusable(s, "rejects the subscription to +switch-master: ", reply->text.p);
-        disconnect(s);
+        drop_sentinel(s);
         event_timer_arm(s->timer, PING_US);
     } else if (reply->type == RESP_ARRAY && reply->count == 3 &&
                slice_equal(reply->elements[0].text, SLICE("message")))
@@ -360,7 +360,7 @@ static void consult(struct redis_sentinel *s)
     const struct redis_connection_callbacks callbacks = {on_received, on_lost, s};
     const struct redis_sentinel_settings *settings = &s->settings->sentinel;
 
-    disconnect(s);
+    drop_sentinel(s);
     s->next %= s->known_count;
     s->queried = s->known[s->next++];
     s->connection = redis_connection_new(s->base, s->settings, &s->queried, settings->username,
@@ -443,7 +443,7 @@ void redis_sentinel_free(struct redis_sentinel *s)
 {
     if (!s)
         return;
-    disconnect(s);
+    drop_sentinel(s);
     event_drop(s->timer);
     MAGIC_WIPE(s);
     free(s);

@@ -38,7 +38,7 @@ struct redis_subscription {
     bool logged;    /* the missing permission to SUBSCRIBE was logged */
 };
 
-static void disconnect(struct redis_subscription *s)
+static void drop_connection(struct redis_subscription *s)
 {
     s->confirmed = s->pinged = s->is_master = false;
     redis_connection_free(s->connection);
@@ -49,7 +49,7 @@ static void disconnect(struct redis_subscription *s)
 static void reconnect_later(struct redis_subscription *s, const char *why)
 {
     log_debug("redis %s: no subscription to %s: %s", s->settings->address_text, s->channel, why);
-    disconnect(s);
+    drop_connection(s);
     if (s->sentinel)
         redis_sentinel_query(s->sentinel);
     event_timer_back_off(s->timer, &s->retry_us, RETRY_MAX_US);
@@ -202,7 +202,7 @@ static void on_found(void *context, const struct address *master)
         return;
     s->address = *master;
     s->retry_us = RETRY_MIN_US;
-    disconnect(s);
+    drop_connection(s);
     connect_next(s);
 }
 
@@ -251,7 +251,7 @@ void redis_subscription_free(struct redis_subscription *s)
 {
     if (!s)
         return;
-    disconnect(s);
+    drop_connection(s);
     redis_sentinel_free(s->sentinel);
     if (s->timer)
         event_free(s->timer);

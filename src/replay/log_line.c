@@ -5,7 +5,7 @@
 #include "net/address.h"
 #include "policy/identity_source.h"
 
-static unsigned status_of(struct slice text)
+static unsigned status_in_text(struct slice text)
 {
     uint64_t status = 0;
     return text.n == 3 && slice_to_u64(text, 599, &status) ? (unsigned)status : 0;
@@ -129,7 +129,7 @@ static enum log_line_kind parse_combined(char *bytes, size_t size, struct log_li
         !(quote = closing_quote(after + 2, end)) || !parse_client(bytes, time, line))
         return LOG_LINE_ODD;
     if (end - quote >= 5)
-        line->status = status_of((struct slice){quote + 2, 3});
+        line->status = status_in_text((struct slice){quote + 2, 3});
     struct slice request = unescape(after + 2, (size_t)(quote - after) - 2);
     return parse_request(request, line) ? LOG_LINE_REQUEST : LOG_LINE_ODD;
 }
@@ -200,7 +200,7 @@ static enum log_line_kind take_members(const json_t *object, char *bytes, size_t
         return LOG_LINE_OTHER;
     line->host = take_first(&room, object, host_names);
     line->client = take_text(&room, object, "client");
-    line->status = status_of(take_text(&room, object, "status"));
+    line->status = status_in_text(take_text(&room, object, "status"));
     line->address = take_first(&room, object, address_names);
     if (!is_identity(line->client)) { /* another program's: its address, or a name */
         line->address = line->address.n ? line->address : line->client;

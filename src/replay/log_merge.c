@@ -35,7 +35,7 @@ struct log_merge {
 
 /* --- The window ------------------------------------------------------------------------------- */
 
-static bool is_before(const struct window_line *a, const struct window_line *b)
+static bool line_is_before(const struct window_line *a, const struct window_line *b)
 {
     return a->line.time_us < b->line.time_us ||
            (a->line.time_us == b->line.time_us && a->number < b->number);
@@ -45,7 +45,7 @@ static void heap_push(struct merged_file *s, struct window_line *entry)
 {
     unsigned at = s->count++;
 
-    for (; at && is_before(entry, s->heap[(at - 1) / 2]); at = (at - 1) / 2)
+    for (; at && line_is_before(entry, s->heap[(at - 1) / 2]); at = (at - 1) / 2)
         s->heap[at] = s->heap[(at - 1) / 2];
     s->heap[at] = entry;
 }
@@ -56,9 +56,9 @@ static struct window_line *heap_pop(struct merged_file *s)
     unsigned at = 0;
 
     for (unsigned child; (child = 2 * at + 1) < s->count; at = child) {
-        if (child + 1 < s->count && is_before(s->heap[child + 1], s->heap[child]))
+        if (child + 1 < s->count && line_is_before(s->heap[child + 1], s->heap[child]))
             child++;
-        if (!is_before(s->heap[child], last))
+        if (!line_is_before(s->heap[child], last))
             break;
         s->heap[at] = s->heap[child];
     }

@@ -20,7 +20,7 @@ void replay_clients_free(struct replay_clients *table)
 }
 
 /* Returns the client's slot, or the free one where it belongs. */
-static struct client_count *slot_of(struct client_count *slots, size_t capacity, uint64_t hash)
+static struct client_count *client_slot(struct client_count *slots, size_t capacity, uint64_t hash)
 {
     size_t at = hash % capacity;
 
@@ -36,7 +36,7 @@ static void grow(struct replay_clients *table)
 
     for (size_t i = 0; i < table->capacity; i++)
         if (table->slots[i].count)
-            *slot_of(slots, capacity, table->slots[i].hash) = table->slots[i];
+            *client_slot(slots, capacity, table->slots[i].hash) = table->slots[i];
     free(table->slots);
     table->slots = slots;
     table->capacity = capacity;
@@ -45,7 +45,7 @@ static void grow(struct replay_clients *table)
 void replay_clients_add(struct replay_clients *table, struct slice name)
 {
     uint64_t hash = hash_slice(&table->key, name);
-    struct client_count *slot = slot_of(table->slots, table->capacity, hash);
+    struct client_count *slot = client_slot(table->slots, table->capacity, hash);
 
     if (slot->count == 0) {
         if (table->used == REPLAY_CLIENTS_MAX) {
@@ -65,7 +65,7 @@ void replay_clients_add(struct replay_clients *table, struct slice name)
 
 uint64_t replay_clients_count(const struct replay_clients *table, struct slice name)
 {
-    return slot_of(table->slots, table->capacity, hash_slice(&table->key, name))->count;
+    return client_slot(table->slots, table->capacity, hash_slice(&table->key, name))->count;
 }
 
 /* Inserts into the sorted list of the highest counts. Equal counts are sorted by name, so that

@@ -123,7 +123,7 @@ static bool refuse_content(struct deciding *d)
 /* --- The client ------------------------------------------------------------------------------- */
 
 /* "unix:" is how weir logs the peer of a Unix socket. Returns false if the text is no address. */
-static bool read_address(struct slice text, struct address *address)
+static bool read_peer(struct slice text, struct address *address)
 {
     struct ip ip;
 
@@ -162,7 +162,7 @@ static bool take_name(struct deciding *d, const char **why)
     return true;
 }
 
-static void note_client(struct deciding *d)
+static void note_identity(struct deciding *d)
 {
     d->decision->client_size = d->identity.size;
     memcpy(d->decision->client, d->identity.text, d->identity.size);
@@ -182,7 +182,7 @@ static void give_claims(struct replay_engine *engine, struct slice claims)
 static bool find_identity(struct deciding *d)
 {
     const struct policy *policy = d->engine->policy;
-    bool has_address = read_address(d->given->address, &d->address);
+    bool has_address = read_peer(d->given->address, &d->address);
     const char *why = NULL;
 
     if (!has_address && d->given->client.n == 0)
@@ -207,7 +207,7 @@ static bool find_identity(struct deciding *d)
                       d->identity.failure == IDENTITY_INVALID_TOKEN ? CAUSE_INVALID_TOKEN
                                                                     : CAUSE_BAD_IDENTITY,
                       why);
-    note_client(d);
+    note_identity(d);
     return true;
 }
 
@@ -259,7 +259,7 @@ static bool find_quota(struct deciding *d)
     }
     if (slice_equal(identity_text(&first), identity_text(&d->identity)))
         return true;
-    note_client(d);
+    note_identity(d);
     return find_rule(d);
 }
 
@@ -300,7 +300,7 @@ static bool read_facts(struct deciding *d, struct limit_facts *facts, int64_t *c
     return true;
 }
 
-static void decide(struct deciding *d)
+static void decide_on_limits(struct deciding *d)
 {
     struct replay_engine *engine = d->engine;
     struct replay_decision *decision = d->decision;
@@ -341,7 +341,7 @@ void replay_engine_decide(struct replay_engine *engine, const struct virtual_req
     if (!parse_head(&d) || !find_identity(&d) || !find_rule(&d))
         return;
     if (!given->quotas.find || !d.route.rule->limit_count || find_quota(&d))
-        decide(&d);
+        decide_on_limits(&d);
 }
 
 /* --- The end of a request --------------------------------------------------------------------- */

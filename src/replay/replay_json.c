@@ -51,7 +51,8 @@ static void put_suggestion(struct json_writer *json, const struct limit_suggesti
     json_end(json, '}');
 }
 
-static void put_limit(struct json_writer *json, const struct replay_result *result, unsigned index)
+static void put_limit_totals(struct json_writer *json, const struct replay_result *result,
+                             unsigned index)
 {
     const struct limit *limit = &result->policy->limits[index];
     const struct limit_stats *stats = &result->stats.limits[index];
@@ -76,7 +77,7 @@ static void put_limit(struct json_writer *json, const struct replay_result *resu
     json_end(json, '}');
 }
 
-static void put_result(struct json_writer *json, const struct replay_result *result)
+static void put_policy(struct json_writer *json, const struct replay_result *result)
 {
     const struct replay_stats *stats = &result->stats;
 
@@ -95,7 +96,7 @@ static void put_result(struct json_writer *json, const struct replay_result *res
     }
     json_begin(json, "limits", '[');
     for (unsigned i = 0; i < stats->limit_count; i++)
-        put_limit(json, result, i);
+        put_limit_totals(json, result, i);
     json_end(json, ']');
     json_begin(json, "notes", '[');
     for (unsigned i = 0; i < result->note_count; i++)
@@ -125,7 +126,7 @@ static void put_summary(struct json_writer *json, const struct replay_summary *s
     }
     json_begin(json, "policies", '[');
     for (unsigned i = 0; i < s->result_count; i++)
-        put_result(json, &s->results[i]);
+        put_policy(json, &s->results[i]);
     json_end(json, ']');
     if (s->result_count > 1) {
         json_begin(json, "comparison", '{');

@@ -164,7 +164,7 @@ static void put_suggestion(const struct limit *limit, const struct limit_suggest
     fputs(suggestion->limited > suggestion->named ? ", ...\n" : "\n", out);
 }
 
-static void put_limit(const struct replay_result *result, unsigned index, FILE *out)
+static void print_limit_totals(const struct replay_result *result, unsigned index, FILE *out)
 {
     const struct limit *limit = &result->policy->limits[index];
     const struct limit_stats *stats = &result->stats.limits[index];
@@ -186,14 +186,14 @@ static void put_limit(const struct replay_result *result, unsigned index, FILE *
         put_suggestion(limit, &result->suggestions[index], out);
 }
 
-static void put_result(const struct replay_result *result, bool named, FILE *out)
+static void print_policy(const struct replay_result *result, bool named, FILE *out)
 {
     putc('\n', out);
     if (named)
         fprintf(out, "%s\n", result->policy->file);
     put_totals(&result->stats, out);
     for (unsigned i = 0; i < result->stats.limit_count; i++)
-        put_limit(result, i, out);
+        print_limit_totals(result, i, out);
 }
 
 /* --- The whole -------------------------------------------------------------------------------- */
@@ -233,7 +233,7 @@ void replay_report_text(const struct replay_summary *s, FILE *out)
 {
     put_head(s, out);
     for (unsigned i = 0; i < s->result_count && s->logs.requests; i++)
-        put_result(&s->results[i], s->result_count > 1, out);
+        print_policy(&s->results[i], s->result_count > 1, out);
     if (s->result_count > 1 && s->logs.requests)
         put_comparison(s, out);
     put_notes(s, out);

@@ -96,7 +96,7 @@ static bool slot_pending(const struct pass *p, const struct slot *slot)
     return false;
 }
 
-static bool rejects(const struct replay_decision *decision)
+static bool request_is_rejected(const struct replay_decision *decision)
 {
     return decision->kind == REPLAY_BLOCKED ||
            (decision->kind == REPLAY_DECIDED && !decision_admits(&decision->request.decision));
@@ -160,8 +160,8 @@ static void count_slot(struct pass *p, struct slot *slot)
             fail_pass(p);
     if (p->count < 2)
         return;
-    first = rejects(&slot->decisions[0]);
-    second = rejects(&slot->decisions[1]);
+    first = request_is_rejected(&slot->decisions[0]);
+    second = request_is_rejected(&slot->decisions[1]);
     p->summary->both += first && second;
     p->summary->only_first += first && !second;
     p->summary->only_second += second && !first;
@@ -226,7 +226,8 @@ static struct virtual_request request_of(const struct pass *p, const struct log_
 }
 
 /* Decides one request. If a charge depends on the response, the next request waits for it. */
-static void decide(struct pass *p, const struct log_line *line, const char *file, uint64_t number)
+static void decide_line(struct pass *p, const struct log_line *line, const char *file,
+                        uint64_t number)
 {
     struct slot *slot = slot_at(p, p->used++);
     char name[REPLAY_CLIENT_MAX];
@@ -258,7 +259,7 @@ static void read_logs(struct pass *p)
         if (s->logs.requests++ == 0)
             s->first_us = line->time_us;
         s->last_us = line->time_us;
-        decide(p, line, file, number);
+        decide_line(p, line, file, number);
         if (++since_flush >= FLUSH_EVERY || p->used == RING_SIZE) {
             run_loop(p, false);
             since_flush = 0;

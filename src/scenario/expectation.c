@@ -38,12 +38,13 @@ void scenario_fail(struct scenario_result *result, const struct scenario_step *s
 /* --- Numbers ---------------------------------------------------------------------------------- */
 
 /* Returns the limit whose numbers are compared; NULL: none applies. */
-static const struct limit_result *result_of(const struct expectation *e, const struct outcome *o)
+static const struct limit_result *compared_result(const struct expectation *e,
+                                                  const struct outcome *o)
 {
     return e->limit ? outcome_result(o, e->limit) : outcome_shown(o);
 }
 
-static int64_t cost_of(const struct expectation *e, const struct outcome *o)
+static int64_t charged_cost(const struct expectation *e, const struct outcome *o)
 {
     int64_t cost = 0;
 
@@ -71,7 +72,7 @@ static int64_t retry_after_of(const struct outcome *o)
 /* Returns the number that came. */
 static int64_t number_of(const struct expectation *e, const struct outcome *o)
 {
-    const struct limit_result *r = result_of(e, o);
+    const struct limit_result *r = compared_result(e, o);
 
     switch (e->kind) {
     case EXPECT_STATUS: return o->status;
@@ -79,7 +80,7 @@ static int64_t number_of(const struct expectation *e, const struct outcome *o)
     case EXPECT_RESET:
         return r && r->limit->kind != LIMIT_CONCURRENCY ? seconds_up(r->reset_us) : EXPECT_NONE;
     case EXPECT_RETRY_AFTER: return retry_after_of(o);
-    case EXPECT_COST: return cost_of(e, o);
+    case EXPECT_COST: return charged_cost(e, o);
     case EXPECT_DELAY: return delay_of(e, o);
     default: return EXPECT_NONE;
     }
@@ -111,7 +112,7 @@ static void check_number(const struct expectation *e, const struct scenario_step
         return;
     write_number(&wanted, e, e->number);
     write_number(&came, e, number);
-    const struct limit_result *r = result_of(e, o);
+    const struct limit_result *r = compared_result(e, o);
     bool by_limit = e->kind == EXPECT_REMAINING || e->kind == EXPECT_RESET;
     if (by_limit && !r)
         text_put(&came,
@@ -125,7 +126,7 @@ static void check_number(const struct expectation *e, const struct scenario_step
 /* --- Names ------------------------------------------------------------------------------------ */
 
 /* Returns the name that came; empty: none. */
-static struct slice name_of(enum expect_kind kind, const struct outcome *o)
+static struct slice name_that_came(enum expect_kind kind, const struct outcome *o)
 {
     const struct decision *d = &o->decision;
 
@@ -148,7 +149,7 @@ static void check_name(const struct expectation *e, const struct scenario_step *
     struct text wanted = text_over(expected, sizeof expected - 1);
     struct text came = text_over(bytes, sizeof bytes - 1);
     struct slice name = slice_of(e->kind == EXPECT_REJECTED_BY ? e->limit->name : e->name);
-    struct slice found = name_of(e->kind, o);
+    struct slice found = name_that_came(e->kind, o);
 
     if (slice_equal(name, found))
         return;

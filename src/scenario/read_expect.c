@@ -66,7 +66,8 @@ static int index_of(struct loading *l, const struct node *node, bool is_key, nam
 
 /* --- Values ----------------------------------------------------------------------------------- */
 
-static bool read_number(struct loading *l, const struct node *node, int64_t high, int64_t *number)
+static bool read_expected_number(struct loading *l, const struct node *node, int64_t high,
+                                 int64_t *number)
 {
     const struct option option = {.path = "", .high = high};
     unsigned before = l->report->mistakes;
@@ -109,22 +110,22 @@ static bool read_delay(struct loading *l, const struct node *node, int64_t *us)
 }
 
 /* Reads what is expected into `e`. Returns false after reporting an error. */
-static bool read_value(struct loading *l, const struct node *node, struct expectation *e)
+static bool read_expected(struct loading *l, const struct node *node, struct expectation *e)
 {
     struct identity identity;
     int index;
 
     switch (e->kind) {
     case EXPECT_ADMITTED:
-    case EXPECT_REJECTED: return read_number(l, node, REPEAT_MAX, &e->number);
-    case EXPECT_STATUS: return read_number(l, node, STATUS_MAX, &e->number);
+    case EXPECT_REJECTED: return read_expected_number(l, node, REPEAT_MAX, &e->number);
+    case EXPECT_STATUS: return read_expected_number(l, node, STATUS_MAX, &e->number);
     case EXPECT_REMAINING:
         if (slice_equal(node->text, SLICE("none"))) {
             e->number = EXPECT_NONE;
             return true;
         }
-        return read_number(l, node, LIMIT_MAX, &e->number);
-    case EXPECT_COST: return read_number(l, node, LIMIT_MAX, &e->number);
+        return read_expected_number(l, node, LIMIT_MAX, &e->number);
+    case EXPECT_COST: return read_expected_number(l, node, LIMIT_MAX, &e->number);
     case EXPECT_RETRY_AFTER:
     case EXPECT_RESET: return read_seconds(l, node, &e->number);
     case EXPECT_DELAY: return read_delay(l, node, &e->number);
@@ -163,14 +164,14 @@ static struct expectation *expectation_new(struct loading *l, enum expect_kind k
 }
 
 /* Appends the expectations of one key: one, or one for each limit of a map. */
-static struct expectation **read_key(struct loading *l, enum expect_kind kind,
-                                     const struct node *node, struct expectation **end)
+static struct expectation **read_expect_key(struct loading *l, enum expect_kind kind,
+                                            const struct node *node, struct expectation **end)
 {
     struct expectation *e;
 
     if (node->kind != NODE_MAP || !takes_limits[kind]) {
         e = expectation_new(l, kind, node);
-        if (node->kind == NODE_SCALAR ? read_value(l, node, e)
+        if (node->kind == NODE_SCALAR ? read_expected(l, node, e)
                                       : expect_scalar(l, node, "one value"))
             *end = e, end = &e->next;
         return end;
@@ -178,7 +179,7 @@ static struct expectation **read_key(struct loading *l, enum expect_kind kind,
     for (const struct node *child = node->first; child; child = child->next) {
         int index = child->broken ? -1 : index_of(l, child, true, limit_at, "limit");
         e = expectation_new(l, kind, child);
-        if (index < 0 || !expect_scalar(l, child, "one value") || !read_value(l, child, e))
+        if (index < 0 || !expect_scalar(l, child, "one value") || !read_expected(l, child, e))
             continue;
         e->limit = &l->policy->limits[index];
         *end = e, end = &e->next;
@@ -187,7 +188,7 @@ static struct expectation **read_key(struct loading *l, enum expect_kind kind,
 }
 
 /* Returns the kind of a key, or EXPECT_COUNT after reporting an error. */
-static enum expect_kind kind_of(struct loading *l, const struct node *node)
+static enum expect_kind expect_kind_of(struct loading *l, const struct node *node)
 {
     struct suggestion meant = suggestion_for(node->key);
 
@@ -232,13 +233,13 @@ static void read_expect(struct loading *l, const struct option *option, const st
         return;
     }
     for (const struct node *child = node->first; child; child = child->next) {
-        enum expect_kind kind = child->broken ? EXPECT_COUNT : kind_of(l, child);
+        enum expect_kind kind = child->broken ? EXPECT_COUNT : expect_kind_of(l, child);
         if (kind == EXPECT_COUNT)
             continue;
         if (child->null)
             mistake(l, child, "has no value; remove the key, or give one");
         else
-            end = read_key(l, kind, child, end);
+            end = read_expect_key(l, kind, child, end);
     }
 }
 
@@ -257,7 +258,7 @@ static void add_cost(struct loading *l, const struct node *node, const struct li
     struct stated_cost *cost = arena_zeroed(l->arena, 1, sizeof *cost);
 
     if (!expect_scalar(l, node, "what the response states") ||
-        !read_number(l, node, LIMIT_MAX, &cost->cost))
+        !read_expected_number(l, node, LIMIT_MAX, &cost->cost))
         return;
     cost->limit = limit;
     cost->next = *list;

@@ -97,7 +97,7 @@ bool client_is_good(struct loading *l, const struct node *node, struct identity 
 }
 
 /* A quota as a database has it, or the name of a plan. */
-static bool read_quota(struct loading *l, const struct node *node, struct quota_row *row)
+static bool read_known_quota(struct loading *l, const struct node *node, struct quota_row *row)
 {
     *row = (struct quota_row){.present = true, .quota = QUOTA_OF_ITS_OWN};
     if (!expect_scalar(l, node, "a quota such as 100, unlimited or 0, or a plan"))
@@ -138,7 +138,7 @@ static void read_quotas(struct loading *l, const struct option *option, const st
             continue;
         if (!client_query_identity(l->policy, child->key, &quota->identity, &why))
             mistake_of_key(l, child, "%s is no client: %s", QUOTE(child->key), why);
-        else if (read_quota(l, child, &quota->row)) {
+        else if (read_known_quota(l, child, &quota->row)) {
             quota->next = *list;
             *list = quota;
         }
@@ -212,13 +212,13 @@ static void read_tests(struct loading *l, const struct option *option, const str
 
 static const struct option_type type_tests = {.name = "list", .read = read_tests};
 
-static void skip(struct loading *l, const struct option *option, const struct node *node,
-                 void *field)
+static void read_before(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     (void)l, (void)option, (void)node, (void)field; /* read before the others */
 }
 
-static const struct option_type type_policy = {.name = "text", .read = skip};
+static const struct option_type type_policy = {.name = "text", .read = read_before};
 
 /* Read in this order: the keys before the tests are their defaults. */
 static const struct option file_rows[] = {

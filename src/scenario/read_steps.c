@@ -11,7 +11,7 @@ enum { LINES_MAX = 64 * 1024, STEPS_MAX = 100000 };
 
 /* --- Texts ------------------------------------------------------------------------------------ */
 
-static void keep(struct loading *l, struct slice *field, struct slice text)
+static void keep_slice(struct loading *l, struct slice *field, struct slice text)
 {
     *field = (struct slice){arena_text(l->arena, text), text.n};
 }
@@ -26,11 +26,11 @@ static void read_method(struct loading *l, const struct option *option, const st
             mistake(l, node, "%s is not a method", QUOTE(node->text));
             return;
         }
-    keep(l, field, node->text);
+    keep_slice(l, field, node->text);
 }
 
-static void read_path(struct loading *l, const struct option *option, const struct node *node,
-                      void *field)
+static void read_step_path(struct loading *l, const struct option *option, const struct node *node,
+                           void *field)
 {
     if (!expect_text(l, option, node, "a path such as /v1/items"))
         return;
@@ -43,31 +43,31 @@ static void read_path(struct loading *l, const struct option *option, const stru
                 "contains a character that no client sends in a path; write a space as "
                 "%%20, and no fragment");
     else
-        keep(l, field, node->text);
+        keep_slice(l, field, node->text);
 }
 
 static void read_host(struct loading *l, const struct option *option, const struct node *node,
                       void *field)
 {
     if (expect_text(l, option, node, "a host such as api.example.com"))
-        keep(l, field, node->text);
+        keep_slice(l, field, node->text);
 }
 
 static const struct option_type type_method = {.name = "word", .read = read_method};
-static const struct option_type type_path = {.name = "path", .read = read_path};
+static const struct option_type type_path = {.name = "path", .read = read_step_path};
 static const struct option_type type_host = {.name = "host", .read = read_host};
 
-static void read_client(struct loading *l, const struct option *option, const struct node *node,
-                        void *field)
+static void read_step_client(struct loading *l, const struct option *option,
+                             const struct node *node, void *field)
 {
     struct identity identity;
 
     (void)option;
     if (client_is_good(l, node, &identity))
-        keep(l, field, node->text);
+        keep_slice(l, field, node->text);
 }
 
-static const struct option_type type_client = {.name = "client", .read = read_client};
+static const struct option_type type_client = {.name = "client", .read = read_step_client};
 
 /* --- Query ------------------------------------------------------------------------------------ */
 
@@ -85,8 +85,8 @@ static void put_encoded(struct text *out, struct slice text)
     }
 }
 
-static void read_query(struct loading *l, const struct option *option, const struct node *node,
-                       void *field)
+static void read_step_query(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
 {
     char *bytes = arena_zeroed(&l->scratch, LINES_MAX, 1);
     struct text out = text_over(bytes, LINES_MAX);
@@ -108,10 +108,10 @@ static void read_query(struct loading *l, const struct option *option, const str
     if (out.failed)
         mistake(l, node, "is longer than %d bytes", LINES_MAX);
     else
-        keep(l, field, text_slice(&out));
+        keep_slice(l, field, text_slice(&out));
 }
 
-static const struct option_type type_query = {.name = "map", .read = read_query};
+static const struct option_type type_query = {.name = "map", .read = read_step_query};
 
 /* --- Headers ---------------------------------------------------------------------------------- */
 
@@ -124,7 +124,7 @@ static bool name_is_token(struct slice name)
 }
 
 /* Returns why a field of this name cannot be given; NULL: it can. */
-static const char *name_fault(struct slice name)
+static const char *field_fault(struct slice name)
 {
     if (!name_is_token(name))
         return "is not the name of a header";
@@ -152,8 +152,8 @@ static void put_field(struct loading *l, const struct node *name, const struct n
     step->field_count++;
 }
 
-static void read_headers(struct loading *l, const struct option *option, const struct node *node,
-                         void *field)
+static void read_fields(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     char *bytes = arena_zeroed(&l->scratch, LINES_MAX, 1);
     struct text out = text_over(bytes, LINES_MAX);
@@ -166,7 +166,7 @@ static void read_headers(struct loading *l, const struct option *option, const s
     for (const struct node *name = node->first; name; name = name->next) {
         if (name->broken)
             continue;
-        if ((fault = name_fault(name->key)))
+        if ((fault = field_fault(name->key)))
             mistake_of_key(l, name, "%s %s", QUOTE(name->key), fault);
         for (const struct node *value = list_first(name); value && !fault;
              value = list_next(name, value))
@@ -175,10 +175,10 @@ static void read_headers(struct loading *l, const struct option *option, const s
     if (out.failed)
         mistake(l, node, "are longer than %d bytes", LINES_MAX);
     else
-        keep(l, &step->field_lines, text_slice(&out));
+        keep_slice(l, &step->field_lines, text_slice(&out));
 }
 
-static const struct option_type type_headers = {.name = "map", .read = read_headers};
+static const struct option_type type_headers = {.name = "map", .read = read_fields};
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
@@ -196,7 +196,7 @@ static void read_json(struct loading *l, const struct option *option, const stru
         print_json(&json, node);
     if (out.failed)
         memory_exhausted();
-    keep(l, field, text_slice(&out));
+    keep_slice(l, field, text_slice(&out));
     free(out.p);
 }
 

@@ -1,6 +1,6 @@
 /* scenario_run.c - see scenario_run.h. A request goes this way:
  *
- *   decide() --> a place in the ring, until its decision has arrived --> record()
+ *   decide_step() --> a place in the ring, until its decision has arrived --> record()
  *                                                                          |
  *            a request whose end matters, until then: `open` <-------------'
  *
@@ -70,7 +70,7 @@ void scenario_clear_progress(struct scenario_runner *runner)
     runner->shown_us = 0;
 }
 
-static void fail(struct run *run)
+static void redis_failed(struct run *run)
 {
     if (!run->failed) {
         scenario_clear_progress(run->runner);
@@ -107,7 +107,7 @@ static struct virtual_response response_of(const struct running *r)
     return response;
 }
 
-static void finish(struct run *run, struct running *r, int64_t now_us)
+static void finish_step(struct run *run, struct running *r, int64_t now_us)
 {
     if (r->decision.kind == REPLAY_DECIDED) {
         struct virtual_response response = response_of(r);
@@ -139,13 +139,13 @@ static void close_until(struct run *run, int64_t now_us)
     while ((r = TAILQ_FIRST(&run->open)) && r->end_us <= now_us) {
         TAILQ_REMOVE(&run->open, r, entry);
         run->open_count--;
-        finish(run, r, r->end_us);
+        finish_step(run, r, r->end_us);
     }
 }
 
 /* --- Recording -------------------------------------------------------------------------------- */
 
-static unsigned status_of(const struct running *r, bool admitted)
+static unsigned response_status(const struct running *r, bool admitted)
 {
     const struct decision *d = &r->decision.request.decision;
 
@@ -165,7 +165,7 @@ static void fill_outcome(struct outcome *o, const struct running *r, bool admitt
     o->kind = decision->kind;
     o->why = decision->why;
     o->admitted = admitted;
-    o->status = status_of(r, admitted);
+    o->status = response_status(r, admitted);
     o->rule = decision->rule;
     o->decision = decision->request.decision;
     o->client_size = decision->client_size;
@@ -213,7 +213,7 @@ static void record(struct run *run, struct running *r)
         expectations_check(step, came, run->result);
     }
     if (!r->decision.end_matters || !admitted) {
-        finish(run, r, r->now_us);
+        finish_step(run, r, r->now_us);
         return;
     }
     r->end_us += r->decision.request.decision.delay_us;
@@ -239,7 +239,7 @@ static void run_loop(struct run *run, bool wait)
     event_base_loop(run->runner->base, wait ? EVLOOP_ONCE : EVLOOP_NONBLOCK);
     record_decided(run);
     if (!replay_engine_ready(run->engine))
-        fail(run);
+        redis_failed(run);
     show_progress(run);
 }
 
@@ -264,8 +264,8 @@ static bool find_row(const void *context, struct slice identity, struct quota_ro
     return false;
 }
 
-static void decide(struct run *run, const struct scenario_step *step, int64_t repeat,
-                   int64_t now_us)
+static void decide_step(struct run *run, const struct scenario_step *step, int64_t repeat,
+                        int64_t now_us)
 {
     struct running *r = xcalloc(1, sizeof *r);
     const struct virtual_request request = {
@@ -320,7 +320,7 @@ static void run_steps(struct run *run)
         for (int64_t i = 0; step->is_request && i < step->repeat && !run->failed; i++) {
             now_us += i ? step->every_us : 0;
             advance(run, now_us);
-            decide(run, step, i, now_us);
+            decide_step(run, step, i, now_us);
             if (run->open_count > OPEN_MAX) {
                 scenario_clear_progress(run->runner);
                 fprintf(stderr, "%s:%u:%u: more than %d requests at once\n",
@@ -354,7 +354,7 @@ static void run_end(struct run *run)
     for (unsigned i = 0; i < run->used; i++) {
         struct running **at = &run->ring[(run->first + i) % RING_SIZE];
         if (!(*at)->decision.pending) {
-            finish(run, *at, (*at)->now_us);
+            finish_step(run, *at, (*at)->now_us);
             *at = NULL;
         }
     }
@@ -385,7 +385,7 @@ bool scenario_run(struct scenario_runner *runner, struct scenario_file *file,
     if (!run.engine)
         run.failed = true;
     else if (!connect_redis(&run))
-        fail(&run);
+        redis_failed(&run);
     else
         run_steps(&run);
     run_end(&run);

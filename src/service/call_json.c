@@ -301,7 +301,7 @@ static void put_duration(struct json_writer *json, const char *key, int64_t us)
     json_put_slice(json, key, text_slice(&text));
 }
 
-static void put_limit(struct json_writer *json, const struct call_status *status)
+static void put_current_limit(struct json_writer *json, const struct call_status *status)
 {
     json_begin(json, "currentLimit", '{');
     if (status->per_unit)
@@ -318,7 +318,7 @@ static void put_status(struct json_writer *json, const struct call_status *statu
     json_begin(json, NULL, '{');
     json_put_text(json, "code", code_name(status->over));
     if (status->has_limit)
-        put_limit(json, status);
+        put_current_limit(json, status);
     if (status->remaining)
         json_put_u64(json, "limitRemaining", status->remaining);
     if (status->reset_us >= 0)

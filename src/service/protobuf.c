@@ -22,14 +22,14 @@ static void *allocate(void *memory, size_t size)
     return call_memory_get(memory, size);
 }
 
-static void keep(void *memory, void *pointer)
+static void free_nothing(void *memory, void *pointer)
 {
     (void)memory, (void)pointer; /* call_memory_reset() frees it */
 }
 
 static ProtobufCAllocator allocator_over(struct call_memory *memory)
 {
-    return (ProtobufCAllocator){.alloc = allocate, .free = keep, .allocator_data = memory};
+    return (ProtobufCAllocator){.alloc = allocate, .free = free_nothing, .allocator_data = memory};
 }
 
 static struct slice slice_of_bytes(ProtobufCBinaryData bytes)
@@ -203,7 +203,7 @@ static int32_t code_of(bool over)
     return over ? CODE_OVER_LIMIT : CODE_OK;
 }
 
-static Wire__Status *status_of(struct status_room *room, const struct call_status *from)
+static Wire__Status *pack_status(struct status_room *room, const struct call_status *from)
 {
     wire__status__init(&room->status);
     room->status.code = code_of(from->over);
@@ -246,7 +246,7 @@ bool call_response_write_protobuf(struct call_memory *memory, const struct call_
     struct slice lines = response->header_lines, name, value;
 
     for (unsigned i = 0; i < response->count; i++)
-        statuses[i] = status_of(&rooms[i], &response->statuses[i]);
+        statuses[i] = pack_status(&rooms[i], &response->statuses[i]);
     while (to.n_response_headers_to_add < HEADERS_MAX && call_next_header(&lines, &name, &value)) {
         Wire__HeaderValue *header = &headers[to.n_response_headers_to_add];
         wire__header_value__init(header);

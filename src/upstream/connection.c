@@ -133,7 +133,7 @@ static bool is_connecting(const struct connection *c)
     return c->state == CONNECTION_CONNECTING || c->state == CONNECTION_PROBING;
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void on_connection_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct connection *c = arg;
     (void)fd, (void)what;
@@ -147,7 +147,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
         connection_close(c); /* closed by the server, or unexpected data */
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void on_connection_writable(evutil_socket_t fd, short what, void *arg)
 {
     struct connection *c = arg;
     (void)fd, (void)what;
@@ -202,7 +202,7 @@ struct connection *connection_dial(struct server *server, const struct connectio
     c->link.worker = w;
     c->link.server = server;
     c->link.owner = use->owner;
-    stream_open(&c->stream, &w->poller, fd, on_readable, on_writable, c);
+    stream_open(&c->stream, &w->poller, fd, on_connection_readable, on_connection_writable, c);
     if (use->http2)
         server->http2.count++;
     else

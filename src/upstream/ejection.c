@@ -185,7 +185,7 @@ static void note_request(struct link *link, uint64_t now)
     link->noted = true;
 }
 
-static void note_client(struct server *server, const struct ip *client)
+static void note_failed_client(struct server *server, const struct ip *client)
 {
     bool same = memcmp(&server->failed_client, client, sizeof *client) == 0;
 
@@ -204,7 +204,7 @@ void upstream_note_failure(struct link *link, const struct ip *client, const cha
     note_request(link, now);
     recent_add(&server->outcomes, OUTCOME_FAILURE, now);
     server->failures++;
-    note_client(server, client);
+    note_failed_client(server, client);
     eject_if_due(server, why, now);
 }
 

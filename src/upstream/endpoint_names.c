@@ -13,8 +13,8 @@ enum {
 
 static void look_up(struct name *name);
 
-const struct name *name_of(const struct endpoint_set *endpoint_set,
-                           const struct upstream_server *server)
+const struct name *endpoint_name_of(const struct endpoint_set *endpoint_set,
+                                    const struct upstream_server *server)
 {
     for (unsigned i = 0; i < endpoint_set->name_count; i++)
         if (endpoint_set->names[i].server == server)
@@ -98,7 +98,7 @@ static void take_addresses(struct name *name, const struct resolver_answer *answ
     name->outdated = !endpoint_set_rebuild(name->endpoint_set, name->upstream, NULL);
 }
 
-static void adjust(struct endpoint_set *endpoint_set)
+static void note_resolved(struct endpoint_set *endpoint_set)
 {
     for (unsigned i = 0; i < endpoint_set->name_count; i++)
         if (!endpoint_set->names[i].answered)
@@ -129,7 +129,7 @@ static void answered(void *context, const struct resolver_answer *answer)
         event_timer_arm(&name->again, bounded(name->retry_us, 0, settings->max_ttl_us));
         name->retry_us = bounded(name->retry_us * 2, 0, RETRY_MAX_US);
     }
-    adjust(name->endpoint_set);
+    note_resolved(name->endpoint_set);
 }
 
 static void look_up(struct name *name)
@@ -189,7 +189,7 @@ bool names_begin(struct endpoint_set *endpoint_set, const struct endpoint_set *b
             if (server_is_name(&policy->upstreams[u].servers[s]))
                 add_name(endpoint_set, &policy->upstreams[u], &policy->upstreams[u].servers[s],
                          before);
-    adjust(endpoint_set);
+    note_resolved(endpoint_set);
     return true;
 }
 

@@ -92,7 +92,8 @@ static void want_all(const struct endpoint_set *endpoint_set, const struct upstr
 {
     for (unsigned s = 0; s < upstream->server_count; s++) {
         const struct upstream_server *server = &upstream->servers[s];
-        const struct name *name = server->address.length ? NULL : name_of(endpoint_set, server);
+        const struct name *name =
+            server->address.length ? NULL : endpoint_name_of(endpoint_set, server);
         if (server->address.length)
             want(wanted, server, &server->address);
         for (unsigned i = 0; name && i < name->count; i++) {

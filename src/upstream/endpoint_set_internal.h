@@ -62,8 +62,8 @@ MUST_CHECK bool endpoint_set_rebuild(struct endpoint_set *endpoint_set,
 bool names_begin(struct endpoint_set *endpoint_set, const struct endpoint_set *before);
 void names_end(struct endpoint_set *endpoint_set);
 /* Returns the lookup state of a server written as a host name. */
-const struct name *name_of(const struct endpoint_set *endpoint_set,
-                           const struct upstream_server *server);
+const struct name *endpoint_name_of(const struct endpoint_set *endpoint_set,
+                                    const struct upstream_server *server);
 
 /* health.c: starts and stops checks to match the upstream's current endpoints. False: no memory. */
 MUST_CHECK bool health_follow(struct endpoint_set *endpoint_set, const struct upstream *upstream);

@@ -276,7 +276,7 @@ static void connected(struct check *check)
         finish_check(check, "no memory for TLS");
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void on_check_writable(evutil_socket_t fd, short what, void *arg)
 {
     struct check *check = arg;
     int error = 0;
@@ -296,7 +296,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
         connected(check);
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void on_check_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct check *check = arg;
     (void)fd, (void)what;
@@ -338,8 +338,8 @@ static void begin_check(struct check *check)
     if (check->answer && (connect(fd, &to->any, to->length) == 0 || errno == EINPROGRESS)) {
         socket_set_options(fd, to);
         check->state = CHECK_CONNECTS;
-        stream_open(&check->stream, &check->endpoint_set->poller, fd, on_readable, on_writable,
-                    check);
+        stream_open(&check->stream, &check->endpoint_set->poller, fd, on_check_readable,
+                    on_check_writable, check);
         stream_want_write(&check->stream, true);
         event_timer_arm(&check->timer, check->upstream->health.timeout_us);
         return;

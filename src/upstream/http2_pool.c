@@ -38,7 +38,7 @@ void http2_connection_free(struct http2_connection *h)
     free(h);
 }
 
-static bool has_room(const struct http2_connection *h)
+static bool takes_stream(const struct http2_connection *h)
 {
     return h->open && !h->draining && !h->lost && http2_session_capacity(h->session) > 0 &&
            http2_session_streams(h->session) < HTTP2_UPSTREAM_STREAMS_MAX;
@@ -49,7 +49,7 @@ static struct http2_connection *with_room(const struct server *server)
     struct http2_connection *h;
 
     TAILQ_FOREACH (h, &server->http2.connections, entry)
-        if (has_room(h))
+        if (takes_stream(h))
             return h;
     return NULL;
 }

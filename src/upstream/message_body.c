@@ -49,8 +49,8 @@ static enum body_status take_trailers(struct body_reader *reader, struct content
 
 /* Finds the next encoded bytes. BODY_READ: found, or the stream ended where the content ends with
  * it. */
-static enum body_status read_piece(struct body_reader *reader, struct stream *from, bool readable,
-                                   const struct body_io *io, struct content_piece *piece)
+static enum body_status find_encoded(struct body_reader *reader, struct stream *from, bool readable,
+                                     const struct body_io *io, struct content_piece *piece)
 {
     if (iobuf_held(from->in)) {
         *piece = (struct content_piece){.bytes = from->in->bytes + from->in->start,
@@ -110,7 +110,7 @@ static enum body_status decode_piece(struct body_reader *reader, struct content_
 enum body_status body_read(struct body_reader *reader, struct stream *from, bool readable,
                            const struct body_io *io, struct content_piece *piece, const char **why)
 {
-    enum body_status status = read_piece(reader, from, readable, io, piece);
+    enum body_status status = find_encoded(reader, from, readable, io, piece);
 
     if (status != BODY_READ)
         return status;

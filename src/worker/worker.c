@@ -45,7 +45,7 @@ static bool all_done(const struct worker *w)
     return w->downstream->listeners_closed && !clients_any(w) && TAILQ_EMPTY(&w->drains);
 }
 
-static void publish(struct worker *w)
+static void publish_state(struct worker *w)
 {
     atomic_store_explicit(&w->redis_ready, limiter_redis_ready(w->now->limiter),
                           memory_order_relaxed);
@@ -102,7 +102,7 @@ static void run_iteration(struct worker *w)
     upstream_worker_free_closed(&w->upstream);
     if (w->downstream->slots_exhausted)
         listeners_resume(w);
-    publish(w);
+    publish_state(w);
     log_thread_flush();
 }
 
@@ -156,12 +156,12 @@ static void serve(struct worker *w)
 }
 
 /* Waits until limits on requests in flight have released the last requests, for at most 1 s. */
-static void give_back(struct worker *w)
+static void await_releases(struct worker *w)
 {
     wait_until(w, generations_quiet, GENERATION_WAIT_US);
 }
 
-static void *run(void *arg)
+static void *worker_thread(void *arg)
 {
     struct worker *w = arg;
     char name[16]; /* the kernel's maximum */
@@ -174,7 +174,7 @@ static void *run(void *arg)
     serve(w);
     while (!all_done(w))
         run_iteration(w);
-    give_back(w);
+    await_releases(w);
     upstream_pools_retire(&w->now->pools);
     upstream_worker_free_closed(&w->upstream);
     log_thread_end();
@@ -319,7 +319,7 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     event_add(&w->wake, NULL);
     if (!listeners_init(w, listen_fds))
         goto failed;
-    publish(w);
+    publish_state(w);
     return w;
 failed:;
     int error = errno ? errno : ENOMEM;
@@ -334,7 +334,7 @@ failed:;
 
 int worker_start(struct worker *w)
 {
-    int failure = pthread_create(&w->thread, NULL, run, w);
+    int failure = pthread_create(&w->thread, NULL, worker_thread, w);
     errno = failure;
     return failure ? -1 : 0;
 }
