@@ -8,7 +8,7 @@
 #include "base/hash.h"
 
 enum { WORDS = TOP_KEY_MAX / 8 };
-_Static_assert(TOP_SETS == 1 << (64 - 58), "set_of() takes six bits");
+_Static_assert(TOP_SETS == 1 << (64 - 59), "set_of() takes five bits");
 _Static_assert(WORDS * 8 == TOP_KEY_MAX, "a key is whole words");
 
 struct set {
@@ -101,7 +101,7 @@ static inline uint64_t tag_of(const struct hash_key *secret, struct slice key)
 
 static inline unsigned set_of(uint64_t tag)
 {
-    return (unsigned)(tag >> 58);
+    return (unsigned)(tag >> 59);
 }
 
 static __attribute__((noinline)) void begin_slice(struct top_keys *top, uint64_t now_us)

@@ -21,7 +21,7 @@
 #include "base/macros.h"
 #include "base/slice.h"
 
-enum { TOP_WAYS = 4, TOP_SETS = 64, TOP_SLICES = 7, TOP_SLICE_US = 10000000 };
+enum { TOP_WAYS = 8, TOP_SETS = 32, TOP_SLICES = 7, TOP_SLICE_US = 10000000 };
 enum { TOP_KEY_MAX = 272 }; /* bytes */
 
 struct top_keys;
