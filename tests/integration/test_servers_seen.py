@@ -106,7 +106,7 @@ def test_a_slow_body_is_not_blamed_on_weir(rig):
 
 def test_a_request_without_a_server_names_none(rig):
     weir = rig.weir(limits={"none-left": {"script": "fixed_window", "limit": 1, "period": "1h"}}, log={"access": "json"},
-                    rules=[{"limits": ["none-left"]}])
+                    rules=[{"limits": ["none-left"]}], workers=1)
     assert [get(weir.address).status for _ in range(2)] == [200, 429]
     admitted, rejected = lines(weir, 2)
     assert "server" in admitted and "upstream_total_us" in admitted
