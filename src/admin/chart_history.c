@@ -26,7 +26,7 @@ struct sample {
 };
 
 struct counts {
-    uint64_t all, rejected;
+    struct metric_requests by_rule;
     struct metric_calls calls;
     uint64_t requests[HISTOGRAM_BUCKETS + 1], redis[HISTOGRAM_BUCKETS + 1];
 };
@@ -42,32 +42,17 @@ struct chart_history {
 
 static const struct timeval a_second = {1, 0};
 
-static bool rejects(enum verdict verdict)
-{
-    return verdict == VERDICT_LIMITED || verdict == VERDICT_PROHIBITED ||
-           verdict == VERDICT_FAILED_CLOSED;
-}
-
 static void add_histogram(uint64_t *sums, const struct histogram *histogram)
 {
     for (unsigned i = 0; i <= HISTOGRAM_BUCKETS; i++)
         sums[i] += counter_read(&histogram->bucket[i]);
 }
 
-/* Rows of rules that are not in the policy any more count, too: the sums never fall. */
 static void read_counts(const struct admin_view *view, struct counts *counts)
 {
-    *counts = (struct counts){.calls = metric_calls(view)};
+    *counts = (struct counts){.by_rule = metric_requests(view), .calls = metric_calls(view)};
     for (unsigned w = 0; w < view->worker_count; w++) {
-        const struct worker_stats *stats = worker_stats(view->workers[w]);
-        for (unsigned row = 0; row < view->rules->count; row++) {
-            for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++) {
-                uint64_t n = counter_table_read(&stats->by_rule, row, v);
-                counts->all += n;
-                counts->rejected += rejects(v) ? n : 0;
-            }
-        }
-        add_histogram(counts->requests, &stats->request_duration);
+        add_histogram(counts->requests, &worker_stats(view->workers[w])->request_duration);
         add_histogram(counts->redis, &worker_limiter_stats(view->workers[w])->redis_latency);
     }
 }
@@ -97,8 +82,8 @@ static void take_sample(struct chart_history *h)
     read_counts(h->view, &now);
     if (h->at_us && seconds > 0) {
         sample->time_us = (int64_t)clock_wall_us();
-        sample->values[ALL] = rate(h->before.all, now.all, seconds);
-        sample->values[REJECTED] = rate(h->before.rejected, now.rejected, seconds);
+        sample->values[ALL] = rate(h->before.by_rule.all, now.by_rule.all, seconds);
+        sample->values[REJECTED] = rate(h->before.by_rule.rejected, now.by_rule.rejected, seconds);
         sample->values[CALLS] = rate(h->before.calls.all, now.calls.all, seconds);
         sample->values[CALLS_OVER_LIMIT] =
             rate(h->before.calls.over_limit, now.calls.over_limit, seconds);

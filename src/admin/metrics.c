@@ -10,28 +10,6 @@
 #include "redis/cluster.h"
 #include "redis/sentinel.h"
 
-/* The output and the data source. */
-struct metric_output {
-    struct evbuffer *out;
-    const struct admin_view *view;
-};
-
-/* Sums one counter over all workers. */
-#define SUM(source, member)                                                                        \
-    ({                                                                                             \
-        uint64_t sum_ = 0;                                                                         \
-        for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                             \
-            sum_ += counter_read(&worker_stats((source)->view->workers[w_])->member);              \
-        sum_;                                                                                      \
-    })
-#define SUM_LIMITER(source, member)                                                                \
-    ({                                                                                             \
-        uint64_t sum_ = 0;                                                                         \
-        for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                             \
-            sum_ += counter_read(&worker_limiter_stats((source)->view->workers[w_])->member);      \
-        sum_;                                                                                      \
-    })
-
 /* Appends name{KEY="VALUE",decision="DECISION"} SUM. Decisions that have not occurred are left
  * out, to keep the output of a large policy readable. */
 static void decision_sample(const struct metric_output *s, const char *name, const char *key,
@@ -50,16 +28,6 @@ static void decision_sample(const struct metric_output *s, const char *name, con
         metric_sample(s->out, name, bytes, sum);
 }
 
-static const struct counter_table *rules_of(const struct worker *worker)
-{
-    return &worker_stats(worker)->by_rule;
-}
-
-static const struct counter_table *limits_of(const struct worker *worker)
-{
-    return &worker_limiter_stats(worker)->by_limit;
-}
-
 static void requests_by_rule(const struct metric_output *s)
 {
     const char *name = "weir_requests_total";
@@ -69,12 +37,7 @@ static void requests_by_rule(const struct metric_output *s)
         for (unsigned v = 0; v < VERDICT_NOT_CHARGED;
              v++) /* VERDICT_NOT_CHARGED applies to limits only */
             decision_sample(s, name, "rule", s->view->rules->name[r], v,
-                            metric_row_sum(s->view, rules_of, r, v));
-}
-
-static const struct counter_table *priorities_of(const struct worker *worker)
-{
-    return &worker_stats(worker)->by_priority;
+                            metric_row_sum(s->view, ROWS_RULES, r, v));
 }
 
 static void requests_by_priority(const struct metric_output *s)
@@ -87,7 +50,7 @@ static void requests_by_priority(const struct metric_output *s)
     for (unsigned p = 0; p < s->view->priorities->count; p++)
         for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++)
             decision_sample(s, name, "priority", s->view->priorities->name[p], v,
-                            metric_row_sum(s->view, priorities_of, p, v));
+                            metric_row_sum(s->view, ROWS_PRIORITIES, p, v));
 }
 
 static void decisions_by_limit(const struct metric_output *s)
@@ -101,7 +64,7 @@ static void decisions_by_limit(const struct metric_output *s)
     for (unsigned l = 0; l < s->view->limits->count; l++)
         for (unsigned v = 0; v < VERDICT_COUNT; v++)
             decision_sample(s, name, "limit", s->view->limits->name[l], v,
-                            metric_row_sum(s->view, limits_of, l, v));
+                            metric_row_sum(s->view, ROWS_LIMITS, l, v));
 }
 
 /* Appends name{limit="LIMIT"} SUM. */
@@ -116,12 +79,7 @@ static void limit_sample(const struct metric_output *s, const char *name, unsign
     text_literal(&labels, "\"}");
     text_char(&labels, 0);
     if (!labels.failed)
-        metric_sample(s->out, name, bytes, metric_row_sum(s->view, limits_of, limit, column));
-}
-
-static const struct counter_table *domains_of(const struct worker *worker)
-{
-    return &worker_stats(worker)->by_domain;
+        metric_sample(s->out, name, bytes, metric_row_sum(s->view, ROWS_LIMITS, limit, column));
 }
 
 struct metric_calls metric_calls(const struct admin_view *view)
@@ -130,7 +88,7 @@ struct metric_calls metric_calls(const struct admin_view *view)
 
     for (unsigned d = 0; d < view->domains->count; d++)
         for (unsigned code = 0; code < SERVICE_CODE_COUNT; code++) {
-            uint64_t sum = metric_row_sum(view, domains_of, d, code);
+            uint64_t sum = metric_row_sum(view, ROWS_DOMAINS, d, code);
             calls.all += sum;
             calls.over_limit += code == SERVICE_OVER_LIMIT ? sum : 0;
             calls.errors += code > SERVICE_OVER_LIMIT ? sum : 0;
@@ -149,7 +107,7 @@ static void calls_by_domain(const struct metric_output *s)
                 "status.");
     for (unsigned d = 0; d < s->view->domains->count; d++)
         for (unsigned code = 0; code < SERVICE_CODE_COUNT; code++) {
-            uint64_t sum = metric_row_sum(s->view, domains_of, d, code);
+            uint64_t sum = metric_row_sum(s->view, ROWS_DOMAINS, d, code);
             char bytes[1024];
             struct text labels = text_over(bytes, sizeof bytes);
             if (sum == 0)
@@ -192,9 +150,10 @@ static void inspected_contents(const struct metric_output *s)
                 "Contents that weir read for limits, by direction and result.");
     for (unsigned d = 0; d < CONTENT_DIRECTIONS; d++)
         for (unsigned r = 0; r < CONTENT_RESULTS; r++)
-            evbuffer_add_printf(s->out, "%s{direction=\"%s\",result=\"%s\"} %llu\n", name,
-                                content_direction_name[d], content_result_name[r],
-                                (unsigned long long)SUM(s, content_inspected[d][r]));
+            evbuffer_add_printf(
+                s->out, "%s{direction=\"%s\",result=\"%s\"} %llu\n", name,
+                content_direction_name[d], content_result_name[r],
+                (unsigned long long)METRIC_SUM(s->view, worker_stats, content_inspected[d][r]));
 }
 
 static void script_failures(const struct metric_output *s)
@@ -211,7 +170,7 @@ static void script_failures(const struct metric_output *s)
                 "time.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
         for (unsigned i = 0; i < COUNT_OF(causes); i++) {
-            uint64_t sum = metric_row_sum(s->view, limits_of, l, causes[i].column);
+            uint64_t sum = metric_row_sum(s->view, ROWS_LIMITS, l, causes[i].column);
             if (sum)
                 evbuffer_add_printf(s->out, "%s{limit=\"%s\",cause=\"%s\"} %llu\n", name,
                                     s->view->limits->name[l], causes[i].cause,
@@ -291,8 +250,10 @@ static void redis_breaker(const struct metric_output *s)
 static void leases(const struct metric_output *s)
 {
     static const char name[] = "weir_lease_units_total";
-    uint64_t used = SUM_LIMITER(s, lease_used), returned = SUM_LIMITER(s, lease_returned),
-             lost = SUM_LIMITER(s, lease_lost), taken = SUM_LIMITER(s, lease_taken),
+    uint64_t used = METRIC_SUM(s->view, worker_limiter_stats, lease_used),
+             returned = METRIC_SUM(s->view, worker_limiter_stats, lease_returned),
+             lost = METRIC_SUM(s->view, worker_limiter_stats, lease_lost),
+             taken = METRIC_SUM(s->view, worker_limiter_stats, lease_taken),
              ended = used + returned + lost; /* read before `taken`, so that it is never larger */
 
     metric_head(s->out, name, "counter",
@@ -390,7 +351,8 @@ static void quotas(const struct metric_output *s)
                   "1 while PostgreSQL answers the query.",
                   atomic_load_explicit(&stats->database_up, memory_order_relaxed));
     metric_single(s->out, "weir_quota_process_hits_total", "counter",
-                  "Requests whose quota was in the local cache.", SUM(s, quota_hits));
+                  "Requests whose quota was in the local cache.",
+                  METRIC_SUM(s->view, worker_stats, quota_hits));
     metric_single(s->out, "weir_quota_redis_hits_total", "counter",
                   "Quotas found in the cache in Redis.", counter_read(&stats->redis_hits));
     metric_single(s->out, "weir_quota_expired_total", "counter",
@@ -401,7 +363,7 @@ static void quotas(const struct metric_output *s)
                   counter_read(&stats->unusable));
     metric_single(s->out, "weir_quota_refused_total", "counter",
                   "Requests that did not wait for a quota because too many others did.",
-                  counter_read(&stats->refused) + SUM(s, quota_refused));
+                  counter_read(&stats->refused) + METRIC_SUM(s->view, worker_stats, quota_refused));
     metric_single(s->out, "weir_quota_clients", "gauge", "Quotas in the local cache.",
                   quota_cache_count(table, QUOTA_FOUND));
     metric_single(s->out, "weir_quota_unknown_ids", "gauge",

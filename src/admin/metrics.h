@@ -26,10 +26,44 @@ struct admin_view {
     unsigned worker_count;
 };
 
-/* Returns the sum of a counter over all workers. */
-uint64_t metric_row_sum(const struct admin_view *view,
-                        const struct counter_table *(*table_of)(const struct worker *worker),
-                        unsigned row, unsigned column);
+/* The output and the data source of functions that write metrics. */
+struct metric_output {
+    struct evbuffer *out;
+    const struct admin_view *view;
+};
+
+/* Evaluates to the sum of a counter over all workers. `stats_of`: worker_stats,
+ * worker_upstream_stats or worker_limiter_stats. */
+#define METRIC_SUM(view, stats_of, member)                                                         \
+    ({                                                                                             \
+        uint64_t sum_ = 0;                                                                         \
+        for (unsigned w_ = 0; w_ < (view)->worker_count; w_++)                                     \
+            sum_ += counter_read(&stats_of((view)->workers[w_])->member);                          \
+        sum_;                                                                                      \
+    })
+
+/* The counter tables of a worker. */
+enum metric_rows {
+    ROWS_RULES,
+    ROWS_RULE_DURATIONS,
+    ROWS_PRIORITIES,
+    ROWS_DOMAINS,
+    ROWS_HANDSHAKE_FAILURES,
+    ROWS_LIMITS,
+    ROWS_SERVERS,
+    ROWS_SERVER_FIRST, /* times to the first byte of responses */
+    ROWS_SERVER_LAST
+};
+
+/* Returns the sum of a counter of such a table over all workers. */
+uint64_t metric_row_sum(const struct admin_view *view, enum metric_rows rows, unsigned row,
+                        unsigned column);
+/* Requests by rules, and those that were rejected. Rows of rules that are not in the policy any
+ * more count, too: the sums never fall. */
+struct metric_requests {
+    uint64_t all, rejected;
+};
+struct metric_requests metric_requests(const struct admin_view *view);
 /* Calls of the rate limit service in all workers, by their code. */
 struct metric_calls {
     uint64_t all, over_limit, errors;
@@ -38,9 +72,7 @@ struct metric_calls metric_calls(const struct admin_view *view);
 /* Appends the samples of a histogram in a row (base/row_histogram.h), unless it is empty. `labels`:
  * KEY="VALUE",... */
 void metric_row_histogram(struct evbuffer *out, const char *family, const char *labels,
-                          const struct admin_view *view,
-                          const struct counter_table *(*table_of)(const struct worker *worker),
-                          unsigned row);
+                          const struct admin_view *view, enum metric_rows rows, unsigned row);
 
 /* Appends the metrics that WORKER_METRICS, UPSTREAM_METRICS and LIMITER_METRICS declare. */
 void metrics_write_table(struct evbuffer *out, const struct admin_view *view);

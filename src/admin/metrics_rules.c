@@ -3,11 +3,6 @@
 #include "admin/metrics_text.h"
 #include "base/text.h"
 
-static const struct counter_table *durations_of(const struct worker *worker)
-{
-    return &worker_stats(worker)->rule_durations;
-}
-
 void metrics_write_rules(struct evbuffer *out, const struct admin_view *view)
 {
     char label[1024];
@@ -20,6 +15,7 @@ void metrics_write_rules(struct evbuffer *out, const struct admin_view *view)
         label_value(&text, view->rules->name[row]);
         text_put(&text, (struct slice){"\"", 2}); /* with the NUL */
         if (!text.failed)
-            metric_row_histogram(out, "weir_rule_duration_seconds", label, view, durations_of, row);
+            metric_row_histogram(out, "weir_rule_duration_seconds", label, view,
+                                 ROWS_RULE_DURATIONS, row);
     }
 }

@@ -6,26 +6,6 @@
 
 enum { LABELS_MAX = 1024 };
 
-struct metric_output {
-    struct evbuffer *out;
-    const struct admin_view *view;
-};
-
-static const struct counter_table *counts_of(const struct worker *worker)
-{
-    return &worker_upstream_stats(worker)->servers.counts;
-}
-
-static const struct counter_table *first_of(const struct worker *worker)
-{
-    return &worker_upstream_stats(worker)->servers.first;
-}
-
-static const struct counter_table *last_of(const struct worker *worker)
-{
-    return &worker_upstream_stats(worker)->servers.last;
-}
-
 /* Writes upstream="U",server="S" and, if `key` is set, ,KEY="VALUE". `name` is "U S". False: too
  * long. */
 static bool write_labels(char bytes[static LABELS_MAX], const char *name, const char *key,
@@ -52,7 +32,7 @@ static void sample(const struct metric_output *s, const char *family, unsigned r
 
     if (write_labels(labels, s->view->servers->name[row], key, value))
         evbuffer_add_printf(s->out, "%s{%s} %llu\n", family, labels,
-                            (unsigned long long)metric_row_sum(s->view, counts_of, row, column));
+                            (unsigned long long)metric_row_sum(s->view, ROWS_SERVERS, row, column));
 }
 
 /* A family with a sample per server. */
@@ -99,9 +79,9 @@ static void durations(const struct metric_output *s)
                 "the last one.");
     for (unsigned row = 0; row < s->view->servers->count; row++) {
         if (write_labels(labels, s->view->servers->name[row], "part", "first"))
-            metric_row_histogram(s->out, name, labels, s->view, first_of, row);
+            metric_row_histogram(s->out, name, labels, s->view, ROWS_SERVER_FIRST, row);
         if (write_labels(labels, s->view->servers->name[row], "part", "last"))
-            metric_row_histogram(s->out, name, labels, s->view, last_of, row);
+            metric_row_histogram(s->out, name, labels, s->view, ROWS_SERVER_LAST, row);
     }
 }
 

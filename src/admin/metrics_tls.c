@@ -5,14 +5,9 @@
 #include "base/text.h"
 #include "net/tls.h"
 
-static const struct counter_table *failures_of(const struct worker *worker)
-{
-    return &worker_stats(worker)->handshake_failures;
-}
-
 static uint64_t of_clients(const struct admin_view *view, unsigned index, unsigned failure)
 {
-    return metric_row_sum(view, failures_of, index, failure);
+    return metric_row_sum(view, ROWS_HANDSHAKE_FAILURES, index, failure);
 }
 
 static uint64_t of_admin(const struct admin_view *view, unsigned index, unsigned failure)

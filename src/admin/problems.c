@@ -276,7 +276,7 @@ static bool many_rejections(const struct admin_view *view, struct text *sentence
 {
     if (!view->recent)
         return false;
-    struct recent_requests recent = recent_requests(view->recent, view);
+    struct metric_requests recent = recent_requests(view->recent, view);
     if (recent.rejected < LEAST_REJECTIONS || recent.rejected * 5 <= recent.all)
         return false;
     text_printf(sentence, "%.0f %% of the requests are rejected; see the most limited clients",

@@ -18,7 +18,7 @@ struct server_counts {
 };
 
 struct copy {
-    struct recent_requests requests;
+    struct metric_requests requests;
     uint64_t decisions, late;
     uint64_t redis[HISTOGRAM_BUCKETS + 1];
     uint64_t lost_lines;
@@ -33,30 +33,6 @@ struct recent_counts {
 
 /* --- The counters now ------------------------------------------------------------------------- */
 
-static bool rejects(enum verdict verdict)
-{
-    return verdict == VERDICT_LIMITED || verdict == VERDICT_PROHIBITED ||
-           verdict == VERDICT_FAILED_CLOSED;
-}
-
-static const struct counter_table *rules_of(const struct worker *worker)
-{
-    return &worker_stats(worker)->by_rule;
-}
-
-static struct recent_requests read_requests(const struct admin_view *view)
-{
-    struct recent_requests counts = {0, 0};
-
-    for (unsigned row = 0; row < view->rules->count; row++)
-        for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++) {
-            uint64_t n = metric_row_sum(view, rules_of, row, v);
-            counts.all += n;
-            counts.rejected += rejects(v) ? n : 0;
-        }
-    return counts;
-}
-
 static void read_redis(const struct admin_view *view, struct copy *copy)
 {
     for (unsigned w = 0; w < view->worker_count; w++) {
@@ -68,38 +44,28 @@ static void read_redis(const struct admin_view *view, struct copy *copy)
     }
 }
 
-static const struct counter_table *counts_of(const struct worker *worker)
-{
-    return &worker_upstream_stats(worker)->servers.counts;
-}
-
-static const struct counter_table *first_of(const struct worker *worker)
-{
-    return &worker_upstream_stats(worker)->servers.first;
-}
-
 static struct server_counts read_server(const struct admin_view *view, unsigned row)
 {
     struct server_counts counts = {0};
 
     for (unsigned i = 0; i < SERVER_CLASSES; i++)
-        counts.all += metric_row_sum(view, counts_of, row, SERVER_RESPONSES + i);
+        counts.all += metric_row_sum(view, ROWS_SERVERS, row, SERVER_RESPONSES + i);
     counts.failed =
-        metric_row_sum(view, counts_of, row, SERVER_RESPONSES + SERVER_CLASSES - 1); /* 5xx */
+        metric_row_sum(view, ROWS_SERVERS, row, SERVER_RESPONSES + SERVER_CLASSES - 1); /* 5xx */
     for (unsigned i = 0; i < SERVER_ERROR_COUNT; i++) {
-        uint64_t n = metric_row_sum(view, counts_of, row, SERVER_ERROR_FIRST + i);
+        uint64_t n = metric_row_sum(view, ROWS_SERVERS, row, SERVER_ERROR_FIRST + i);
         counts.all += n;
         counts.failed += n;
     }
     for (unsigned i = 0; i <= ROW_HISTOGRAM_BUCKETS; i++)
-        counts.first[i] = metric_row_sum(view, first_of, row, i);
+        counts.first[i] = metric_row_sum(view, ROWS_SERVER_FIRST, row, i);
     return counts;
 }
 
 /* Without memory, the copy has no servers: nothing is reported of them until the next one. */
 static void copy_counts(const struct admin_view *view, struct copy *copy)
 {
-    *copy = (struct copy){.requests = read_requests(view), .lost_lines = log_dropped()};
+    *copy = (struct copy){.requests = metric_requests(view), .lost_lines = log_dropped()};
     read_redis(view, copy);
     copy->servers = calloc(view->servers->count + 1, sizeof *copy->servers);
     if (!copy->servers)
@@ -177,11 +143,11 @@ struct recent_server recent_of_server(const struct recent_counts *recent,
         .usual_seconds = usual_seconds(&before)};
 }
 
-struct recent_requests recent_requests(const struct recent_counts *recent,
+struct metric_requests recent_requests(const struct recent_counts *recent,
                                        const struct admin_view *view)
 {
-    struct recent_requests now = read_requests(view), before = recent->older.requests;
-    return (struct recent_requests){now.all - before.all, now.rejected - before.rejected};
+    struct metric_requests now = metric_requests(view), before = recent->older.requests;
+    return (struct metric_requests){now.all - before.all, now.rejected - before.rejected};
 }
 
 struct recent_decisions recent_decisions(const struct recent_counts *recent,

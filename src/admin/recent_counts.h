@@ -26,11 +26,7 @@ struct recent_server {
 struct recent_server recent_of_server(const struct recent_counts *recent,
                                       const struct admin_view *view, unsigned row);
 
-/* Requests by rules, and those that were rejected. */
-struct recent_requests {
-    uint64_t all, rejected;
-};
-struct recent_requests recent_requests(const struct recent_counts *recent,
+struct metric_requests recent_requests(const struct recent_counts *recent,
                                        const struct admin_view *view);
 
 /* Decisions by Redis. */

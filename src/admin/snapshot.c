@@ -5,41 +5,30 @@
 #include "admin/top_api.h"
 #include "base/clock.h"
 
-#define SUM(s, stats, member)                                                                      \
-    ({                                                                                             \
-        uint64_t sum_ = 0;                                                                         \
-        for (unsigned w_ = 0; w_ < (s)->view->worker_count; w_++)                                  \
-            sum_ += counter_read(&stats((s)->view->workers[w_])->member);                          \
-        sum_;                                                                                      \
-    })
-
-static const struct counter_table *rule_counts(const struct worker *worker)
-{
-    return &worker_stats(worker)->by_rule;
-}
-
 static void requests(struct snapshot *s)
 {
     uint64_t ended = 0, failed = 0, rejected[VERDICT_COUNT] = {0};
 
     for (unsigned i = 0; i < RESPONSE_CLASSES; i++)
-        ended += SUM(s, worker_stats, responses[i]);
+        ended += METRIC_SUM(s->view, worker_stats, responses[i]);
     for (unsigned c = CAUSE_NONE + 1; c < CAUSE_COUNT; c++)
-        failed += SUM(s, worker_stats, errors[c]);
+        failed += METRIC_SUM(s->view, worker_stats, errors[c]);
     for (unsigned r = 0; r < s->view->policy->rule_count; r++)
         for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++)
-            rejected[v] += metric_row_sum(s->view, rule_counts, s->view->policy->rules[r].row, v);
+            rejected[v] += metric_row_sum(s->view, ROWS_RULES, s->view->policy->rules[r].row, v);
     json_begin(&s->json, "requests", '{');
     snapshot_counter(s, "ended", ended);
     snapshot_counter(s, "failed", failed);
     json_begin(&s->json, "responses", '{');
     for (unsigned i = 0; i < RESPONSE_CLASSES; i++)
-        snapshot_counter(s, response_class_name(i), SUM(s, worker_stats, responses[i]));
+        snapshot_counter(s, response_class_name(i),
+                         METRIC_SUM(s->view, worker_stats, responses[i]));
     json_end(&s->json, '}');
-    json_put_u64(&s->json, "active", SUM(s, worker_stats, requests_active));
-    json_put_u64(&s->json, "held", SUM(s, worker_stats, requests_held));
-    json_put_u64(&s->json, "connections", SUM(s, worker_stats, connections_open));
-    json_put_u64(&s->json, "upstream_connections", SUM(s, worker_upstream_stats, connections_open));
+    json_put_u64(&s->json, "active", METRIC_SUM(s->view, worker_stats, requests_active));
+    json_put_u64(&s->json, "held", METRIC_SUM(s->view, worker_stats, requests_held));
+    json_put_u64(&s->json, "connections", METRIC_SUM(s->view, worker_stats, connections_open));
+    json_put_u64(&s->json, "upstream_connections",
+                 METRIC_SUM(s->view, worker_upstream_stats, connections_open));
     json_end(&s->json, '}');
     json_begin(&s->json, "decisions", '{');
     for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++)
@@ -47,38 +36,13 @@ static void requests(struct snapshot *s)
     json_end(&s->json, '}');
 }
 
-static const struct histogram *of_requests(const struct worker *worker)
-{
-    return &worker_stats(worker)->request_duration;
-}
-
-static const struct histogram *of_upstream(const struct worker *worker)
-{
-    return &worker_stats(worker)->upstream_latency;
-}
-
-static const struct histogram *of_upstream_total(const struct worker *worker)
-{
-    return &worker_stats(worker)->upstream_total;
-}
-
-static const struct histogram *of_redis(const struct worker *worker)
-{
-    return &worker_limiter_stats(worker)->redis_latency;
-}
-
-static const struct histogram *of_calls(const struct worker *worker)
-{
-    return &worker_stats(worker)->service_duration;
-}
-
 static void latencies(struct snapshot *s)
 {
     json_begin(&s->json, "latency", '{');
-    snapshot_latency(s, "requests", SNAPSHOT_REQUESTS, of_requests);
-    snapshot_latency(s, "upstream", SNAPSHOT_UPSTREAM, of_upstream);
-    snapshot_latency(s, "upstream_total", SNAPSHOT_UPSTREAM_TOTAL, of_upstream_total);
-    snapshot_latency(s, "redis", SNAPSHOT_REDIS, of_redis);
+    snapshot_latency(s, "requests", SNAPSHOT_REQUESTS);
+    snapshot_latency(s, "upstream", SNAPSHOT_UPSTREAM);
+    snapshot_latency(s, "upstream_total", SNAPSHOT_UPSTREAM_TOTAL);
+    snapshot_latency(s, "redis", SNAPSHOT_REDIS);
     json_end(&s->json, '}');
 }
 
@@ -94,7 +58,7 @@ static void rate_limit_service(struct snapshot *s)
     snapshot_counter(s, "calls", calls.all);
     snapshot_counter(s, "over_limit", calls.over_limit);
     snapshot_counter(s, "errors", calls.errors);
-    snapshot_latency(s, "latency", SNAPSHOT_CALLS, of_calls);
+    snapshot_latency(s, "latency", SNAPSHOT_CALLS);
     json_end(&s->json, '}');
 }
 
@@ -107,11 +71,11 @@ static void redis(struct snapshot *s)
         return;
     }
     for (unsigned c = 0; c < REDIS_FAILURE_COUNT; c++)
-        failures += SUM(s, worker_limiter_stats, redis_failures[c]);
+        failures += METRIC_SUM(s->view, worker_limiter_stats, redis_failures[c]);
     json_begin(&s->json, "redis", '{');
     status_write_redis(&s->json, s->view);
-    snapshot_counter(s, "calls", SUM(s, worker_limiter_stats, redis_calls));
-    snapshot_counter(s, "decisions", SUM(s, worker_limiter_stats, redis_requests));
+    snapshot_counter(s, "calls", METRIC_SUM(s->view, worker_limiter_stats, redis_calls));
+    snapshot_counter(s, "decisions", METRIC_SUM(s->view, worker_limiter_stats, redis_requests));
     snapshot_counter(s, "failures", failures);
     json_end(&s->json, '}');
 }

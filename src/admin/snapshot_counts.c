@@ -102,15 +102,26 @@ void snapshot_percentiles(struct snapshot *s, const char *key, const uint64_t *c
     json_end(&s->json, '}');
 }
 
-void snapshot_latency(struct snapshot *s, const char *key, enum snapshot_latency latency,
-                      const struct histogram *(*histogram_of)(const struct worker *worker))
+static const struct histogram *histogram_of(const struct worker *worker,
+                                            enum snapshot_latency latency)
+{
+    switch (latency) {
+    case SNAPSHOT_REQUESTS: return &worker_stats(worker)->request_duration;
+    case SNAPSHOT_UPSTREAM: return &worker_stats(worker)->upstream_latency;
+    case SNAPSHOT_UPSTREAM_TOTAL: return &worker_stats(worker)->upstream_total;
+    case SNAPSHOT_REDIS: return &worker_limiter_stats(worker)->redis_latency;
+    default: return &worker_stats(worker)->service_duration;
+    }
+}
+
+void snapshot_latency(struct snapshot *s, const char *key, enum snapshot_latency latency)
 {
     uint64_t *before = s->history->latencies[latency], counts[HISTOGRAM_BUCKETS + 1];
 
     for (unsigned i = 0; i <= HISTOGRAM_BUCKETS; i++) {
         uint64_t now = 0;
         for (unsigned w = 0; w < s->view->worker_count; w++)
-            now += counter_read(&histogram_of(s->view->workers[w])->bucket[i]);
+            now += counter_read(&histogram_of(s->view->workers[w], latency)->bucket[i]);
         counts[i] = s->interval_s > 0 ? now - before[i] : 0;
         before[i] = now;
     }

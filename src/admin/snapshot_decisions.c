@@ -1,30 +1,12 @@
 #include "admin/snapshot_parts.h"
 
-static uint64_t by_rule(const struct snapshot *s, unsigned row, unsigned verdict)
-{
-    uint64_t sum = 0;
-    for (unsigned w = 0; w < s->view->worker_count; w++)
-        sum += counter_table_read(&worker_stats(s->view->workers[w])->by_rule, row, verdict);
-    return sum;
-}
-
-static uint64_t by_limit(const struct snapshot *s, unsigned row, unsigned verdict)
-{
-    uint64_t sum = 0;
-    for (unsigned w = 0; w < s->view->worker_count; w++)
-        sum +=
-            counter_table_read(&worker_limiter_stats(s->view->workers[w])->by_limit, row, verdict);
-    return sum;
-}
-
 /* Writes "decisions": allowed and limited always, the others if they have occurred. Every count is
  * read, so that the history has the same order in every snapshot. */
-static void decisions(struct snapshot *s, unsigned row, unsigned verdicts,
-                      uint64_t (*count)(const struct snapshot *, unsigned row, unsigned verdict))
+static void decisions(struct snapshot *s, enum metric_rows rows, unsigned row, unsigned verdicts)
 {
     json_begin(&s->json, "decisions", '{');
     for (unsigned v = 0; v < verdicts; v++) {
-        uint64_t total = count(s, row, v);
+        uint64_t total = metric_row_sum(s->view, rows, row, v);
         if (total || v == VERDICT_ALLOWED || v == VERDICT_LIMITED)
             snapshot_counter(s, verdict_label[v], total);
         else
@@ -46,18 +28,10 @@ static void rules(struct snapshot *s)
         for (unsigned i = 0; i < rule->limit_count; i++)
             json_put_text(&s->json, NULL, rule->limits[i]->name);
         json_end(&s->json, ']');
-        decisions(s, rule->row, VERDICT_NOT_CHARGED, by_rule);
+        decisions(s, ROWS_RULES, rule->row, VERDICT_NOT_CHARGED);
         json_end(&s->json, '}');
     }
     json_end(&s->json, ']');
-}
-
-static uint64_t by_priority(const struct snapshot *s, unsigned row, unsigned verdict)
-{
-    uint64_t sum = 0;
-    for (unsigned w = 0; w < s->view->worker_count; w++)
-        sum += counter_table_read(&worker_stats(s->view->workers[w])->by_priority, row, verdict);
-    return sum;
 }
 
 static void priorities(struct snapshot *s)
@@ -70,7 +44,7 @@ static void priorities(struct snapshot *s)
         json_begin(&s->json, NULL, '{');
         json_put_text(&s->json, "name", priority->name);
         json_put_number(&s->json, "share", (double)priority->share / (double)SHARE_WHOLE);
-        decisions(s, priority->row, VERDICT_NOT_CHARGED, by_priority);
+        decisions(s, ROWS_PRIORITIES, priority->row, VERDICT_NOT_CHARGED);
         json_end(&s->json, '}');
     }
     json_end(&s->json, ']');
@@ -101,7 +75,7 @@ static struct counted count_rate_limit(struct snapshot *s, const struct limit *l
     struct counted c = {.limit = limit};
 
     for (unsigned v = 0; v < VERDICT_COUNT; v++) {
-        c.total[v] = by_limit(s, limit->row, v);
+        c.total[v] = metric_row_sum(s->view, ROWS_LIMITS, limit->row, v);
         c.more[v] = snapshot_increase(s->history, c.total[v]);
         c.all += c.total[v];
         c.lately += c.more[v] > 0 ? c.more[v] : 0;
@@ -153,8 +127,8 @@ static void limits(struct snapshot *s)
         const struct limit *limit = &policy->limits[l];
         json_begin(&s->json, NULL, '{');
         put_limit_numbers(s, limit);
-        decisions(s, limit->row, VERDICT_COUNT, by_limit);
-        uint64_t units = by_limit(s, limit->row, UNITS_COLUMN);
+        decisions(s, ROWS_LIMITS, limit->row, VERDICT_COUNT);
+        uint64_t units = metric_row_sum(s->view, ROWS_LIMITS, limit->row, UNITS_COLUMN);
         if (limit->own_cost)
             snapshot_counter(s, "units", units);
         else

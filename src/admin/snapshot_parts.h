@@ -37,8 +37,7 @@ void snapshot_counter(struct snapshot *s, const char *key, uint64_t total);
 void snapshot_percentiles(struct snapshot *s, const char *key, const uint64_t *counts,
                           const uint64_t *bounds_us, unsigned buckets);
 /* Writes the percentiles of the workers' histogram since the snapshot before. */
-void snapshot_latency(struct snapshot *s, const char *key, enum snapshot_latency latency,
-                      const struct histogram *(*histogram_of)(const struct worker *worker));
+void snapshot_latency(struct snapshot *s, const char *key, enum snapshot_latency latency);
 /* Takes note of the time; call when all counters are read. */
 void snapshot_history_end(struct snapshot_history *history, uint64_t now_us);
 /* Begins a snapshot. Returns the seconds since the one before; 0: none. */

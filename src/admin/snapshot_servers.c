@@ -1,29 +1,12 @@
 #include "admin/snapshot_parts.h"
 #include "base/row_histogram.h"
 
-static const struct counter_table *server_counts(const struct worker *worker)
-{
-    return &worker_upstream_stats(worker)->servers.counts;
-}
-
-static const struct counter_table *server_first(const struct worker *worker)
-{
-    return &worker_upstream_stats(worker)->servers.first;
-}
-
-static const struct counter_table *server_last(const struct worker *worker)
-{
-    return &worker_upstream_stats(worker)->servers.last;
-}
-
-static void server_latency(struct snapshot *s, const char *key,
-                           const struct counter_table *(*table_of)(const struct worker *),
-                           unsigned row)
+static void server_latency(struct snapshot *s, const char *key, enum metric_rows rows, unsigned row)
 {
     uint64_t counts[ROW_HISTOGRAM_BUCKETS + 1];
 
     for (unsigned i = 0; i <= ROW_HISTOGRAM_BUCKETS; i++) {
-        int64_t more = snapshot_increase(s->history, metric_row_sum(s->view, table_of, row, i));
+        int64_t more = snapshot_increase(s->history, metric_row_sum(s->view, rows, row, i));
         counts[i] = more > 0 && s->interval_s > 0 ? (uint64_t)more : 0;
     }
     snapshot_percentiles(s, key, counts, row_histogram_bounds_us, ROW_HISTOGRAM_BUCKETS);
@@ -36,25 +19,25 @@ static void server(struct snapshot *s, const struct upstream *upstream,
     uint64_t errors = 0;
 
     for (unsigned i = 0; i < SERVER_ERROR_COUNT; i++)
-        errors += metric_row_sum(s->view, server_counts, server->row, SERVER_ERROR_FIRST + i);
+        errors += metric_row_sum(s->view, ROWS_SERVERS, server->row, SERVER_ERROR_FIRST + i);
     json_begin(&s->json, NULL, '{');
     json_put_text(&s->json, "upstream", upstream->name);
     json_put_text(&s->json, "server", server->text);
     json_begin(&s->json, "responses", '{');
     for (unsigned i = 1; i < SERVER_CLASSES; i++)
         snapshot_counter(s, classes[i],
-                         metric_row_sum(s->view, server_counts, server->row, SERVER_RESPONSES + i));
+                         metric_row_sum(s->view, ROWS_SERVERS, server->row, SERVER_RESPONSES + i));
     json_end(&s->json, '}');
     snapshot_counter(s, "errors", errors);
     snapshot_counter(s, "retries",
-                     metric_row_sum(s->view, server_counts, server->row, SERVER_RETRIES));
+                     metric_row_sum(s->view, ROWS_SERVERS, server->row, SERVER_RETRIES));
     snapshot_counter(s, "ejections",
-                     metric_row_sum(s->view, server_counts, server->row, SERVER_EJECTIONS));
+                     metric_row_sum(s->view, ROWS_SERVERS, server->row, SERVER_EJECTIONS));
     json_put_u64(&s->json, "in_flight",
-                 metric_row_sum(s->view, server_counts, server->row, SERVER_IN_FLIGHT));
+                 metric_row_sum(s->view, ROWS_SERVERS, server->row, SERVER_IN_FLIGHT));
     json_begin(&s->json, "latency", '{');
-    server_latency(s, "first", server_first, server->row);
-    server_latency(s, "last", server_last, server->row);
+    server_latency(s, "first", ROWS_SERVER_FIRST, server->row);
+    server_latency(s, "last", ROWS_SERVER_LAST, server->row);
     json_end(&s->json, '}');
     json_end(&s->json, '}');
 }

@@ -8,15 +8,6 @@
 #include "redis/cluster.h"
 #include "redis/sentinel.h"
 
-static uint64_t sum_of(const struct admin_view *view, size_t offset)
-{
-    uint64_t sum = 0;
-    for (unsigned w = 0; w < view->worker_count; w++)
-        sum += counter_read(
-            (const counter_t *)((const char *)worker_stats(view->workers[w]) + offset));
-    return sum;
-}
-
 static void put_problems(struct json_writer *json, const struct admin_view *view)
 {
     char bytes[PROBLEM_TEXT_MAX];
@@ -155,10 +146,8 @@ void status_write(struct text *out, const struct admin_view *view)
     json_put_u64(&json, "workers", view->worker_count);
     json_put_u64(&json, "rules", view->policy->rule_count - 1);
     json_put_u64(&json, "limits", view->policy->limit_count);
-    json_put_u64(&json, "connections",
-                 sum_of(view, offsetof(struct worker_stats, connections_open)));
-    json_put_u64(&json, "requests_active",
-                 sum_of(view, offsetof(struct worker_stats, requests_active)));
+    json_put_u64(&json, "connections", METRIC_SUM(view, worker_stats, connections_open));
+    json_put_u64(&json, "requests_active", METRIC_SUM(view, worker_stats, requests_active));
     if (policy_needs_redis(view->policy)) {
         json_begin(&json, "redis", '{');
         status_write_redis(&json, view);

@@ -53,6 +53,13 @@ struct decision {
     struct limit_result results[LIMITS_PER_RULE_MAX];
 };
 
+/* Returns whether requests with this verdict are rejected. */
+static inline bool verdict_rejects(enum verdict verdict)
+{
+    return verdict == VERDICT_LIMITED || verdict == VERDICT_PROHIBITED ||
+           verdict == VERDICT_FAILED_CLOSED;
+}
+
 static inline bool decision_admits(const struct decision *d)
 {
     return d->verdict == VERDICT_ALLOWED || d->verdict == VERDICT_UNLIMITED ||
