@@ -5,9 +5,7 @@
 #include <sys/socket.h>
 
 #include "admin/answer.h"
-#include "base/clock.h"
 #include "base/descriptors.h"
-#include "base/log.h"
 #include "base/log_throttle.h"
 #include "net/tls_bufferevent.h"
 
@@ -43,25 +41,18 @@ static const struct admin_listener *listener_of(const struct admin_bound *bound)
     return &bound->view->policy->admin[bound->index]; /* reloads keep listeners in order */
 }
 
-/* Failures that do not concern certificates are not logged, as anybody can cause them. */
 static void handshake_failed(void *context, evutil_socket_t fd, enum tls_failure failure)
 {
-    const struct tls_failure_row *row = &tls_failure_table[failure];
     struct admin_bound *bound = all;
     struct address peer = {.length = sizeof peer.local};
-    char text[2][ADDRESS_TEXT_MAX];
-    uint64_t suppressed;
 
     while (bound && bound != context)
         bound = bound->next;
     if (!bound) /* the listener is closed */
         return;
     bound->failures[failure]++;
-    if (!row->remedy || getpeername(fd, &peer.any, &peer.length) != 0 ||
-        !log_throttle_allows(&bound->throttles[failure], clock_us(), &suppressed))
-        return;
-    log_warn("client %s on %s: TLS handshake refused, %s: %s", address_format(&peer, text[0]),
-             address_format(&listener_of(bound)->address, text[1]), row->label, row->remedy);
+    if (getpeername(fd, &peer.any, &peer.length) == 0)
+        tls_failure_log(bound->throttles, failure, &peer, &listener_of(bound)->address, NULL);
 }
 
 /* NULL: a connection without TLS, also if there is no memory; is_secure() refuses its requests. */

@@ -1,10 +1,8 @@
 /* opening.c - the start of a connection on a socket: PROXY protocol header and TLS handshake, if
  * its listener uses them. The deadline of the first request's head covers both. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "downstream/http2.h"
 #include "downstream/peer_counts.h"
 #include "downstream/proxy_header_reader.h"
@@ -52,42 +50,17 @@ static void end_client(struct client *client)
 
 /* ---- TLS ------------------------------------------------------------------------------------- */
 
-static void count_failure(struct socket_client *c, enum tls_failure failure)
+/* Failures with a remedy are logged. */
+static void report_failure(struct socket_client *c, enum tls_failure failure, const char *subject)
 {
-    struct worker_stats *stats = &c->client.worker->stats;
+    struct worker *w = c->client.worker;
+    struct address peer;
 
-    counter_add(&stats->tls_handshakes_failed, 1);
-    counter_add(counter_table_row(&stats->handshake_failures, c->listener) + failure, 1);
-}
-
-/* Only failures that concern certificates are logged, a bounded number per reason and worker:
- * anybody can cause the others. */
-static void log_failure(struct socket_client *c, enum tls_failure failure, const char *subject)
-{
-    const struct tls_failure_row *row = &tls_failure_table[failure];
-    char peer[ADDRESS_TEXT_MAX], listener[ADDRESS_TEXT_MAX], more[64] = "";
-    struct address address;
-    uint64_t suppressed;
-
-    if (!log_throttle_allows(&c->client.worker->downstream->tls_throttle[failure], clock_us(),
-                             &suppressed))
-        return;
-    if (suppressed)
-        snprintf(more, sizeof more, " (and %llu similar ones not logged)",
-                 (unsigned long long)suppressed);
-    log_warn("client %s on %s: TLS handshake refused, %s: %s%s%s%s",
-             address_format(address_of_peer(&c->client.origin.peer, &address), peer),
-             address_format(&socket_client_listener(c)->address, listener), row->label, row->remedy,
-             subject ? "; subject: " : "", subject ? subject : "", more);
-}
-
-/* The client has sent or will send a request after its certificate, and must receive the alert. */
-static void refuse_certificate(struct socket_client *c, enum tls_failure failure,
-                               const char *subject)
-{
-    log_failure(c, failure, subject);
-    tls_end(&c->stream);
-    linger_begin(c, UINT64_MAX);
+    counter_add(&w->stats.tls_handshakes_failed, 1);
+    counter_add(counter_table_row(&w->stats.handshake_failures, c->listener) + failure, 1);
+    tls_failure_log(w->downstream->tls_throttle, failure,
+                    address_of_peer(&c->client.origin.peer, &peer),
+                    &socket_client_listener(c)->address, subject);
 }
 
 static void refuse_handshake(struct socket_client *c)
@@ -96,22 +69,25 @@ static void refuse_handshake(struct socket_client *c)
     enum tls_failure failure = tls_accept_failure(&c->stream, &subject);
 
     if (tls_end_for_plain_http(&c->stream)) {
-        count_failure(c, TLS_FAILURE_PLAIN_HTTP);
+        report_failure(c, TLS_FAILURE_PLAIN_HTTP, NULL);
         c->client.origin.secure = false;
         socket_client_use(c, &http1_protocol);
         http1_refuse(c, "plain HTTP was sent to a TLS port; use https://");
         return;
     }
-    count_failure(c, failure);
-    if (tls_failure_table[failure].remedy)
-        refuse_certificate(c, failure, subject);
-    else
+    report_failure(c, failure, subject);
+    if (tls_failure_table[failure].remedy) {
+        /* The client has sent or will send a request after its certificate, and must receive the
+         * alert. */
+        tls_end(&c->stream);
+        linger_begin(c, UINT64_MAX);
+    } else
         client_close(&c->client);
 }
 
 static void fail_handshake(struct socket_client *c, enum tls_failure failure)
 {
-    count_failure(c, failure);
+    report_failure(c, failure, NULL);
     client_close(&c->client);
 }
 
@@ -134,7 +110,7 @@ static void handshake_done(struct socket_client *c)
 static void handshake(struct socket_client *c)
 {
     if (!take_memory(c)) {
-        fail_handshake(c, TLS_FAILURE_OTHER);
+        fail_handshake(c, TLS_FAILURE_MEMORY);
         return;
     }
     enum tls_handshake state = tls_handshake(&c->stream);
@@ -222,7 +198,7 @@ static unsigned shed(struct client *client)
     struct socket_client *c = socket_client_of(client);
 
     if (c->in_handshake)
-        count_failure(c, TLS_FAILURE_OTHER);
+        report_failure(c, TLS_FAILURE_MEMORY, NULL);
     return socket_client_shed(client);
 }
 

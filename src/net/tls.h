@@ -104,7 +104,7 @@ struct tls_certificate;
 struct tls_certificate *tls_client_certificate(const struct stream *stream, bool *has);
 
 /* Why a handshake with a client failed: the name in metrics, and what to do; NULL: not logged, as
- * anybody can cause it. */
+ * operators can do nothing about it. */
 /* clang-format off */
 #define TLS_FAILURES(X)                                                                            \
     X(TLS_FAILURE_NO_CERTIFICATE, "no_certificate",                                                \
@@ -124,6 +124,9 @@ struct tls_certificate *tls_client_certificate(const struct stream *stream, bool
     X(TLS_FAILURE_BAD_CERTIFICATE, "bad_certificate",                                              \
       "its certificate is not for TLS clients, or malformed; issue one with the extended key "     \
       "usage clientAuth")                                                                          \
+    X(TLS_FAILURE_MEMORY, "memory_limit",                                                          \
+      "buffers and handshakes have reached size_limits.memory; raise it, or against a flood lower " \
+      "size_limits.connections_per_ip")                                                            \
     X(TLS_FAILURE_ALERT, "client_alert", NULL)                                                     \
     X(TLS_FAILURE_PLAIN_HTTP, "plain_http", NULL)                                                  \
     X(TLS_FAILURE_PROTOCOL, "protocol", NULL)                                                      \
@@ -143,6 +146,14 @@ struct tls_failure_row {
     const char *label, *remedy;
 };
 extern const struct tls_failure_row tls_failure_table[TLS_FAILURE_COUNT];
+
+struct address;
+struct log_throttle;
+/* Logs the failure of a handshake with `peer` if it has a remedy, and its element of `throttles`
+ * allows it. `subject`: that of the client's certificate, in ASCII; NULL: none. */
+void tls_failure_log(struct log_throttle *throttles, enum tls_failure failure,
+                     const struct address *peer, const struct address *listener,
+                     const char *subject);
 
 /* After TLS_FAILED: returns why, and the subject of the certificate that is refused, in ASCII
  * (NULL: none), which is valid as long as the stream. */

@@ -1,6 +1,11 @@
 /* tls_failure.c - TLS server: why a handshake with a client failed. */
 #include <openssl/err.h>
+#include <stdio.h>
 
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/log_throttle.h"
+#include "net/address.h"
 #include "net/tls_internal.h"
 
 const struct tls_failure_row tls_failure_table[TLS_FAILURE_COUNT] = {
@@ -8,6 +13,24 @@ const struct tls_failure_row tls_failure_table[TLS_FAILURE_COUNT] = {
     TLS_FAILURES(X)
 #undef X
 };
+
+void tls_failure_log(struct log_throttle *throttles, enum tls_failure failure,
+                     const struct address *peer, const struct address *listener,
+                     const char *subject)
+{
+    const struct tls_failure_row *row = &tls_failure_table[failure];
+    char text[2][ADDRESS_TEXT_MAX], more[64] = "";
+    uint64_t suppressed;
+
+    if (!row->remedy || !log_throttle_allows(&throttles[failure], clock_us(), &suppressed))
+        return;
+    if (suppressed)
+        snprintf(more, sizeof more, " (and %llu similar ones not logged)",
+                 (unsigned long long)suppressed);
+    log_warn("client %s on %s: TLS handshake refused, %s: %s%s%s%s", address_format(peer, text[0]),
+             address_format(listener, text[1]), row->label, row->remedy,
+             subject ? "; subject: " : "", subject ? subject : "", more);
+}
 
 static enum tls_failure failure_of_certificate(int error)
 {

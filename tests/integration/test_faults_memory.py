@@ -77,7 +77,9 @@ def test_handshakes_are_bounded(rig):
     waiting = [Connection(weir.address) for _ in range(300)]
     for connection in waiting:
         connection.send(b"\x16\x03\x01\x00\x06\x01\x01\xff\x00\x03\x03")
-    eventually(lambda: weir.metric("weir_tls_handshake_failures_total", reason="other") >= 300 - LIMIT // (160 * 1024), what="handshakes that are given up")
+    eventually(lambda: weir.metric("weir_tls_handshake_failures_total", reason="memory_limit") >= 300 - LIMIT // (160 * 1024), what="handshakes that are given up")
+    weir.wait_for_output(r"warn  client 127.0.0.1:\d+ on \S+: TLS handshake refused, memory_limit: .*; raise it, or ")
+    assert weir.output().count("memory_limit: ") < 10
     assert LIMIT * 0.8 < used(weir) <= MOST
     assert sanitized or weir.resident_kib() < before + 24 * 1024
     for _ in range(5):
