@@ -9,10 +9,6 @@
 #include "downstream/socket_client.h"
 #include "net/tls.h"
 
-/* Counted for a handshake from its first byte on, since a few bytes suffice: OpenSSL allocates what
- * a ClientHello claims to have, up to 128 KiB, and a buffer for one record. */
-enum { HANDSHAKE_BYTES = 160 * 1024 };
-
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Returns false if the process has no memory left for it (size_limits.memory). */
@@ -24,7 +20,7 @@ static bool take_memory(struct socket_client *c)
         return true;
     if (!memory_has_room(memory))
         return false;
-    memory_take(memory, HANDSHAKE_BYTES);
+    memory_take(memory, TLS_HANDSHAKE_BYTES);
     c->in_handshake = true;
     return true;
 }
@@ -32,14 +28,14 @@ static bool take_memory(struct socket_client *c)
 static void give_memory(struct socket_client *c)
 {
     if (c->in_handshake)
-        memory_give(&c->client.worker->buffers.memory, HANDSHAKE_BYTES);
+        memory_give(&c->client.worker->buffers.memory, TLS_HANDSHAKE_BYTES);
     c->in_handshake = false;
 }
 
 static size_t memory_of(const struct client *client, uint64_t now_us, uint64_t *still_us)
 {
     size_t buffers = socket_client_memory(client, now_us, still_us);
-    return buffers + (socket_client_of(client)->in_handshake ? HANDSHAKE_BYTES : 0);
+    return buffers + (socket_client_of(client)->in_handshake ? TLS_HANDSHAKE_BYTES : 0);
 }
 
 static void end_client(struct client *client)

@@ -9,7 +9,12 @@
 
 #include "net/stream.h"
 
-enum { TLS_WHY_MAX = 200 };
+enum {
+    TLS_WHY_MAX = 200,
+    /* Counted for a client's handshake from its first byte on, since a few bytes suffice: OpenSSL
+     * allocates what a ClientHello claims to have, up to 128 KiB, and a buffer for one record. */
+    TLS_HANDSHAKE_BYTES = 160 * 1024
+};
 
 enum tls_fault {
     TLS_GOOD,

@@ -3,8 +3,10 @@
 #include <event2/bufferevent_ssl.h>
 #include <openssl/err.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
+#include "net/buffer_memory.h"
 #include "net/tls_internal.h"
 
 /* What belongs to an SSL of a bufferevent, and is released with it. */
@@ -15,11 +17,41 @@ struct accepted {
     evutil_socket_t fd; /* -1: the handshake has not begun */
     bool closed;        /* the client has closed the connection, which is no error of OpenSSL */
     bool over;          /* the handshake is done, or `failed` was called */
+    bool counted;       /* in `under_way` and `memory` */
 };
+
+/* Handshakes under way, and their memory. Main thread only. */
+static unsigned under_way;
+static struct buffer_memory memory;
+
+/* Returns false if the process has no memory left for it, or if these use an eighth of
+ * size_limits.memory: a flood of them must not reset requests. Some are always admitted, so that
+ * operators can look at a weir without memory. */
+static bool take_memory(struct accepted *accepted)
+{
+    memory_report(&memory); /* the level may have changed long ago */
+    if (under_way >= TLS_BUFFEREVENTS_ADMITTED &&
+        (under_way >= memory_limit() / 8 / TLS_HANDSHAKE_BYTES || !memory_has_room(&memory)))
+        return false;
+    memory_take(&memory, TLS_HANDSHAKE_BYTES);
+    under_way++;
+    accepted->counted = true;
+    return true;
+}
+
+static void end_handshake(struct accepted *accepted)
+{
+    accepted->over = true;
+    if (!accepted->counted)
+        return;
+    memory_give(&memory, TLS_HANDSHAKE_BYTES);
+    under_way--;
+    accepted->counted = false;
+}
 
 static void report_handshake(struct accepted *accepted, enum tls_failure failure)
 {
-    accepted->over = true;
+    end_handshake(accepted);
     accepted->failed(accepted->context, accepted->fd, failure);
 }
 
@@ -55,8 +87,12 @@ static void on_state(const SSL *ssl, int where, int value)
 
     accepted->fd = SSL_get_fd(ssl);
     accepted->closed = !BIO_should_retry(SSL_get_rbio(ssl)); /* the BIO that also writes */
-    if (where & SSL_CB_HANDSHAKE_DONE)
-        accepted->over = true;
+    if ((where & SSL_CB_HANDSHAKE_START) && !accepted->over && !accepted->counted &&
+        !take_memory(accepted)) {
+        report_handshake(accepted, TLS_FAILURE_MEMORY);
+        shutdown(accepted->fd, SHUT_RDWR); /* OpenSSL, which continues, finds the end */
+    } else if (where & SSL_CB_HANDSHAKE_DONE)
+        end_handshake(accepted);
     else if (fault && !accepted->over)
         report_handshake(accepted, tls_failure_of((int)SSL_get_verify_result(ssl), fault));
 }

@@ -6,10 +6,14 @@
 
 #include "net/tls.h"
 
+/* So many handshakes at once are admitted even if the process has no memory. More are admitted
+ * while they use less than an eighth of size_limits.memory. */
+enum { TLS_BUFFEREVENTS_ADMITTED = 16 };
+
 /* Returns a bufferevent without a socket, which accepts TLS when it gets one. It holds `server`.
- * `failed` is called once if the handshake fails, also by a timeout of the bufferevent or because
- * the client has closed the connection. `fd` may be closed then. libevent may call it later than it
- * frees the bufferevent. Main thread only. Returns NULL if out of memory. */
+ * `failed` is called once if the handshake fails, also by a timeout of the bufferevent, because the
+ * client has closed the connection, or for lack of memory. `fd` may be closed then. libevent may
+ * call it later than it frees the bufferevent. Main thread only. Returns NULL if out of memory. */
 struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_server *server,
                                         void (*failed)(void *context, evutil_socket_t fd,
                                                        enum tls_failure failure),

@@ -1,19 +1,21 @@
 """size_limits.memory bounds the buffers of the process. Clients that read are served meanwhile, and
 the memory returns to the system afterwards."""
 
+import re
 import struct
 import time
 
 from http2_wire import DATA, INITIAL_WINDOW_SIZE, SETTINGS, WINDOW_UPDATE, Http2
 from queues import queue
-from rig import eventually, sanitized
-from tls_client import TlsConnection, weir_with_tls
+from rig import address_of, eventually, sanitized, text_of
+from tls_client import TlsConnection, pair, weir_with_tls
 from wire import Connection, get, request_bytes
 
 MIB = 1024 * 1024
 LIMIT = 16 * MIB
 MOST = LIMIT * 9 / 8 + MIB / 4
 SIZE = 1000000  # of a response
+HELLO = b"\x16\x03\x01\x00\x06\x01\x01\xff\x00\x03\x03"  # claims a ClientHello of 128 KiB
 
 
 def small_weir(rig, **more):
@@ -69,14 +71,14 @@ def test_stalled_responses_are_bounded(rig):
 
 
 def test_handshakes_are_bounded(rig):
-    """Eleven bytes claim a ClientHello of 128 KiB, for which OpenSSL allocates memory."""
+    """OpenSSL allocates the memory that eleven bytes claim."""
     weir = weir_with_tls(rig, workers=1, size_limits={"memory": "16m"}, timeouts={"request_header": "60s"})
     with TlsConnection(weir.address) as connection:
         assert connection.request().status == 200
     before = weir.resident_kib()
     waiting = [Connection(weir.address) for _ in range(300)]
     for connection in waiting:
-        connection.send(b"\x16\x03\x01\x00\x06\x01\x01\xff\x00\x03\x03")
+        connection.send(HELLO)
     eventually(lambda: weir.metric("weir_tls_handshake_failures_total", reason="memory_limit") >= 300 - LIMIT // (160 * 1024), what="handshakes that are given up")
     weir.wait_for_output(r"warn  client 127.0.0.1:\d+ on \S+: TLS handshake refused, memory_limit: .*; raise it, or ")
     assert weir.output().count("memory_limit: ") < 10
@@ -88,6 +90,33 @@ def test_handshakes_are_bounded(rig):
     for connection in waiting:
         connection.close()
     eventually(lambda: used(weir) < MIB)
+
+
+def test_handshakes_of_admin_listeners_are_bounded(rig):
+    """A flood of them resets no requests, and operators can look at a weir without memory."""
+    admin = [{"address": "127.0.0.1:0", "hosts": ["api.test"]}, {"address": "127.0.0.1:0", "hosts": ["api.test"], "tls": pair("one")}]
+    weir = weir_with_tls(rig, workers=1, size_limits={"memory": "16m"}, admin=admin, timeouts={"request_header": "60s"})
+    listener = re.findall(r"admin on (\S+)$", weir.output(), re.M)[1]
+    address = address_of(listener)
+
+    def flood(target, count):
+        connections = [Connection(target) for _ in range(count)]
+        for connection in connections:
+            connection.send(HELLO)
+        return connections
+    connections = flood(address, 60)
+    eventually(lambda: weir.metric("weir_tls_handshake_failures_total", reason="memory_limit", listener=listener) == 44, what="a bound")
+    weir.wait_for_output(f"on {listener}: TLS handshake refused, memory_limit: ")
+    assert 2 * MIB <= used(weir) <= 3 * MIB
+    for connection in connections:
+        connection.close()
+    eventually(lambda: used(weir) < MIB)
+    connections = flood(weir.address, 200)
+    eventually(lambda: weir.metric("weir_tls_handshake_failures_total", reason="memory_limit", listener=text_of(weir.address)) >= 80, what="no memory")
+    with TlsConnection(address) as operator:
+        assert operator.request("/healthz").status == 200
+    for connection in connections:
+        connection.close()
 
 
 def test_a_paused_response_continues_when_the_client_reads(rig):

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "net/buffer_memory.h"
 #include "net/tls_bufferevent.h"
 #include "net/tls_internal.h"
 #include "run_suite.h"
@@ -167,6 +168,55 @@ START_TEST(a_handshake_that_is_done_has_not_failed)
 }
 END_TEST
 
+static void run_until_used(uint64_t bytes)
+{
+    while (memory_used() != bytes)
+        event_base_loop(base, EVLOOP_ONCE);
+}
+
+/* Opens `admitted` handshakes, and one that is refused. */
+static void check_bound(unsigned admitted)
+{
+    uint64_t others = memory_used();
+    int ends[64], refused;
+    char byte;
+
+    for (unsigned i = 0; i < admitted; i++)
+        ends[i] = accept_one(false);
+    run_until_used(others + admitted * (uint64_t)TLS_HANDSHAKE_BYTES);
+    ck_assert_uint_eq(reports, 0);
+    refused = accept_one(false);
+    run_until_freed();
+    ck_assert_uint_eq(reports, 1);
+    ck_assert_int_eq(reported, TLS_FAILURE_MEMORY);
+    ck_assert_int_eq(read(refused, &byte, 1), 0);
+    close(refused);
+    for (unsigned i = 0; i < admitted; i++)
+        close(ends[i]);
+    run_until_used(others);
+    ck_assert_uint_eq(reports, 1 + admitted);
+    ck_assert_int_eq(reported, TLS_FAILURE_CLOSED);
+    memory_set_limit(UINT64_MAX);
+}
+
+START_TEST(some_handshakes_are_admitted_without_memory)
+{
+    struct buffer_memory others = {0};
+
+    memory_set_limit(64 << 20);
+    memory_take(&others, 72 << 20);
+    check_bound(TLS_BUFFEREVENTS_ADMITTED);
+    memory_give(&others, 72 << 20);
+}
+END_TEST
+
+START_TEST(handshakes_use_an_eighth_of_the_memory)
+{
+    memory_set_limit(8 * 30 * (uint64_t)TLS_HANDSHAKE_BYTES);
+    check_bound(30);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tls_bufferevent");
@@ -174,6 +224,8 @@ int main(void)
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_add_loop_test(c, each_failure_is_reported_once, 0, COUNT_OF(rows));
     tcase_add_loop_test(c, a_handshake_that_is_done_has_not_failed, 0, 2);
+    tcase_add_test(c, some_handshakes_are_admitted_without_memory);
+    tcase_add_test(c, handshakes_use_an_eighth_of_the_memory);
     suite_add_tcase(suite, c);
     return run_suite(suite);
 }
