@@ -18,6 +18,11 @@ extern const struct option_group options_server, options_upstreams, options_iden
 /* The field of an option; without it, the option reads the struct of its section. */
 #define MEMBER(type, member)                                                                       \
     .offset = offsetof(struct type, member), .size = sizeof(((struct type *)0)->member)
+/* The option applies if a member is set (not zero), or if it is not. */
+#define SET(type, member)                                                                          \
+    .when = {offsetof(struct type, member), sizeof(((struct type *)0)->member), false}
+#define UNSET(type, member)                                                                        \
+    .when = {offsetof(struct type, member), sizeof(((struct type *)0)->member), true}
 #define OF(member)         MEMBER(policy, member)
 #define CLIENT_TLS(member) MEMBER(client_tls, member)
 #define RESTART            OPTION_RESTART

@@ -11,6 +11,23 @@ const char *option_key(const struct option *option)
     return dot ? dot + 1 : option->path;
 }
 
+static bool is_zero(const char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+bool option_applies(const struct option *option, const void *base)
+{
+    const struct option_condition *when = &option->when;
+
+    return (!when->size || is_zero((const char *)base + when->offset, when->size) == when->zero) &&
+           (!option->applies || option->applies(base)) &&
+           (!option->has || option->has(base, option_key(option)));
+}
+
 /* Returns true if the option is directly in the section; "" is the top level. */
 static bool option_is_in(const struct option *option, const char *section)
 {
@@ -123,12 +140,6 @@ static bool may_be_null(const struct option *option)
     return option->type->takes_null && !has_default;
 }
 
-/* Options that do not apply are not required. */
-static bool is_required(const struct option *option, const void *base)
-{
-    return option->flags & OPTION_REQUIRED && (!option->applies || option->applies(base));
-}
-
 static void read_one_option(struct loading *l, const struct option *option, const struct node *map,
                             void *base)
 {
@@ -141,7 +152,7 @@ static void read_one_option(struct loading *l, const struct option *option, cons
         mistake(l, node, "has no value; remove the key for its default, or give one");
     else if (node)
         option->type->read(l, option, node, field);
-    else if (is_required(option, base))
+    else if (option->flags & OPTION_REQUIRED && option_applies(option, base))
         mistake(l, map, "%s is missing: %s", option_key(option), option->help);
     else if (option->fallback && !(option->flags & OPTION_DERIVED))
         option->type->read(l, option, default_node(l, option), field);
@@ -158,8 +169,7 @@ void options_read(struct loading *l, const struct node *map, const char *section
 void options_print(struct printer *printer, const char *section, const void *base)
 {
     EACH_OPTION (option) {
-        if (!option_is_in(option, section) || !option->type ||
-            (option->applies && !option->applies(base)))
+        if (!option_is_in(option, section) || !option->type || !option_applies(option, base))
             continue;
         print_key(printer, slice_of(option_key(option)));
         option->type->print(printer, option, (const char *)base + option->offset);

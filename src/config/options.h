@@ -38,8 +38,14 @@ struct option {
     const char *fallback; /* default as YAML; NULL: none */
     int64_t low, high;
     unsigned flags;
-    const char *const *names;          /* of enum values, NULL-terminated */
-    bool (*applies)(const void *base); /* NULL: always; else whether to print and require it */
+    const char *const *names; /* of enum values, NULL-terminated */
+    /* Conditions under which the option is printed and required; by default it always is. */
+    struct option_condition {
+        size_t offset, size; /* SET(), UNSET(): a member of the section's struct; 0: no condition */
+        bool zero;
+    } when;
+    bool (*applies)(const void *base);
+    bool (*has)(const void *base, const char *key); /* is called with the option's key */
     const char *help;
 };
 
@@ -57,6 +63,9 @@ extern const struct option_group *const option_groups[];
     for (const struct option_group *const *group_ = option_groups; *group_; group_++)              \
         for (const struct option *row = (*group_)->rows; row < (*group_)->rows + (*group_)->count; \
              row++)
+
+/* Returns whether the option is printed and required for the section's struct at `base`. */
+bool option_applies(const struct option *option, const void *base);
 
 /* Returns the last part of the path: the key in the file. */
 const char *option_key(const struct option *option);

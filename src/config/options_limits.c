@@ -18,16 +18,6 @@ static const char *const include_usage_names[] = {
 static const char *const on_disconnect_names[] = {
     [ON_DISCONNECT_CLOSE] = "close", [ON_DISCONNECT_DRAIN] = "drain", NULL};
 
-static bool takes_buckets(const void *limit)
-{
-    return shipped_limiter_takes(limit, "buckets");
-}
-
-static bool takes_max_delay(const void *limit)
-{
-    return shipped_limiter_takes(limit, "max_delay");
-}
-
 #define LIMIT(m)   MEMBER(limit, m)
 #define DEDUP(m)   MEMBER(dedup_settings, m)
 #define COST(m)    MEMBER(limit_cost, m)
@@ -50,7 +40,7 @@ static const struct option rows[] = {
      .flags = REQUIRED,
      .help = "number of units that are admitted per period (1 to 999999999999999)"},
     {.path = "limits.NAME.period", .type = &type_period, .low = PERIOD_MIN_US,
-     .high = PERIOD_MAX_US, .flags = REQUIRED, .applies = limit_has_period,
+     .high = PERIOD_MAX_US, .flags = REQUIRED, .applies = limit_is_not_in_flight,
      .help = "period of the limit (1ms to 366d)"},
     {.path = "limits.NAME.burst", .type = &type_number, LIMIT(burst), .fallback = "limit",
      .low = 1, .high = LIMIT_MAX, .flags = DERIVED, .applies = limit_has_burst,
@@ -67,18 +57,19 @@ static const struct option rows[] = {
      .help = "cost that is charged before the response; auto: a quarter of the bytes of the "
              "request's content, plus request_json"},
     {.path = "limits.NAME.cost.request_json", .type = &type_request_json, .fallback = "",
-     .low = 1, .high = 8, .flags = DERIVED, .applies = cost_has_request_json,
+     .low = 1, .high = 8, .flags = DERIVED, SET(limit_cost, request_json.count),
      .help = "JSON paths in the request's content: the first value that is there is reserved"},
     {.path = "limits.NAME.cost.request_header", .type = &type_text, COST(request_header),
-     .fallback = "", .low = 1, .high = 128, .applies = cost_has_request_header,
+     .fallback = "", .low = 1, .high = 128, SET(limit_cost, request_header),
      .help = "request header with the cost of the request, an integer of 1 or more"},
     {.path = "limits.NAME.cost.max", .type = &type_number, COST(max), .low = 1,
-     .high = LIMIT_MAX, .applies = cost_has_max,
+     .high = LIMIT_MAX, SET(limit_cost, max),
      .help = "upper bound for the cost before the response"},
     {.path = "limits.NAME.cost.response_header", .type = &type_text, COST(response_header),
-     .fallback = "", .low = 1, .high = 128, .applies = cost_has_response_header,
+     .fallback = "", .low = 1, .high = 128, SET(limit_cost, response_header),
      .help = "response header with the actual cost of the request, an integer of 0 or more"},
-    {.path = "limits.NAME.cost.usage", .type = &type_usage, COST(usage), .applies = cost_has_usage,
+    {.path = "limits.NAME.cost.usage", .type = &type_usage, COST(usage),
+     SET(limit_cost, usage.kind),
      .help = "content of the response with the actual cost of the request: openai, anthropic, "
              "gemini, a list of JSON paths, or a map of paths to weights"},
     {.path = "limits.NAME.cost.include_usage", .type = &type_enum, COST(include_usage),
@@ -100,15 +91,15 @@ static const struct option rows[] = {
      .help = "charge of responses with status 4xx or 5xx that state no cost, and of requests "
              "without a response of the server: refund or keep"},
     {.path = "limits.NAME.cost.on_disconnect", .type = &type_enum, COST(on_disconnect),
-     .fallback = "close", .names = on_disconnect_names, .applies = cost_has_usage,
+     .fallback = "close", .names = on_disconnect_names, SET(limit_cost, usage.kind),
      .help = "response to a client that has left: close ends it; drain reads it to its end, to "
              "learn its cost"},
     {.path = "limits.NAME.best_effort", .type = &type_bool, LIMIT(best_effort),
-     .fallback = "false", .applies = limit_has_best_effort,
+     .fallback = "false", .applies = limit_is_not_in_flight,
      .help = "if true and less than the cost remains, weir charges the remainder and admits the "
              "request"},
     {.path = "limits.NAME.granted_header", .type = &type_own_header, LIMIT(granted_header),
-     .fallback = "", .low = 1, .high = 128, .applies = limit_has_granted_header,
+     .fallback = "", .low = 1, .high = 128, SET(limit, granted_header),
      .help = "with best_effort: name of a request header that tells the server how many units "
              "were granted, for example X-Granted"},
     {.path = "limits.NAME.label", .type = &type_label, LIMIT(label), .fallback = "NAME", .low = 1,
@@ -119,13 +110,13 @@ static const struct option rows[] = {
      .fallback = "first-request", .applies = limit_has_align,
      .help = "start of the windows of fixed_window"},
     {.path = "limits.NAME.offset", .type = &type_offset, LIMIT(offset_us), .fallback = "0s",
-     .high = PERIOD_MAX_US, .applies = limit_has_offset,
+     .high = PERIOD_MAX_US, SET(limit, has_offset),
      .help = "time that is added to the window starts of align: clock"},
     {.path = "limits.NAME.time_zone", .type = &type_time_zone, .fallback = "UTC", .flags = DERIVED,
-     .applies = limit_has_time_zone,
+     SET(limit, calendar),
      .help = "time zone of windows of week, month, year, or 1d with align: clock"},
     {.path = "limits.NAME.buckets", .type = &type_script_number, .fallback = "10",
-     .flags = DERIVED, .applies = takes_buckets,
+     .flags = DERIVED, .has = shipped_limiter_takes,
      .help = "number of parts into which rolling_window divides its period (2 to 100)"},
     {.path = "limits.NAME.headers", .type = &type_bool, LIMIT(headers), .fallback = "true",
      .help = "if false, the limit is left out of the rate limit headers of responses"},
@@ -137,7 +128,7 @@ static const struct option rows[] = {
      .flags = DERIVED,
      .help = "if true, the limit counts requests but rejects none"},
     {.path = "limits.NAME.enforce", .type = &type_share, LIMIT(enforce), .fallback = "100%",
-     .high = SHARE_WHOLE, .applies = limit_has_enforce,
+     .high = SHARE_WHOLE, UNSET(limit, shadow),
      .help = "share of clients for which the limit is enforced (0% to 100%, up to two decimal "
              "places)"},
     {.path = "limits.NAME.count", .type = &type_statuses, LIMIT(counted), .fallback = "all",
@@ -157,7 +148,7 @@ static const struct option rows[] = {
      .fallback = "redis.on_failure", .flags = DERIVED, .names = on_failure_names,
      .help = "how this limit decides while Redis is unavailable; see redis.on_failure"},
     {.path = "limits.NAME.max_delay", .type = &type_script_duration, .fallback = "0s",
-     .flags = DERIVED, .applies = takes_max_delay,
+     .flags = DERIVED, .has = shipped_limiter_takes,
      .help = "maximum time that leaky_bucket delays a request instead of rejecting it (1ms to "
              "366d)"},
     {.path = "limits.NAME.options", .type = &type_own_options, .fallback = "[]",
@@ -190,13 +181,13 @@ static const struct option rows[] = {
     {.path = "clients", .type = &type_clients, .fallback = "", .high = CLIENTS_MAX,
      .help = "settings for single clients (at most 100000)"},
     {.path = "clients.ID.blocked", .type = &type_bool, MEMBER(configured_client, blocked),
-     .fallback = "false", .applies = client_is_blocked,
+     .fallback = "false", SET(configured_client, blocked),
      .help = "all requests of the client are rejected with 403, whatever their rule"},
-    {.path = "clients.ID.plan", .type = &type_plan, .fallback = "", .applies = client_has_plan,
+    {.path = "clients.ID.plan", .type = &type_plan, .fallback = "", SET(configured_client, client_limits.plan),
      .help = "plan whose numbers apply to this client"},
     {.path = "clients.ID.priority", .type = &type_priority,
      MEMBER(configured_client, client_limits.priority), .fallback = "that of the plan, else of the rule",
-     .flags = DERIVED, .applies = client_has_priority,
+     .flags = DERIVED, SET(configured_client, client_limits.priority),
      .help = "priority of the client's requests"},
     {.path = "clients.ID.quota", .type = &type_quota, .fallback = "", .high = LIMIT_MAX,
      .applies = client_has_quota,
@@ -215,7 +206,7 @@ static const struct option rows[] = {
      .fallback = "limits.NAME.burst", .low = 1, .high = LIMIT_MAX, .flags = DERIVED,
      .help = "replaces the burst of the limit"},
 
-    {.path = "quotas", .type = &type_quotas, .fallback = "", .applies = quotas_are_there,
+    {.path = "quotas", .type = &type_quotas, .fallback = "", SET(policy, quotas.connection),
      .help = "weir looks up an id when a request matches a rule with limits"},
     {.path = "quotas.postgres", .type = &type_section, .flags = REQUIRED,
      .help = "PostgreSQL database"},

@@ -15,21 +15,6 @@ static const char *const access_names[] = {
 #undef X
         NULL};
 
-static bool idle_is_written(const void *policy)
-{
-    return ((const struct policy *)policy)->timeouts.idle_us != 0;
-}
-
-static bool state_directory_is_written(const void *policy)
-{
-    return ((const struct policy *)policy)->state_directory != NULL;
-}
-
-static bool memory_is_written(const void *policy)
-{
-    return ((const struct policy *)policy)->size_limits.memory != 0;
-}
-
 /* clang-format off */
 static const struct option rows[] = {
     {.path = "half_close", .type = &type_enum, OF(half_close), .fallback = "end",
@@ -38,7 +23,7 @@ static const struct option rows[] = {
 
     {.path = "state_directory", .type = &type_directory, OF(state_directory),
      .fallback = "$STATE_DIRECTORY", .low = 1, .high = 2048, .flags = DERIVED,
-     .applies = state_directory_is_written,
+     SET(policy, state_directory),
      .help = "directory in which weir keeps the last keys of tokens by URL over a restart"},
 
     {.path = "timeouts", .type = &type_section, .fallback = "",
@@ -67,7 +52,7 @@ static const struct option rows[] = {
      .help = "minimum rate in bytes per second at which a client takes a response, measured over "
              "send while weir holds unsent bytes"},
     {.path = "timeouts.idle", .type = &type_duration, OF(timeouts.idle_us), .fallback = "none",
-     .low = MS(10), .high = HOURS(24), .flags = DERIVED, .applies = idle_is_written,
+     .low = MS(10), .high = HOURS(24), .flags = DERIVED, SET(policy, timeouts.idle_us),
      .help = "value of timeouts.keepalive, timeouts.tunnel and timeouts.send if they are not set "
              "(10ms to 1d)"},
     {.path = "timeouts.exchange", .type = &type_duration, OF(timeouts.exchange_us),
@@ -104,7 +89,7 @@ static const struct option rows[] = {
      .help = "maximum number of client connections from one address, across all workers"},
     {.path = "size_limits.memory", .type = &type_size, OF(size_limits.memory),
      .fallback = "a quarter of the memory", .low = MIB(16), .high = INT64_C(1) << 50,
-     .flags = DERIVED, .applies = memory_is_written,
+     .flags = DERIVED, SET(policy, size_limits.memory),
      .help = "maximum memory of all buffers of the process (at least 16m)"},
     {.path = "size_limits.inspected_content", .type = &type_size,
      OF(size_limits.inspected_content), .fallback = "64k", .low = KIB(1), .high = MIB(1),

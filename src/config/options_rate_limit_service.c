@@ -5,25 +5,11 @@
 static const char *const charge_names[] = {[CHARGE_ALL] = "all", [CHARGE_EVERY] = "every", NULL};
 
 /* Entries are printed without defaults: there may be thousands. */
-#define ENTRY_HAS(name, condition)                                                                 \
-    static bool name(const void *base)                                                             \
-    {                                                                                              \
-        const struct configured_entry *entry = base;                                               \
-        return condition;                                                                          \
-    }
-
-ENTRY_HAS(has_value, entry->value.n > 0)
-ENTRY_HAS(has_rate_limit, entry->has_rate_limit)
-ENTRY_HAS(is_limited, !entry->unlimited)
-ENTRY_HAS(is_unlimited, entry->unlimited)
-ENTRY_HAS(has_name, entry->name != NULL)
-ENTRY_HAS(has_replaces, entry->replaces_count > 0)
-ENTRY_HAS(has_limits, !entry->rate_limit && entry->limit_count > 0)
-ENTRY_HAS(has_shadow, entry->shadow)
-ENTRY_HAS(has_quota, entry->quota)
-ENTRY_HAS(has_shares, entry->shares)
-ENTRY_HAS(has_metadata, entry->metadata != NULL)
-ENTRY_HAS(has_entries, entry->below.count > 0)
+static bool has_limits(const void *base)
+{
+    const struct configured_entry *entry = base;
+    return !entry->rate_limit && entry->limit_count > 0;
+}
 
 static bool is_not_printed(const void *base)
 {
@@ -39,10 +25,11 @@ static bool is_not_printed(const void *base)
 /* clang-format off */
 static const struct option rows[] = {
     {.path = "rate_limit_service", .type = &type_section, .fallback = "",
-     .applies = has_rate_limit_service,
+     SET(policy, rate_limit_service.is_set),
      .help = "listener for callers of Envoy's rate limit service"},
     {.path = "rate_limit_service.listen", .type = &type_service_listen, OF(rate_limit_service),
-     .low = 1, .high = LISTEN_MAX, .flags = RESTART | REQUIRED, .applies = has_rate_limit_service,
+     .low = 1, .high = LISTEN_MAX, .flags = RESTART | REQUIRED,
+     SET(policy, rate_limit_service.is_set),
      .help = "addresses of the listener, as in the option listen"},
     {.path = "rate_limit_service.trusted", .type = &type_trusted, SERVICE(peers),
      .fallback = "loopback and trusted_proxies", .high = TRUSTED_MAX, .flags = DERIVED,
@@ -54,7 +41,7 @@ static const struct option rows[] = {
      .help = "which descriptors of a call are charged if one of them is over its limit"},
     {.path = "rate_limit_service.headers", .type = &type_words, SERVICE(headers),
      .fallback = "headers", .names = header_family_words, .flags = DERIVED,
-     .applies = service_has_headers,
+     SET(policy, rate_limit_service.has_headers),
      .help = "families of rate limit headers in responses of this listener"},
     {.path = "rate_limit_service.domains", .type = &type_rate_limit_domains,
      OF(rate_limit_service), .fallback = "", .high = RATE_LIMIT_DOMAINS_MAX,
@@ -72,24 +59,24 @@ static const struct option rows[] = {
      .high = CONFIGURED_ENTRY_TEXT_MAX, .flags = REQUIRED,
      .help = "key of the entry"},
     {.path = IN_ENTRY "value", .type = &type_entry_text, ENTRY(value), .fallback = "",
-     .high = CONFIGURED_ENTRY_TEXT_MAX, .applies = has_value,
+     .high = CONFIGURED_ENTRY_TEXT_MAX, SET(configured_entry, value.n),
      .help = "value of the entry, in which * stands for any characters; without it, every value"},
-    {.path = IN_ENTRY "rate_limit", .type = &type_rate_limit, .applies = has_rate_limit,
+    {.path = IN_ENTRY "rate_limit", .type = &type_rate_limit, SET(configured_entry, has_rate_limit),
      .help = "limit of the descriptors whose last entry matches"},
     {.path = IN_ENTRY "rate_limit.unit", .type = &type_rate_limit_unit, ENTRY(unit),
-     .applies = is_limited,
+     UNSET(configured_entry, unlimited),
      .help = "second, minute, hour, day, week, month or year, in any letter case"},
     {.path = IN_ENTRY "rate_limit.requests_per_unit", .type = &type_number,
-     ENTRY(requests_per_unit), .low = 0, .high = UINT32_MAX, .applies = is_limited,
+     ENTRY(requests_per_unit), .low = 0, .high = UINT32_MAX, UNSET(configured_entry, unlimited),
      .help = "number of requests per unit (0 to 4294967295)"},
     {.path = IN_ENTRY "rate_limit.unlimited", .type = &type_bool, ENTRY(unlimited),
-     .fallback = "false", .applies = is_unlimited,
+     .fallback = "false", SET(configured_entry, unlimited),
      .help = "if true, there is no limit"},
     {.path = IN_ENTRY "rate_limit.name", .type = &type_text, ENTRY(name), .fallback = "",
-     .low = 1, .high = CONFIGURED_ENTRY_TEXT_MAX, .applies = has_name,
+     .low = 1, .high = CONFIGURED_ENTRY_TEXT_MAX, SET(configured_entry, name),
      .help = "name of the limit in responses and for replaces"},
     {.path = IN_ENTRY "rate_limit.replaces", .type = &type_replaces, .fallback = "[]",
-     .high = REPLACES_MAX, .applies = has_replaces,
+     .high = REPLACES_MAX, SET(configured_entry, replaces_count),
      .help = "limits of other descriptors of the same call that do not apply (at most 64)"},
     {.path = IN_ENTRY "rate_limit.replaces[].name", .type = &type_entry_text,
      MEMBER(replaced_limit, name),
@@ -99,16 +86,16 @@ static const struct option rows[] = {
      .applies = has_limits,
      .help = "names of limits of this policy (at most 8), instead of rate_limit"},
     {.path = IN_ENTRY "shadow_mode", .type = &type_bool, ENTRY(shadow), .fallback = "false",
-     .applies = has_shadow,
+     SET(configured_entry, shadow),
      .help = "if true, the limit is counted but does not reject"},
     {.path = IN_ENTRY "quota_mode", .type = &type_bool, ENTRY(quota), .fallback = "false",
-     .applies = has_quota,
+     SET(configured_entry, quota),
      .help = "if true, a call is over only if all its descriptors with quota_mode are"},
     {.path = IN_ENTRY "share_threshold", .type = &type_bool, ENTRY(shares), .fallback = "false",
-     .applies = has_shares,
+     SET(configured_entry, shares),
      .help = "if true, all values of a value with * share one count"},
     {.path = IN_ENTRY "metadata", .type = &type_metadata, ENTRY(metadata), .fallback = "",
-     .applies = has_metadata,
+     SET(configured_entry, metadata),
      .help = "dynamic metadata of responses while the descriptor is not over its limit"},
     {.path = IN_ENTRY "detailed_metric", .type = &type_bool, ENTRY(detailed_metric),
      .fallback = "false", .applies = is_not_printed,
@@ -117,7 +104,7 @@ static const struct option rows[] = {
      .fallback = "false", .applies = is_not_printed,
      .help = "accepted for files of envoyproxy/ratelimit; has no effect"},
     {.path = IN_ENTRY "descriptors", .type = &type_descriptors, ENTRY(below), .fallback = "",
-     .applies = has_entries,
+     SET(configured_entry, below.count),
      .help = "entries that match the next entry of a descriptor"},
     {.path = "rate_limit_service.files", .type = &type_rate_limit_files, OF(rate_limit_service),
      .fallback = "", .high = RATE_LIMIT_FILES_MAX, .applies = is_not_printed,

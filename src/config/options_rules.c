@@ -15,31 +15,6 @@ static const char *const dialect_names[] = {[DIALECT_PROBLEM] = "problem",
                                             [DIALECT_ANTHROPIC] = "anthropic",
                                             NULL};
 
-static bool has_header(const void *rule)
-{
-    return rule_has_criterion(rule, "header");
-}
-
-static bool has_query(const void *rule)
-{
-    return rule_has_criterion(rule, "query");
-}
-
-static bool has_json(const void *rule)
-{
-    return rule_has_criterion(rule, "json");
-}
-
-static bool has_client(const void *rule)
-{
-    return rule_has_criterion(rule, "client");
-}
-
-static bool has_scheme(const void *rule)
-{
-    return rule_has_criterion(rule, "scheme");
-}
-
 #define RULE(m) MEMBER(rule, m)
 
 /* clang-format off */
@@ -88,28 +63,28 @@ static const struct option rows[] = {
     {.path = "rules[].match", .type = &type_section, .fallback = "", .applies = rule_has_match,
      .help = "conditions for requests; all of them must hold"},
     {.path = "rules[].match.path", .type = &type_path_pattern, RULE(path), .fallback = "any",
-     .low = 1, .high = RULE_NAME_MAX, .flags = DERIVED, .applies = rule_has_path,
+     .low = 1, .high = RULE_NAME_MAX, .flags = DERIVED, SET(rule, path.n),
      .help = "pattern for the normalized path; see PATHS"},
     {.path = "rules[].match.methods", .type = &type_methods, .fallback = "any", .low = 1,
-     .high = METHODS_MAX, .flags = DERIVED, .applies = rule_has_methods,
+     .high = METHODS_MAX, .flags = DERIVED, SET(rule, method_count),
      .help = "request methods in uppercase (at most 32)"},
     {.path = "rules[].match.host", .type = &type_host_pattern, RULE(host), .fallback = "any",
-     .low = 1, .high = 255, .flags = DERIVED, .applies = rule_has_host,
+     .low = 1, .high = 255, .flags = DERIVED, SET(rule, host.n),
      .help = "Host name, or *.example.com for all subdomains"},
     {.path = "rules[].match.header", .type = &type_match_named, .fallback = "any", .low = 1,
-     .high = CRITERION_NAMES_MAX, .flags = DERIVED, .applies = has_header,
+     .high = CRITERION_NAMES_MAX, .flags = DERIVED, .has = rule_has_criterion,
      .help = "request headers, at most 8"},
     {.path = "rules[].match.query", .type = &type_match_named, .fallback = "any", .low = 1,
-     .high = CRITERION_NAMES_MAX, .flags = DERIVED, .applies = has_query,
+     .high = CRITERION_NAMES_MAX, .flags = DERIVED, .has = rule_has_criterion,
      .help = "query parameters, at most 8, with values as for header"},
     {.path = "rules[].match.json", .type = &type_match_named, .fallback = "any", .low = 1,
-     .high = CRITERION_NAMES_MAX, .flags = DERIVED, .applies = has_json,
+     .high = CRITERION_NAMES_MAX, .flags = DERIVED, .has = rule_has_criterion,
      .help = "JSON paths in the request's content, at most 8, with values as for header"},
     {.path = "rules[].match.client", .type = &type_match_clients, .fallback = "any", .low = 1,
-     .high = CRITERION_CLIENTS_MAX, .flags = DERIVED, .applies = has_client,
+     .high = CRITERION_CLIENTS_MAX, .flags = DERIVED, .has = rule_has_criterion,
      .help = "clients (at most 256), as in clients"},
     {.path = "rules[].match.scheme", .type = &type_match_values, .fallback = "any", .low = 1,
-     .high = 2, .flags = DERIVED, .applies = has_scheme,
+     .high = 2, .flags = DERIVED, .has = rule_has_criterion,
      .help = "http or https: whether the client's connection uses TLS"},
     {.path = "rules[].limits", .type = &type_rule_limits, .fallback = "[]",
      .high = LIMITS_PER_RULE_MAX,
@@ -121,26 +96,26 @@ static const struct option rows[] = {
      .high = LIMIT_MAX,
      .help = "cost that is charged before the response"},
     {.path = "rules[].cost.request_header", .type = &type_text, RULE(cost_request), .fallback = "",
-     .low = 1, .high = 128, .applies = rule_has_cost_request,
+     .low = 1, .high = 128, SET(rule, cost_request),
      .help = "request header with the cost of the request, an integer of 1 or more"},
     {.path = "rules[].cost.max", .type = &type_number, RULE(cost_max), .low = 1,
-     .high = LIMIT_MAX, .applies = rule_has_cost_request,
+     .high = LIMIT_MAX, SET(rule, cost_request),
      .help = "upper bound of the value in request_header; larger values are reduced to it"},
     {.path = "rules[].cost.response_header", .type = &type_text, RULE(cost_response),
-     .fallback = "", .low = 1, .high = 128, .applies = rule_has_cost_response,
+     .fallback = "", .low = 1, .high = 128, SET(rule, cost_response),
      .help = "response header with the actual cost of the request, an integer of 0 or more"},
     {.path = "rules[].best_effort", .type = &type_bool, RULE(best_effort),
-     .fallback = "limits.NAME.best_effort", .flags = DERIVED, .applies = rule_has_best_effort,
+     .fallback = "limits.NAME.best_effort", .flags = DERIVED, SET(rule, has_best_effort),
      .help = "overrides best_effort of the rule's limits, on the same counters"},
     {.path = "rules[].priority", .type = &type_priority, RULE(priority),
      .fallback = "the one named default, else the first", .flags = DERIVED,
-     .applies = rule_has_priority,
+     SET(rule, priority),
      .help = "priority of the requests, a name in priorities"},
     {.path = "rules[].upstream", .type = &type_rule_upstream, .fallback = "the first",
      .flags = DERIVED,
      .help = "name of the upstream that receives the requests"},
     {.path = "rules[].rejection", .type = &type_section, .fallback = "",
-     .applies = rule_has_rejection,
+     SET(rule, has_rejection),
      .help = "response to requests that this rule rejects"},
     {.path = "rules[].rejection.status", .type = &type_count, RULE(rejection.status),
      .fallback = "rejection.status", .low = 400, .high = 599, .flags = DERIVED,

@@ -15,7 +15,7 @@ static const char *const protocol_names[] = {
 /* clang-format off */
 static const struct option rows[] = {
     {.path = "upstreams", .type = &type_upstreams, .low = 1, .high = UPSTREAMS_MAX,
-     .flags = REQUIRED, .applies = policy_has_clients,
+     .flags = REQUIRED, UNSET(policy, rate_limit_service.is_alone),
      .help = "upstreams by name (at most 256)"},
     {.path = "upstreams.NAME.servers", .type = &type_servers, .low = 1, .high = SERVERS_MAX,
      .flags = REQUIRED,

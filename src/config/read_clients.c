@@ -3,19 +3,9 @@
 #include "policy/identity.h"
 #include "policy/shipped_limiter.h"
 
-bool client_is_blocked(const void *client)
-{
-    return ((const struct configured_client *)client)->blocked;
-}
-
 bool client_has_quota(const void *client)
 {
     return ((const struct configured_client *)client)->quota != QUOTA_NOT_WRITTEN;
-}
-
-bool client_has_priority(const void *client)
-{
-    return ((const struct configured_client *)client)->client_limits.priority != NULL;
 }
 
 /* --- quota --- */
@@ -274,11 +264,6 @@ static void print_plans(const struct printer *printer, const struct option *opti
 const struct option_type type_plans = {"map by name", read_plans, print_plans, true, 0};
 /* Printed by print_plans(), since a plan has no pointer to its policy. */
 const struct option_type type_plan_limits = {"map by name", read_plan_limits, NULL, true, 0};
-
-bool client_has_plan(const void *field)
-{
-    return ((const struct configured_client *)field)->client_limits.plan != NULL;
-}
 
 static void read_plan(struct loading *l, const struct option *option, const struct node *node,
                       void *field)

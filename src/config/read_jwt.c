@@ -9,16 +9,6 @@
 
 enum { KEYS_FILE_MAX = 256 << 10 }; /* bytes */
 
-bool identity_reads_tokens(const void *policy)
-{
-    return ((const struct policy *)policy)->identity.claim_count > 0;
-}
-
-bool jwt_has_urls(const void *policy)
-{
-    return ((const struct policy *)policy)->identity.jwt.remote_count > 0;
-}
-
 bool jwt_has_inline_secret(const void *policy)
 {
     const struct jwt_settings *jwt = &((const struct policy *)policy)->identity.jwt;
@@ -220,7 +210,7 @@ void check_jwt(struct loading *l)
                       *from = node_at(l, "identity", "from");
     const struct node *place = section ? section : from ? from : node_find(l->root, "limits");
 
-    if (!identity_reads_tokens(l->policy))
+    if (!l->policy->identity.claim_count)
         return;
     if (!jwt->keys && jwt->remote_count == 0 && l->report->mistakes == 0)
         mistake(l, place,

@@ -241,31 +241,6 @@ const struct option_type type_request_json = {"path or list", read_request_json,
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
-bool cost_has_request_header(const void *cost)
-{
-    return ((const struct limit_cost *)cost)->request_header != NULL;
-}
-
-bool cost_has_max(const void *cost)
-{
-    return ((const struct limit_cost *)cost)->max > 0;
-}
-
-bool cost_has_request_json(const void *cost)
-{
-    return ((const struct limit_cost *)cost)->request_json.count > 0;
-}
-
-bool cost_has_response_header(const void *cost)
-{
-    return ((const struct limit_cost *)cost)->response_header != NULL;
-}
-
-bool cost_has_usage(const void *cost)
-{
-    return ((const struct limit_cost *)cost)->usage.kind != USAGE_KIND_NONE;
-}
-
 bool cost_is_of_openai(const void *cost)
 {
     const struct usage_settings *usage = &((const struct limit_cost *)cost)->usage;

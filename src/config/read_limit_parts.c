@@ -42,11 +42,6 @@ const struct option_type type_dedup = {"map or text", read_dedup, print_dedup, t
 
 /* ---- granted_header -------------------------------------------------------------------------- */
 
-bool limit_has_granted_header(const void *limit)
-{
-    return ((const struct limit *)limit)->granted_header != NULL;
-}
-
 static void read_own_header(struct loading *l, const struct option *option, const struct node *node,
                             void *field)
 {

@@ -16,29 +16,14 @@ bool limit_has_align(const void *limit)
     return l->shipped ? l->shipped->aligns : l->kind == LIMIT_CUSTOM;
 }
 
-bool limit_has_offset(const void *limit)
-{
-    return ((const struct limit *)limit)->has_offset;
-}
-
 bool limit_is_in_flight(const void *limit)
 {
     return ((const struct limit *)limit)->kind == LIMIT_CONCURRENCY;
 }
 
-bool limit_has_period(const void *limit)
+bool limit_is_not_in_flight(const void *limit)
 {
     return !limit_is_in_flight(limit);
-}
-
-bool limit_has_best_effort(const void *limit)
-{
-    return !limit_is_in_flight(limit);
-}
-
-bool limit_has_enforce(const void *limit)
-{
-    return !((const struct limit *)limit)->shadow;
 }
 
 static const char large_scripts[] = "token_bucket, gcra, leaky_bucket or fixed_window";

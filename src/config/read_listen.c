@@ -142,11 +142,6 @@ const struct option_type type_listen = {"list of addresses", read_listen, print_
 
 /* ---- decisions: completes the section, and adds its listener to those of clients ------------- */
 
-bool has_decisions(const void *policy)
-{
-    return ((const struct policy *)policy)->decisions.address.length > 0;
-}
-
 void peers_trust_by_default(const struct policy *policy, struct identity_settings *trusted)
 {
     static const char *const loopback[] = {"127.0.0.0/8", "::1"};
@@ -200,7 +195,7 @@ void decisions_finish(struct loading *l)
     if (section && section->kind == NODE_MAP && !section->broken && !listen)
         mistake(l, section,
                 "listen is missing: the address for other proxies, such as 127.0.0.1:9190");
-    if (!has_decisions(l->policy))
+    if (!l->policy->decisions.address.length)
         return;
     peers_trust_by_default(l->policy, &l->policy->decisions.peers);
     listener_add(

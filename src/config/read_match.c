@@ -6,25 +6,10 @@
 
 /* ---- path, host, methods --------------------------------------------------------------------- */
 
-bool rule_has_path(const void *rule)
-{
-    return ((const struct rule *)rule)->path.n > 0;
-}
-
-bool rule_has_host(const void *rule)
-{
-    return ((const struct rule *)rule)->host.n > 0;
-}
-
-bool rule_has_methods(const void *rule)
-{
-    return ((const struct rule *)rule)->method_count > 0;
-}
-
 bool rule_has_match(const void *rule)
 {
-    return rule_has_path(rule) || rule_has_host(rule) || rule_has_methods(rule) ||
-           ((const struct rule *)rule)->criterion_count > 0;
+    const struct rule *r = rule;
+    return r->path.n || r->host.n || r->method_count || r->criterion_count;
 }
 
 /* "**" matches a subtree only as the last segment (http/path.h); elsewhere it acts like "*". */

@@ -14,11 +14,6 @@
 #include <libpq-fe.h>
 #endif
 
-bool quotas_are_there(const void *policy)
-{
-    return ((const struct policy *)policy)->quotas.connection != NULL;
-}
-
 /* --- the section --- */
 
 static void read_quotas(struct loading *l, const struct option *option, const struct node *node,

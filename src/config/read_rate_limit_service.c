@@ -11,16 +11,6 @@
 
 enum { DOMAIN_FILE_MAX = 16 << 20 }; /* bytes */
 
-bool has_rate_limit_service(const void *policy)
-{
-    return ((const struct policy *)policy)->rate_limit_service.is_set;
-}
-
-bool service_has_headers(const void *policy)
-{
-    return ((const struct policy *)policy)->rate_limit_service.has_headers;
-}
-
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 enum { RATE_LIMIT_NAME_MAX = 255 }; /* bytes; more are cut */
@@ -418,11 +408,6 @@ static void finish_settings(struct loading *l, const struct node *section)
         listener_add(l, item, &service->listen[i]);
         service->listen[i].tls = NULL; /* policy->listen holds the reference */
     }
-}
-
-bool policy_has_clients(const void *policy)
-{
-    return !((const struct policy *)policy)->rate_limit_service.is_alone;
 }
 
 void service_begin(struct loading *l)

@@ -50,15 +50,11 @@ const struct option_type type_redis_address = {"address", read_redis_address, pr
 
 bool redis_has_address(const void *policy)
 {
-    return !redis_has_sentinel(policy) && !redis_has_cluster(policy);
+    const struct redis_settings *redis = &((const struct policy *)policy)->redis;
+    return !redis->sentinel.master && !redis->cluster.count;
 }
 
 /* --- sentinels --- */
-
-bool redis_has_sentinel(const void *policy)
-{
-    return ((const struct policy *)policy)->redis.sentinel.master != NULL;
-}
 
 /* Used instead of redis.address, which is read earlier. */
 static void read_sentinel(struct loading *l, const struct option *option, const struct node *node,
@@ -115,11 +111,6 @@ const struct option_type type_redis_nodes = {"list of addresses", read_redis_nod
 
 /* --- cluster --- */
 
-bool redis_has_cluster(const void *policy)
-{
-    return ((const struct policy *)policy)->redis.cluster.count > 0;
-}
-
 /* Used instead of redis.address and redis.sentinel, which are read earlier. */
 static void read_cluster(struct loading *l, const struct option *option, const struct node *node,
                          void *field)
@@ -150,11 +141,6 @@ const struct option_type type_cluster = {"list of addresses", read_cluster, prin
                                          0};
 
 /* --- password --- */
-
-bool redis_has_password(const void *policy)
-{
-    return !((const struct policy *)policy)->redis.password_file;
-}
 
 static void read_password_file(struct loading *l, const struct option *option,
                                const struct node *node, void *field)

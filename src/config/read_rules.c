@@ -9,31 +9,6 @@ bool rule_has_cost(const void *rule)
     return ((const struct rule *)rule)->cost > 0 || ((const struct rule *)rule)->free;
 }
 
-bool rule_has_cost_request(const void *rule)
-{
-    return ((const struct rule *)rule)->cost_request != NULL;
-}
-
-bool rule_has_cost_response(const void *rule)
-{
-    return ((const struct rule *)rule)->cost_response != NULL;
-}
-
-bool rule_has_best_effort(const void *rule)
-{
-    return ((const struct rule *)rule)->has_best_effort;
-}
-
-bool rule_has_priority(const void *rule)
-{
-    return ((const struct rule *)rule)->priority != NULL;
-}
-
-bool rule_has_rejection(const void *rule)
-{
-    return ((const struct rule *)rule)->has_rejection;
-}
-
 /* --- limits, cost, upstream --- */
 
 static void read_limit_name(struct loading *l, const struct node *item, struct rule *rule)

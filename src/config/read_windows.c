@@ -136,11 +136,6 @@ static void print_time_zone(const struct printer *printer, const struct option *
 const struct option_type type_time_zone = {"name of a time zone", read_time_zone, print_time_zone,
                                            false, 0};
 
-bool limit_has_time_zone(const void *limit)
-{
-    return ((const struct limit *)limit)->calendar != CALENDAR_NONE;
-}
-
 /* --- combinations --- */
 
 int64_t limit_shortest_window(const struct limit *limit)

@@ -128,20 +128,10 @@ enum { DEDUP_REPEATS_DEFAULT = 10, DEDUP_REPEATS_MAX = 1000 };
 
 bool limit_has_burst(const void *limit); /* for option->applies */
 bool limit_has_align(const void *limit);
-bool limit_has_offset(const void *limit);
-bool limit_has_period(const void *limit);
-bool limit_has_best_effort(const void *limit);
-bool limit_has_granted_header(const void *limit);
-bool limit_has_enforce(const void *limit);
-bool limit_has_time_zone(const void *limit);
 bool limit_has_own_options(const void *limit);
+bool limit_is_not_in_flight(const void *limit);
 bool limit_is_in_flight(const void *limit); /* a concurrency limit */
 /* read_limit_cost.c; for a struct limit_cost. */
-bool cost_has_request_header(const void *cost);
-bool cost_has_request_json(const void *cost);
-bool cost_has_max(const void *cost);
-bool cost_has_response_header(const void *cost);
-bool cost_has_usage(const void *cost);
 bool cost_is_of_openai(const void *cost);
 bool cost_has_weights(const void *cost);
 bool cost_is_adjusted(const void *cost);
@@ -186,13 +176,8 @@ void limit_unknown(struct loading *l, const struct node *node, struct slice name
 /* Returns the name of an id for messages and `weir check`, in the arena: values are shown as their
  * hash if they are hashed. */
 char *client_printed_name(struct loading *l, struct slice identity);
-bool client_is_blocked(const void *client); /* for option->applies */
-bool client_has_plan(const void *client);
 bool client_has_quota(const void *client);
-bool client_has_priority(const void *client);
 bool client_has_limits(const void *client);
-
-bool quotas_are_there(const void *policy); /* for option->applies */
 
 /* --- upstreams --- */
 
@@ -200,11 +185,9 @@ bool upstream_has_health(const void *upstream); /* for option->applies */
 
 /* --- identity --- */
 
-bool identity_reads_tokens(const void *policy); /* for option->applies */
 /* Sets headers_from_anyone after the section is read, and reports a jwt source without keys. */
 void identity_finish(struct loading *l);
 
-bool jwt_has_urls(const void *policy); /* for option->applies, as the next one */
 bool jwt_has_inline_secret(const void *policy);
 void check_jwt(struct loading *l); /* read_jwt.c: reports a jwt source without keys */
 
@@ -223,7 +206,6 @@ bool admin_is_unix(const void *listener); /* for option->applies */
 
 /* Reads the files named in the section into policy->addresses.table. */
 void addresses_read(struct loading *l);
-bool has_decisions(const void *policy); /* for option->applies */
 /* Completes the section decisions; call after listen and identity. */
 void decisions_finish(struct loading *l);
 /* read_listen.c. Reads, prints a list of listeners. */
@@ -243,9 +225,6 @@ void admin_finish(struct loading *l);
 
 /* --- rate_limit_service --- */
 
-bool has_rate_limit_service(const void *policy); /* for option->applies */
-bool service_has_headers(const void *policy);
-bool policy_has_clients(const void *policy);
 /* Sets which sections the policy has; call before it is read. */
 void service_begin(struct loading *l);
 /* Reads the domains and adds the listeners; call after all other sections are read. */
@@ -261,17 +240,9 @@ void entries_read(struct loading *l, const struct node *node,
 
 /* --- rules --- */
 
-bool rule_has_match(const void *rule); /* for option->applies */
-bool rule_has_path(const void *rule);
-bool rule_has_host(const void *rule);
-bool rule_has_methods(const void *rule);
-bool rule_has_criterion(const void *rule, const char *key);
+bool rule_has_match(const void *rule);                      /* for option->applies */
+bool rule_has_criterion(const void *rule, const char *key); /* for option->has */
 bool rule_has_cost(const void *rule);
-bool rule_has_cost_request(const void *rule);
-bool rule_has_cost_response(const void *rule);
-bool rule_has_best_effort(const void *rule);
-bool rule_has_rejection(const void *rule);
-bool rule_has_priority(const void *rule);
 
 /* --- redis --- */
 
@@ -284,9 +255,6 @@ bool redis_url_read(struct loading *l, const struct node *node, struct redis_url
 void redis_url_finish(struct loading *l);
 
 bool redis_has_address(const void *policy); /* for option->applies */
-bool redis_has_sentinel(const void *policy);
-bool redis_has_cluster(const void *policy);
-bool redis_has_password(const void *policy);
 
 /* Sets policy->read_headers, and reports names that servers may not distinguish. */
 void read_headers_collect(struct loading *l);

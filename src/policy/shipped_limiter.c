@@ -73,9 +73,10 @@ const struct limiter_option *limiter_option(const struct shipped_limiter *limite
     return NULL;
 }
 
-bool shipped_limiter_takes(const struct limit *limit, const char *option)
+bool shipped_limiter_takes(const void *limit, const char *option)
 {
-    return limit->shipped && limiter_option(limit->shipped, slice_of(option));
+    const struct shipped_limiter *shipped = ((const struct limit *)limit)->shipped;
+    return shipped && limiter_option(shipped, slice_of(option));
 }
 
 /* Returns the value of an option; `fallback` if the limiter does not have it, or it has none. */

@@ -72,7 +72,7 @@ static inline bool limit_tells_next(const struct limit *limit)
 }
 
 /* Returns true if the limit's script is shipped and reads this option of the limit. */
-bool shipped_limiter_takes(const struct limit *limit, const char *option);
+bool shipped_limiter_takes(const void *limit, const char *option);
 
 /* Sets the members of the limit that repeat options of its shipped limiter for C: max_delay_us and
  * rest_us. Call it after the options or the period have changed. */

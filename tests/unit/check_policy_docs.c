@@ -83,7 +83,8 @@ static const struct node *find(const struct node *node, const char *path)
 static bool is_a_default(const struct option *option)
 {
     return option->fallback && option->fallback[0] && !(option->flags & OPTION_DERIVED) &&
-           !option->applies && !strstr(option->path, "[]") && !strstr(option->path, ".cost.");
+           !option->applies && !option->has && !option->when.size && !strstr(option->path, "[]") &&
+           !strstr(option->path, ".cost.");
 }
 
 /* An option in a comment of the sample has its default value. */
