@@ -3,14 +3,14 @@
 
 #include "http/parse.h"
 
-enum { NAME_LONGEST = 30 };
+enum { NAME_LONGEST = 30, LETTERS = 32, GROUPS = (NAME_LONGEST + 1) * LETTERS };
 
 struct known_name {
     const char *lower;
     uint8_t id;
 };
 
-/* Of names of one length, frequent ones come first. */
+/* Of names of one length and first letter, frequent ones come first. */
 #define ROW(lower, id) {lower, id},
 /* clang-format off */
 static const struct known_name known[] = {
@@ -45,21 +45,28 @@ static const struct known_name known[] = {
 };
 /* clang-format on */
 
-/* The known names by length: those of n bytes are names[first[n]] to names[first[n + 1] - 1]. */
+/* The known names by length and first letter: those of group g are names[first[g]] to
+ * names[first[g + 1] - 1]. */
 static struct known_name names[COUNT_OF(known)];
-static uint8_t first[NAME_LONGEST + 2];
+static uint8_t first[GROUPS + 1];
+
+/* Both cases of a letter have the same last five bits. */
+static inline unsigned group_of(const char *name, size_t n)
+{
+    return (unsigned)n * LETTERS + (unsigned)(name[0] & (LETTERS - 1));
+}
 
 __attribute__((constructor)) static void index_names(void)
 {
     unsigned count = 0;
 
-    for (size_t n = 0; n <= NAME_LONGEST; n++) {
-        first[n] = (uint8_t)count;
+    for (unsigned group = 0; group < GROUPS; group++) {
+        first[group] = (uint8_t)count;
         for (size_t i = 0; i < COUNT_OF(known); i++)
-            if (strlen(known[i].lower) == n)
+            if (group_of(known[i].lower, strlen(known[i].lower)) == group)
                 names[count++] = known[i];
     }
-    first[NAME_LONGEST + 1] = (uint8_t)count;
+    first[GROUPS] = (uint8_t)count;
     if (count != COUNT_OF(known))
         abort(); /* a name is longer than NAME_LONGEST */
 }
@@ -88,8 +95,6 @@ static bool token_equals(const char *token, const char *lower, size_t n)
 {
     size_t i = 0;
 
-    if (((token[0] | 0x20) ^ lower[0]) != 0)
-        return false;
     if (n >= 8) {
         for (; i + 8 < n; i += 8)
             if (!eight_equal(token + i, lower + i))
@@ -113,8 +118,9 @@ static bool is_forwarded_claim(struct slice name)
 
 enum field_id field_id_of(struct slice name)
 {
-    if (name.n <= NAME_LONGEST) {
-        for (unsigned i = first[name.n]; i < first[name.n + 1]; i++)
+    if (name.n && name.n <= NAME_LONGEST) {
+        unsigned group = group_of(name.p, name.n);
+        for (unsigned i = first[group]; i < first[group + 1]; i++)
             if (token_equals(name.p, names[i].lower, name.n))
                 return names[i].id;
     }

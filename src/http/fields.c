@@ -48,14 +48,14 @@ static const char *name_parse(const char *p, const char *end, struct field *fiel
 {
     const char *start = p;
     unsigned all = CHAR_PLAIN, classes;
-    for (p = scan_past_letters(p, end); p < end; p++) {
+    for (p = scan_past_letters(p, end); p < end && *p != ':'; p++) {
         if (!((classes = char_classes[(unsigned char)*p]) & CHAR_TOKEN))
-            break;
+            return refuse_line(refusal, field_name_fault(start, p, end));
         all &= classes;
     }
-    field->name = slice_between(start, p);
-    if (p == end || *p != ':' || p == start)
+    if (p == end || p == start)
         return refuse_line(refusal, field_name_fault(start, p, end));
+    field->name = slice_between(start, p);
     field->id = (uint8_t)field_id_of(field->name);
     field->hop_by_hop = hop_by_hop_by_nature >> field->id & 1;
     *names &= all;
@@ -67,8 +67,6 @@ static const char *name_parse(const char *p, const char *end, struct field *fiel
 static const char *value_parse(const char *p, const char *end, struct field *field,
                                struct refusal *refusal)
 {
-    while (p < end && (*p == ' ' || *p == '\t'))
-        p++;
     const char *start = p;
     while ((p = scan_to_control(p, end)) < end && *p == '\t')
         p++;
@@ -77,6 +75,8 @@ static const char *value_parse(const char *p, const char *end, struct field *fie
                                     : *p == '\r' ? "bare CR in a field value"
                                                  : "control byte in a field value");
     const char *last = p;
+    while (*start == ' ' || *start == '\t') /* up to the CR at the latest */
+        start++;
     while (last > start && (last[-1] == ' ' || last[-1] == '\t'))
         last--;
     field->value = slice_between(start, last);

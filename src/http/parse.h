@@ -30,7 +30,7 @@ static inline struct slice slice_between(const char *from, const char *to)
 /* Returns whether there is a CRLF at `p`. */
 static inline bool is_line_end(const char *p, const char *end)
 {
-    return end - p >= 2 && p[0] == '\r' && p[1] == '\n';
+    return end - p >= 2 && memcmp(p, "\r\n", 2) == 0;
 }
 
 /* Returns whether the slice is not empty and all its bytes are CHAR_TOKEN. */
