@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "config/lint.h"
 #include "config/sections.h"
+#include "limit/header_families.h"
 
 enum { POLICY_FILE_MAX = 16 << 20 }; /* bytes */
 
@@ -73,8 +74,10 @@ static void read_root(struct loading *l)
     admin_finish(l);
     identity_finish(l);
     redis_url_finish(l);
-    if (!l->report->mistakes)
+    if (!l->report->mistakes) {
         read_headers_collect(l);
+        header_families_prepare(l->policy);
+    }
     policy_check(l);
 }
 

@@ -1,5 +1,6 @@
 #include "limit/header_families.h"
 
+#include "base/arena.h"
 #include "http/head.h"
 
 /* draft-ietf-httpapi-ratelimit-headers-11; may still change. */
@@ -34,28 +35,29 @@ static family_writer x_ratelimit_lines, x_ratelimit_epoch_lines, x_rate_limit_li
  * limits. They are then overwritten in a cached rejection; see limit/numbers.h. */
 enum { NOT_PATCHABLE, PATCHABLE };
 
-/* Name, word in the policy, writer, id of its fields, the families that it replaces if both are
+/* Name, word in the policy, writer, id of its fields, the families that replace it if both are
  * chosen, and whether cached rejections may have its fields. Fields are sent in this order. */
 #define FAMILIES(X)                                                                                \
-    X(X_RATELIMIT, "x-ratelimit", x_ratelimit_lines, FIELD_X_RATELIMIT, 0, PATCHABLE)              \
-    X(X_RATELIMIT_EPOCH, "x-ratelimit-epoch", x_ratelimit_epoch_lines, FIELD_X_RATELIMIT,          \
-      1u << X_RATELIMIT, PATCHABLE)                                                                \
+    X(X_RATELIMIT, "x-ratelimit", x_ratelimit_lines, FIELD_X_RATELIMIT, 1u << X_RATELIMIT_EPOCH,   \
+      PATCHABLE)                                                                                   \
+    X(X_RATELIMIT_EPOCH, "x-ratelimit-epoch", x_ratelimit_epoch_lines, FIELD_X_RATELIMIT, 0,       \
+      PATCHABLE)                                                                                   \
     X(X_RATE_LIMIT, "x-rate-limit", x_rate_limit_lines, FIELD_X_RATE_LIMIT, 0, PATCHABLE)          \
     X(IETF, "ietf", ietf_lines, FIELD_RATELIMIT, 0, PATCHABLE)                                     \
     X(OPENAI, "openai", openai_lines, FIELD_X_RATELIMIT_OF, 0, NOT_PATCHABLE)
 
-#define ENUM(name, word, writer, field, replaced, patchable) name,
+#define ENUM(name, word, writer, field, replaced_by, patchable) name,
 enum { FAMILIES(ENUM) HEADER_FAMILIES };
-#define WORD(name, word, writer, field, replaced, patchable) word,
+#define WORD(name, word, writer, field, replaced_by, patchable) word,
 const char *const header_family_words[] = {FAMILIES(WORD) NULL};
-#define PATCHABLE_BIT(name, word, writer, field, replaced, patchable)                              \
+#define PATCHABLE_BIT(name, word, writer, field, replaced_by, patchable)                           \
     | (unsigned)(patchable) << name
 static const unsigned patchable_families = 0 FAMILIES(PATCHABLE_BIT);
-#define ROW(name, word, writer, field, replaced, patchable) {writer, field, replaced},
+#define ROW(name, word, writer, field, replaced_by, patchable) {writer, field, replaced_by},
 static const struct family_row {
     family_writer *write;
     enum field_id field;
-    unsigned replaces;
+    unsigned replaced_by;
 } rows[] = {FAMILIES(ROW)};
 
 /* --- The limit shown -------------------------------------------------------------------------- */
@@ -88,12 +90,12 @@ const struct limit_result *decision_shown(const struct decision *d)
 
 /* --- Lines ------------------------------------------------------------------------------------ */
 
-#define CONSTANT_LINE(w, name, value)                                                              \
-    do {                                                                                           \
-        text_literal((w)->out, name ": ");                                                         \
-        text_i64((w)->out, (value));                                                               \
-        text_literal((w)->out, "\r\n");                                                            \
-    } while (0)
+static void number_line(struct text *out, struct slice name, int64_t value)
+{
+    text_put(out, name);
+    text_i64(out, value);
+    text_literal(out, "\r\n");
+}
 
 #define NUMBER_LINE(w, name, number, result)                                                       \
     do {                                                                                           \
@@ -104,23 +106,75 @@ const struct limit_result *decision_shown(const struct decision *d)
 
 static void put_number(struct writer *w, enum decision_number number, const struct limit_result *r)
 {
-    decision_put_number(w->out, w->d, number, (unsigned)(r - w->d->results), w->wall_us, w->marks);
+    decision_put_number(w->out, w->d, number, r, w->wall_us, w->marks);
+}
+
+/* Parts of the fields that depend only on the limit, quota and capacity of a result. */
+typedef void part_writer(struct text *out, const struct limit_result *r);
+
+static part_writer x_ratelimit_limit, x_rate_limit_policy, ietf_name, ietf_policy;
+
+enum { PART_X_RATELIMIT_LIMIT, PART_X_RATE_LIMIT_POLICY, PART_IETF_NAME, PART_IETF_POLICY, PARTS };
+_Static_assert((int)PARTS == (int)LIMIT_FIELD_PARTS, "struct limit has room for all parts");
+
+static part_writer *const part_writers[PARTS] = {[PART_X_RATELIMIT_LIMIT] = x_ratelimit_limit,
+                                                 [PART_X_RATE_LIMIT_POLICY] = x_rate_limit_policy,
+                                                 [PART_IETF_NAME] = ietf_name,
+                                                 [PART_IETF_POLICY] = ietf_policy};
+
+/* Appends a part: as header_families_prepare() has written it, if the result has the limit's own
+ * numbers. */
+static void put_part(struct text *out, unsigned part, const struct limit_result *r)
+{
+    const struct limit_fields *own = &r->limit->fields;
+
+    if (r->quota == own->quota && r->capacity == own->capacity && own->parts[part].n)
+        text_put(out, own->parts[part]);
+    else
+        part_writers[part](out, r);
+}
+
+static void prepare(struct arena *arena, struct limit *limit)
+{
+    struct limit_numbers own = limit_numbers_of(limit);
+    struct limit_result r = {
+        .limit = limit, .quota = own.limit, .capacity = limit_whole(limit, &own)};
+    char bytes[1024];
+
+    limit->fields.quota = r.quota;
+    limit->fields.capacity = r.capacity;
+    for (unsigned i = 0; i < PARTS; i++) {
+        struct text out = text_over(bytes, sizeof bytes);
+        part_writers[i](&out, &r);
+        if (!out.failed)
+            limit->fields.parts[i] = (struct slice){arena_text(arena, text_slice(&out)), out.n};
+    }
+}
+
+void header_families_prepare(struct policy *policy)
+{
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        prepare(policy->arena, &policy->limits[i]);
+    for (unsigned i = 0; i < policy->variant_count; i++)
+        prepare(policy->arena, policy->variants[i]);
 }
 
 /* --- X-RateLimit-* ---------------------------------------------------------------------------- */
 
+static void x_ratelimit_limit(struct text *out, const struct limit_result *r)
+{
+    number_line(out, SLICE("X-RateLimit-Limit: "), r->capacity);
+}
+
 static void x_ratelimit(struct writer *w, const struct limit_result *r, enum decision_number reset)
 {
-    bool prohibited = w->d->verdict == VERDICT_PROHIBITED;
-
-    if (w->d->verdict == VERDICT_UNLIMITED)
+    if (w->d->verdict == VERDICT_PROHIBITED)
+        text_literal(w->out, "X-RateLimit-Limit: 0\r\nX-RateLimit-Remaining: 0\r\n");
+    if (w->d->verdict == VERDICT_PROHIBITED || w->d->verdict == VERDICT_UNLIMITED)
         return;
-    CONSTANT_LINE(w, "X-RateLimit-Limit", prohibited ? 0 : r->capacity);
-    if (prohibited)
-        CONSTANT_LINE(w, "X-RateLimit-Remaining", 0);
-    else
-        NUMBER_LINE(w, "X-RateLimit-Remaining", NUMBER_REMAINING, r);
-    if (!prohibited && has_window(r))
+    put_part(w->out, PART_X_RATELIMIT_LIMIT, r);
+    NUMBER_LINE(w, "X-RateLimit-Remaining", NUMBER_REMAINING, r);
+    if (has_window(r))
         NUMBER_LINE(w, "X-RateLimit-Reset", reset, r);
 }
 
@@ -136,18 +190,26 @@ static void x_ratelimit_epoch_lines(struct writer *w, const struct limit_result 
 
 /* --- X-Rate-Limit-* --------------------------------------------------------------------------- */
 
+static void policy_and_quota(struct text *out, const struct limit *limit, int64_t quota)
+{
+    text_literal(out, "X-Rate-Limit-Policy: ");
+    text_put(out, slice_of(limit->label ? limit->label : limit->name));
+    number_line(out, SLICE("\r\nX-Rate-Limit-Quota: "), quota);
+}
+
+static void x_rate_limit_policy(struct text *out, const struct limit_result *r)
+{
+    policy_and_quota(out, r->limit, r->capacity);
+}
+
 static void x_rate_limit_lines(struct writer *w, const struct limit_result *r)
 {
-    enum verdict verdict = w->d->verdict;
-    int64_t quota = verdict == VERDICT_PROHIBITED  ? 0
-                    : verdict == VERDICT_UNLIMITED ? -1
-                                                   : r->capacity;
-
-    text_literal(w->out, "X-Rate-Limit-Policy: ");
-    text_put(w->out, slice_of(r->limit->label ? r->limit->label : r->limit->name));
-    text_literal(w->out, "\r\n");
-    CONSTANT_LINE(w, "X-Rate-Limit-Quota", quota);
-    if (quota < 1)
+    if (w->d->verdict == VERDICT_PROHIBITED || w->d->verdict == VERDICT_UNLIMITED) {
+        policy_and_quota(w->out, r->limit, w->d->verdict == VERDICT_PROHIBITED ? 0 : -1);
+        return;
+    }
+    put_part(w->out, PART_X_RATE_LIMIT_POLICY, r);
+    if (r->capacity < 1)
         return;
     NUMBER_LINE(w, "X-Rate-Limit-Used", NUMBER_USED, r);
     if (has_window(r))
@@ -191,11 +253,14 @@ static int64_t window_seconds(const struct limit_result *r)
     return seconds > SF_INTEGER_MAX ? SF_INTEGER_MAX : seconds > 1 ? (int64_t)seconds : 1;
 }
 
-static void ietf_policy_item(struct writer *w, const struct limit_result *r)
+static void ietf_name(struct text *out, const struct limit_result *r)
 {
-    struct text *out = w->out;
-
     sf_string(out, r->limit->name);
+}
+
+static void ietf_policy(struct text *out, const struct limit_result *r)
+{
+    ietf_name(out, r);
     sf_parameter(out, SLICE(IETF_QUOTA), r->capacity);
     if (has_window(r))
         sf_parameter(out, SLICE(IETF_WINDOW), window_seconds(r));
@@ -203,9 +268,14 @@ static void ietf_policy_item(struct writer *w, const struct limit_result *r)
         text_literal(out, IETF_IN_FLIGHT);
 }
 
+static void ietf_policy_item(struct writer *w, const struct limit_result *r)
+{
+    put_part(w->out, PART_IETF_POLICY, r);
+}
+
 static void ietf_state_item(struct writer *w, const struct limit_result *r)
 {
-    sf_string(w->out, r->limit->name);
+    put_part(w->out, PART_IETF_NAME, r);
     text_literal(w->out, IETF_REMAINING);
     put_number(w, NUMBER_SF_REMAINING, r);
     if (!has_window(r))
@@ -350,16 +420,13 @@ uint64_t decision_fields_write(struct text *out, const struct decision *d, unsig
     const struct limit_result *shown = shows_limits(d->verdict) ? decision_shown(d) : NULL;
     uint64_t written = 0;
 
-    for (unsigned i = 0; i < HEADER_FAMILIES; i++)
-        if (headers >> i & 1)
-            headers &= ~rows[i].replaces;
     for (unsigned i = 0; shown && i < HEADER_FAMILIES; i++)
-        if (headers >> i & 1)
+        if (headers >> i & 1 && !(headers & rows[i].replaced_by))
             written |= write_family(&w, &rows[i], shown);
     if (decision_retry_after(d) < 0)
         return written;
     text_literal(out, "Retry-After: ");
-    decision_put_number(out, d, NUMBER_WAIT, 0, wall_us, marks);
+    decision_put_number(out, d, NUMBER_WAIT, d->results, wall_us, marks);
     text_literal(out, "\r\n");
     return written;
 }

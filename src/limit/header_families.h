@@ -19,6 +19,10 @@ bool header_families_patchable(unsigned headers);
  * the smallest share left. NULL: no limit may be shown. */
 const struct limit_result *decision_shown(const struct decision *decision);
 
+/* Writes the parts of the fields that are the same in all responses to clients with a limit's own
+ * numbers. Call once when the policy is read, within memory_try(). Optional. */
+void header_families_prepare(struct policy *policy);
+
 /* Appends the fields of the families in `headers` as lines "Name: value CRLF", and Retry-After for
  * rejections that have one. `wall_us` (Unix time) is for fields with a time of day. Appends
  * nothing if no limit applied. Records the positions of numbers in `marks`, unless it is NULL.

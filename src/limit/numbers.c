@@ -12,11 +12,9 @@ static int64_t sf_integer(int64_t value)
     return value < SF_INTEGER_MAX ? value : SF_INTEGER_MAX;
 }
 
-int64_t decision_number(const struct decision *d, enum decision_number number, unsigned result,
-                        uint64_t wall_us)
+int64_t decision_number(const struct decision *d, enum decision_number number,
+                        const struct limit_result *r, uint64_t wall_us)
 {
-    const struct limit_result *r = &d->results[result];
-
     switch (number) {
     case NUMBER_REMAINING: return r->remaining;
     case NUMBER_USED: return r->capacity > r->remaining ? r->capacity - r->remaining : 0;
@@ -46,10 +44,11 @@ void marks_add(struct marks *marks, const struct text *out, size_t at, unsigned 
 }
 
 void decision_put_number(struct text *out, const struct decision *d, enum decision_number number,
-                         unsigned result, uint64_t wall_us, struct marks *marks)
+                         const struct limit_result *r, uint64_t wall_us, struct marks *marks)
 {
     size_t at = out->n;
 
-    text_i64(out, decision_number(d, number, result, wall_us));
-    marks_add(marks, out, at, number, result);
+    text_i64(out, decision_number(d, number, r, wall_us));
+    if (marks)
+        marks_add(marks, out, at, number, (unsigned)(r - d->results));
 }

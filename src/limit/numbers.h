@@ -36,13 +36,14 @@ struct marks {
 /* Records that the text from `at` to its end is such a number. `marks` may be NULL. */
 void marks_add(struct marks *marks, const struct text *out, size_t at, unsigned number,
                unsigned result);
+/* `result`: that of the limit, in decision->results. */
 int64_t decision_number(const struct decision *decision, enum decision_number number,
-                        unsigned result, uint64_t wall_us);
+                        const struct limit_result *result, uint64_t wall_us);
 
 /* Appends the number, and records its position in `marks` (may be NULL). */
 void decision_put_number(struct text *out, const struct decision *decision,
-                         enum decision_number number, unsigned result, uint64_t wall_us,
-                         struct marks *marks);
+                         enum decision_number number, const struct limit_result *result,
+                         uint64_t wall_us, struct marks *marks);
 
 /* Converts microseconds to seconds, rounded up; 0 for negative values. */
 int64_t seconds_up(int64_t us);

@@ -20,7 +20,7 @@ static void put_detail(struct json_writer *json, const struct decision *d, struc
         text_literal(out, "The request costs more than its rate limit ever allows.");
     else {
         text_literal(out, "Try again in ");
-        decision_put_number(out, d, NUMBER_WAIT, 0, 0, marks);
+        decision_put_number(out, d, NUMBER_WAIT, d->results, 0, marks);
         text_put(out, wait == 1 ? SLICE(" second.") : SLICE(" seconds."));
     }
     json_end_string(json);

@@ -66,6 +66,13 @@ struct dedup_settings {
     int64_t repeats; /* uncharged repeats per request before the next charge */
 };
 
+/* What limit/header_families.c writes once, for results with these numbers. */
+enum { LIMIT_FIELD_PARTS = 4 };
+struct limit_fields {
+    int64_t quota, capacity;
+    struct slice parts[LIMIT_FIELD_PARTS]; /* empty: not written */
+};
+
 struct limit {
     /* In policy->limits. A variant's index continues after them. The driver script counts from
      * index + 1. */
@@ -103,6 +110,7 @@ struct limit {
     char *granted_header; /* request header with the granted units; NULL: none */
     int64_t near; /* share of the limit, in 1/SHARE_WHOLE; less than it left counts as near */
     bool headers; /* report in the response headers */
+    struct limit_fields fields;
     /* Bit set of charged response statuses. NULL: each request is charged before forwarding. */
     uint64_t *counted;
     struct dedup_settings dedup;
