@@ -84,16 +84,18 @@ static bool is_full(const struct worker *w)
 static bool may_connect(struct listener *l, const struct address *peer, bool *counted)
 {
     struct worker *w = l->worker;
+    const struct peer source = peer_of_address(peer);
 
     *counted = false;
-    if (w->policy->listen[l->index].decides && identity_trusts(&w->policy->decisions.peers, peer))
+    if (w->policy->listen[l->index].decides &&
+        identity_trusts(&w->policy->decisions.peers, &source))
         return true;
     if (w->policy->listen[l->index].serves_limits &&
-        identity_trusts(&w->policy->rate_limit_service.peers, peer))
+        identity_trusts(&w->policy->rate_limit_service.peers, &source))
         return true;
     if (!w->policy->listen[l->index].proxy_protocol)
         return peer_count(w, peer, counted);
-    if (identity_trusts(&w->policy->identity, peer))
+    if (identity_trusts(&w->policy->identity, &source))
         return true;
     counter_add(&w->stats.proxy_headers_refused, 1);
     return false;

@@ -37,8 +37,9 @@ static unsigned connections_per_ip_max(const struct worker *w)
 bool peer_count(struct worker *w, const struct address *peer, bool *counted)
 {
     unsigned max = connections_per_ip_max(w);
+    const struct peer source = peer_of_address(peer);
 
-    *counted = w->shared->ip_counts && !identity_trusts(&w->policy->identity, peer);
+    *counted = w->shared->ip_counts && !identity_trusts(&w->policy->identity, &source);
     if (!*counted || ip_counts_enter(w->shared->ip_counts, peer, max))
         return true;
     *counted = false;

@@ -6,13 +6,11 @@
 /* The address is not that of the peer. */
 static bool is_from_header(const struct explainer *m, const struct exchange *x)
 {
-    struct address address;
-    struct ip peer;
+    const struct peer *peer = &x->downstream->origin->peer;
 
-    if (!m->identity.has_ip ||
-        !ip_of_address(address_of_peer(&x->downstream->origin->peer, &address), &peer))
+    if (!m->identity.has_ip || !peer->has_ip)
         return m->identity.has_ip;
-    return memcmp(&peer, &m->identity.ip, sizeof peer) != 0;
+    return memcmp(&peer->ip, &m->identity.ip, sizeof peer->ip) != 0;
 }
 
 static struct tried_source try(const struct identity_input *input, unsigned i, unsigned last,
@@ -44,11 +42,10 @@ void explain_identity(struct explainer *m, struct exchange *x)
 {
     const struct identity_settings *settings = &m->policy->identity;
     struct tried_source *tried = arena_zeroed(&m->arena, IDENTITY_FROM_MAX, sizeof *tried);
-    struct address address;
     struct identity identity;
     const char *why;
 
-    struct identity_input input = route_identity_input(x, &m->received, &address);
+    struct identity_input input = route_identity_input(x, &m->received);
     if (settings->paths)
         route_add_content(x, &input);
     (void)!identity_of(&input, &identity, &why);

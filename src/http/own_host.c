@@ -1,21 +1,8 @@
 #include "http/own_host.h"
 
-#include <arpa/inet.h>
+#include "net/address.h"
 
 enum { HOST_MAX = 255 };
-
-/* Returns true if the text is an address as parsed by inet_pton(3). */
-static bool is_address(int family, struct slice text)
-{
-    char bytes[INET6_ADDRSTRLEN + 1];
-    struct in6_addr address;
-
-    if (text.n == 0 || text.n >= sizeof bytes || memchr(text.p, 0, text.n))
-        return false;
-    memcpy(bytes, text.p, text.n);
-    bytes[text.n] = 0;
-    return inet_pton(family, bytes, &address) == 1;
-}
 
 static bool is_port(struct slice text)
 {
@@ -49,21 +36,29 @@ static bool take_port(struct slice *host)
     return true;
 }
 
+/* "]" has been found behind the address; `rest` follows it. */
+static bool is_in_brackets(struct slice address, struct slice rest)
+{
+    struct ip ip;
+    return memchr(address.p, ':', address.n) && ip_parse(address, &ip) &&
+           (rest.n == 0 || (rest.p[0] == ':' && is_port((struct slice){rest.p + 1, rest.n - 1})));
+}
+
 bool host_is_own(const struct own_hosts *hosts, struct slice host)
 {
+    struct ip ip;
+
     if (host.n == 0 || host.n > HOST_MAX)
         return false;
     if (host.p[0] == '[') {
         const char *end = memchr(host.p, ']', host.n);
         size_t n = end ? (size_t)(end - host.p) : 0;
-        struct slice rest = {host.p + n + 1, end ? host.n - n - 1 : 0};
-        return end && is_address(AF_INET6, (struct slice){host.p + 1, n - 1}) &&
-               (rest.n == 0 ||
-                (rest.p[0] == ':' && is_port((struct slice){rest.p + 1, rest.n - 1})));
+        return end && is_in_brackets((struct slice){host.p + 1, n - 1},
+                                     (struct slice){end + 1, host.n - n - 1});
     }
     if (!take_port(&host))
         return false;
-    if (is_address(AF_INET, host))
+    if (ip_parse_v4(host, &ip))
         return true;
     host.n -=
         host.n > 1 && host.p[host.n - 1] == '.'; /* a trailing dot (DNS root) names the same host */

@@ -58,25 +58,23 @@ static inline bool address_is_unix(const struct address *address)
     return address->any.sa_family == AF_UNIX;
 }
 
-/* An address without the path of a Unix socket, in a quarter of the memory. Each connection stores
- * its peer in this form. */
-struct peer {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    };
-};
-
-struct peer peer_of_address(const struct address *address);
-/* Copies the peer to `address`. Returns `address`. */
-const struct address *address_of_peer(const struct peer *peer, struct address *address);
-
 /* An IP address without port and family. IPv4 is stored as IPv4-mapped IPv6 (RFC 4291 section
  * 2.5.5.2), so an IPv4-mapped address equals its IPv4 address. */
 struct ip {
     unsigned char bytes[16];
 };
+
+/* An address without the path of a Unix socket, in a sixth of the memory. Each connection stores
+ * its peer in this form. */
+struct peer {
+    struct ip ip;         /* undefined without `has_ip`, as is `port` */
+    uint16_t port;        /* host byte order */
+    bool has_ip, is_unix; /* neither: no address */
+};
+
+struct peer peer_of_address(const struct address *address);
+/* Copies the peer to `address`. Returns `address`. */
+const struct address *address_of_peer(const struct peer *peer, struct address *address);
 
 /* Returns false for a Unix socket. */
 bool ip_of_address(const struct address *address, struct ip *ip);
@@ -84,8 +82,10 @@ static inline bool ip_is_v4(const struct ip *ip)
 {
     return memcmp(ip->bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) == 0;
 }
-/* Parses an IP address without brackets, port and zone. */
+/* Parses an IP address without brackets, port and zone. On failure, may change `*ip`. */
 MUST_CHECK bool ip_parse(struct slice text, struct ip *ip);
+/* The same for IPv4: four numbers from 0 to 255 without leading zeros (RFC 3986 section 3.2.2). */
+MUST_CHECK bool ip_parse_v4(struct slice text, struct ip *ip);
 /* Writes "203.0.113.7" or, as in RFC 5952, "2001:db8::1". */
 void ip_format(const struct ip *ip, struct text *out);
 /* Clears all but the first `bits` of 128 bits. */

@@ -13,10 +13,9 @@ static bool is_trusted(const struct identity_settings *settings, const struct ip
     return false;
 }
 
-bool identity_trusts(const struct identity_settings *settings, const struct address *peer)
+bool identity_trusts(const struct identity_settings *settings, const struct peer *peer)
 {
-    struct ip ip;
-    return ip_of_address(peer, &ip) ? is_trusted(settings, &ip) : settings->trust_unix;
+    return peer->has_ip ? is_trusted(settings, &peer->ip) : settings->trust_unix;
 }
 
 /* Parses an element of client_ip_header: an address, "ip:port", "[v6]" or "[v6]:port". */
@@ -105,9 +104,10 @@ void identity_find_address(const struct identity_input *input, struct identity *
     const struct identity_settings *settings = &input->policy->identity;
     const struct identity_peer *peer = &input->peer;
 
-    identity->has_ip = ip_of_address(peer->address, &identity->ip);
+    identity->has_ip = peer->source->has_ip;
+    identity->ip = peer->source->ip;
     identity->peer_trusted =
-        peer->trusted || (!peer->unknown && identity_trusts(settings, peer->address));
+        peer->trusted || (!peer->unknown && identity_trusts(settings, peer->source));
     identity->headers_trusted = settings->headers_from_anyone || identity->peer_trusted;
     if (identity->peer_trusted)
         walk_client_ip_header(settings, input->fields, identity);

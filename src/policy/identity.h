@@ -58,12 +58,12 @@ static inline struct slice identity_text(const struct identity *identity)
 bool forwarded_for_is_valid(const struct fields *fields);
 
 /* Returns true if the peer of a connection matches trusted_proxies. */
-bool identity_trusts(const struct identity_settings *settings, const struct address *peer);
+bool identity_trusts(const struct identity_settings *settings, const struct peer *peer);
 
 /* Source of a connection: the socket's peer, or the source address in a PROXY protocol header. */
 struct identity_peer {
-    const struct address *address;
-    /* PROXY protocol header without an address: `address` is the proxy's and is not trusted */
+    const struct peer *source;
+    /* PROXY protocol header without an address: `source` is the proxy and is not trusted */
     bool unknown;
     bool trusted; /* whether trusted_proxies names it or not: a proxy that asks for a decision */
 };

@@ -69,14 +69,14 @@ static bool has_scheme(const struct fields *fields)
 /* Returns which part is missing, occurs twice or is malformed; NULL: none. The target is a path
  * with a query: an absolute target would replace the host. */
 static const char *original_fault(const struct part_fields *names, const struct parts *parts,
-                                  const struct fields *fields)
+                                  enum method known, const struct fields *fields)
 {
     struct slice method = parts->value[PART_METHOD], target = parts->value[PART_TARGET],
                  host = parts->value[PART_HOST];
 
     if (!method.n)
         return "the field with the method is missing, or occurs twice; see decisions.request_from";
-    if (!slice_is_token(method) || method_of(method) == METHOD_CONNECT)
+    if (!slice_is_token(method) || known == METHOD_CONNECT)
         return "the field with the method is malformed, or names CONNECT";
     if (!target.n || target.p[0] != '/')
         return "the field with the target is missing, occurs twice or has no path; see "
@@ -132,10 +132,11 @@ bool original_request(enum request_from from, struct request_head *head, const c
     if (from == REQUEST_FROM_REQUEST)
         return true;
     struct parts parts = find_parts(names, &head->fields);
-    if ((*why = original_fault(names, &parts, &head->fields)))
+    enum method method = method_of(parts.value[PART_METHOD]);
+    if ((*why = original_fault(names, &parts, method, &head->fields)))
         return false;
     head->method_text = parts.value[PART_METHOD];
-    head->method = method_of(head->method_text);
+    head->method = method;
     head->target = parts.value[PART_TARGET];
     bool good = target_parse(head, &refusal);
     head->host = parts.value[PART_HOST];

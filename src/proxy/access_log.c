@@ -66,10 +66,10 @@ static struct slice protocol_of(const struct exchange *x, const struct request_h
 
 static void peer_text(const struct exchange *x, struct text *t)
 {
-    struct address peer;
-    struct ip ip;
-    if (ip_of_address(address_of_peer(&x->downstream->origin->peer, &peer), &ip))
-        ip_format(&ip, t);
+    const struct peer *peer = &x->downstream->origin->peer;
+
+    if (peer->has_ip)
+        ip_format(&peer->ip, t);
     else
         text_literal(t, "unix:");
 }

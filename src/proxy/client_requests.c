@@ -25,10 +25,9 @@ static void report_rejected(const struct exchange *x, const struct ip *group)
 
 static bool is_trusted_proxy(const struct exchange *x, const struct identity *identity)
 {
-    struct address address;
+    const struct peer peer = {.ip = identity->ip, .has_ip = true};
 
-    address_of_ip(&identity->ip, 0, &address);
-    return identity_trusts(&x->policy->identity, &address);
+    return identity_trusts(&x->policy->identity, &peer);
 }
 
 bool client_requests_group(const struct exchange *x, const struct identity *identity,

@@ -7,9 +7,7 @@
 
 static bool may_request_decision(const struct exchange *x)
 {
-    struct address address;
-    return identity_trusts(&x->policy->decisions.peers,
-                           address_of_peer(&x->downstream->origin->peer, &address));
+    return identity_trusts(&x->policy->decisions.peers, &x->downstream->origin->peer);
 }
 
 /* Returns true if Host names the listener, as that of a browser would: with its port. Proxies pass

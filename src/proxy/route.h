@@ -6,14 +6,13 @@
 #include "proxy/request_cost.h"
 #include "proxy/step.h"
 
-/* Returns the parts of the request that determine its identity. `*peer` is room for the address. */
+/* Returns the parts of the request that determine its identity. */
 static inline struct identity_input route_identity_input(const struct exchange *x,
-                                                         const struct request_head *head,
-                                                         struct address *peer)
+                                                         const struct request_head *head)
 {
     return (struct identity_input){
         .policy = x->policy,
-        .peer = {.address = address_of_peer(&x->downstream->origin->peer, peer),
+        .peer = {.source = &x->downstream->origin->peer,
                  .unknown = x->downstream->origin->peer_unknown,
                  .trusted = x->downstream->origin->decides},
         .certificate = x->downstream->origin->certificate,

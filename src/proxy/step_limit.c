@@ -17,10 +17,10 @@ static bool write_request_head(struct exchange *x)
     const struct request_head *head = in->head;
     char ip_bytes[64];
     struct text ip = text_over(ip_bytes, sizeof ip_bytes);
-    struct address peer;
-    struct ip peer_ip;
-    if (ip_of_address(address_of_peer(&x->downstream->origin->peer, &peer), &peer_ip))
-        ip_format(&peer_ip, &ip);
+    const struct peer *peer = &x->downstream->origin->peer;
+
+    if (peer->has_ip)
+        ip_format(&peer->ip, &ip);
     struct forward_facts facts = {
         .host = head->host.n ? SLICE_NONE : upstream_host(x->route.rule->upstream),
         .peer_ip = text_slice(&ip),
@@ -121,10 +121,9 @@ static enum step read_key_values(struct exchange *x)
 {
     struct incoming *in = &x->worker->incoming;
     struct slice path = x->route.path.n ? x->route.path : in->head->path;
-    struct address address;
+    const struct identity_input input = route_identity_input(x, in->head);
     const char *why;
 
-    const struct identity_input input = route_identity_input(x, in->head, &address);
     if (!key_values_read(&input, x->route.rule, &in->identity, &in->key_values, &why))
         return route_bad_identity(x, &in->identity, why);
     key_values_read_path(x->policy, x->route.rule, path, &x->worker->route, &in->key_values);

@@ -80,8 +80,7 @@ static enum step identity_is_final(struct exchange *x)
 static bool next_identity(struct exchange *x, const char **why)
 {
     struct incoming *in = &x->worker->incoming;
-    struct address address;
-    struct identity_input input = route_identity_input(x, in->head, &address);
+    struct identity_input input = route_identity_input(x, in->head);
 
     if (x->policy->identity.paths)
         route_add_content(x, &input);

@@ -145,12 +145,11 @@ static bool waits_for_keys(struct exchange *x, const struct identity_input *inpu
 enum step step_route(struct exchange *x)
 {
     struct request_head *head = x->worker->incoming.head;
-    struct address address;
 
     /* In its second pass, ROUTE has the header that KEYS or CONTENT has kept. */
     if (!x->waiting && begin_log(x, head) == STEP_FAIL)
         return STEP_FAIL;
-    struct identity_input input = route_identity_input(x, head, &address);
+    struct identity_input input = route_identity_input(x, head);
     if (x->policy->identity.jwt.remote_count && waits_for_keys(x, &input))
         return step_enter(x, PHASE_KEYS);
     if (x->policy->identity.paths)

@@ -68,9 +68,7 @@ static bool service_new(struct exchange *x)
 
 static bool may_ask(const struct exchange *x)
 {
-    struct address address;
-    return identity_trusts(&x->policy->rate_limit_service.peers,
-                           address_of_peer(&x->downstream->origin->peer, &address));
+    return identity_trusts(&x->policy->rate_limit_service.peers, &x->downstream->origin->peer);
 }
 
 /* Browsers ask before they send a gRPC call, or a request of another type than a form's, to another

@@ -36,7 +36,7 @@ struct deciding {
     struct replay_engine *engine;
     const struct virtual_request *given;
     struct replay_decision *decision;
-    struct address address;
+    struct peer peer;
     struct content_facts content;
     struct identity_input input;
     struct identity identity;
@@ -123,18 +123,11 @@ static bool refuse_content(struct deciding *d)
 /* --- The client ------------------------------------------------------------------------------- */
 
 /* "unix:" is how weir logs the peer of a Unix socket. Returns false if the text is no address. */
-static bool read_peer(struct slice text, struct address *address)
+static bool read_peer(struct slice text, struct peer *peer)
 {
-    struct ip ip;
-
-    if (slice_equal(text, SLICE("unix:"))) {
-        *address = (struct address){.any.sa_family = AF_UNIX, .length = sizeof(sa_family_t)};
-        return true;
-    }
-    if (!ip_parse(text, &ip))
-        return false;
-    address_of_ip(&ip, 0, address);
-    return true;
+    *peer = (struct peer){.is_unix = slice_equal(text, SLICE("unix:"))};
+    peer->has_ip = !peer->is_unix && ip_parse(text, &peer->ip);
+    return peer->has_ip || peer->is_unix;
 }
 
 /* The given client replaces the one that the sources have found. */
@@ -182,7 +175,7 @@ static void give_claims(struct replay_engine *engine, struct slice claims)
 static bool find_identity(struct deciding *d)
 {
     const struct policy *policy = d->engine->policy;
-    bool has_address = read_peer(d->given->address, &d->address);
+    bool has_address = read_peer(d->given->address, &d->peer);
     const char *why = NULL;
 
     if (!has_address && d->given->client.n == 0)
@@ -190,7 +183,7 @@ static bool find_identity(struct deciding *d)
     read_content(d, policy->identity.paths);
     give_claims(d->engine, d->given->claims);
     d->input = (struct identity_input){.policy = policy,
-                                       .peer = {.address = &d->address, .unknown = !has_address},
+                                       .peer = {.source = &d->peer, .unknown = !has_address},
                                        .fields = &d->engine->head.fields,
                                        .query = d->engine->head.query,
                                        .tokens = d->engine->tokens,

@@ -30,8 +30,9 @@ static bool identify(const struct policy *policy, struct slice query, struct sli
     PROPERTY(address_parse(SLICE("192.0.2.1:1"), false, &address, &why));
     fields.count = 1;
     fields.at[0] = (struct field){.name = SLICE("cookie"), .value = cookie};
+    const struct peer source = peer_of_address(&address);
     const struct identity_input input = {
-        .policy = policy, .peer = {.address = &address}, .fields = &fields, .query = query};
+        .policy = policy, .peer = {.source = &source}, .fields = &fields, .query = query};
     why = NULL;
     bool found = identity_of(&input, identity, &why);
     PROPERTY(found || (why && identity->failure == IDENTITY_MALFORMED));

@@ -1,4 +1,5 @@
 /* check_address.c - parsing and formatting of addresses and ranges. */
+#include <arpa/inet.h>
 #include <check.h>
 
 #include "net/address.h"
@@ -49,6 +50,34 @@ START_TEST(a_peer_name_omits_the_path)
     struct address none = {.length = 0};
     struct peer peer = peer_of_address(&none);
     ck_assert_str_eq(address_format(address_of_peer(&peer, &room), text), "(none)");
+}
+END_TEST
+
+/* ip_parse() takes what inet_pton(3) takes. */
+START_TEST(ip_addresses_are_parsed_like_inet_pton)
+{
+    static const char *const texts[] = {
+        "0.0.0.0",      "255.255.255.255", "203.0.113.7", "1.2.3",         "1.2.3.4.5", "1.2.3.4.",
+        ".1.2.3.4",     "1..2.3",          "256.1.1.1",   "1.1.1.1000",    "01.2.3.4",  "1.2.3.00",
+        "1.2.3.-4",     "1.2.3.4 ",        " 1.2.3.4",    "1.2.3.4x",      "a.b.c.d",   "300.1.1.1",
+        "1.2.3.999",    "127.1",           "0x7f.0.0.1",  "",              ".",         "2001:db8::1",
+        "::ffff:1.2.3.4", "::1.2.3.256",   "1:2",         "::g",           "1.2.3.4:80"};
+    unsigned char expected[16];
+
+    for (size_t i = 0; i < COUNT_OF(texts); i++) {
+        struct ip ip;
+        bool v6 = strchr(texts[i], ':') != NULL;
+        memcpy(expected, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12);
+        bool good = inet_pton(v6 ? AF_INET6 : AF_INET, texts[i], expected + (v6 ? 0 : 12)) == 1;
+        ck_assert_msg(ip_parse(slice_of(texts[i]), &ip) == good, "%s", texts[i]);
+        ck_assert_msg(!good || memcmp(ip.bytes, expected, 16) == 0, "%s", texts[i]);
+        ck_assert_msg(ip_parse_v4(slice_of(texts[i]), &ip) == (good && !v6), "%s", texts[i]);
+    }
+    struct ip ip;
+    ck_assert(!ip_parse((struct slice){"1.2.3.4\0", 8}, &ip));
+    ck_assert(!ip_parse((struct slice){"::1\0", 4}, &ip));
+    ck_assert(ip_parse((struct slice){"1.2.3.45", 7}, &ip));
+    ck_assert_uint_eq(ip.bytes[15], 4);
 }
 END_TEST
 
@@ -216,6 +245,7 @@ int main(void)
     TCase *tests = tcase_create("address");
     tcase_add_test(tests, addresses_are_parsed_and_formatted);
     tcase_add_test(tests, a_peer_name_omits_the_path);
+    tcase_add_test(tests, ip_addresses_are_parsed_like_inet_pton);
     tcase_add_test(tests, the_longest_unix_path_fits);
     tcase_add_test(tests, invalid_addresses_are_refused);
     tcase_add_test(tests, host_names_are_resolved_synchronously);

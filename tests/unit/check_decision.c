@@ -2,6 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "base/arena.h"
 #include "headers_named.h"
 #include "http/head.h"
 #include "limit/problem.h"
@@ -195,7 +196,7 @@ START_TEST(a_rejection_with_patched_numbers_equals_a_new_one)
         for (unsigned i = 0; i < marks.count; i++) {
             struct text number = text_over(digits, sizeof digits);
             const struct mark *m = &marks.mark[i];
-            text_i64(&number, decision_number(&b, m->number, m->result, 1700000000500000));
+            text_i64(&number, decision_number(&b, m->number, &b.results[m->result], 1700000000500000));
             fits = fits && number.n == m->size;
             if (fits)
                 memcpy(first + m->at, digits, number.n);
@@ -209,6 +210,38 @@ START_TEST(a_rejection_with_patched_numbers_equals_a_new_one)
     }
     ck_assert_uint_gt(alike, 1000);
     ck_assert_uint_gt(same_size, 100);
+}
+END_TEST
+
+START_TEST(prepared_parts_of_fields_read_like_written_ones)
+{
+    static const enum verdict verdicts[] = {VERDICT_ALLOWED, VERDICT_LIMITED, VERDICT_PROHIBITED,
+                                            VERDICT_UNLIMITED};
+    struct arena arena = {NULL};
+    struct limit limits[2] = {bucket, window};
+    struct limit unprepared[2];
+    static struct policy policy;
+    char written_anew[sizeof bytes];
+
+    limits[1].name = (char *)"odd \"name\"";
+    memcpy(unprepared, limits, sizeof limits);
+    policy = (struct policy){.arena = &arena, .limits = limits, .limit_count = 2};
+    header_families_prepare(&policy);
+    for (unsigned i = 0; i < LIMIT_FIELD_PARTS; i++)
+        ck_assert(limits[0].fields.parts[i].n && limits[1].fields.parts[i].n);
+    srand(2);
+    for (unsigned n = 0; n < 20000; n++) {
+        struct decision d = random_rejection();
+        unsigned headers = n % 3 ? all_families : headers_named("x-ratelimit-epoch openai");
+        d.verdict = verdicts[n % COUNT_OF(verdicts)];
+        for (unsigned i = 0; i < 2; i++)
+            d.results[i].limit = &unprepared[i];
+        strcpy(written_anew, fields(&d, headers));
+        for (unsigned i = 0; i < 2; i++)
+            d.results[i].limit = &limits[i];
+        ck_assert_str_eq(fields(&d, headers), written_anew);
+    }
+    arena_free(&arena);
 }
 END_TEST
 
@@ -390,6 +423,7 @@ int main(void)
     tcase_add_test(tests, a_rejected_request_shows_the_limit_that_rejected);
     tcase_add_test(tests, a_request_that_can_never_be_admitted_has_no_retry_after);
     tcase_add_test(tests, a_rejection_with_patched_numbers_equals_a_new_one);
+    tcase_add_test(tests, prepared_parts_of_fields_read_like_written_ones);
     tcase_add_test(tests, a_prohibited_client_gets_quota_zero_and_no_times);
     tcase_add_test(tests, an_unlimited_client_gets_quota_minus_one);
     tcase_add_test(tests, decisions_without_redis_have_no_fields);

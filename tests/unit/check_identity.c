@@ -61,8 +61,9 @@ static bool identify(const char *peer, const char *const *lines)
 
     ck_assert(address_parse(slice_of(peer), false, &address, &bad));
     why = NULL;
+    const struct peer source = peer_of_address(&address);
     const struct identity_input input = {.policy = policy,
-                                         .peer = {.address = &address, .unknown = peer_unknown},
+                                         .peer = {.source = &source, .unknown = peer_unknown},
                                          .fields = &fields,
                                          .query = slice_of(query)};
     return identity_of(&input, &identity, &why);

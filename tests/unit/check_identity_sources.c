@@ -54,8 +54,9 @@ static const char *identify_from(const char *peer, const char *query, const char
         fields.present |= FIELD_BIT(field->id);
     }
     ck_assert(address_parse(slice_of(peer), false, &address, &bad));
+    const struct peer source = peer_of_address(&address);
     const struct identity_input input = {.policy = policy,
-                                         .peer = {.address = &address},
+                                         .peer = {.source = &source},
                                          .fields = &fields,
                                          .query = slice_of(query)};
     if (!identity_of(&input, &identity, &why)) {
