@@ -63,7 +63,8 @@ static bool patch(struct rejection *r, const struct rejection_facts *facts, uint
         else if (mark->number == MARK_REQUEST_ID)
             return false;
         else {
-            int64_t value = decision_number(facts->decision, mark->number, &facts->decision->results[mark->result], wall_us);
+            int64_t value = decision_number(facts->decision, mark->number,
+                                            &facts->decision->results[mark->result], wall_us);
             if (value != r->numbers[i] && !put_digits(at, mark->size, value))
                 return false;
             r->numbers[i] = value;

@@ -196,7 +196,8 @@ START_TEST(a_rejection_with_patched_numbers_equals_a_new_one)
         for (unsigned i = 0; i < marks.count; i++) {
             struct text number = text_over(digits, sizeof digits);
             const struct mark *m = &marks.mark[i];
-            text_i64(&number, decision_number(&b, m->number, &b.results[m->result], 1700000000500000));
+            text_i64(&number,
+                     decision_number(&b, m->number, &b.results[m->result], 1700000000500000));
             fits = fits && number.n == m->size;
             if (fits)
                 memcpy(first + m->at, digits, number.n);

@@ -55,10 +55,8 @@ static const char *identify_from(const char *peer, const char *query, const char
     }
     ck_assert(address_parse(slice_of(peer), false, &address, &bad));
     const struct peer source = peer_of_address(&address);
-    const struct identity_input input = {.policy = policy,
-                                         .peer = {.source = &source},
-                                         .fields = &fields,
-                                         .query = slice_of(query)};
+    const struct identity_input input = {
+        .policy = policy, .peer = {.source = &source}, .fields = &fields, .query = slice_of(query)};
     if (!identity_of(&input, &identity, &why)) {
         malformed = identity.failure == IDENTITY_MALFORMED;
         return NULL;
