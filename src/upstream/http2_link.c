@@ -256,7 +256,7 @@ static enum link_sent send_head(struct link *link, const struct link_request *re
 
     l->sent = true;
     l->method = request->method;
-    l->opened_us = clock_us();
+    l->opened_us = clock_cached_us();
     l->loss = LINK_CLOSED_IDLE;
     if (!h || h->lost || !request_head_parse_forwarded(request->head, head, &refusal))
         return broke(l);
@@ -368,7 +368,7 @@ void http2_link_lose(struct http2_link *l)
     if (l->stream && !l->body_ended) {
         l->why = h->why;
         l->malformed = h->why != NULL;
-        if (!h->why && l->link.reused && h->received_us < l->opened_us)
+        if (!h->why && l->link.reused && h->received_us <= l->opened_us)
             l->loss = LINK_CLOSED_IDLE;
     }
     stream_gone(l);

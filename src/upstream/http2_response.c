@@ -53,7 +53,7 @@ static void take_head(struct http2_link *l, const struct response_head *head,
                       const struct framing *framing)
 {
     l->link.response_begun = true;
-    l->connection->answered_us = clock_us();
+    l->connection->answered_us = clock_cached_us();
     if (!l->heads && l->wants_read) {
         l->head = head;
         l->framing = *framing;

@@ -45,7 +45,7 @@ struct http2_link {
     bool wants_read;
     bool sent;     /* send_head() was called */
     bool released; /* by its owner */
-    uint64_t opened_us;
+    uint64_t opened_us;  /* of this loop iteration, like the deadline of the response */
 
     /* request */
     struct iobuf *out;          /* content that the session has not taken */
