@@ -1,7 +1,9 @@
 """Plans with their own periods, and blocked clients."""
 
 import json
+import time
 
+from leasing import no_units_are_held
 from rig import eventually
 from shipped_limiters import ALL, BUCKETS
 from wire import count, flood, get
@@ -54,9 +56,12 @@ def test_another_plan_keeps_the_used_units(rig):
 def test_leased_units_count_in_the_period_of_the_plan(rig):
     weir = rig.weir(workers=2, limits={"per-client": dict(script="gcra", limit=10, period="1d", lease=50)},
                     plans={"gold": {"limits": {"per-client": dict(limit=2000, period="1h")}}}, clients={"golden": {"plan": "gold"}})
-    statuses = count(flood(weir.address, 2400, connections=8, headers=GOLD))
-    assert 2000 <= statuses[200] <= 2010 and statuses[429] == 2400 - statuses[200], statuses
-    eventually(lambda: get(weir.address, headers=GOLD).status == 429, what="all units to be used")
+    began = time.monotonic()
+    admitted = count(flood(weir.address, 2400, connections=8, headers=GOLD))[200]
+    no_units_are_held([weir])  # units that a worker gives back can be missing at the end of the flood
+    while get(weir.address, headers=GOLD).status == 200:
+        admitted += 1
+    assert 2000 <= admitted <= 2001 + (time.monotonic() - began) * 2000 / 3600, admitted
 
 
 def test_calendar_and_clock_windows_of_plans(rig):
