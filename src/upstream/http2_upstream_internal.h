@@ -43,9 +43,9 @@ struct http2_link {
     TAILQ_ENTRY(http2_link) ready_entry; /* http2_upstreams->ready, if is_ready */
     bool is_ready;                       /* readable() is due */
     bool wants_read;
-    bool sent;     /* send_head() was called */
-    bool released; /* by its owner */
-    uint64_t opened_us;  /* of this loop iteration, like the deadline of the response */
+    bool sent;          /* send_head() was called */
+    bool released;      /* by its owner */
+    uint64_t opened_us; /* of this loop iteration, like the deadline of the response */
 
     /* request */
     struct iobuf *out;          /* content that the session has not taken */
