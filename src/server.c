@@ -22,6 +22,7 @@
 #include "config.h"
 #include "http/via.h"
 #include "net/ip_counts.h"
+#include "net/ip_rates.h"
 #include "redis/embedded.h"
 #include "server.h"
 #include "server_internal.h"
@@ -159,6 +160,7 @@ static void share(struct weir *weir)
             ip_counts_new(sizes->connections > IP_COUNTS_MAX ? sizes->connections : IP_COUNTS_MAX,
                           weir->first->identity.ipv4_prefix, weir->first->identity.ipv6_prefix);
     weir->shared.requests_by_ip = ip_counts_new(REQUEST_COUNTS_MAX, 32, 128);
+    weir->shared.handshakes = ip_rates_new();
 }
 
 static bool make_workers(struct weir *weir)
@@ -166,7 +168,8 @@ static bool make_workers(struct weir *weir)
     struct policy *policy = weir->first;
 
     share(weir);
-    if (!weir->shared.requests_by_ip || !(weir->endpoint_set = make_endpoint_set(weir, policy))) {
+    if (!weir->shared.requests_by_ip || !weir->shared.handshakes ||
+        !(weir->endpoint_set = make_endpoint_set(weir, policy))) {
         log_error("out of memory for the upstreams");
         return false;
     }
@@ -438,6 +441,7 @@ static void free_weir(struct weir *weir)
     fallback_free(weir->shared.fallback);
     ip_counts_free(weir->shared.ip_counts);
     ip_counts_free(weir->shared.requests_by_ip);
+    ip_rates_free(weir->shared.handshakes);
     policy_drop(weir->policy);
     policy_drop(weir->first);
     counter_names_clear(&weir->rules);

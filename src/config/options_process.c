@@ -97,6 +97,9 @@ static const struct option rows[] = {
     {.path = "size_limits.requests_per_client", .type = &type_count,
      OF(size_limits.requests_per_client), .fallback = "1000", .high = 10000000,
      .help = "maximum number of requests under way of one client address, across all workers"},
+    {.path = "size_limits.handshakes_per_ip", .type = &type_count,
+     OF(size_limits.handshakes_per_ip), .fallback = "500", .high = 100000,
+     .help = "maximum number of TLS handshakes per second from one address, across all workers"},
 
     {.path = "http2", .type = &type_section, .fallback = "",
      .help = "bounds of HTTP/2 connections"},

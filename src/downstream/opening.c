@@ -105,6 +105,11 @@ static void handshake_done(struct socket_client *c)
 
 static void handshake(struct socket_client *c)
 {
+    if (!c->in_handshake &&
+        !peer_may_handshake(c->client.worker, c->listener, &c->client.origin.peer)) {
+        fail_handshake(c, TLS_FAILURE_TOO_MANY);
+        return;
+    }
     if (!take_memory(c)) {
         fail_handshake(c, TLS_FAILURE_MEMORY);
         return;

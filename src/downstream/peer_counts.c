@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/ip_counts.h"
+#include "net/ip_rates.h"
 #include "policy/identity.h"
 #include "proxy/worker_state.h"
 
@@ -46,6 +47,21 @@ bool peer_count(struct worker *w, const struct address *peer, bool *counted)
     counter_add(&w->stats.connections_refused, 1);
     report_refused(peer, max);
     return false;
+}
+
+bool peer_may_handshake(struct worker *w, unsigned listener, const struct peer *peer)
+{
+    const struct policy *policy = w->policy;
+    const struct listen_settings *listen = &policy->listen[listener];
+    unsigned max = policy->size_limits.handshakes_per_ip;
+    struct ip ip;
+
+    if (max == 0 || !peer->has_ip || identity_trusts(&policy->identity, peer) ||
+        (listen->decides && identity_trusts(&policy->decisions.peers, peer)) ||
+        (listen->serves_limits && identity_trusts(&policy->rate_limit_service.peers, peer)))
+        return true;
+    ip = identity_group(&policy->identity, &peer->ip).ip;
+    return ip_rates_admit(w->shared->handshakes, &ip, max, clock_us());
 }
 
 void peer_uncount(struct worker *w, const struct address *peer)

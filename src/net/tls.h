@@ -132,6 +132,9 @@ struct tls_certificate *tls_client_certificate(const struct stream *stream, bool
     X(TLS_FAILURE_MEMORY, "memory_limit",                                                          \
       "buffers and handshakes have reached size_limits.memory; raise it, or against a flood lower " \
       "size_limits.connections_per_ip")                                                            \
+    X(TLS_FAILURE_TOO_MANY, "too_many",                                                            \
+      "its address begins more than size_limits.handshakes_per_ip; if it is a proxy, add it to "   \
+      "identity.trusted_proxies, which are not counted")                                           \
     X(TLS_FAILURE_ALERT, "client_alert", NULL)                                                     \
     X(TLS_FAILURE_PLAIN_HTTP, "plain_http", NULL)                                                  \
     X(TLS_FAILURE_PROTOCOL, "protocol", NULL)                                                      \

@@ -19,6 +19,7 @@ struct worker_shared {
     const bool *inherited;       /* [listener] its socket outlives the process */
     unsigned connections_max;    /* cap on size_limits.connections by descriptors; 0: none */
     struct ip_counts *ip_counts; /* connections by address; NULL if connections_per_ip is 0 */
+    struct ip_rates *handshakes; /* of TLS, by address */
     /* weir should get no traffic, as /readyz says. Written by the main thread, which then wakes the
      * workers. */
     atomic_bool unready;

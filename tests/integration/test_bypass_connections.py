@@ -6,6 +6,7 @@ import threading
 import time
 
 from rig import eventually, time_scale
+from tls_client import TlsConnection, weir_with_tls
 from wire import Connection, request_bytes
 
 CONNECTIONS_MAX = 16
@@ -131,6 +132,32 @@ def test_a_flood_of_silent_connections_does_not_lock_out_others(rig):
         over.set()
         thread.join()
         close(opened)
+
+
+def handshakes(weir, tries, **more):
+    """How many of these handshakes weir admits."""
+    admitted = 0
+    for _ in range(tries):
+        try:
+            with TlsConnection(weir.address, **more) as connection:
+                admitted += connection.request().status == 200
+        except OSError:
+            pass
+    return admitted
+
+
+def test_tls_handshakes_of_one_address_are_limited(rig):
+    tls = {"size_limits": {"handshakes_per_ip": 1}, "identity": {"from": ["ip"], "trusted_proxies": ["127.0.0.3"]}}
+    weir = weir_with_tls(rig, workers=2, **tls)
+    start = time.monotonic()
+    admitted = handshakes(weir, 30)
+    assert 2 <= admitted <= 3 + time.monotonic() - start
+    weir.counts(30 - admitted, "weir_tls_handshake_failures_total", reason="too_many")
+    weir.wait_for_output(r"warn  client 127.0.0.1:\d+ on \S+: TLS handshake refused, too_many: .*size_limits.handshakes_per_ip")
+    assert handshakes(weir, 1, source=ANOTHER) == 1
+    assert handshakes(weir, 10, source="127.0.0.3") == 10, "a trusted proxy"
+    weir.reload(**{**tls, "size_limits": {"handshakes_per_ip": 0}})
+    eventually(lambda: handshakes(weir, 10) == 10, what="both workers to have the new policy")
 
 
 def test_trusted_proxies_and_unix_sockets_are_not_limited(rig):

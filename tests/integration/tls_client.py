@@ -33,8 +33,8 @@ def client(*names, version=None, alpn=("http/1.1",)):
 class TlsConnection(Connection):
     """A client that verifies the certificate. `plain`: bytes to send before the handshake."""
 
-    def __init__(self, address, host="one.test", context=None, plain=b"", timeout=20, session=None):
-        raw = connect(address, timeout)
+    def __init__(self, address, host="one.test", context=None, plain=b"", timeout=20, session=None, source=None):
+        raw = connect(address, timeout, source)
         if plain:
             raw.sendall(plain)
         self.socket = (context or client()).wrap_socket(raw, server_hostname=host, session=session)
