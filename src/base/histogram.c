@@ -7,12 +7,3 @@ const uint64_t histogram_bounds_us[HISTOGRAM_BUCKETS] = {
     5000,    7500,    10000,   15000,   20000,   30000,   50000,    75000,
     100000,  150000,  200000,  300000,  500000,  750000,  1000000,  1500000,
     2000000, 2500000, 3000000, 4000000, 5000000, 7500000, 10000000, 30000000};
-
-void histogram_add(struct histogram *histogram, uint64_t value_us)
-{
-    unsigned i = 0;
-    while (i < HISTOGRAM_BUCKETS && value_us > histogram_bounds_us[i])
-        i++;
-    counter_add(&histogram->bucket[i], 1);
-    counter_add(&histogram->sum_us, value_us);
-}

@@ -36,6 +36,24 @@ struct histogram {
     counter_t sum_us;
 };
 
-void histogram_add(struct histogram *histogram, uint64_t value_us);
+/* Returns the index of the first bound that `value` does not exceed, or `count`. */
+static inline unsigned bucket_of(const uint64_t *bounds, unsigned count, uint64_t value)
+{
+    unsigned i = 0;
+
+    while (i + 4 <= count && value > bounds[i + 3])
+        i += 4;
+    while (i < count && value > bounds[i])
+        i++;
+    return i;
+}
+
+static inline void histogram_add(struct histogram *histogram, uint64_t value_us)
+{
+    unsigned i = bucket_of(histogram_bounds_us, HISTOGRAM_BUCKETS, value_us);
+
+    counter_add(&histogram->bucket[i], 1);
+    counter_add(&histogram->sum_us, value_us);
+}
 
 #endif

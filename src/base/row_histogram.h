@@ -13,10 +13,8 @@ extern const uint64_t row_histogram_bounds_us[ROW_HISTOGRAM_BUCKETS];
 
 static inline void row_histogram_add(counter_t *row, uint64_t value_us)
 {
-    unsigned i = 0;
+    unsigned i = bucket_of(row_histogram_bounds_us, ROW_HISTOGRAM_BUCKETS, value_us);
 
-    while (i < ROW_HISTOGRAM_BUCKETS && value_us > row_histogram_bounds_us[i])
-        i++;
     counter_add(&row[i], 1);
     counter_add(&row[ROW_HISTOGRAM_SUM], value_us);
 }

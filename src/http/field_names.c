@@ -130,19 +130,19 @@ enum field_id field_id_of(struct slice name)
 /* Methods are case-sensitive: RFC 9110 section 9.1. */
 enum method method_of(struct slice text)
 {
-    static const struct {
-        struct slice text;
-        enum method method;
-    } methods[] = {
-        {{"GET", 3}, METHOD_GET},         {{"POST", 4}, METHOD_POST},
-        {{"PUT", 3}, METHOD_PUT},         {{"HEAD", 4}, METHOD_HEAD},
-        {{"PATCH", 5}, METHOD_PATCH},     {{"DELETE", 6}, METHOD_DELETE},
-        {{"OPTIONS", 7}, METHOD_OPTIONS}, {{"TRACE", 5}, METHOD_TRACE},
-        {{"CONNECT", 7}, METHOD_CONNECT},
-    };
-    for (size_t i = 0; i < COUNT_OF(methods); i++)
-        if (slice_equal(text, methods[i].text))
-            return methods[i].method;
+#define RETURN_IF(name)                                                                            \
+    if (slice_equal(text, SLICE(#name)))                                                           \
+    return METHOD_##name
+    RETURN_IF(GET);
+    RETURN_IF(POST);
+    RETURN_IF(PUT);
+    RETURN_IF(HEAD);
+    RETURN_IF(PATCH);
+    RETURN_IF(DELETE);
+    RETURN_IF(OPTIONS);
+    RETURN_IF(TRACE);
+    RETURN_IF(CONNECT);
+#undef RETURN_IF
     return METHOD_OTHER;
 }
 

@@ -57,8 +57,8 @@ bool glob_matches(struct slice pattern, struct slice text, size_t *steps)
 /* Returns the length of the common prefix, up to the pattern's first "*". */
 static size_t same_start(struct slice pattern, struct slice path)
 {
-    size_t n = 0;
-    while (n < pattern.n && n < path.n && pattern.p[n] == path.p[n] && pattern.p[n] != '*')
+    size_t n = 0, most = pattern.n < path.n ? pattern.n : path.n;
+    while (n < most && pattern.p[n] == path.p[n] && pattern.p[n] != '*')
         n++;
     return n;
 }
@@ -97,8 +97,9 @@ bool path_matches(struct slice pattern, struct slice path, size_t *steps)
                slice_equal((struct slice){pattern.p + same, pattern.n - same}, SLICE("/**"));
     while (pattern.p[same] != '/')
         same--;
-    return segments_match((struct slice){pattern.p + same, pattern.n - same},
-                          (struct slice){path.p + same, path.n - same}, steps);
+    struct slice rest = {pattern.p + same, pattern.n - same};
+    return slice_equal(rest, SLICE("/**")) ||
+           segments_match(rest, (struct slice){path.p + same, path.n - same}, steps);
 }
 
 struct slice host_without_port(struct slice host)

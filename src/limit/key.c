@@ -23,19 +23,19 @@ static void escape(struct text *out, struct slice s)
 {
     if (s.n == 0) /* s.p may be NULL */
         return;
-    const char *end = s.p + s.n, *start = s.p;
+    const char *end = s.p + s.n, *start = s.p, *p = start;
 
-    for (const char *p = start; p < end; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (!must_escape(c))
-            continue;
+    for (;; start = ++p) {
+        while (p < end && !must_escape((unsigned char)*p))
+            p++;
         text_put(out, (struct slice){start, (size_t)(p - start)});
+        if (p == end)
+            return;
+        unsigned char c = (unsigned char)*p;
         text_char(out, '%');
         text_char(out, "0123456789ABCDEF"[c >> 4]);
         text_char(out, "0123456789ABCDEF"[c & 15]);
-        start = p + 1;
     }
-    text_put(out, (struct slice){start, (size_t)(end - start)});
 }
 
 static struct slice cut_value(struct slice s)

@@ -250,12 +250,12 @@ bool ip_parse_v4(struct slice text, struct ip *ip)
 
     memcpy(ip->bytes, v4_mapped, 12);
     for (unsigned i = 0; i < 4; i++) {
-        unsigned value = 0;
+        unsigned value = 0, digit;
         if (i > 0 && (p == end || *p++ != '.'))
             return false;
-        for (first = p; p < end && *p >= '0' && *p <= '9' && value <= 25; p++)
-            value = value * 10 + (unsigned)(*p - '0');
-        if (p == first || value > 255 || (*first == '0' && p - first > 1))
+        for (first = p; p < end && (digit = (unsigned)(*p - '0')) <= 9; p++)
+            value = value * 10 + digit;
+        if (p == first || p - first > 3 || value > 255 || (*first == '0' && p - first > 1))
             return false;
         ip->bytes[12 + i] = (unsigned char)value;
     }

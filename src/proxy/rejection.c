@@ -56,19 +56,18 @@ static bool patch(struct rejection *r, const struct rejection_facts *facts, uint
     for (unsigned i = 0; i < r->marks.count; i++) {
         const struct mark *mark = &r->marks.mark[i];
         char *at = r->image.bytes + mark->at;
-        if (mark->number == MARK_DATE)
-            memcpy(at, facts->date.p, mark->size);
-        else if (mark->number == MARK_REQUEST_ID && mark->size == facts->request_id.n)
-            memcpy(at, facts->request_id.p, mark->size);
-        else if (mark->number == MARK_REQUEST_ID)
-            return false;
-        else {
-            int64_t value = decision_number(facts->decision, mark->number,
-                                            &facts->decision->results[mark->result], wall_us);
-            if (value != r->numbers[i] && !put_digits(at, mark->size, value))
+        if (mark->number >= NUMBER_COUNT) {
+            struct slice text = mark->number == MARK_DATE ? facts->date : facts->request_id;
+            if (text.n != mark->size)
                 return false;
-            r->numbers[i] = value;
+            memcpy(at, text.p, text.n);
+            continue;
         }
+        int64_t value = decision_number(facts->decision, mark->number,
+                                        &facts->decision->results[mark->result], wall_us);
+        if (value != r->numbers[i] && !put_digits(at, mark->size, value))
+            return false;
+        r->numbers[i] = value;
     }
     return true;
 }

@@ -17,30 +17,30 @@ static bool write_request_head(struct exchange *x)
     const struct request_head *head = in->head;
     char ip_bytes[64];
     struct text ip = text_over(ip_bytes, sizeof ip_bytes);
-    const struct peer *peer = &x->downstream->origin->peer;
+    const struct client_origin *origin = x->downstream->origin;
+    const char *certificate_header =
+        origin->certificate ? x->route.rule->upstream->certificate_header : NULL;
 
-    if (peer->has_ip)
-        ip_format(&peer->ip, &ip);
+    if (origin->peer.has_ip)
+        ip_format(&origin->peer.ip, &ip);
     struct forward_facts facts = {
         .host = head->host.n ? SLICE_NONE : upstream_host(x->route.rule->upstream),
         .peer_ip = text_slice(&ip),
         .peer_trusted = in->identity.peer_trusted,
         .path = x->route.path,
         .forwarded = x->route.rule->upstream->forwarded,
-        .version = x->downstream->origin->version,
-        .trailers = request_accepts_trailers(head, x->downstream->origin->version),
-        .scheme = x->downstream->origin->secure ? SLICE("https") : SLICE("http"),
+        .version = origin->version,
+        .trailers = request_accepts_trailers(head, origin->version),
+        .scheme = origin->secure ? SLICE("https") : SLICE("http"),
         .client = x->route.rule->limit_count ? identity_text(&in->identity) : SLICE_NONE,
+        .certificate_name = slice_of(certificate_header),
+        .certificate_subject = certificate_header ? origin->certificate->subject : SLICE_NONE,
         .identity_coding = x->route.rule->usage_paths != NULL,
         .request_id = {x->request_id, x->id_size},
         .upgrade = fields_have(&head->fields, FIELD_UPGRADE) ? upgrade_offer(head, &in->framing)
                                                              : SLICE_NONE};
     struct text out = text_over(x->worker->send, sizeof x->worker->send);
 
-    if (x->downstream->origin->certificate && x->route.rule->upstream->certificate_header) {
-        facts.certificate_name = slice_of(x->route.rule->upstream->certificate_header);
-        facts.certificate_subject = x->downstream->origin->certificate->subject;
-    }
     if (facts.upgrade.n > sizeof x->upgrade)
         facts.upgrade = SLICE_NONE;
     if (facts.upgrade.n)

@@ -93,10 +93,6 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
     if (!tries->counted)
         recent_add(&pool->retries, RETRIES_REQUEST, clock_cached_us());
     tries->counted = true;
-    if (!servers_any(pool)) {
-        *failure = LINK_FAILED_NO_SERVER;
-        return NULL;
-    }
     for (struct server *server; (server = servers_choose(pool, tries));) {
         if ((link = take_from(server, owner, fresh, tries)))
             return link;
@@ -111,7 +107,7 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
         if (!(pool->settings->retry.on & RETRY_ON_CONNECT))
             break;
     }
-    *failure = LINK_FAILED_CONNECT;
+    *failure = servers_any(pool) ? LINK_FAILED_CONNECT : LINK_FAILED_NO_SERVER;
     return NULL;
 }
 
