@@ -171,14 +171,18 @@ static int open_for_appending(const char *path)
     return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
 }
 
+static bool is_stderr(const char *path)
+{
+    return strcmp(path, "stderr") == 0;
+}
+
 int log_open(const char *path)
 {
-    bool is_stderr = strcmp(path, "stderr") == 0;
-    char *copy = is_stderr ? NULL : strdup(path);
+    char *copy = is_stderr(path) ? NULL : strdup(path);
 
-    if (!is_stderr && !copy)
+    if (!is_stderr(path) && !copy)
         return -1;
-    int fd = is_stderr ? STDERR_FILENO : open_for_appending(path);
+    int fd = is_stderr(path) ? STDERR_FILENO : open_for_appending(path);
     if (fd < 0 && descriptors_lack(errno) && descriptors_give(DESCRIPTOR_FOR_MAIN, errno))
         fd = open_for_appending(path);
     if (fd < 0) {
@@ -197,6 +201,20 @@ int log_open(const char *path)
     write_early();
     pthread_mutex_unlock(&file.lock);
     return 0;
+}
+
+bool log_may_open(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char directory[PATH_MAX] = ".";
+
+    if (is_stderr(path))
+        return true;
+    if (access(path, F_OK) == 0)
+        return access(path, W_OK) == 0;
+    if (slash)
+        snprintf(directory, sizeof directory, "%.*s", (int)(slash - path + 1), path);
+    return access(directory, W_OK | X_OK) == 0;
 }
 
 /* Copies the path, because a reload may change it. Returns false if the log is stderr. A path

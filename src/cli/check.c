@@ -1,10 +1,9 @@
 #include <errno.h>
-#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory.h"
+#include "base/log.h"
 #include "cli/cli.h"
 #include "limit/compose.h"
 #include "limit/contract.h"
@@ -41,18 +40,11 @@ bool cli_check_scripts(const struct policy *policy, const char *composed, const 
            compose_check(&policy->redis, composed, report) != 1;
 }
 
-/* Does not open the file: that would create it, possibly owned by the wrong user. */
 static void warn_of_log_file(const struct policy *policy, FILE *report)
 {
-    const char *file = policy->log.file;
-    char *copy = xstrdup(file);
-    bool there = access(file, F_OK) == 0, good = strcmp(file, "stderr") == 0;
-
-    good = good || (there ? access(file, W_OK) == 0 : access(dirname(copy), W_OK | X_OK) == 0);
-    if (!good)
+    if (!log_may_open(policy->log.file))
         fprintf(report, "%s: warning: log.file: %s cannot be written by this user: %s\n",
-                policy->file, file, strerror(errno));
-    free(copy);
+                policy->file, policy->log.file, strerror(errno));
 }
 
 static void warn_of_state(const struct policy *policy, FILE *report)

@@ -181,10 +181,15 @@ static void warn_of_limits(struct loading *l)
 
 static void warn_of_access_format(struct loading *l)
 {
-    if (l->policy->log.format == LOG_JSON && l->policy->log.access == ACCESS_COMBINED)
+#define X(name, word, is_json) [name] = (is_json) ? NULL : (word),
+    static const char *const other_formats[] = {ACCESS_FORMATS(X)};
+#undef X
+    const char *other = other_formats[l->policy->log.access];
+
+    if (l->policy->log.format == LOG_JSON && other)
         warning(l, node_at(l, "log", "access"),
-                "lines in the combined format are not JSON, so the log is not JSON throughout; use "
-                "json");
+                "lines in the %s format are not JSON, so the log is not JSON throughout; use json",
+                other);
 }
 
 void policy_check(struct loading *l)

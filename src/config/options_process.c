@@ -10,7 +10,7 @@ static const char *const level_names[] = {[LEVEL_ERROR] = "error",
                                           NULL};
 static const char *const format_names[] = {[LOG_TEXT] = "text", [LOG_JSON] = "json", NULL};
 static const char *const access_names[] = {
-#define X(name, word) word,
+#define X(name, word, is_json) word,
     ACCESS_FORMATS(X)
 #undef X
         NULL};

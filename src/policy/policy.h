@@ -84,14 +84,15 @@ struct size_limits {
     unsigned handshakes_per_ip;      /* of TLS, per second; 0: no limit; exceptions as above */
 };
 
-/* Formats of the access log, with their words in `log.access`. */
+/* Formats of the access log, with their words in `log.access`, and whether their lines fit into a
+ * log of JSON. */
 #define ACCESS_FORMATS(X)                                                                          \
-    X(ACCESS_OFF, "off")                                                                           \
-    X(ACCESS_JSON, "json")                                                                         \
-    X(ACCESS_COMBINED, "combined")
+    X(ACCESS_OFF, "off", true)                                                                     \
+    X(ACCESS_JSON, "json", true)                                                                   \
+    X(ACCESS_COMBINED, "combined", false)
 
 enum access_format {
-#define X(name, word) name,
+#define X(name, word, is_json) name,
     ACCESS_FORMATS(X)
 #undef X
 };

@@ -42,6 +42,8 @@ static const struct {
     const char *policy, *words, *remedied;
 } cases[] = {
     {API LIMITS, "there are no rules", API LIMITS USED},
+    {API LIMITS USED "log: { format: json, access: combined }\n", "in the combined format are not",
+     API LIMITS USED "log: { format: json, access: json }\n"},
     {API LIMITS "rules: [ { match: { path: /a }, limits: [ a, ip ] } ]\n",
      "requests that match no rule",
      API LIMITS "rules: [ { match: { path: /a }, limits: [ a, ip ] }, { limits: none } ]\n"},
