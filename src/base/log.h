@@ -57,8 +57,8 @@ void log_keep_early_lines(void);
 /* Opens `file` ("stderr", or a path to append to). Returns -1 with errno on failure; the current
  * file then stays open. */
 MUST_CHECK int log_open(const char *file);
-/* Returns whether log_open() may open the file; else sets errno. Does not open it: that would create
- * it, possibly owned by the wrong user. */
+/* Returns whether log_open() may open the file; else sets errno. Does not open it: that would
+ * create it, possibly owned by the wrong user. */
 bool log_may_open(const char *file);
 /* Reopens the same path, after logrotate has moved the file. Safe from any thread; the writer
  * thread does the work. */
