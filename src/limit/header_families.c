@@ -69,10 +69,10 @@ static bool smaller_share(const struct limit_result *a, const struct limit_resul
     return (__int128)a->remaining * b->capacity < (__int128)b->remaining * a->capacity;
 }
 
-/* The end of requests in flight is unknown: concurrency limits have no window and no reset. */
-static bool has_window(const struct limit_result *r)
+/* The end of requests in flight is unknown, and a limit of 0 never has units: no reset. */
+static bool has_reset(const struct limit_result *r)
 {
-    return r->limit->kind != LIMIT_CONCURRENCY;
+    return r->limit->kind != LIMIT_CONCURRENCY && r->capacity > 0;
 }
 
 const struct limit_result *decision_shown(const struct decision *d)
@@ -174,7 +174,7 @@ static void x_ratelimit(struct writer *w, const struct limit_result *r, enum dec
         return;
     put_part(w->out, PART_X_RATELIMIT_LIMIT, r);
     NUMBER_LINE(w, "X-RateLimit-Remaining", NUMBER_REMAINING, r);
-    if (has_window(r))
+    if (has_reset(r))
         NUMBER_LINE(w, "X-RateLimit-Reset", reset, r);
 }
 
@@ -209,10 +209,10 @@ static void x_rate_limit_lines(struct writer *w, const struct limit_result *r)
         return;
     }
     put_part(w->out, PART_X_RATE_LIMIT_POLICY, r);
-    if (r->capacity < 1)
+    if (r->capacity == 0)
         return;
     NUMBER_LINE(w, "X-Rate-Limit-Used", NUMBER_USED, r);
-    if (has_window(r))
+    if (has_reset(r))
         NUMBER_LINE(w, "X-Rate-Limit-Reset", NUMBER_RESET, r);
 }
 
@@ -244,10 +244,11 @@ static void sf_parameter(struct text *out, struct slice key, int64_t value)
     text_i64(out, value < SF_INTEGER_MAX ? value : SF_INTEGER_MAX);
 }
 
-/* Seconds until the whole capacity is available again. */
+/* Seconds until the whole capacity is available again. Of a window, that is its period, also if its
+ * limit is 0. */
 static int64_t window_seconds(const struct limit_result *r)
 {
-    __int128 whole = (__int128)r->capacity * r->limit->period_us;
+    __int128 whole = (__int128)(r->capacity ? r->capacity : 1) * r->limit->period_us;
     __int128 unit = (__int128)(r->quota > 1 ? r->quota : 1) * second_us;
     __int128 seconds = (whole + unit - 1) / unit;
     return seconds > SF_INTEGER_MAX ? SF_INTEGER_MAX : seconds > 1 ? (int64_t)seconds : 1;
@@ -262,10 +263,10 @@ static void ietf_policy(struct text *out, const struct limit_result *r)
 {
     ietf_name(out, r);
     sf_parameter(out, SLICE(IETF_QUOTA), r->capacity);
-    if (has_window(r))
-        sf_parameter(out, SLICE(IETF_WINDOW), window_seconds(r));
-    else
+    if (r->limit->kind == LIMIT_CONCURRENCY)
         text_literal(out, IETF_IN_FLIGHT);
+    else if (r->capacity || r->quota == 0) /* no bucket that a priority may not use */
+        sf_parameter(out, SLICE(IETF_WINDOW), window_seconds(r));
 }
 
 static void ietf_policy_item(struct writer *w, const struct limit_result *r)
@@ -278,7 +279,7 @@ static void ietf_state_item(struct writer *w, const struct limit_result *r)
     put_part(w->out, PART_IETF_NAME, r);
     text_literal(w->out, IETF_REMAINING);
     put_number(w, NUMBER_SF_REMAINING, r);
-    if (!has_window(r))
+    if (!has_reset(r))
         return;
     text_literal(w->out, IETF_NEXT);
     put_number(w, NUMBER_SF_NEXT, r);
@@ -371,7 +372,7 @@ static void openai_lines_of(struct writer *w, bool usage, struct slice of)
         return;
     openai_line(w, SLICE("x-ratelimit-limit-"), of, prohibited ? 0 : r->capacity);
     openai_line(w, SLICE("x-ratelimit-remaining-"), of, prohibited ? 0 : r->remaining);
-    if (prohibited || !has_window(r))
+    if (prohibited || !has_reset(r))
         return;
     text_literal(w->out, "x-ratelimit-reset-");
     text_put(w->out, of);

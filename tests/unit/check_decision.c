@@ -338,6 +338,24 @@ START_TEST(concurrency_limits_have_no_window_and_no_reset)
 }
 END_TEST
 
+/* The service has requests_per_unit: 0; a priority's share of a burst of 1 is 0. */
+START_TEST(a_limit_of_zero_never_resets)
+{
+    struct decision d = {.verdict = VERDICT_LIMITED, .result_count = 2, .rejected_by = 0};
+
+    d.results[0] = (struct limit_result){
+        .limit = &window, .verdict = VERDICT_LIMITED, .retry_after_us = -1, .next_us = 5000000};
+    d.results[1] = (struct limit_result){
+        .limit = &bucket, .verdict = VERDICT_LIMITED, .quota = 100, .retry_after_us = -1};
+    ck_assert_str_eq(fields(&d, all_families),
+                     "X-RateLimit-Limit: 0\r\nX-RateLimit-Remaining: 0\r\n"
+                     "X-Rate-Limit-Policy: Window\r\nX-Rate-Limit-Quota: 0\r\n"
+                     "RateLimit-Policy: \"quota\";q=0;w=60, \"per-client\";q=0\r\n"
+                     "RateLimit: \"quota\";r=0, \"per-client\";r=0\r\n");
+    ck_assert_ptr_null(strstr(fields(&d, headers_named("openai")), "reset"));
+}
+END_TEST
+
 START_TEST(limits_with_headers_off_are_hidden)
 {
     struct decision d = two_limits();
@@ -431,6 +449,7 @@ int main(void)
     tcase_add_test(tests, jitter_only_increases_the_wait);
     tcase_add_test(tests, limits_with_headers_off_are_hidden);
     tcase_add_test(tests, concurrency_limits_have_no_window_and_no_reset);
+    tcase_add_test(tests, a_limit_of_zero_never_resets);
     tcase_add_test(tests, names_are_escaped_and_large_numbers_are_limited);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
