@@ -24,7 +24,7 @@ MINUTE = {"unit": "minute", "requests_per_unit": 3}
 DOMAINS = {"edge": {"descriptors": [{"key": "user", "rate_limit": MINUTE}, {"key": "free"}]}}
 USER = {"user": "alice"}
 OK, OVER = envoy.OK, envoy.OVER_LIMIT
-INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, PERMISSION_DENIED, UNIMPLEMENTED, UNAVAILABLE = 3, 4, 5, 7, 12, 14
+INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, PERMISSION_DENIED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 3, 4, 5, 7, 12, 13, 14
 
 
 def body(*request, **more):
@@ -115,6 +115,21 @@ def test_a_call_that_never_ends_is_ended(rig):
         stream = caller.begin(envoy.SHOULD_RATE_LIMIT, body("edge", USER)[:4], end=False)
         caller.http2.send(3, 0, stream, struct.pack(">I", 8))  # RST_STREAM
     weir.counts(1, "weir_rate_limit_service_requests_total", domain="(unknown)", code="CANCELLED")
+
+
+def test_a_malformed_deadline_is_refused(rig):
+    """With INTERNAL, as servers of grpc-go do: such a call would have no deadline."""
+    weir, listener = weir_with_service(rig, DOMAINS)
+    good = body("edge", {"free": "1"})
+    malformed = "", "5", "S", "1s", "-1S", "+1S", "1.5S", "1 S", "123456789S"
+    with Caller(listener) as caller:
+        for timeout in malformed:
+            assert refusal(caller.raw, good, fields=[TYPE, TE, ("grpc-timeout", timeout)]) == INTERNAL, timeout
+        health = frame(envoy.HealthCheckRequest().SerializeToString())
+        assert refusal(caller.raw, health, envoy.HEALTH_CHECK, [TYPE, TE, ("grpc-timeout", "5")]) == INTERNAL
+        for timeout in "1H", "99999999M", "00000009S", "99999999m":
+            assert caller.raw(good, fields=[TYPE, TE, ("grpc-timeout", timeout)]).overall_code == OK, timeout
+    weir.counts(len(malformed), "weir_rate_limit_service_requests_total", code="INTERNAL")
 
 
 # --- JSON ---
