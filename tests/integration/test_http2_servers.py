@@ -549,6 +549,26 @@ def test_after_a_lost_connection_only_idempotent_requests_are_sent_again(rig):
     assert sorted(get(weir.address, method="POST").status for _ in range(2)) == [200, 502]
 
 
+def test_whole_content_of_an_idempotent_request_is_sent_again(rig):
+    """weir keeps the content of requests to HTTP/2 servers, and can repeat a PUT that a server has read."""
+    got = []
+
+    def script(broken):
+        def respond(connection, _number):
+            while (request := connection.next_request()) is not None:
+                request.read_all()
+                got.append((request[":method"], request.body))
+                if broken:
+                    return
+                request.respond()
+        return Http2Server(rig, respond)
+    weir = weir_before(rig, script(True), script(False))
+    body = bytes(range(256)) * 16
+    assert [get(weir.address, method="PUT", body=body).status for _ in range(2)] == [200] * 2
+    assert set(got) == {("PUT", body)} and len(got) == 3, [(method, len(content)) for method, content in got]
+    assert sorted(get(weir.address, method="POST", body=body).status for _ in range(2)) == [200, 502]
+
+
 def test_a_server_that_stops_responding_is_detected_by_ping(rig):
     """Its connection stays open, but it sends nothing: weir sends a PING, and then closes the
     connection."""

@@ -94,13 +94,13 @@ class Upstream:
                 self.peers.discard(peer)
             peer.close()
 
-    def note(self, method, path, fields, has_content):
+    def note(self, method, path, fields):
         name = fields.get("x-request-id")
         with self.lock:
             times = self.seen[name] = self.seen.get(name, 0) + 1
             if times == 1:
                 self.arrivals[path, fields.get("x-client-id")].append(time.monotonic())
-            elif has_content or method not in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS"):
+            elif method not in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS"):
                 self.twice_unsafe.append((name, method, path))
 
     def respond(self, peer):
@@ -110,7 +110,7 @@ class Upstream:
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
         asked = {name: values[0] for name, values in parse_qs(urlsplit(target).query).items()}
         has_content = fields.get("content-length", "0") != "0" or "transfer-encoding" in fields
-        self.note(method, urlsplit(target).path.split("/")[1], fields, has_content)
+        self.note(method, urlsplit(target).path.split("/")[1], fields)
         how = asked.get("how", "length")
         if how != "early":  # an early response is sent before the content is read
             if "transfer-encoding" in fields:
