@@ -28,12 +28,11 @@ class Browser:
     """A browser page. Closed at the end of the test."""
 
     def __init__(self, rig, width=1280, height=900, dark=False):
-        self.log = os.path.join(rig.directory, "chromedriver.log")
+        self.session, self.log = "", os.path.join(rig.directory, "chromedriver.log")
         with open(self.log, "wb") as out:
             self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=out, stderr=out, start_new_session=True)
         rig.add_cleanup(self.close)
-        self.port = int(eventually(lambda: re.search(r"started successfully on port (\d+)", self.output()), what="chromedriver")[1])
-        self.session = ""
+        self.port = int(eventually(lambda: re.search(r"started successfully on port (\d+)", self.output()), 30, "chromedriver")[1])
         self.session = self.command("POST", "", {"capabilities": {"alwaysMatch": {
             "goog:loggingPrefs": {"browser": "ALL"},
             "goog:chromeOptions": {"args": [*FLAGS, f"--user-data-dir={rig.directory}/chromium"]}}}})["sessionId"]

@@ -317,8 +317,10 @@ def test_a_failing_limit_is_not_counted_as_allowed_if_another_rejects(rig):
     weir = rig.weir(workers=1, limits=limits, rules=[{"limits": ["own", "exact"], "cost": 123456}])
     weir.expect_errors("its script fails")
     connections = [Connection(weir.address) for _ in range(20)]
+    weir.signal(signal.SIGSTOP)  # so that it reads all requests at once, and decides them in one call
     for connection in connections:
         connection.send(request_bytes("/"))
+    weir.signal(signal.SIGCONT)
     assert sorted(connection.response().status for connection in connections) == [200] * 2 + [429] * 18
     for connection in connections:
         connection.close()
