@@ -1,5 +1,6 @@
 #include "limit/call_result.h"
 
+#include "limit/key.h"
 #include "limit/limiter_parts.h"
 #include "limit/verdict.h"
 
@@ -111,6 +112,23 @@ static void show_refunded(struct decision *d)
     }
 }
 
+/* Gives back what the descriptor was charged in this process, without Redis. */
+static void refund_local(const struct call_request *call, const struct call_item *item,
+                         struct decision *d)
+{
+    char room[1024]; /* key_descriptor_size_max() of the longest prefix and name */
+
+    for (unsigned i = 0; i < d->result_count; i++) {
+        struct text key = text_over(room, sizeof room);
+        if (!d->results[i].local)
+            continue;
+        key_write_descriptor(&key, call->limiter->policy, d->results[i].limit,
+                             descriptor_name_text(&item->name));
+        assert(!key.failed);
+        verdict_refund_local(call->limiter, &d->results[i], text_slice(&key), call->started_us);
+    }
+}
+
 /* A call with an op per descriptor is charged as one: gives the charges back if it is over its
  * limit. Counts the limits, which had to wait for that. */
 static void conclude_charges(struct call_request *call)
@@ -123,6 +141,8 @@ static void conclude_charges(struct call_request *call)
         struct decision *d = &request->decision;
         if (!item->has_op)
             continue;
+        if (!admits)
+            refund_local(call, item, d);
         if (!admits && request->charge && item->cost > 0)
             show_refunded(d);
         if (admits)

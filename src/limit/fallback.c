@@ -269,6 +269,18 @@ bool fallback_decide(struct fallback *f, struct fallback_request *requests, unsi
     return admitted;
 }
 
+void fallback_refund(struct fallback *f, struct slice key, int64_t units, uint64_t now_us)
+{
+    struct fallback_request request = {.key = key};
+    struct place_in_table position;
+    uint64_t stripes = place_all(f, &request, 1, &position);
+
+    lock_all(f, stripes);
+    fallback_uncharge(state_of(f, &f->stripes[position.stripe], position.id), units,
+                      (int64_t)now_us);
+    unlock_all(f, stripes);
+}
+
 static void add_in_flight(struct fallback *f, struct slice key, int64_t units)
 {
     struct fallback_request request = {.key = key};

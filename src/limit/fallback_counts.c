@@ -217,3 +217,22 @@ void fallback_charge(struct fallback_state *state, const struct fallback_request
     default: bucket_charge(state, request, now);
     }
 }
+
+void fallback_uncharge(struct fallback_state *state, int64_t units, int64_t now)
+{
+    if (state->window) {
+        bool running = now < state->at_us || now - state->at_us < state->period_us;
+        if (running)
+            state->fraction = state->fraction > units ? state->fraction - units : 0;
+        return;
+    }
+    __int128 all = debt_of(state, now) - (__int128)units * state->period_us;
+    if (state->scale <= 0)
+        return;
+    if (all < 0)
+        all = 0;
+    state->at_us = now + (int64_t)(all / state->scale);
+    state->fraction = (int64_t)(all % state->scale);
+    if (state->slack_us > all / state->scale)
+        state->slack_us = (int64_t)(all / state->scale);
+}

@@ -6,7 +6,8 @@
  *     in turn
  *
  *   charged -> next sub-operation -> ... -> all charged: admitted
- *   rejected, or on_failure rejects -> earlier charges are given back: rejected
+ *   rejected, or on_failure rejects -> earlier charges are given back, also those in this process:
+ *   rejected
  *
  * A request is admitted only when every limit has charged it, so no limit is ever exceeded. Until a
  * later sub-operation rejects, an earlier one holds units that it will give back. Other requests
@@ -91,6 +92,16 @@ static void add_refunded(struct decision *d, const struct sub_op *sub_op)
     }
 }
 
+/* Gives back what sub-operations without Redis have charged in this process. */
+static void refund_local(const struct limit_op *parent, struct decision *d)
+{
+    for (unsigned i = 0; i < d->result_count; i++)
+        for (unsigned k = 0; k < parent->count; k++)
+            if (parent->limits[k].place == d->results[i].place)
+                verdict_refund_local(parent->limiter, &d->results[i], parent->limits[k].key,
+                                     parent->started_us);
+}
+
 static void refund_sub_op(struct limit_op *sub_op)
 {
     int64_t totals[LIMITS_PER_RULE_MAX];
@@ -121,8 +132,10 @@ static void complete_split(struct limit_op *parent)
             add_refunded(d, &split->sub_ops[i]);
             refund_sub_op(sub_op_let_go(&split->sub_ops[i], SUB_OP_ENDED));
         }
-    if (!admitted)
+    if (!admitted) {
+        refund_local(parent, d);
         permits_leave(parent->decision_request);
+    }
     verdict_count(parent->limiter, d);
     if (by_redis) {
         verdict_remember(parent->limiter, parent, d);

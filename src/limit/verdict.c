@@ -298,6 +298,20 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
         d->verdict = VERDICT_FAILED_OPEN;
 }
 
+/* A window then still runs, and a bucket has not been full since. */
+void verdict_refund_local(struct limiter *l, struct limit_result *r, struct slice key,
+                          uint64_t since_us)
+{
+    int64_t left = r->remaining + r->granted;
+
+    if (!r->local || r->verdict != VERDICT_ALLOWED || r->granted <= 0 ||
+        r->limit->kind == LIMIT_CONCURRENCY || (int64_t)(clock_us() - since_us) >= r->reset_us)
+        return;
+    fallback_refund(l->fallback, key, r->granted, clock_wall_us());
+    r->remaining = left < r->capacity ? left : r->capacity;
+    r->granted = 0;
+}
+
 /* If only shadow limits prohibit a client, its request is allowed. */
 static void decide_by_shadows(const struct rule *rule, struct decision *d)
 {

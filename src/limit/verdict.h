@@ -25,12 +25,16 @@ void verdict_count_result(struct limiter *l, const struct limit_result *r, enum 
 void verdict_set_result(struct limit_result *r, const struct op_limit *part,
                         const struct limit_reply *reply);
 /* Without Redis: returns true if this process counts the limit. The fallback table takes no
- * refunds, so a limit with `count` allows, and so does a refund. */
+ * refunds of admitted requests, so a limit with `count` allows, and so does a refund. */
 bool verdict_is_local(const struct op_limit *part);
 /* The request to the fallback table, and the result before its reply. */
 struct limit_result verdict_local_result(const struct limiter *l, const struct op_limit *part);
 struct fallback_request verdict_local_request(const struct op_limit *part,
                                               struct limit_result *result);
+/* Gives back what a rejected request has charged in this process to the limit of `r`, whose key is
+ * `key`, at `since_us` (monotonic) or later, if it still counts. */
+void verdict_refund_local(struct limiter *l, struct limit_result *r, struct slice key,
+                          uint64_t since_us);
 /* For an op that continues with its other limits: records the limits that allowed, to be counted
  * with those. */
 void verdict_set_aside(struct limit_op *op, const struct decision *d);

@@ -400,6 +400,28 @@ def test_a_failed_sub_operation_follows_its_own_on_failure(rig):
     assert 429 in [fetch("/here").status for _ in range(5)]
 
 
+def test_charges_of_this_process_are_returned_if_a_later_slot_rejects(rig):
+    cluster = Cluster(rig, replicas=False)
+    for master in cluster.masters:
+        master.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    victim = cluster.owner(slot_of("{all}"))
+    full, free = [name for name in (f"c{i}" for i in range(100)) if cluster.owner(slot_of_client(name)) is not victim][:2]
+    limits = {f"here-{script}": dict(script=script, limit=3, period="10d", per="all", on_failure="local") for script in ("gcra", "fixed_window")}
+    limits["few"] = dict(script="fixed_window", limit=1, period="10d")
+    weir, = weirs_with(rig, cluster.policy(timeout="2s"), workers=1, limits=limits, rules=[
+        {"match": {"path": "/few"}, "limits": ["few"]}, {"limits": [*limits]}])
+    weir.expect_errors("[Rr]edis")
+    assert get(weir.address, "/few", headers=client(full)).status == 200
+    victim.kill()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    for _ in range(10):
+        rejected = get(weir.address, headers=client(full))
+        assert rejected.status == 429 and b'"few";r=0' in rejected["RateLimit"].encode(), rejected
+        assert '"here-gcra";r=3' in rejected["RateLimit"] and '"here-fixed_window";r=3' in rejected["RateLimit"], rejected
+    admitted = get(weir.address, headers=client(free))
+    assert admitted.status == 200 and '"here-gcra";r=2' in admitted["RateLimit"], admitted
+
+
 def test_a_client_that_disconnects_between_two_slots_leaves_the_queue(rig):
     cluster = Cluster(rig, replicas=False)
     for master in cluster.masters:

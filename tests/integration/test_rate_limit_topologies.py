@@ -73,6 +73,31 @@ def test_a_rejected_call_refunds_nothing_in_a_cluster(rig):
             eventually(lambda: left(listener, user=user) == 5 - used - 1, what=f"one unit of {user} in use")  # noqa: B023
 
 
+def test_charges_of_this_process_are_returned_if_a_call_is_over(rig):
+    """A node is down, so this process counts a part of the descriptors."""
+    cluster = Cluster(rig, replicas=False)
+    for node in cluster.masters:
+        node.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    weirs = [weir_with_service(rig, domains(3, 5, quota_mode=quota), redis=cluster.policy(timeout="2s", on_failure="local")) for quota in (False, True)]
+    for weir, _ in weirs:
+        weir.expect_errors("[Rr]edis")
+        weir.wait_for_redis()
+    with Caller(weirs[0][1]) as caller:
+        assert caller.code("edge", {"group": "full"}, {"user": "x"}, hits_addend=3) == envoy.OK
+        assert caller.code("edge", {"group": "full"}, hits_addend=2) == envoy.OK
+    owners = {key: cluster.owner(slot_of(key)) for key in cluster.keys()}
+    group = next(node for key, node in owners.items() if "group" in key)
+    user = next(f"u{i}" for i in range(100) if cluster.owner(slot_of("{descriptor:edge/user=u%d}" % i)) is not group)
+    cluster.owner(slot_of("{descriptor:edge/user=%s}" % user)).kill()
+    for weir, listener in weirs:
+        eventually(lambda w=weir: w.metric("weir_redis_ready_workers") == 0)
+        with Caller(listener) as caller:
+            for _ in range(10):
+                assert caller.code("edge", {"user": user}, {"group": "full"}) == envoy.OVER_LIMIT
+            assert caller.code("edge", {"user": user}, hits_addend=3) == envoy.OK
+            assert caller.code("edge", {"user": user}) == envoy.OVER_LIMIT
+
+
 def test_no_call_is_lost_by_a_failover(rig):
     """The master is killed under load. Each call is answered; afterwards, the new master decides."""
     sentinels = Sentinels(rig)

@@ -321,6 +321,53 @@ START_TEST(several_limits_are_charged_all_or_none)
 }
 END_TEST
 
+static int64_t left_after_refund(struct fallback *f, struct limit *limit, uint64_t charged_us,
+                                 int64_t cost, int64_t units, uint64_t now_us)
+{
+    struct limit_result r = result_for(limit);
+    struct fallback_request charge = {.key = SLICE("k"), .cost = cost, .result = &r}, ask = charge;
+
+    ck_assert(fallback_decide(f, &charge, 1, charged_us));
+    fallback_refund(f, SLICE("k"), units, now_us);
+    ask.cost = 0;
+    r = result_for(limit);
+    ck_assert(fallback_decide(f, &ask, 1, now_us));
+    return r.remaining;
+}
+
+START_TEST(refunded_units_can_be_charged_again)
+{
+    struct limit limits[] = {limit_of(LIMIT_BUCKET, 10, 10, 10000000),
+                             limit_of(LIMIT_WINDOW, 10, 10, 10000000)};
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct fallback *f = fallback_new(1000);
+        ck_assert_int_eq(left_after_refund(f, &limits[i], begin_us, 8, 3, begin_us), 5);
+        ck_assert_int_eq(left_after_refund(f, &limits[i], begin_us, 5, 5, begin_us + 10), 5);
+        ck_assert_int_eq(left_after_refund(f, &limits[i], begin_us + 10, 1, 100, begin_us + 10),
+                         10);
+        ck_assert_int_eq(left_after_refund(f, &limits[i], begin_us + 10, 10, 10, begin_us + 20),
+                         10);
+        ck_assert_int_eq(left_after_refund(f, &limits[i], begin_us + 20, 10, 1, begin_us + 20), 1);
+        fallback_free(f);
+    }
+}
+END_TEST
+
+START_TEST(a_refund_for_a_window_that_has_ended_gives_nothing)
+{
+    struct limit limit = limit_of(LIMIT_WINDOW, 10, 10, 1000000);
+    struct fallback *f = fallback_new(1000);
+
+    ck_assert_int_eq(left_after_refund(f, &limit, begin_us, 10, 10, begin_us + 1000000), 10);
+    ck_assert_int_eq(left_after_refund(f, &limit, begin_us + 1000000, 4, 0, begin_us + 1000000), 6);
+    fallback_refund(f, SLICE("unknown"), 5, begin_us);
+    fallback_enter(f, SLICE("in flight"), 3);
+    fallback_refund(f, SLICE("in flight"), 3, begin_us); /* ends by fallback_leave() */
+    fallback_free(f);
+}
+END_TEST
+
 START_TEST(a_request_can_contain_a_key_twice)
 {
     struct limit limit = limit_of(LIMIT_BUCKET, 3, 3, 1000000);
@@ -469,6 +516,8 @@ int main(void)
     tcase_add_test(tests, a_lockout_lasts_for_its_rest_time);
     tcase_add_test(tests, an_earlier_clock_does_not_reset_a_window);
     tcase_add_test(tests, several_limits_are_charged_all_or_none);
+    tcase_add_test(tests, refunded_units_can_be_charged_again);
+    tcase_add_test(tests, a_refund_for_a_window_that_has_ended_gives_nothing);
     tcase_add_test(tests, a_request_can_contain_a_key_twice);
     tcase_add_test(tests, memory_is_bounded_and_the_oldest_keys_are_evicted);
     tcase_add_test(tests, requests_in_flight_are_counted_until_they_end);
