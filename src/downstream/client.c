@@ -47,7 +47,7 @@ static void enter_list(struct client *c, struct client_list *list)
     count_listed(c, list, 1);
 }
 
-static void leave_list(struct client *c, struct client_list *list)
+static inline void leave_list(struct client *c, struct client_list *list)
 {
     TAILQ_REMOVE(list, c, link);
     count_listed(c, list, -1);

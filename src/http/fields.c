@@ -240,17 +240,16 @@ static bool has_keep_alive_alone(const struct fields *fields)
            !fields_repeat(fields, FIELD_CONNECTION);
 }
 
-bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive,
-                      struct refusal *refusal)
+bool connection_options_parse(struct fields *fields, uint8_t minor, bool *keep_alive,
+                              struct refusal *refusal)
 {
     bool close = false, keep = minor >= 1;
     unsigned options = 0;
     const struct field *end = fields->at + fields->count;
 
-    if (!fields_have(fields, FIELD_CONNECTION) || has_keep_alive_alone(fields)) {
-        *keep_alive = keep || fields_have(fields, FIELD_CONNECTION);
+    *keep_alive = true;
+    if (has_keep_alive_alone(fields))
         return true;
-    }
     for (const struct field *field = fields_find(fields, FIELD_CONNECTION); field < end; field++) {
         if (field->id != FIELD_CONNECTION)
             continue;

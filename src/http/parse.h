@@ -47,8 +47,16 @@ const char *fields_parse(const char *p, const char *end, unsigned max, struct fi
 
 /* Parses the Connection fields (RFC 9110 section 7.6.1). Marks the fields that they name and sets
  * `*keep_alive` (RFC 9112 section 9.3). */
-bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive,
-                      struct refusal *refusal);
+bool connection_options_parse(struct fields *fields, uint8_t minor, bool *keep_alive,
+                              struct refusal *refusal);
+
+static inline bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive,
+                                    struct refusal *refusal)
+{
+    *keep_alive = minor >= 1;
+    return !fields_have(fields, FIELD_CONNECTION) ||
+           connection_options_parse(fields, minor, keep_alive, refusal);
+}
 
 enum method method_of(struct slice text);
 

@@ -19,7 +19,7 @@ static bool must_escape(unsigned char c)
     return table[c];
 }
 
-static void escape(struct text *out, struct slice s)
+static inline void escape(struct text *out, struct slice s)
 {
     if (s.n == 0) /* s.p may be NULL */
         return;

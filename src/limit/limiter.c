@@ -164,7 +164,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
 
     decision_request->op = decision_request->charge = NULL;
     decision_request->held_count = 0;
-    decision_request->decision.delay_us = 0;
+    decision_request->decision.delay_us = decision_request->decision.jitter_us = 0;
     decision_request->decision.priority = l->policy->priority_count ? priority_of(l, facts) : NULL;
     if (rule->limit_count == 0 || facts->uncharged) {
         verdict_of_no_limits(&decision_request->decision);

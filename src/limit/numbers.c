@@ -1,12 +1,5 @@
 #include "limit/numbers.h"
 
-static const int64_t second_us = 1000000;
-
-int64_t seconds_up(int64_t us)
-{
-    return us <= 0 ? 0 : us / second_us + (us % second_us != 0);
-}
-
 static int64_t sf_integer(int64_t value)
 {
     return value < SF_INTEGER_MAX ? value : SF_INTEGER_MAX;

@@ -46,7 +46,10 @@ void decision_put_number(struct text *out, const struct decision *decision,
                          uint64_t wall_us, struct marks *marks);
 
 /* Converts microseconds to seconds, rounded up; 0 for negative values. */
-int64_t seconds_up(int64_t us);
+static inline int64_t seconds_up(int64_t us)
+{
+    return us <= 0 ? 0 : (us - 1) / 1000000 + 1;
+}
 
 /* The largest Integer of structured fields (RFC 9651 section 3.3.1). */
 #define SF_INTEGER_MAX INT64_C(999999999999999)

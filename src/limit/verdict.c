@@ -123,7 +123,6 @@ static void set_verdict(struct limiter *l, const struct limit_op *op, struct dec
 {
     d->verdict = VERDICT_ALLOWED;
     d->rejected_by = -1;
-    d->jitter_us = 0;
     for (unsigned i = 0; i < d->result_count; i++) {
         if (d->results[i].verdict != VERDICT_LIMITED)
             continue;

@@ -233,7 +233,7 @@ static bool keep_rest(struct stream *s, struct iobuf_pool *pool, const struct io
 }
 
 /* Same as writev(2), but returns 0 if the socket accepts nothing now. */
-static ssize_t write_socket(struct stream *s, const struct iovec *pieces, int count)
+static inline ssize_t write_socket(struct stream *s, const struct iovec *pieces, int count)
 {
     ssize_t n;
 
@@ -252,7 +252,7 @@ static ssize_t write_socket(struct stream *s, const struct iovec *pieces, int co
     return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : n;
 }
 
-static ssize_t write_some(struct stream *s, const struct iovec *pieces, int count)
+static inline ssize_t write_some(struct stream *s, const struct iovec *pieces, int count)
 {
     ssize_t n = s->layer ? s->layer->write(s, pieces, count) : write_socket(s, pieces, count);
 

@@ -370,7 +370,7 @@ enum downstream_sent reply_send(struct exchange *x, const char *why)
 {
     enum downstream_sent sent;
 
-    if (is_limit_rejection(x))
+    if (x->policy->rejection.jitter && is_limit_rejection(x))
         decision_spread(&x->decision_request.decision, x->policy->rejection.jitter,
                         worker_random(x->worker));
     if (x->grpc)
