@@ -56,10 +56,10 @@ static void doubt(const struct client_command *command, const char *client)
                 "an address is "
                 "ip:ADDRESS\n",
                 source->description);
-    else if (source->hashed && identity_is_hash(slice_of(client + strlen(source->prefix))))
+    else if (source->hashed && identity_is_hash(slice_of(client + source->prefix.n)))
         fprintf(stderr,
-                "weir: %s is interpreted as a value; a hash, as in logs, is written %sh:HASH\n",
-                client, source->prefix);
+                "weir: %s is interpreted as a value; a hash, as in logs, is written %.*sh:HASH\n",
+                client, SLICE_ARG(source->prefix));
 }
 
 static int query_client(struct client_command *command, const struct order *order)

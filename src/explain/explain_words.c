@@ -44,7 +44,7 @@ static const char *absent_reason(const struct tried_source *tried)
 static const char *used_reason(const struct tried_source *tried, const struct identity *identity)
 {
     struct slice text = identity_text(identity);
-    size_t prefix = strlen(tried->from->source->prefix);
+    size_t prefix = tried->from->source->prefix.n;
 
     if (!tried->from->source->is_id)
         return "used";

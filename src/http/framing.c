@@ -5,8 +5,8 @@
 /* Reads Content-Length and Transfer-Encoding (RFC 9112 section 6.3) for requests and responses.
  * FRAMING_NONE: neither is present, or the length is 0. Section 6.3 allows repairs: merging equal
  * Content-Lengths, or preferring Transfer-Encoding. weir refuses instead. */
-static inline bool fields_framing(const struct fields *fields, uint8_t minor, struct framing *framing,
-                           struct refusal *refusal)
+static inline bool fields_framing(const struct fields *fields, uint8_t minor,
+                                  struct framing *framing, struct refusal *refusal)
 {
     const struct field *length = fields_find(fields, FIELD_CONTENT_LENGTH);
     const struct field *coding = fields_find(fields, FIELD_TRANSFER_ENCODING);

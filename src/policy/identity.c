@@ -169,8 +169,8 @@ enum source_result identity_try(const struct identity_input *input, unsigned sou
 }
 
 /* Uses the first source from index `first` on that has a value. */
-static bool take_source(const struct identity_input *input, unsigned first,
-                        struct identity *identity, const char **why)
+static inline bool take_source(const struct identity_input *input, unsigned first,
+                               struct identity *identity, const char **why)
 {
     const struct identity_settings *settings = &input->policy->identity;
     const struct identity_search search = {input, identity, why};

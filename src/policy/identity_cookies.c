@@ -166,7 +166,7 @@ static enum found take_all(const struct identity_search *search, const struct id
             return identity_bad(search, why);
         all_empty &= empty;
     }
-    text_put(&text, slice_of(from->source->prefix));
+    text_put(&text, from->source->prefix);
     identity_write_hash(&text, key, &hash);
     search->identity->size = text.n;
     return all_empty ? FOUND_NONE : FOUND;

@@ -65,20 +65,27 @@ static enum found find_header(const struct identity_search *search,
         return identity_bad(search, "the identity header contains control bytes");
     char bytes[CREDENTIALS_SCHEME_MAX];
     struct text scheme = text_over(bytes, sizeof bytes);
-    struct slice rest = credentials_split(field->name, field->value, &scheme);
+    /* Authorization has no id. */
+    struct slice rest =
+        known ? field->value : credentials_split(field->name, field->value, &scheme);
     return write_plain(&search->input->policy->identity, from->source, text_slice(&scheme), rest,
                        search->identity);
 }
 
+#define PREFIX(literal)                                                                            \
+    {                                                                                              \
+        literal, sizeof literal - 1                                                                \
+    }
+
 const struct identity_source identity_sources[] = {
     {.word = "ip",
      .description = "address",
-     .prefix = "ip:",
+     .prefix = PREFIX("ip:"),
      .verified = true,
      .find = find_address},
     {.word = "header",
      .description = "header",
-     .prefix = "id:",
+     .prefix = PREFIX("id:"),
      .placeholder = "NAME",
      .is_id = true,
      .is_header = true,
@@ -86,7 +93,7 @@ const struct identity_source identity_sources[] = {
      .find = find_header},
     {.word = "cookie",
      .description = "cookie",
-     .prefix = "cookie:",
+     .prefix = PREFIX("cookie:"),
      .placeholder = "NAME",
      .is_id = true,
      .counts = true,
@@ -96,7 +103,7 @@ const struct identity_source identity_sources[] = {
      .find = identity_find_cookie},
     {.word = "query",
      .description = "query parameter",
-     .prefix = "query:",
+     .prefix = PREFIX("query:"),
      .placeholder = "NAME",
      .is_id = true,
      .counts = true,
@@ -105,7 +112,7 @@ const struct identity_source identity_sources[] = {
      .find = identity_find_query},
     {.word = "jwt",
      .description = "claim",
-     .prefix = "jwt:",
+     .prefix = PREFIX("jwt:"),
      .placeholder = "CLAIM",
      .is_id = true,
      .counts = true,
@@ -114,14 +121,14 @@ const struct identity_source identity_sources[] = {
      .find = identity_find_claim},
     {.word = "json",
      .description = "value in the content",
-     .prefix = "json:",
+     .prefix = PREFIX("json:"),
      .placeholder = "PATH",
      .is_id = true,
      .name_is_good = is_json_path,
      .find = identity_find_json},
     {.word = "certificate",
      .description = "name in a certificate",
-     .prefix = "certificate:",
+     .prefix = PREFIX("certificate:"),
      .placeholder = "cn|san|fingerprint",
      .is_id = true,
      .verified = true,
@@ -142,7 +149,7 @@ static const struct identity_source *header_source(void)
 const struct identity_source *identity_source_of(struct slice text)
 {
     for (unsigned i = 0; i < identity_source_count; i++)
-        if (slice_starts_with(text, slice_of(identity_sources[i].prefix)))
+        if (slice_starts_with(text, identity_sources[i].prefix))
             return &identity_sources[i];
     return NULL;
 }
@@ -186,7 +193,7 @@ static enum found write_plain(const struct identity_settings *settings,
 {
     struct text text = text_over(identity->text, sizeof identity->text);
 
-    text_put(&text, slice_of(source->prefix));
+    text_put(&text, source->prefix);
     if (scheme.n + value.n > CLIENT_ID_MAX || (source->is_header && settings->hash) ||
         (!scheme.n && looks_hashed(value))) {
         SHA256_CTX hash = hmac_begin(&settings->hash_key);
@@ -218,7 +225,7 @@ enum found identity_write_id(const struct identity_settings *settings,
         identity->failure = IDENTITY_MALFORMED;
         return FOUND_BAD;
     }
-    text_put(&text, slice_of(source->prefix));
+    text_put(&text, source->prefix);
     identity_write_hash(&text, &settings->hash_key, &hash);
     identity->size = text.n;
     return empty ? FOUND_NONE : FOUND;
@@ -252,7 +259,7 @@ static void write_hash(const struct identity_source *source, struct slice hashed
 {
     struct text text = text_over(identity->text, sizeof identity->text);
 
-    text_put(&text, slice_of(source->prefix));
+    text_put(&text, source->prefix);
     text_put(&text, source->hashed ? (struct slice){hashed.p + 2, hashed.n - 2} : hashed);
     identity->size = text.n;
 }
@@ -261,7 +268,7 @@ bool identity_parse(const struct identity_settings *settings, struct slice name,
                     struct identity *identity, const char **why)
 {
     const struct identity_source *source = identity_source_of(name);
-    size_t prefix = source ? strlen(source->prefix) : 0;
+    size_t prefix = source ? source->prefix.n : 0;
     struct slice value = {name.p + prefix, name.n - prefix};
 
     *identity = (struct identity){.is_id = !source || source->is_id};
@@ -285,7 +292,7 @@ bool identity_parse(const struct identity_settings *settings, struct slice name,
 void identity_write_full_name(struct text *out, struct slice text)
 {
     const struct identity_source *source = identity_source_of(text);
-    size_t prefix = source ? strlen(source->prefix) : 0;
+    size_t prefix = source ? source->prefix.n : 0;
 
     text_put(out, (struct slice){text.p, prefix});
     if (source && source->hashed)
@@ -296,7 +303,7 @@ void identity_write_full_name(struct text *out, struct slice text)
 void identity_write_name(struct text *out, struct slice text)
 {
     const struct identity_source *source = identity_source_of(text);
-    size_t prefix = source ? strlen(source->prefix) : 0;
+    size_t prefix = source ? source->prefix.n : 0;
     struct slice value = {text.p + prefix, text.n - prefix};
 
     if (source == header_source() && !identity_source_of(value) && !looks_hashed(value))

@@ -15,7 +15,7 @@ struct identity_search {
 
 struct identity_source {
     const char *word;        /* in identity.from */
-    const char *prefix;      /* of identities, with the colon */
+    struct slice prefix;     /* of identities, with the colon */
     const char *description; /* in messages */
     const char *placeholder; /* in messages, for the name after "word:"; NULL: none */
     bool is_id;              /* false: an address */

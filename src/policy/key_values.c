@@ -14,7 +14,7 @@ static bool is_wanted(const struct rule *rule, unsigned source)
 static void store(struct key_values *values, unsigned at, const struct identity_from *from,
                   struct slice text)
 {
-    size_t prefix = strlen(from->source->prefix);
+    size_t prefix = from->source->prefix.n;
 
     values->size[at] = text.n - prefix;
     memcpy(values->text[at], text.p + prefix, text.n - prefix);

@@ -8,7 +8,7 @@
 /* Runs the deadline in queue `wanted` (NULL: none). Restarts it if data moved or the queue
  * changed. */
 static inline void run_deadline(struct deadline_queue *wanted, struct deadline *deadline,
-                         uint64_t after_us, bool moved)
+                                uint64_t after_us, bool moved)
 {
     if (!wanted)
         deadline_cancel(deadline);

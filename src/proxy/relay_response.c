@@ -23,9 +23,9 @@ enum {
 static enum step piece_sent_to_client(struct exchange *x, enum relay moved, const char *why);
 
 /* Chooses the fields of the response. `lines` receives those that weir adds. */
-static void choose_fields(struct exchange *x, const struct response_head *head,
-                          const struct framing *framing, struct text *lines,
-                          struct response *response)
+static inline void choose_fields(struct exchange *x, const struct response_head *head,
+                                 const struct framing *framing, struct text *lines,
+                                 struct response *response)
 {
     response_forward(response, lines, head, framing, worker_date(x->worker));
     if (x->route.rule->limit_count > 0)
