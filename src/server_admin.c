@@ -48,8 +48,9 @@ bool open_admin(struct weir *weir, struct inherited *inherited)
     for (unsigned i = 0; i < policy->admin_count; i++) {
         weir->written_admin[i] = policy->admin[i].address;
         if (!find_or_open(weir, inherited, i, &why)) {
-            log_error("cannot listen on %s (admin): %s: %s",
-                      address_format(&policy->admin[i].address, text), why, strerror(errno));
+            log_error("cannot listen on %s (admin): %s: %s%s",
+                      address_format(&policy->admin[i].address, text), why, strerror(errno),
+                      listener_remedy(errno));
             return false;
         }
         weir->admin_opened++;

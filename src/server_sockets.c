@@ -57,8 +57,8 @@ static bool open_listener(struct weir *weir, struct inherited *inherited, unsign
     int fd = inherited_take(inherited, name, address);
     bool good = fd >= 0 ? share_inherited(weir, a, fd) : open_own(weir, a, &why);
     if (!good)
-        log_error("cannot listen on %s: %s: %s", address_format(address, text), why,
-                  strerror(errno));
+        log_error("cannot listen on %s: %s: %s%s", address_format(address, text), why,
+                  strerror(errno), listener_remedy(errno));
     return good;
 }
 

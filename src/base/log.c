@@ -26,7 +26,8 @@ enum {
     RING_SIZE = 1 << 20,
     WRITER_PAUSE_US = 20000,
     WRITER_PAUSE_MIN_US = 1000,
-    LOG_DROPPED_US = 1000000
+    LOG_DROPPED_US = 1000000,
+    LOG_NO_MEMORY_US = 10000000
 };
 
 struct ring {
@@ -74,6 +75,19 @@ static uint64_t fnv(uint64_t hash, struct slice bytes) /* FNV-1a, 64 bits */
     for (size_t i = 0; i < bytes.n; i++)
         hash = (hash ^ (unsigned char)bytes.p[i]) * 1099511628211u;
     return hash;
+}
+
+void log_no_memory(const char *what)
+{
+    static _Thread_local uint64_t logged_us;
+    uint64_t now = clock_us();
+
+    if (logged_us && now - logged_us < LOG_NO_MEMORY_US)
+        return;
+    logged_us = now;
+    log_error("out of memory: %s; give weir more (MemoryMax=), or lower size_limits.memory and "
+              "size_limits.connections",
+              what);
 }
 
 bool log_is_first(struct slice whom, const char *what)
@@ -311,7 +325,8 @@ static void report_dropped(bool now)
         (!now && us - writer.dropped_logged_us < LOG_DROPPED_US))
         return;
     writer.dropped_logged_us = us;
-    log_warn("log: %llu lines were dropped because the log file cannot keep up",
+    log_warn("log: %llu lines were dropped because the log file cannot keep up; use a faster disk, "
+             "or log less (log.access, log.sample)",
              (unsigned long long)(dropped - writer.dropped_logged));
     writer.dropped_logged = dropped;
 }

@@ -40,6 +40,9 @@ void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 #define log_info(...)  log_at(LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_at(LEVEL_DEBUG, __VA_ARGS__)
 
+/* Logs that malloc(3) has failed, and what fails for it; at most one line per thread and 10 s. */
+void log_no_memory(const char *what);
+
 /* Deduplicates an event that several threads see. Returns false if another thread got true for the
  * same event less than LOG_TOGETHER_US ago. The same thread is never suppressed. `whom` may be any
  * bytes. */

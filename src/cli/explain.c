@@ -14,7 +14,7 @@ static const char usage[] =
     "usage: weir explain [OPTION...] URL\n"
     "Tells what weir does with a request, and why, without a server. It charges nothing.\n"
     "URL: as for curl; of /PATH alone the host is localhost.\n"
-    "Or descriptor:DOMAIN/KEY=VALUE/KEY=VALUE, of the rate limit service: with -c only.\n"
+    "Or descriptor:DOMAIN/KEY=VALUE/KEY=VALUE, of the rate limit service, with no option but -c.\n"
     "  -c, --config FILE      the policy (default " WEIR_CONF_FILE ")\n"
     "  -X, --request METHOD   the method (default GET, with -d POST)\n"
     "  -H, --header 'N: V'    a header field; may be repeated. 'N;': an empty value\n"

@@ -65,7 +65,9 @@ static void accept_failed(struct listener *l, int error)
         descriptors_note_lack(error);
     else if (now - logged_us > 10000000) {
         logged_us = now;
-        log_error("cannot accept connections: %s; trying again every 100 ms", strerror(error));
+        log_error("cannot accept connections: %s; trying again every 100 ms; check the memory and "
+                  "the limits of the system",
+                  strerror(error));
     }
     wait_for_descriptors(l);
 }

@@ -415,7 +415,7 @@ void http2_begin(struct socket_client *c, struct slice bytes)
         connection->session = http2_session_new(&w->policy->http2, &events, connection, h->scratch,
                                                 &w->buffers, &c->stream.out, clock_us());
     if (!connection || !connection->session) {
-        log_error("no memory for an HTTP/2 connection");
+        log_no_memory("an HTTP/2 connection is closed");
         free(connection);
         client_close(&c->client);
         return;

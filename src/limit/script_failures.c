@@ -34,8 +34,8 @@ static void report_failed(const struct policy *policy, const struct limit *limit
         blame = text_over(room, sizeof room);
         text_printf(&blame, "%s: %s", limit->script, why);
     }
-    log_error("limit %s: its script fails: %.*s; on_failure applies to such requests; see "
-              "weir_script_failures_total",
+    log_error("limit %s: its script fails: %.*s; on_failure applies to such requests; correct the "
+              "script and reload; weir_script_failures_total counts them",
               limit->name, (int)blame.n, room);
 }
 

@@ -77,12 +77,15 @@ void memory_log(enum memory_level level, unsigned reset, const char *client)
         return;
     atomic_store(&process.relief_due, true);
     if (level == MEMORY_FULL)
-        log_warn("buffers reached size_limits.memory (%llu MiB): reset %u requests that held the "
-                 "most and did not move, most of them of client %s",
-                 limit, reset, client);
+        log_warn(
+            "buffers reached size_limits.memory (%llu MiB): reset %u requests that held the "
+            "most and did not move, most of them of client %s; block that client, or raise the "
+            "limit",
+            limit, reset, client);
     else
         log_warn("buffers use %llu MiB, size_limits.memory is %llu MiB: responses are not read "
-                 "from servers while their clients do not take them",
+                 "from servers while their clients do not take them; if that goes on, find slow "
+                 "clients (weir top), or raise the limit",
                  used, limit);
 }
 

@@ -31,6 +31,19 @@ static bool remove_stale_file(const struct address *address)
     return failure == ECONNREFUSED && unlink(address->local.sun_path) == 0;
 }
 
+const char *listener_remedy(int error)
+{
+    switch (error) {
+    case EADDRINUSE: return "; stop the process that uses it (ss -lnp), or change the address";
+    case EADDRNOTAVAIL: return "; no interface of this machine has that address";
+    case EACCES:
+        return "; ports below 1024 need CAP_NET_BIND_SERVICE, sockets a writable directory";
+    case EEXIST: return "; that file is no socket: remove it, or change the address";
+    case EMFILE: return "; raise LimitNOFILE (ulimit -n)";
+    default: return "";
+    }
+}
+
 static int open_one(const struct address *address, const char **why)
 {
     int family = address->any.sa_family;

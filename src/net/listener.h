@@ -13,6 +13,9 @@ enum { LISTENER_BACKLOG = 4096 };
  * errno and `*why`, the name of the failed call. */
 MUST_CHECK bool listener_open(struct address *address, unsigned count, int *fds, const char **why);
 
+/* Returns what to do about this errno of listener_open(), beginning with "; ". "": unknown. */
+const char *listener_remedy(int error);
+
 /* Removes the file of a Unix socket. Does nothing for other addresses. */
 void listener_unlink(const struct address *address);
 

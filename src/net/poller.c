@@ -131,7 +131,9 @@ static void report_failed(void)
     if (logged_us && now - logged_us < 10000000)
         return;
     logged_us = now;
-    log_error("cannot watch a connection: %s (raise fs.epoll.max_user_watches)", strerror(errno));
+    log_error("cannot watch a connection: %s; it waits for its timeout; raise the sysctl "
+              "fs.epoll.max_user_watches, or free memory",
+              strerror(errno));
 }
 
 void watch_want(struct watch *watch, bool readable, bool writable)

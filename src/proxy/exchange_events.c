@@ -153,7 +153,7 @@ bool exchange_begin(struct downstream *downstream, struct request_head *head,
     struct exchange *x = prepare_exchange(downstream, head, framing);
 
     if (!x) {
-        log_error("no memory for a request");
+        log_no_memory("the connection of a request is closed");
         return false;
     }
     exchange_wake(x);

@@ -217,7 +217,7 @@ struct quotas *quotas_new(void)
     q->address_key = hash_key_random();
     q->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (q->fd < 0) {
-        log_error("cannot make an eventfd: %s", strerror(errno));
+        log_error("cannot start the quota fetcher: eventfd: %s", strerror(errno));
         free(q);
         return NULL;
     }

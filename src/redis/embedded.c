@@ -150,7 +150,9 @@ static bool spawn(struct embedded *e)
         child_run(e, parent);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (pid < 0) {
-        log_error("embedded Redis: fork: %s", strerror(errno));
+        log_error("embedded Redis: cannot start a process: %s; check the memory and the limit of "
+                  "processes (TasksMax=)",
+                  strerror(errno));
         return false;
     }
     e->pid = pid;
@@ -269,7 +271,7 @@ static void report_ended(const struct embedded *e, pid_t pid, int status)
 {
     if (WIFSIGNALED(status))
         log_error("embedded Redis: process %d was ended by signal %d (%s); it is restarted, and "
-                  "all counts start from zero",
+                  "all counts start from zero; see the system log (out of memory?)",
                   (int)pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         log_error("embedded Redis: process %d ended with status %d; it is restarted, and all "
@@ -299,8 +301,9 @@ void embedded_watch(struct embedded *e, struct event_base *base)
     e->again_timer = evtimer_new(base, start_again, e);
     e->child_event = evsignal_new(base, SIGCHLD, on_child, e);
     if (!e->again_timer || !e->child_event || event_add(e->child_event, NULL) != 0)
-        log_error(
-            "embedded Redis: the process cannot be monitored; it will not be restarted if it ends");
+        log_error("embedded Redis: no memory to monitor the process; it is not restarted if it "
+                  "ends: restart "
+                  "weir");
     else
         event_active(e->child_event, EV_SIGNAL, 1); /* it may have exited before the watch began */
 }

@@ -191,7 +191,9 @@ bool embedded_make_guarded_directory(struct embedded_directory *d)
     if (pipe2(alive, O_CLOEXEC) != 0)
         return false;
     if (pipe2(made, O_CLOEXEC) != 0 || (d->guard = fork()) < 0) {
-        log_error("embedded Redis: no process for its directory: %s", strerror(errno));
+        log_error("embedded Redis: cannot start a process for its directory: %s; check the "
+                  "memory and the limit of processes (TasksMax=)",
+                  strerror(errno));
         return false;
     }
     if (d->guard == 0) {
@@ -228,5 +230,5 @@ void embedded_remove_directory(struct embedded_directory *d)
     if (d->fd >= 0)
         close(d->fd);
     if (rmdir(d->path) != 0)
-        log_warn("embedded Redis: %s cannot be removed: %s", d->path, strerror(errno));
+        log_warn("embedded Redis: %s cannot be removed: %s; remove it", d->path, strerror(errno));
 }

@@ -70,8 +70,9 @@ static void report_trouble(struct redis_host_name *name, const char *why)
     if (!name->troubled)
         log_warn("redis %s: %s; %s", name->policy->redis.address_text, why,
                  now.address.length
-                     ? "the last address stays in use"
-                     : "on_failure applies until it is resolved; check redis.address");
+                     ? "the last address stays in use; check the name and resolver.nameservers"
+                     : "on_failure applies until it is resolved; check redis.address and "
+                       "resolver.nameservers");
     name->troubled = true;
 }
 

@@ -45,7 +45,8 @@ static void report_addresses(const struct name *name)
 static void report_trouble(struct name *name, const char *why)
 {
     if (!name->troubled)
-        log_warn("upstream %s: %s: %s; %s", name->upstream->name, name->server->text, why,
+        log_warn("upstream %s: %s: %s; %s; check the name and resolver.nameservers",
+                 name->upstream->name, name->server->text, why,
                  name->count ? "its last addresses stay in use"
                              : "it receives no requests until it is resolved");
     name->troubled = true;

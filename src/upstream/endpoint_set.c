@@ -179,8 +179,10 @@ bool endpoint_set_rebuild(struct endpoint_set *endpoint_set, const struct upstre
         return complete;
     }
     if (wanted.left_out)
-        log_warn("upstream %s: %u of its %u addresses are not used", upstream->name,
-                 wanted.left_out, wanted.left_out + ENDPOINTS_MAX);
+        log_warn(
+            "upstream %s: %u of its %u addresses are not used; list fewer servers, or split the "
+            "upstream",
+            upstream->name, wanted.left_out, wanted.left_out + ENDPOINTS_MAX);
     pthread_mutex_lock(&endpoint_set->lock);
     *row = next;
     pthread_mutex_unlock(&endpoint_set->lock);

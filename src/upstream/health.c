@@ -388,7 +388,9 @@ static bool check_new(struct endpoint_set *endpoint_set, const struct upstream *
     struct check *check = calloc(1, sizeof *check);
 
     if (!check) {
-        log_error("no memory for health checks of %s", endpoint->text);
+        log_error("upstream %s: server %s: out of memory: its health is not checked until the next "
+                  "reload",
+                  upstream->name, endpoint->text);
         return false;
     }
     atomic_fetch_add_explicit(&endpoint->references, 1, memory_order_relaxed);

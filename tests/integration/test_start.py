@@ -105,7 +105,7 @@ def assert_start_fails(rig, *words, **keys):
 
 def test_a_port_in_use_is_reported(rig):
     taken = rig.upstream().text
-    assert_start_fails(rig, taken, listen=[taken])
+    assert_start_fails(rig, taken, "Address already in use; stop the process", listen=[taken])
     assert_start_fails(rig, taken, admin=taken)
 
 
