@@ -18,6 +18,8 @@ extern const struct option_group options_server, options_upstreams, options_iden
 /* The field of an option; without it, the option reads the struct of its section. */
 #define MEMBER(type, member)                                                                       \
     .offset = offsetof(struct type, member), .size = sizeof(((struct type *)0)->member)
+/* The member that is printed, of an option that reads a struct. */
+#define SHOWS(type, member) .shown = offsetof(struct type, member)
 /* The option applies if a member is set (not zero), or if it is not. */
 #define SET(type, member)                                                                          \
     .when = {offsetof(struct type, member), sizeof(((struct type *)0)->member), false}

@@ -35,6 +35,7 @@ struct option {
     const char *path;
     const struct option_type *type;
     size_t offset, size;  /* MEMBER(): the field in the section's struct; 0: the struct itself */
+    size_t shown;         /* SHOWS(): the member that is printed; 0: the field */
     const char *fallback; /* default as YAML; NULL: none */
     int64_t low, high;
     unsigned flags;

@@ -34,7 +34,7 @@ static const struct option rows[] = {
 
     {.path = "limits", .type = &type_limits, .fallback = "", .high = LIMITS_MAX,
      .help = "rate limits by name (at most 256)"},
-    {.path = "limits.NAME.script", .type = &type_script, .flags = REQUIRED,
+    {.path = "limits.NAME.script", .type = &type_script, .flags = REQUIRED, SHOWS(limit, script),
      .help = "limiter algorithm"},
     {.path = "limits.NAME.limit", .type = &type_number, LIMIT(limit), .low = 1, .high = LIMIT_MAX,
      .flags = REQUIRED,
@@ -113,7 +113,7 @@ static const struct option rows[] = {
      .high = PERIOD_MAX_US, SET(limit, has_offset),
      .help = "time that is added to the window starts of align: clock"},
     {.path = "limits.NAME.time_zone", .type = &type_time_zone, .fallback = "UTC", .flags = DERIVED,
-     SET(limit, calendar),
+     SET(limit, calendar), SHOWS(limit, time_zone),
      .help = "time zone of windows of week, month, year, or 1d with align: clock"},
     {.path = "limits.NAME.buckets", .type = &type_script_number, .fallback = "10",
      .flags = DERIVED, .has = shipped_limiter_takes,

@@ -100,13 +100,7 @@ static void read_token_file(struct loading *l, const struct option *option, cons
     listener->token_file = keep_text(l, node);
 }
 
-static void print_token_file(const struct printer *printer, const struct option *option,
-                             const void *field)
-{
-    type_text.print(printer, option, &((const struct admin_listener *)field)->token_file);
-}
-
-const struct option_type type_token_file = {"path", read_token_file, print_token_file, true, 0};
+const struct option_type type_token_file = {"path", read_token_file, print_text, true, 0};
 
 /* --- mode --- */
 

@@ -212,14 +212,7 @@ static void read_hash_key(struct loading *l, const struct option *option, const 
         slice_of(identity->hash_key_text ? identity->hash_key_text : l->policy->redis.key_prefix));
 }
 
-static void print_hash_key(const struct printer *printer, const struct option *option,
-                           const void *field)
-{
-    const struct identity_settings *identity = field;
-    type_secret.print(printer, option, &identity->hash_key_text);
-}
-
-const struct option_type type_hash_key = {"text", read_hash_key, print_hash_key, true, 0};
+const struct option_type type_hash_key = {"text", read_hash_key, print_secret, true, 0};
 
 /* --- client_ip_header --- */
 
@@ -237,14 +230,8 @@ static void read_client_ip_header(struct loading *l, const struct option *option
     identity->drops_client_ip_header = !slice_equal_nocase(node->text, SLICE("X-Forwarded-For"));
 }
 
-static void print_client_ip_header(const struct printer *printer, const struct option *option,
-                                   const void *field)
-{
-    type_text.print(printer, option, &((const struct identity_settings *)field)->client_ip_header);
-}
-
-const struct option_type type_client_ip_header = {"text", read_client_ip_header,
-                                                  print_client_ip_header, false, 0};
+const struct option_type type_client_ip_header = {"text", read_client_ip_header, print_text, false,
+                                                  0};
 
 /* Reports sources that never have a value, since no listener requests certificates. */
 static void check_certificates(struct loading *l)

@@ -135,12 +135,7 @@ static void read_ca(struct loading *l, const struct option *option, const struct
     tls_client_free(client);
 }
 
-static void print_ca(const struct printer *printer, const struct option *option, const void *field)
-{
-    type_text.print(printer, option, &((const struct jwt_settings *)field)->ca);
-}
-
-const struct option_type type_jwt_ca = {"path", read_ca, print_ca, true, 0};
+const struct option_type type_jwt_ca = {"path", read_ca, print_text, true, 0};
 
 /* --- secret --- */
 
@@ -167,14 +162,14 @@ static void read_secret(struct loading *l, const struct option *option, const st
 }
 
 /* Prints as many asterisks as a secret needs, so that the output can be read again. */
-static void print_secret(const struct printer *printer, const struct option *option,
+static void print_hidden(const struct printer *printer, const struct option *option,
                          const void *field)
 {
     (void)option, (void)field;
     fprintf(printer->out, " \"%.*s\"\n", JWT_SECRET_MIN, "********************************");
 }
 
-const struct option_type type_jwt_secret = {"text", read_secret, print_secret, true, 0};
+const struct option_type type_jwt_secret = {"text", read_secret, print_hidden, true, 0};
 
 static void read_secret_file(struct loading *l, const struct option *option,
                              const struct node *node, void *field)
@@ -192,14 +187,7 @@ static void read_secret_file(struct loading *l, const struct option *option,
     jwt->secret_file = keep_text(l, node);
 }
 
-static void print_secret_file(const struct printer *printer, const struct option *option,
-                              const void *field)
-{
-    type_text.print(printer, option, &((const struct jwt_settings *)field)->secret_file);
-}
-
-const struct option_type type_jwt_secret_file = {"path", read_secret_file, print_secret_file, true,
-                                                 0};
+const struct option_type type_jwt_secret_file = {"path", read_secret_file, print_text, true, 0};
 
 /* --- checks --- */
 

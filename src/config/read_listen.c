@@ -32,13 +32,7 @@ static void read_workers(struct loading *l, const struct option *option, const s
     }
 }
 
-static void print_workers(const struct printer *printer, const struct option *option,
-                          const void *field)
-{
-    type_count.print(printer, option, field);
-}
-
-const struct option_type type_workers = {"number", read_workers, print_workers, false,
+const struct option_type type_workers = {"number", read_workers, print_count, false,
                                          sizeof(unsigned)};
 
 /* --- listen --- */

@@ -37,16 +37,7 @@ static void read_redis_address(struct loading *l, const struct option *option,
         (void)destination_read(l, node, &redis->address);
 }
 
-static void print_redis_address(const struct printer *printer, const struct option *option,
-                                const void *field)
-{
-    (void)option;
-    const struct redis_settings *redis = field;
-    type_text.print(printer, option, &redis->address_text);
-}
-
-const struct option_type type_redis_address = {"address", read_redis_address, print_redis_address,
-                                               false, 0};
+const struct option_type type_redis_address = {"address", read_redis_address, print_text, false, 0};
 
 bool redis_has_address(const void *policy)
 {
@@ -130,15 +121,8 @@ static void read_cluster(struct loading *l, const struct option *option, const s
     redis->address_text = arena_text(l->arena, SLICE("cluster"));
 }
 
-static void print_cluster(const struct printer *printer, const struct option *option,
-                          const void *field)
-{
-    const struct redis_settings *redis = field;
-    print_redis_nodes(printer, option, &redis->cluster);
-}
-
-const struct option_type type_cluster = {"list of addresses", read_cluster, print_cluster, false,
-                                         0};
+const struct option_type type_cluster = {"list of addresses", read_cluster, print_redis_nodes,
+                                         false, 0};
 
 /* --- password --- */
 
@@ -158,15 +142,7 @@ static void read_password_file(struct loading *l, const struct option *option,
     redis->password_file = keep_text(l, node);
 }
 
-static void print_password_file(const struct printer *printer, const struct option *option,
-                                const void *field)
-{
-    const struct redis_settings *redis = field;
-    type_text.print(printer, option, &redis->password_file);
-}
-
-const struct option_type type_password_file = {"path", read_password_file, print_password_file,
-                                               true, 0};
+const struct option_type type_password_file = {"path", read_password_file, print_text, true, 0};
 
 /* --- keys --- */
 

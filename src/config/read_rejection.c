@@ -170,14 +170,7 @@ static void read_body_file(struct loading *l, const struct option *option, const
     cut_body(l, node, rejection);
 }
 
-static void print_body_file(const struct printer *printer, const struct option *option,
-                            const void *field)
-{
-    const struct rejection_settings *rejection = field;
-    type_text.print(printer, option, &rejection->body_file);
-}
-
-const struct option_type type_body_file = {"path", read_body_file, print_body_file, true, 0};
+const struct option_type type_body_file = {"path", read_body_file, print_text, true, 0};
 
 /* ---- dialect --------------------------------------------------------------------------------- */
 
@@ -193,10 +186,4 @@ static void read_dialect(struct loading *l, const struct option *option, const s
         mistake(l, node, "body_file replaces the body of a dialect; remove one of the two");
 }
 
-static void print_dialect(const struct printer *printer, const struct option *option,
-                          const void *field)
-{
-    type_enum.print(printer, option, &((const struct rejection_settings *)field)->dialect);
-}
-
-const struct option_type type_dialect = {"word", read_dialect, print_dialect, false, 0};
+const struct option_type type_dialect = {"word", read_dialect, print_enum, false, 0};

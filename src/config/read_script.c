@@ -107,14 +107,7 @@ static void read_script(struct loading *l, const struct option *option, const st
         limit->script_text = arena_text(l->arena, bytes);
 }
 
-static void print_script(const struct printer *printer, const struct option *option,
-                         const void *field)
-{
-    const struct limit *limit = field;
-    type_text.print(printer, option, &limit->script);
-}
-
-const struct option_type type_script = {"name or path", read_script, print_script, false, 0};
+const struct option_type type_script = {"name or path", read_script, print_text, false, 0};
 
 /* ---- options: of limits.NAME.options, which an operator's own scripts name freely, and those in
  * policy/shipped_limiter.c */

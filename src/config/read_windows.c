@@ -126,15 +126,8 @@ static void read_time_zone(struct loading *l, const struct option *option, const
     limit->time_zone = keep_text(l, node);
 }
 
-static void print_time_zone(const struct printer *printer, const struct option *option,
-                            const void *field)
-{
-    const struct limit *limit = field;
-    type_text.print(printer, option, &limit->time_zone);
-}
-
-const struct option_type type_time_zone = {"name of a time zone", read_time_zone, print_time_zone,
-                                           false, 0};
+const struct option_type type_time_zone = {"name of a time zone", read_time_zone, print_text, false,
+                                           0};
 
 /* --- combinations --- */
 

@@ -106,8 +106,7 @@ static void read_count(struct loading *l, const struct option *option, const str
         *(unsigned *)field = (unsigned)value;
 }
 
-static void print_count(const struct printer *printer, const struct option *option,
-                        const void *field)
+void print_count(const struct printer *printer, const struct option *option, const void *field)
 {
     (void)option;
     print_amount(printer, &number, *(const unsigned *)field);
@@ -157,8 +156,7 @@ static void read_enum(struct loading *l, const struct option *option, const stru
     (void)read_word(l, option, node, field);
 }
 
-static void print_enum(const struct printer *printer, const struct option *option,
-                       const void *field)
+void print_enum(const struct printer *printer, const struct option *option, const void *field)
 {
     print_scalar_value(printer, slice_of(option->names[*(const unsigned *)field]));
 }
@@ -286,8 +284,7 @@ static void read_secret(struct loading *l, const struct option *option, const st
         note_secret(l, node);
 }
 
-static void print_secret(const struct printer *printer, const struct option *option,
-                         const void *field)
+void print_secret(const struct printer *printer, const struct option *option, const void *field)
 {
     (void)option;
     fputs(*(char *const *)field ? " \"***\"\n" : " null\n", printer->out);
