@@ -248,14 +248,6 @@ static void close_link(struct clients_api *api)
 
 /* --- Requests --------------------------------------------------------------------------------- */
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* Decodes percent-encoding (RFC 3986 section 2.1). False: invalid, or longer than any client
  * name. */
 static bool decode_name(struct slice encoded, struct text *out)
@@ -265,9 +257,9 @@ static bool decode_name(struct slice encoded, struct text *out)
             text_char(out, encoded.p[i]);
             continue;
         }
-        if (encoded.n - i < 3 || hex(encoded.p[i + 1]) < 0 || hex(encoded.p[i + 2]) < 0)
+        if (encoded.n - i < 3 || ascii_hex(encoded.p[i + 1]) < 0 || ascii_hex(encoded.p[i + 2]) < 0)
             return false;
-        text_char(out, (char)(hex(encoded.p[i + 1]) << 4 | hex(encoded.p[i + 2])));
+        text_char(out, (char)(ascii_hex(encoded.p[i + 1]) << 4 | ascii_hex(encoded.p[i + 2])));
         i += 2;
     }
     return !out->failed;

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum { LOG_THROTTLE_MIN_US = 1000000, LOG_THROTTLE_MAX_US = 10000000 };
 
@@ -14,6 +15,20 @@ struct log_throttle {
     uint64_t wait_us; /* from that line to the next one; 0: none was logged */
     uint64_t suppressed;
 };
+
+/* What a throttled line adds: empty, or how many others were not logged. */
+struct log_more {
+    char text[64];
+};
+static inline struct log_more log_throttle_more(uint64_t suppressed)
+{
+    struct log_more more = {""};
+
+    if (suppressed)
+        snprintf(more.text, sizeof more.text, " (and %llu similar ones not logged)",
+                 (unsigned long long)suppressed);
+    return more;
+}
 
 /* Returns whether the message may be logged at `now_us`, and sets `*suppressed` to the number of
  * times since the last line at which it was not. While it occurs again and again, the time between

@@ -15,6 +15,14 @@ static inline uint64_t lower_eight(const char *p)
            (((low + each * (128 - 'A')) ^ (low + each * (127 - 'Z'))) & ~word & each * 0x80) >> 2;
 }
 
+bool slice_is_alnum_or(struct slice s, const char *others)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (!ascii_is_alnum(s.p[i]) && !(s.p[i] && strchr(others, s.p[i])))
+            return false;
+    return true;
+}
+
 bool slice_equal_nocase(struct slice a, struct slice b)
 {
     size_t i = 0;

@@ -35,6 +35,22 @@ static inline char ascii_lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
 
+static inline bool ascii_is_alnum(char c)
+{
+    return (c >= '0' && c <= '9') || (ascii_lower(c) >= 'a' && ascii_lower(c) <= 'z');
+}
+
+/* Returns the value of a hexadecimal digit, or -1. */
+static inline int ascii_hex(char c)
+{
+    return c >= '0' && c <= '9'                             ? c - '0'
+           : ascii_lower(c) >= 'a' && ascii_lower(c) <= 'f' ? ascii_lower(c) - 'a' + 10
+                                                            : -1;
+}
+
+/* Returns whether `s` contains only ASCII letters, digits and the characters of `others`. */
+bool slice_is_alnum_or(struct slice s, const char *others);
+
 /* Compares, ignoring ASCII case, as for field names and hosts (RFC 9110 section 5.1). */
 bool slice_equal_nocase(struct slice a, struct slice b);
 

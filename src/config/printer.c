@@ -28,8 +28,7 @@ static bool is_plain_word(struct slice text)
 
     for (size_t i = 0; i < text.n && good; i++) {
         char c = text.p[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        good = letter || (c && strchr(i ? safe : "/_", c));
+        good = ascii_is_alnum(c) || (c && strchr(i ? safe : "/_", c));
     }
     return good;
 }

@@ -9,13 +9,9 @@ enum { TOKEN_FILE_MAX = 4096, MODE_MAX = 0777 };
 /* Accepts a Host name as browsers send it: letters, digits, "-", "." and "_", without a port. */
 static bool host_name_is_good(struct loading *l, const struct node *node)
 {
-    bool good = node->text.n >= 1 && node->text.n <= HOST_NAME_BYTES_MAX && node->text.p[0] != '.';
+    bool good = node->text.n >= 1 && node->text.n <= HOST_NAME_BYTES_MAX &&
+                node->text.p[0] != '.' && slice_is_alnum_or(node->text, "-._");
 
-    for (size_t i = 0; i < node->text.n; i++) {
-        char c = node->text.p[i];
-        good &= (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-                c == '-' || c == '.' || c == '_';
-    }
     if (!good)
         mistake(l, node,
                 "%s is not a host name; expected a name without a port, such as weir.internal",
@@ -38,7 +34,7 @@ static void read_own_hosts(struct loading *l, const struct option *option, const
         char *name = keep_text(l, item);
         size_t n = item->text.n - (item->text.p[item->text.n - 1] == '.');
         for (size_t i = 0; i < n; i++)
-            name[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] + 32 : name[i]);
+            name[i] = ascii_lower(name[i]);
         name[n] = 0;
         hosts->names[hosts->count++] = name;
     }
@@ -64,17 +60,9 @@ const struct option_type type_own_hosts = {"list of host names", read_own_hosts,
 /* RFC 6750 section 2.1: b64token. */
 static bool is_token(struct slice text)
 {
-    size_t n = text.n;
-
-    while (n && text.p[n - 1] == '=')
-        n--;
-    for (size_t i = 0; i < n; i++) {
-        char c = text.p[i];
-        if (!((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-              (c && strchr("-._~+/", c))))
-            return false;
-    }
-    return n > 0;
+    while (text.n && text.p[text.n - 1] == '=')
+        text.n--;
+    return text.n > 0 && slice_is_alnum_or(text, "-._~+/");
 }
 
 static void read_token_file(struct loading *l, const struct option *option, const struct node *node,
@@ -157,20 +145,6 @@ static void read_admin_listener(struct loading *l, const struct option *option,
         mistake(l, node_find(item, "mode"), "applies to unix sockets only; remove it");
 }
 
-static void refuse_second(struct loading *l, const struct node *item,
-                          const struct admin_listener *admin, unsigned count)
-{
-    const struct address *last = &admin[count].address;
-    char text[ADDRESS_TEXT_MAX];
-
-    for (unsigned i = 0; i < count && last->length; i++)
-        if (address_same(&admin[i].address, last) &&
-            (address_is_unix(last) || last->v4.sin_port != 0)) {
-            mistake(l, item, "%s is listed twice", address_format(last, text));
-            return;
-        }
-}
-
 static void read_admin(struct loading *l, const struct option *option, const struct node *node,
                        void *field)
 {
@@ -185,7 +159,8 @@ static void read_admin(struct loading *l, const struct option *option, const str
     policy->admin = arena_zeroed(l->arena, count, sizeof *policy->admin);
     for (; item; item = list_next(node, item)) {
         read_admin_listener(l, option, item, &policy->admin[policy->admin_count]);
-        refuse_second(l, item, policy->admin, policy->admin_count);
+        refuse_same_address(l, item, &policy->admin->address,
+                            &policy->admin[policy->admin_count].address, sizeof *policy->admin);
         policy->admin_count++;
     }
 }
@@ -200,8 +175,7 @@ void admin_finish(struct loading *l)
     for (unsigned i = 0; i < policy->admin_count && item; i++, item = list_next(node, item)) {
         const struct address *address = &policy->admin[i].address;
         for (unsigned j = 0; j < policy->listen_count && address->length; j++)
-            if (address_same(&policy->listen[j].address, address) &&
-                (address_is_unix(address) || address->v4.sin_port != 0))
+            if (address_conflicts(&policy->listen[j].address, address))
                 mistake(l, item, "%s is an address of %s as well; use another one",
                         address_format(address, text), listener_section(&policy->listen[j]));
     }

@@ -53,15 +53,13 @@ static void read_listener(struct loading *l, const struct option *option, const 
         tls_server_offer_http2(listen->tls->server);
 }
 
-static void refuse_second(struct loading *l, const struct node *item,
-                          const struct listen_settings *listen, unsigned count)
+void refuse_same_address(struct loading *l, const struct node *item, const struct address *first,
+                         const struct address *last, size_t stride)
 {
-    const struct address *last = &listen[count].address;
     char text[ADDRESS_TEXT_MAX];
 
-    for (unsigned i = 0; i < count && last->length; i++)
-        if (address_same(&listen[i].address, last) &&
-            (address_is_unix(last) || last->v4.sin_port != 0)) {
+    for (const char *p = (const char *)first; p < (const char *)last; p += stride)
+        if (last->length && address_conflicts((const struct address *)p, last)) {
             mistake(l, item, "%s is listed twice", address_format(last, text));
             return;
         }
@@ -82,7 +80,8 @@ void listeners_read(struct loading *l, const struct option *option, const struct
         return;
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         read_listener(l, option, item, &(*listen)[*listen_count]);
-        refuse_second(l, item, *listen, *listen_count);
+        refuse_same_address(l, item, &(*listen)->address, &(*listen)[*listen_count].address,
+                            sizeof **listen);
         ++*listen_count;
     }
 }
@@ -164,8 +163,7 @@ void listener_add(struct loading *l, const struct node *node,
     for (unsigned i = 0; i < policy->listen_count; i++) {
         all[i] = policy->listen[i];
         if ((!listener->serves_limits || !all[i].serves_limits) &&
-            address_same(&all[i].address, &listener->address) &&
-            (address_is_unix(&all[i].address) || all[i].address.v4.sin_port != 0))
+            address_conflicts(&all[i].address, &listener->address))
             mistake(l, node, "is an address of %s as well; use another one",
                     listener_section(&all[i]));
     }

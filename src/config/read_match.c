@@ -67,21 +67,13 @@ static void read_match_path(struct loading *l, const struct option *option, cons
 const struct option_type type_path_pattern = {"path", read_match_path, print_slice, false,
                                               sizeof(struct slice)};
 
-static bool host_byte(char c)
-{
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-           (c && strchr("-._~:[]", c));
-}
-
 static bool host_is_good(struct slice host)
 {
     struct slice name =
         slice_starts_with(host, SLICE("*.")) ? (struct slice){host.p + 2, host.n - 2} : host;
-    for (size_t i = 0; i < name.n; i++)
-        if (!host_byte(name.p[i]))
-            return false;
     /* A colon is allowed only in an IPv6 literal; ports are not matched. */
-    return name.n > 0 && (name.p[0] == '[' || !memchr(name.p, ':', name.n)) &&
+    return name.n > 0 && slice_is_alnum_or(name, "-._~:[]") &&
+           (name.p[0] == '[' || !memchr(name.p, ':', name.n)) &&
            (name.p[0] != '[' || name.p[name.n - 1] == ']');
 }
 

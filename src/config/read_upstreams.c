@@ -13,7 +13,7 @@ static bool read_nameserver(const struct node *item, struct address *address)
 
     if (!ip_parse(item->text, &ip))
         return address_parse(item->text, false, address, &why) && !address_is_unix(address) &&
-               address->v4.sin_port != 0; /* sin6_port has the same offset */
+               address_port(address) != 0;
     address_of_ip(&ip, DNS_PORT, address);
     return true;
 }

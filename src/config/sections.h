@@ -208,6 +208,9 @@ bool admin_is_unix(const void *listener); /* for option->applies */
 void addresses_read(struct loading *l);
 /* Completes the section decisions; call after listen and identity. */
 void decisions_finish(struct loading *l);
+/* Reports that `last` is one of the addresses before it, which are `stride` bytes apart. */
+void refuse_same_address(struct loading *l, const struct node *item, const struct address *first,
+                         const struct address *last, size_t stride);
 /* read_listen.c. Reads, prints a list of listeners. */
 void listeners_read(struct loading *l, const struct option *option, const struct node *node,
                     struct listen_settings **listen, unsigned *listen_count);

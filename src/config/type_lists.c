@@ -34,18 +34,12 @@ static void print_whole_address(const struct printer *printer, const struct opti
 const struct option_type type_address = {"address", read_listen_address, print_whole_address, true,
                                          sizeof(struct address)};
 
-static bool has_port_0(const struct address *address)
-{
-    /* sin6_port has the same offset */
-    return !address_is_unix(address) && address->v4.sin_port == 0;
-}
-
 bool destination_read(struct loading *l, const struct node *node, struct address *address)
 {
     const char *why;
     bool good = address_parse(node->text, true, address, &why);
 
-    if (good && has_port_0(address)) {
+    if (good && !address_is_unix(address) && address_port(address) == 0) {
         why = "port 0 is not valid";
         good = false;
     }

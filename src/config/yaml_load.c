@@ -129,12 +129,9 @@ bool text_fits(struct loading *l, const struct node *node, size_t low, size_t hi
 
 bool name_is_good(struct loading *l, const struct node *node)
 {
-    bool good = node->key.n >= 1 && node->key.n <= NAME_MAX_BYTES;
-    for (size_t i = 0; i < node->key.n; i++) {
-        char c = node->key.p[i];
-        good &= (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-                c == '-' || c == '_';
-    }
+    bool good =
+        node->key.n >= 1 && node->key.n <= NAME_MAX_BYTES && slice_is_alnum_or(node->key, "-_");
+
     if (!good)
         mistake_of_key(l, node,
                        "%s is not a name; expected 1 to %d letters, digits, \"-\" and \"_\"",

@@ -152,7 +152,7 @@ static void append_child(struct node *parent, struct node *child)
 
 static bool name_byte(char c)
 {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+    return ascii_is_alnum(c) || c == '_';
 }
 
 /* Returns the value of the `${NAME}` at the start of `text`, whose length is stored in `*taken`. */

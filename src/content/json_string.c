@@ -122,14 +122,13 @@ static void end_hex(struct json_scanner *s)
 
 void json_read_hex(struct json_scanner *s, char c)
 {
-    char lower = ascii_lower(c);
-    bool digit = c >= '0' && c <= '9', letter = lower >= 'a' && lower <= 'f';
+    int digit = ascii_hex(c);
 
-    if (!digit && !letter) {
+    if (digit < 0) {
         s->state = STATE_INVALID;
         return;
     }
-    s->code = s->code << 4 | (uint32_t)(digit ? c - '0' : lower - 'a' + 10);
+    s->code = s->code << 4 | (uint32_t)digit;
     if (++s->literal == 4)
         end_hex(s);
 }

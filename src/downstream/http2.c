@@ -29,21 +29,19 @@ static void on_fault(void *context, enum http2_cause cause, const char *why)
     bool of_stream = cause == HTTP2_MALFORMED || cause == HTTP2_TOO_MANY_STREAMS;
     uint64_t suppressed = 0;
     struct address address;
-    char peer[ADDRESS_TEXT_MAX], more[64] = "";
+    char peer[ADDRESS_TEXT_MAX];
 
     counter_add(&w->stats.http2_errors[cause], 1);
     if (of_stream
             ? log_threshold < LEVEL_DEBUG
             : !log_throttle_allows(&connection->shared->throttle[cause], clock_us(), &suppressed))
         return;
-    if (suppressed)
-        snprintf(more, sizeof more, " (and %llu similar ones not logged)",
-                 (unsigned long long)suppressed);
     log_write(
         of_stream ? LEVEL_DEBUG : LEVEL_WARN, "client %s: HTTP/2 %s: %s%s%s%s",
         address_format(address_of_peer(&connection->client->client.origin.peer, &address), peer),
         of_stream || cause == HTTP2_HEADER_LIST ? "stream reset" : "connection closed",
-        http2_cause_text[cause], why ? ": " : "", why ? why : "", more);
+        http2_cause_text[cause], why ? ": " : "", why ? why : "",
+        log_throttle_more(suppressed).text);
 }
 
 static const struct http2_events events = {.request = http2_on_request,

@@ -75,8 +75,7 @@ static struct slice host_value(struct slice host, struct text *scratch)
         host.n--;
     host = cut_value(host);
     for (size_t i = 0; i < host.n; i++)
-        text_char(scratch,
-                  host.p[i] >= 'A' && host.p[i] <= 'Z' ? (char)(host.p[i] + 32) : host.p[i]);
+        text_char(scratch, ascii_lower(host.p[i]));
     return text_slice(scratch);
 }
 

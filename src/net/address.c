@@ -128,8 +128,7 @@ bool host_name_is_valid(struct slice host)
 
     for (size_t i = 0; i < host.n; i++) {
         char c = host.p[i];
-        bool letter =
-            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+        bool letter = ascii_is_alnum(c) || c == '_';
         if (c == '.' ? label == 0 : (!letter && (c != '-' || label == 0)) || label == 63)
             return false;
         if (c != '.')
@@ -176,11 +175,6 @@ bool address_parse(struct slice text, bool resolve, struct address *address, con
     return resolve && resolve_name(host, port, address, why);
 }
 
-static uint16_t port_of(const struct address *address)
-{
-    return ntohs(address->any.sa_family == AF_INET6 ? address->v6.sin6_port : address->v4.sin_port);
-}
-
 const char *address_format(const struct address *address, char text[static ADDRESS_TEXT_MAX])
 {
     struct text t = text_over(text, ADDRESS_TEXT_MAX);
@@ -200,7 +194,7 @@ const char *address_format(const struct address *address, char text[static ADDRE
         text_put(&t, brackets ? SLICE("[") : SLICE_NONE);
         ip_format(&ip, &t);
         text_put(&t, brackets ? SLICE("]:") : SLICE(":"));
-        text_u64(&t, port_of(address));
+        text_u64(&t, address_port(address));
     }
     text_char(&t, 0);
     return text;
@@ -212,7 +206,7 @@ struct peer peer_of_address(const struct address *address)
 
     peer.has_ip = ip_of_address(address, &peer.ip);
     if (peer.has_ip)
-        peer.port = port_of(address);
+        peer.port = address_port(address);
     else
         peer.is_unix = address->length > 0;
     return peer;

@@ -58,6 +58,18 @@ static inline bool address_is_unix(const struct address *address)
     return address->any.sa_family == AF_UNIX;
 }
 
+/* Returns the port of an IP address; sin6_port has the same offset as sin_port. */
+static inline uint16_t address_port(const struct address *address)
+{
+    return ntohs(address->v4.sin_port);
+}
+
+/* Returns whether only one socket can listen on both: they are the same, and not port 0. */
+static inline bool address_conflicts(const struct address *a, const struct address *b)
+{
+    return address_same(a, b) && (address_is_unix(a) || address_port(a) != 0);
+}
+
 /* An IP address without port and family. IPv4 is stored as IPv4-mapped IPv6 (RFC 4291 section
  * 2.5.5.2), so an IPv4-mapped address equals its IPv4 address. */
 struct ip {

@@ -19,17 +19,15 @@ void tls_failure_log(struct log_throttle *throttles, enum tls_failure failure,
                      const char *subject)
 {
     const struct tls_failure_row *row = &tls_failure_table[failure];
-    char text[2][ADDRESS_TEXT_MAX], more[64] = "";
+    char text[2][ADDRESS_TEXT_MAX];
     uint64_t suppressed;
 
     if (!row->remedy || !log_throttle_allows(&throttles[failure], clock_us(), &suppressed))
         return;
-    if (suppressed)
-        snprintf(more, sizeof more, " (and %llu similar ones not logged)",
-                 (unsigned long long)suppressed);
     log_warn("client %s on %s: TLS handshake refused, %s: %s%s%s%s", address_format(peer, text[0]),
              address_format(listener, text[1]), row->label, row->remedy,
-             subject ? "; subject: " : "", subject ? subject : "", more);
+             subject ? "; subject: " : "", subject ? subject : "",
+             log_throttle_more(suppressed).text);
 }
 
 static enum tls_failure failure_of_certificate(int error)

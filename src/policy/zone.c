@@ -308,13 +308,7 @@ static bool is_name(struct slice name)
 {
     if (name.n == 0 || name.n > ZONE_NAME_MAX || name.p[0] == '/' || name.p[name.n - 1] == '/')
         return false;
-    for (size_t i = 0; i < name.n; i++) {
-        char c = name.p[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!letter && !(c && strchr("_+-/", c)))
-            return false;
-    }
-    return !memmem(name.p, name.n, "//", 2);
+    return slice_is_alnum_or(name, "_+-/") && !memmem(name.p, name.n, "//", 2);
 }
 
 static const char *database(void)

@@ -12,22 +12,20 @@ void exchange_log(const struct exchange *x, enum cause cause, const char *why)
     bool client_fault = cause_table[cause].fault == FAULT_CLIENT;
     uint64_t suppressed = 0;
     struct address address;
-    char peer[ADDRESS_TEXT_MAX], more[64] = "";
+    char peer[ADDRESS_TEXT_MAX];
 
     if (client_fault
             ? log_threshold < LEVEL_DEBUG
             : !log_throttle_allows(&x->worker->log_throttle[cause], clock_us(), &suppressed))
         return;
-    if (suppressed)
-        snprintf(more, sizeof more, " (and %llu similar ones not logged)",
-                 (unsigned long long)suppressed);
     log_write(client_fault ? LEVEL_DEBUG : LEVEL_WARN, "request %.*s of %.*s%s%s: %s%s%s%s%s%s",
               (int)x->id_size, x->request_id, (int)x->identity_size, x->identity,
               x->identity_size ? " at " : "",
               address_format(address_of_peer(&x->downstream->origin->peer, &address), peer),
               cause_table[cause].text, why ? ": " : "", why ? why : "",
               x->upstream.link ? "; server " : "",
-              x->upstream.link ? link_server_text(x->upstream.link) : "", more);
+              x->upstream.link ? link_server_text(x->upstream.link) : "",
+              log_throttle_more(suppressed).text);
 }
 
 void exchange_note_error(const struct exchange *x, enum cause cause)

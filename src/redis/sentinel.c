@@ -192,8 +192,7 @@ bool redis_sentinel_address(struct slice host, struct slice port, struct address
     text_put(&text, v6 ? SLICE("]:") : SLICE(":"));
     text_put(&text, port);
     return ip_parse(host, &ip) && !text.failed &&
-           address_parse(text_slice(&text), false, address, &why) &&
-           address->v4.sin_port != 0; /* the port is at the same offset in IPv6 addresses */
+           address_parse(text_slice(&text), false, address, &why) && address_port(address) != 0;
 }
 
 /* Host names are rejected: connecting to one would need a blocking lookup. */

@@ -15,8 +15,6 @@ static redisAsyncContext *connect_async(const struct address *address)
 {
     /* numeric: a name would make redisAsyncConnect() block in getaddrinfo() */
     char host[NI_MAXHOST];
-    uint16_t port =
-        ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
 
     if (!hiredis_memory_reserve())
         return NULL;
@@ -25,7 +23,7 @@ static redisAsyncContext *connect_async(const struct address *address)
     if (getnameinfo(&address->any, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST) !=
         0)
         return NULL;
-    return redisAsyncConnect(host, port);
+    return redisAsyncConnect(host, address_port(address));
 }
 
 redisAsyncContext *redis_socket_dial(const struct address *address)

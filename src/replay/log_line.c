@@ -13,13 +13,6 @@ static unsigned status_in_text(struct slice text)
 
 /* --- Common and combined ---------------------------------------------------------------------- */
 
-static int hex_value(char c)
-{
-    return c >= '0' && c <= '9'                             ? c - '0'
-           : ascii_lower(c) >= 'a' && ascii_lower(c) <= 'f' ? ascii_lower(c) - 'a' + 10
-                                                            : -1;
-}
-
 /* Decodes \xHH (nginx, Apache, weir), \" and \\ (Apache) in place. */
 static struct slice unescape(char *bytes, size_t size)
 {
@@ -28,9 +21,9 @@ static struct slice unescape(char *bytes, size_t size)
     for (size_t i = 0; i < size; i++) {
         if (bytes[i] != '\\' || i + 1 == size) {
             bytes[out++] = bytes[i];
-        } else if (bytes[i + 1] == 'x' && i + 3 < size && hex_value(bytes[i + 2]) >= 0 &&
-                   hex_value(bytes[i + 3]) >= 0) {
-            bytes[out++] = (char)(hex_value(bytes[i + 2]) * 16 + hex_value(bytes[i + 3]));
+        } else if (bytes[i + 1] == 'x' && i + 3 < size && ascii_hex(bytes[i + 2]) >= 0 &&
+                   ascii_hex(bytes[i + 3]) >= 0) {
+            bytes[out++] = (char)(ascii_hex(bytes[i + 2]) * 16 + ascii_hex(bytes[i + 3]));
             i += 3;
         } else {
             bytes[out++] = bytes[++i];
