@@ -33,6 +33,15 @@ void print_list(FILE *out, unsigned count, print_item *item, const void *base);
 /* The same as the value of an option: with a space before it and the end of the line after it. */
 void print_items(const struct printer *printer, unsigned count, print_item *item, const void *base);
 
+/* Defines print() of an option whose field is a struct with a list of `count` items. */
+#define PRINT_ITEMS(name, type, count, item)                                                       \
+    static void name(const struct printer *printer, const struct option *option,                   \
+                     const void *field)                                                            \
+    {                                                                                              \
+        (void)option;                                                                              \
+        print_items(printer, ((const struct type *)field)->count, item, field);                    \
+    }
+
 /* Writes a tree as JSON. Plain scalars are numbers if JSON can write them, and true and false are
  * booleans; all others are strings. */
 void print_json(struct json_writer *json, const struct node *node);

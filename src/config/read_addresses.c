@@ -118,12 +118,7 @@ static void print_name(FILE *out, const void *files, unsigned index)
     print_scalar(out, slice_of(((const struct address_files *)files)->names[index]));
 }
 
-static void print_names(const struct printer *printer, const struct option *option,
-                        const void *field)
-{
-    (void)option;
-    print_items(printer, ((const struct address_files *)field)->count, print_name, field);
-}
+PRINT_ITEMS(print_names, address_files, count, print_name)
 
 const struct option_type type_address_files = {"list of files", read_names, print_names, true, 0};
 

@@ -45,12 +45,7 @@ static void print_host(FILE *out, const void *hosts, unsigned index)
     print_scalar(out, slice_of(((const struct own_hosts *)hosts)->names[index]));
 }
 
-static void print_own_hosts(const struct printer *printer, const struct option *option,
-                            const void *field)
-{
-    (void)option;
-    print_items(printer, ((const struct own_hosts *)field)->count, print_host, field);
-}
+PRINT_ITEMS(print_own_hosts, own_hosts, count, print_host)
 
 const struct option_type type_own_hosts = {"list of host names", read_own_hosts, print_own_hosts,
                                            true, 0};

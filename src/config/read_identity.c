@@ -130,13 +130,7 @@ static void print_source(FILE *out, const void *identity, unsigned index)
     fputc('"', out);
 }
 
-static void print_from(const struct printer *printer, const struct option *option,
-                       const void *field)
-{
-    (void)option;
-    print_items(printer, ((const struct identity_settings *)field)->from_count, print_source,
-                field);
-}
+PRINT_ITEMS(print_from, identity_settings, from_count, print_source)
 
 const struct option_type type_identity_from = {"list of sources", read_from, print_from, false, 0};
 

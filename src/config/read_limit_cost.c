@@ -228,13 +228,7 @@ static void print_request_path(FILE *out, const void *field, unsigned i)
     print_scalar(out, ((const struct limit_cost *)field)->request_json_texts[i]);
 }
 
-static void print_request_json(const struct printer *printer, const struct option *option,
-                               const void *field)
-{
-    (void)option;
-    print_items(printer, ((const struct limit_cost *)field)->request_json.count, print_request_path,
-                field);
-}
+PRINT_ITEMS(print_request_json, limit_cost, request_json.count, print_request_path)
 
 const struct option_type type_request_json = {"path or list", read_request_json, print_request_json,
                                               false, 0};

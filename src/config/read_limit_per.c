@@ -207,10 +207,6 @@ static void print_part(FILE *out, const void *limit, unsigned index)
         fputs(per_names[part->per], out);
 }
 
-static void print_per(const struct printer *printer, const struct option *option, const void *field)
-{
-    (void)option;
-    print_items(printer, ((const struct limit *)field)->per_count, print_part, field);
-}
+PRINT_ITEMS(print_per, limit, per_count, print_part)
 
 const struct option_type type_per = {"word or list", read_per, print_per, false, 0};

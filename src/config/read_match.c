@@ -128,12 +128,7 @@ static void print_method(FILE *out, const void *rule, unsigned index)
     print_scalar(out, ((const struct rule *)rule)->methods[index]);
 }
 
-static void print_methods(const struct printer *printer, const struct option *option,
-                          const void *field)
-{
-    (void)option;
-    print_items(printer, ((const struct rule *)field)->method_count, print_method, field);
-}
+PRINT_ITEMS(print_methods, rule, method_count, print_method)
 
 const struct option_type type_methods = {"list of methods", read_methods, print_methods, false, 0};
 

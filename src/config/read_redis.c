@@ -90,12 +90,7 @@ static void print_redis_node(FILE *out, const void *nodes, unsigned index)
     print_scalar(out, slice_of(((const struct redis_nodes *)nodes)->node[index].text));
 }
 
-static void print_redis_nodes(const struct printer *printer, const struct option *option,
-                              const void *field)
-{
-    (void)option;
-    print_items(printer, ((const struct redis_nodes *)field)->count, print_redis_node, field);
-}
+PRINT_ITEMS(print_redis_nodes, redis_nodes, count, print_redis_node)
 
 const struct option_type type_redis_nodes = {"list of addresses", read_redis_nodes,
                                              print_redis_nodes, false, 0};

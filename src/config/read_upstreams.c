@@ -43,14 +43,7 @@ static void print_nameserver(FILE *out, const void *resolver, unsigned index)
     print_address(out, &((const struct resolver_settings *)resolver)->nameservers[index]);
 }
 
-static void print_nameservers(const struct printer *printer, const struct option *option,
-                              const void *field)
-{
-    const struct resolver_settings *resolver = field;
-
-    (void)option;
-    print_items(printer, resolver->nameserver_count, print_nameserver, resolver);
-}
+PRINT_ITEMS(print_nameservers, resolver_settings, nameserver_count, print_nameserver)
 
 const struct option_type type_nameservers = {"list of addresses", read_nameservers,
                                              print_nameservers, true, 0};
@@ -102,12 +95,7 @@ static void print_server(FILE *out, const void *upstream, unsigned index)
     print_scalar(out, slice_of(((const struct upstream *)upstream)->servers[index].text));
 }
 
-static void print_servers(const struct printer *printer, const struct option *option,
-                          const void *field)
-{
-    (void)option;
-    print_items(printer, ((const struct upstream *)field)->server_count, print_server, field);
-}
+PRINT_ITEMS(print_servers, upstream, server_count, print_server)
 
 const struct option_type type_servers = {"list of addresses", read_servers, print_servers, false,
                                          0};

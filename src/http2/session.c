@@ -427,11 +427,6 @@ struct http2_session *http2_stream_session(const struct http2_stream *stream)
     return stream->session;
 }
 
-uint32_t http2_stream_id(const struct http2_stream *stream)
-{
-    return (uint32_t)stream->id;
-}
-
 void *http2_stream_user(const struct http2_stream *stream)
 {
     return stream->user;

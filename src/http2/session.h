@@ -144,7 +144,6 @@ bool http2_session_in_head(const struct http2_session *session);
 
 void *http2_session_context(const struct http2_session *session);
 struct http2_session *http2_stream_session(const struct http2_stream *stream);
-uint32_t http2_stream_id(const struct http2_stream *stream);
 /* The caller's pointer, NULL at first. */
 void *http2_stream_user(const struct http2_stream *stream);
 void http2_stream_set_user(struct http2_stream *stream, void *user);

@@ -9,6 +9,11 @@
  * then states how many units this limiter holds, once no other call for the permit is in progress.
  * The units of a weir that died expire with the lease.
  *
+ * A permit has no phases and no table of transitions. Its members are counts (units held and owed,
+ * users, calls without a reply) and one flag, `unsure`. They change independently, and each
+ * combination is valid: a permit may be held, owe units and have calls without a reply at once.
+ * Only write_call() and free_unless_needed() look at all of them.
+ *
  * Permits are bounded by the number of requests in progress. Used by one worker. */
 #ifndef WEIR_LIMIT_PERMITS_H
 #define WEIR_LIMIT_PERMITS_H

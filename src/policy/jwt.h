@@ -34,7 +34,6 @@ struct jwt_keys;
 struct jwt_keys *jwt_keys_new(void); /* one reference; NULL: no memory */
 struct jwt_keys *jwt_keys_hold(struct jwt_keys *keys);
 void jwt_keys_drop(struct jwt_keys *keys); /* NULL is allowed */
-unsigned jwt_keys_count(const struct jwt_keys *keys);
 
 /* Who can read a set: secrets and private keys in public ones are skipped. */
 enum jwt_set_kind { JWT_SET_PRIVATE, JWT_SET_PUBLIC };

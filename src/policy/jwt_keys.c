@@ -36,11 +36,6 @@ struct jwt_keys *jwt_keys_hold(struct jwt_keys *keys)
     return keys;
 }
 
-unsigned jwt_keys_count(const struct jwt_keys *keys)
-{
-    return keys->count;
-}
-
 static void key_free(struct jwt_key *key)
 {
     if (!key)

@@ -61,15 +61,14 @@ static void serve(const char *format, ...)
 
 static void on_interim(struct http2_stream *stream, struct response_head *head)
 {
-    note("interim %u %u;", http2_stream_id(stream), head->status);
+    note("interim %u %u;", stream->id, head->status);
 }
 
 static void on_response(struct http2_stream *stream, struct response_head *head,
                         const struct framing *framing, bool end)
 {
     static const char *const kinds[] = {"none", "length", "unknown", "until close"};
-    note("head %u %u %s%s;", http2_stream_id(stream), head->status, kinds[framing->kind],
-         end ? " end" : "");
+    note("head %u %u %s%s;", stream->id, head->status, kinds[framing->kind], end ? " end" : "");
 }
 
 static bool hold_content;
@@ -79,19 +78,19 @@ static void on_content(struct http2_stream *stream, struct slice bytes)
 {
     content_received += bytes.n;
     if (bytes.n < 100)
-        note("content %u %.*s;", http2_stream_id(stream), SLICE_ARG(bytes));
+        note("content %u %.*s;", stream->id, SLICE_ARG(bytes));
     if (!hold_content)
         http2_consume(stream, bytes.n);
 }
 
 static void on_content_end(struct http2_stream *stream, struct slice trailers)
 {
-    note("end %u;%.*s", http2_stream_id(stream), SLICE_ARG(trailers));
+    note("end %u;%.*s", stream->id, SLICE_ARG(trailers));
 }
 
 static void send_more(struct http2_stream *stream)
 {
-    struct sending *sent = &sending[http2_stream_id(stream) / 2];
+    struct sending *sent = &sending[stream->id / 2];
 
     sent->left -=
         http2_send_content(stream, (struct slice){zeros, sent->left}, sent->trailers == NULL);
@@ -106,14 +105,14 @@ static void on_writable(struct http2_stream *stream)
 
 static void on_closed(struct http2_stream *stream, bool complete)
 {
-    note("closed %u %s", http2_stream_id(stream), complete ? "complete" : "cut");
+    note("closed %u %s", stream->id, complete ? "complete" : "cut");
     if (!complete)
         note(" %u%s", http2_stream_code(stream),
              http2_stream_unprocessed(stream) ? " unprocessed" : "");
     note(";");
     last_why = http2_stream_why(stream);
-    ck_assert_ptr_eq(http2_stream_user(stream), &streams[http2_stream_id(stream) / 2]);
-    streams[http2_stream_id(stream) / 2] = NULL;
+    ck_assert_ptr_eq(http2_stream_user(stream), &streams[stream->id / 2]);
+    streams[stream->id / 2] = NULL;
 }
 
 static void on_capacity(void *context)
@@ -318,7 +317,7 @@ static struct http2_stream *open_with(const char *line, const char *fields, bool
     struct http2_stream *stream = http2_open(session, &head, SLICE("http"), content, NULL);
     if (!stream)
         return NULL;
-    i = http2_stream_id(stream) / 2;
+    i = stream->id / 2;
     http2_stream_set_user(stream, &streams[i]);
     return streams[i] = stream;
 }

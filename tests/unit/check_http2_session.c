@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "http2/closed_streams.h"
+#include "http2/session_internal.h"
 #include "http2_cases.h"
 #include "http2_peer.h"
 #include "run_suite.h"
@@ -59,7 +60,7 @@ static void send_reply(struct http2_stream *stream, struct reply *reply)
 static void respond(struct http2_stream *stream)
 {
     struct http2_field fields[] = {{SLICE("Content-Type"), SLICE("text/plain")}};
-    struct reply *reply = &replies[http2_stream_id(stream) / 2];
+    struct reply *reply = &replies[stream->id / 2];
 
     http2_stream_set_user(stream, reply);
     reply->left = reply_size;
@@ -72,7 +73,7 @@ static void on_request(struct http2_stream *stream, struct request_head *head,
                        const struct framing *framing)
 {
     static const char *const kinds[] = {"none", "length", "unknown"};
-    note("request %u %.*s %.*s %s;", http2_stream_id(stream), SLICE_ARG(head->method_text),
+    note("request %u %.*s %.*s %s;", stream->id, SLICE_ARG(head->method_text),
          SLICE_ARG(head->path), kinds[framing->kind]);
     last_stream = stream;
     if (!no_reply && framing->kind == FRAMING_NONE)
@@ -83,21 +84,21 @@ static void on_refused(struct http2_stream *stream, const struct refusal *refusa
                        struct slice text)
 {
     (void)text;
-    note("refused %u %u;", http2_stream_id(stream), refusal->status);
+    note("refused %u %u;", stream->id, refusal->status);
     ck_assert(http2_send_head(stream, refusal->status, NULL, 0, true));
     http2_stream_detach(stream);
 }
 
 static void on_content(struct http2_stream *stream, struct slice bytes)
 {
-    note("content %u %zu;", http2_stream_id(stream), bytes.n);
+    note("content %u %zu;", stream->id, bytes.n);
     if (!hold_content)
         http2_consume(stream, bytes.n);
 }
 
 static void on_content_end(struct http2_stream *stream, struct slice trailers)
 {
-    note("end %u;%.*s", http2_stream_id(stream), SLICE_ARG(trailers));
+    note("end %u;%.*s", stream->id, SLICE_ARG(trailers));
     if (!no_reply)
         respond(stream);
 }
@@ -109,7 +110,7 @@ static void on_writable(struct http2_stream *stream)
 
 static void on_closed(struct http2_stream *stream, bool complete)
 {
-    note("closed %u %s;", http2_stream_id(stream), complete ? "complete" : "cut");
+    note("closed %u %s;", stream->id, complete ? "complete" : "cut");
     if (keep_content)
         kept += http2_stream_keep_content(stream);
 }
