@@ -97,8 +97,7 @@ static bool has_token(const char *token, struct evhttp_request *request)
             given = slice_of(field->value);
             count++;
         }
-    if (count != 1 || given.n < sizeof scheme - 1 ||
-        !slice_equal_nocase((struct slice){given.p, sizeof scheme - 1}, SLICE("Bearer ")))
+    if (count != 1 || !slice_starts_with_nocase(given, SLICE("Bearer ")))
         return false;
     for (given.p += sizeof scheme - 1, given.n -= sizeof scheme - 1; given.n && *given.p == ' ';)
         given.p++, given.n--;

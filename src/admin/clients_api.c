@@ -16,6 +16,7 @@
 #include "admin/grant_body.h"
 #include "base/clock.h"
 #include "base/magic.h"
+#include "http/chars.h"
 #include "limit/denials.h"
 #include "limit/grants.h"
 #include "limit/resets.h"
@@ -257,9 +258,10 @@ static bool decode_name(struct slice encoded, struct text *out)
             text_char(out, encoded.p[i]);
             continue;
         }
-        if (encoded.n - i < 3 || ascii_hex(encoded.p[i + 1]) < 0 || ascii_hex(encoded.p[i + 2]) < 0)
+        int code = percent_code_at(encoded.p + i, encoded.p + encoded.n);
+        if (code < 0)
             return false;
-        text_char(out, (char)(ascii_hex(encoded.p[i + 1]) << 4 | ascii_hex(encoded.p[i + 2])));
+        text_char(out, (char)code);
         i += 2;
     }
     return !out->failed;

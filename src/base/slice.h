@@ -40,14 +40,6 @@ static inline bool ascii_is_alnum(char c)
     return (c >= '0' && c <= '9') || (ascii_lower(c) >= 'a' && ascii_lower(c) <= 'z');
 }
 
-/* Returns the value of a hexadecimal digit, or -1. */
-static inline int ascii_hex(char c)
-{
-    return c >= '0' && c <= '9'                             ? c - '0'
-           : ascii_lower(c) >= 'a' && ascii_lower(c) <= 'f' ? ascii_lower(c) - 'a' + 10
-                                                            : -1;
-}
-
 /* Returns whether `s` contains only ASCII letters, digits and the characters of `others`. */
 bool slice_is_alnum_or(struct slice s, const char *others);
 
@@ -55,6 +47,10 @@ bool slice_is_alnum_or(struct slice s, const char *others);
 bool slice_equal_nocase(struct slice a, struct slice b);
 
 bool slice_starts_with(struct slice whole, struct slice start);
+static inline bool slice_starts_with_nocase(struct slice whole, struct slice start)
+{
+    return whole.n >= start.n && slice_equal_nocase((struct slice){whole.p, start.n}, start);
+}
 
 /* Removes SP and HTAB from both ends (OWS of RFC 9110 section 5.6.3). */
 static inline struct slice slice_trim_ows(struct slice s)

@@ -8,15 +8,10 @@
 enum { REDIS_PORT_TEXT_MAX = 6, DATABASE_MAX = 65535 };
 
 /* URL schemes are case-insensitive (RFC 3986 section 3.1). */
-static bool starts_with_nocase(struct slice text, struct slice start)
-{
-    return text.n >= start.n && slice_equal_nocase((struct slice){text.p, start.n}, start);
-}
-
 bool redis_url_is_one(struct slice text)
 {
-    return starts_with_nocase(text, SLICE("redis://")) ||
-           starts_with_nocase(text, SLICE("rediss://"));
+    return slice_starts_with_nocase(text, SLICE("redis://")) ||
+           slice_starts_with_nocase(text, SLICE("rediss://"));
 }
 
 /* Splits `rest` at the first `c`: `before` gets the bytes before it. Returns false without `c`. */
@@ -38,16 +33,13 @@ static char *decoded(struct arena *arena, struct slice text)
     size_t n = 0;
 
     for (size_t i = 0; i < text.n; i++, n++) {
-        out[n] = text.p[i];
-        if (text.p[i] == '%') {
-            if (i + 2 >= text.n || !char_is(text.p[i + 1], CHAR_HEX) ||
-                !char_is(text.p[i + 2], CHAR_HEX))
-                return NULL;
-            out[n] = (char)(char_hex_value(text.p[i + 1]) << 4 | char_hex_value(text.p[i + 2]));
-            i += 2;
-        }
-        if (!char_is(out[n], CHAR_TEXT))
+        bool escaped = text.p[i] == '%';
+        int code =
+            escaped ? percent_code_at(text.p + i, text.p + text.n) : (unsigned char)text.p[i];
+        if (code < 0 || !char_is((char)code, CHAR_TEXT))
             return NULL;
+        out[n] = (char)code;
+        i += escaped ? 2 : 0;
     }
     return out;
 }
@@ -109,8 +101,8 @@ bool redis_url_read(struct loading *l, const struct node *node, struct redis_url
 {
     struct slice rest = node->text, user, host = SLICE_NONE;
 
-    *url =
-        (struct redis_url){.given = true, .secure = starts_with_nocase(rest, SLICE("rediss://"))};
+    *url = (struct redis_url){.given = true,
+                              .secure = slice_starts_with_nocase(rest, SLICE("rediss://"))};
     rest.p += url->secure ? sizeof "rediss://" - 1 : sizeof "redis://" - 1;
     rest.n -= (size_t)(rest.p - node->text.p);
     const char *at = memrchr(rest.p, '@', rest.n);

@@ -1,6 +1,7 @@
 /* json_string.c - names and texts: escapes, UTF-8, and names that belong to paths. */
 #include "base/scan.h"
 #include "content/json_scanner_internal.h"
+#include "http/chars.h"
 
 void json_begin_name(struct json_scanner *s)
 {
@@ -122,13 +123,11 @@ static void end_hex(struct json_scanner *s)
 
 void json_read_hex(struct json_scanner *s, char c)
 {
-    int digit = ascii_hex(c);
-
-    if (digit < 0) {
+    if (!char_is(c, CHAR_HEX)) {
         s->state = STATE_INVALID;
         return;
     }
-    s->code = s->code << 4 | (uint32_t)digit;
+    s->code = s->code << 4 | char_hex_value(c);
     if (++s->literal == 4)
         end_hex(s);
 }

@@ -119,8 +119,7 @@ static size_t scheme_length(struct slice target)
 {
     static const struct slice schemes[] = {{"http://", 7}, {"https://", 8}};
     for (size_t i = 0; i < COUNT_OF(schemes); i++)
-        if (target.n >= schemes[i].n &&
-            slice_equal_nocase((struct slice){target.p, schemes[i].n}, schemes[i]))
+        if (slice_starts_with_nocase(target, schemes[i]))
             return schemes[i].n;
     return 0;
 }

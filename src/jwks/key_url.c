@@ -4,11 +4,6 @@ static const struct slice https = {"https://", 8}, http = {"http://", 7};
 
 enum { PORT_TEXT_MAX = 6 };
 
-static bool starts_with_nocase(struct slice text, struct slice start)
-{
-    return text.n >= start.n && slice_equal_nocase((struct slice){text.p, start.n}, start);
-}
-
 bool key_url_is_one(struct slice text)
 {
     return text.n >= 3 && memmem(text.p, text.n, "://", 3) != NULL && text.p[0] != '/' &&
@@ -40,7 +35,7 @@ static bool is_read_otherwise(struct slice host)
 
     if (dot)
         last = (struct slice){dot + 1, (size_t)(host.p + host.n - dot - 1)};
-    return last.n == 0 || starts_with_nocase(last, SLICE("0x"));
+    return last.n == 0 || slice_starts_with_nocase(last, SLICE("0x"));
 }
 
 /* Reads HOST or HOST:PORT. */
@@ -69,11 +64,11 @@ static bool read_authority(struct slice authority, struct key_url *url)
 
 bool key_url_parse(struct slice text, struct key_url *url, const char **why)
 {
-    bool tls = starts_with_nocase(text, https);
+    bool tls = slice_starts_with_nocase(text, https);
     struct slice rest = {text.p + (tls ? https.n : http.n), 0};
 
     *url = (struct key_url){.tls = tls};
-    if (!tls && !starts_with_nocase(text, http)) {
+    if (!tls && !slice_starts_with_nocase(text, http)) {
         *why = "expected a URL that starts with https://";
         return false;
     }

@@ -12,8 +12,7 @@ bool grpc_is_call(const struct exchange *x, const struct request_head *head)
     struct slice type = field ? field->value : SLICE_NONE;
 
     return x->downstream->origin->version != HTTP_VERSION_1 && !x->downstream->origin->decides &&
-           head->method == METHOD_POST && type.n >= prefix.n &&
-           slice_equal_nocase((struct slice){type.p, prefix.n}, prefix) &&
+           head->method == METHOD_POST && slice_starts_with_nocase(type, prefix) &&
            (type.n == prefix.n || type.p[prefix.n] == '+' || type.p[prefix.n] == ';');
 }
 

@@ -2,11 +2,6 @@
 
 #include "http/parse.h"
 
-static bool begins_with(struct slice protocol, struct slice start)
-{
-    return protocol.n >= start.n && slice_equal_nocase((struct slice){protocol.p, start.n}, start);
-}
-
 /* A name, and perhaps a version after a "/": both are tokens. */
 static bool is_protocol(struct slice protocol)
 {
@@ -25,8 +20,9 @@ static bool can_be_offered(struct slice value)
     struct slice protocol;
 
     while (slice_next_element(&value, &protocol))
-        if (!is_protocol(protocol) || begins_with(protocol, SLICE("h2")) ||
-            begins_with(protocol, SLICE("HTTP")) || begins_with(protocol, SLICE("TLS")))
+        if (!is_protocol(protocol) || slice_starts_with_nocase(protocol, SLICE("h2")) ||
+            slice_starts_with_nocase(protocol, SLICE("HTTP")) ||
+            slice_starts_with_nocase(protocol, SLICE("TLS")))
             return false;
     return true;
 }

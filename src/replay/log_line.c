@@ -2,6 +2,7 @@
 
 #include "base/json_read.h"
 #include "base/text.h"
+#include "http/chars.h"
 #include "net/address.h"
 #include "policy/identity_source.h"
 
@@ -21,9 +22,9 @@ static struct slice unescape(char *bytes, size_t size)
     for (size_t i = 0; i < size; i++) {
         if (bytes[i] != '\\' || i + 1 == size) {
             bytes[out++] = bytes[i];
-        } else if (bytes[i + 1] == 'x' && i + 3 < size && ascii_hex(bytes[i + 2]) >= 0 &&
-                   ascii_hex(bytes[i + 3]) >= 0) {
-            bytes[out++] = (char)(ascii_hex(bytes[i + 2]) * 16 + ascii_hex(bytes[i + 3]));
+        } else if (bytes[i + 1] == 'x' && i + 3 < size && char_is(bytes[i + 2], CHAR_HEX) &&
+                   char_is(bytes[i + 3], CHAR_HEX)) {
+            bytes[out++] = (char)(char_hex_value(bytes[i + 2]) << 4 | char_hex_value(bytes[i + 3]));
             i += 3;
         } else {
             bytes[out++] = bytes[++i];
