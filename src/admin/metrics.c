@@ -15,17 +15,8 @@
 static void decision_sample(const struct metric_output *s, const char *name, const char *key,
                             const char *value, enum verdict verdict, uint64_t sum)
 {
-    char bytes[1024];
-    struct text labels = text_over(bytes, sizeof bytes);
-
-    if (sum == 0 && verdict != VERDICT_ALLOWED && verdict != VERDICT_LIMITED)
-        return;
-    text_printf(&labels, "{%s=\"", key);
-    label_value(&labels, value);
-    text_printf(&labels, "\",decision=\"%s\"}", verdict_label[verdict]);
-    text_char(&labels, 0);
-    if (!labels.failed)
-        metric_sample(s->out, name, bytes, sum);
+    if (sum || verdict == VERDICT_ALLOWED || verdict == VERDICT_LIMITED)
+        metric_labelled(s->out, name, sum, key, value, "decision", verdict_label[verdict], NULL);
 }
 
 static void requests_by_rule(const struct metric_output *s)
@@ -71,15 +62,8 @@ static void decisions_by_limit(const struct metric_output *s)
 static void limit_sample(const struct metric_output *s, const char *name, unsigned limit,
                          unsigned column)
 {
-    char bytes[1024];
-    struct text labels = text_over(bytes, sizeof bytes);
-
-    text_literal(&labels, "{limit=\"");
-    label_value(&labels, s->view->limits->name[limit]);
-    text_literal(&labels, "\"}");
-    text_char(&labels, 0);
-    if (!labels.failed)
-        metric_sample(s->out, name, bytes, metric_row_sum(s->view, ROWS_LIMITS, limit, column));
+    metric_labelled(s->out, name, metric_row_sum(s->view, ROWS_LIMITS, limit, column), "limit",
+                    s->view->limits->name[limit], NULL);
 }
 
 struct metric_calls metric_calls(const struct admin_view *view)
@@ -108,16 +92,9 @@ static void calls_by_domain(const struct metric_output *s)
     for (unsigned d = 0; d < s->view->domains->count; d++)
         for (unsigned code = 0; code < SERVICE_CODE_COUNT; code++) {
             uint64_t sum = metric_row_sum(s->view, ROWS_DOMAINS, d, code);
-            char bytes[1024];
-            struct text labels = text_over(bytes, sizeof bytes);
-            if (sum == 0)
-                continue;
-            text_literal(&labels, "{domain=\"");
-            label_value(&labels, s->view->domains->name[d]);
-            text_printf(&labels, "\",code=\"%s\"}", service_code_name[code]);
-            text_char(&labels, 0);
-            if (!labels.failed)
-                metric_sample(s->out, name, bytes, sum);
+            if (sum)
+                metric_labelled(s->out, name, sum, "domain", s->view->domains->name[d], "code",
+                                service_code_name[code], NULL);
         }
 }
 
@@ -150,10 +127,9 @@ static void inspected_contents(const struct metric_output *s)
                 "Contents that weir read for limits, by direction and result.");
     for (unsigned d = 0; d < CONTENT_DIRECTIONS; d++)
         for (unsigned r = 0; r < CONTENT_RESULTS; r++)
-            evbuffer_add_printf(
-                s->out, "%s{direction=\"%s\",result=\"%s\"} %llu\n", name,
-                content_direction_name[d], content_result_name[r],
-                (unsigned long long)METRIC_SUM(s->view, worker_stats, content_inspected[d][r]));
+            metric_labelled(s->out, name,
+                            METRIC_SUM(s->view, worker_stats, content_inspected[d][r]), "direction",
+                            content_direction_name[d], "result", content_result_name[r], NULL);
 }
 
 static void script_failures(const struct metric_output *s)
@@ -172,30 +148,21 @@ static void script_failures(const struct metric_output *s)
         for (unsigned i = 0; i < COUNT_OF(causes); i++) {
             uint64_t sum = metric_row_sum(s->view, ROWS_LIMITS, l, causes[i].column);
             if (sum)
-                evbuffer_add_printf(s->out, "%s{limit=\"%s\",cause=\"%s\"} %llu\n", name,
-                                    s->view->limits->name[l], causes[i].cause,
-                                    (unsigned long long)sum);
+                metric_labelled(s->out, name, sum, "limit", s->view->limits->name[l], "cause",
+                                causes[i].cause, NULL);
         }
 }
 
 static void upstream_server(const struct metric_output *s, const struct upstream *upstream,
                             const struct endpoint *endpoint)
 {
-    char at[ADDRESS_TEXT_MAX], bytes[1024];
-    struct text labels = text_over(bytes, sizeof bytes);
+    char at[ADDRESS_TEXT_MAX];
     bool up = endpoint_is_healthy(endpoint) &&
               atomic_load_explicit(&endpoint->ejected, memory_order_relaxed) == 0;
 
-    text_literal(&labels, "{upstream=\"");
-    label_value(&labels, upstream->name);
-    text_literal(&labels, "\",server=\"");
-    label_value(&labels, endpoint->settings->text);
-    text_literal(&labels, "\",address=\"");
-    label_value(&labels, address_format(&endpoint->address, at));
-    text_literal(&labels, "\"}");
-    text_char(&labels, 0);
-    if (!labels.failed)
-        metric_sample(s->out, "weir_upstream_server_up", bytes, up);
+    metric_labelled(s->out, "weir_upstream_server_up", up, "upstream", upstream->name, "server",
+                    endpoint->settings->text, "address", address_format(&endpoint->address, at),
+                    NULL);
 }
 
 /* A host name that has not been resolved has no sample. */
@@ -244,7 +211,7 @@ static void redis_breaker(const struct metric_output *s)
                 "Workers by circuit breaker state. closed: Redis is used; half_open: slow start; "
                 "open: Redis is not used.");
     for (unsigned i = 0; i < COUNT_OF(states); i++)
-        metric_labelled(s->out, "weir_redis_breaker_workers", "state", states[i], workers[i]);
+        metric_labelled(s->out, "weir_redis_breaker_workers", workers[i], "state", states[i], NULL);
 }
 
 static void leases(const struct metric_output *s)
@@ -345,8 +312,8 @@ static void quotas(const struct metric_output *s)
     metric_head(s->out, "weir_quota_queries_total", "counter",
                 "Quota queries sent to PostgreSQL, by result.");
     for (unsigned r = 0; r < QUERY_RESULTS; r++)
-        metric_labelled(s->out, "weir_quota_queries_total", "result", quota_query_label[r],
-                        counter_read(&stats->queries[r]));
+        metric_labelled(s->out, "weir_quota_queries_total", counter_read(&stats->queries[r]),
+                        "result", quota_query_label[r], NULL);
     metric_single(s->out, "weir_quota_database_up", "gauge",
                   "1 while PostgreSQL answers the query.",
                   atomic_load_explicit(&stats->database_up, memory_order_relaxed));

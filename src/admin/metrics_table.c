@@ -93,8 +93,9 @@ static void write_rows(struct evbuffer *out, const struct admin_view *view,
         case SHAPE_ONE: metric_sample(out, row->name, "", sum_at(view, stats, row->offset)); break;
         case SHAPE_EACH:
             for (unsigned i = row->first; i < row->count; i++)
-                metric_labelled(out, row->name, row->label, row->name_of(i),
-                                sum_at(view, stats, row->offset + i * sizeof(counter_t)));
+                metric_labelled(out, row->name,
+                                sum_at(view, stats, row->offset + i * sizeof(counter_t)),
+                                row->label, row->name_of(i), NULL);
             break;
         case SHAPE_TIMES: write_histogram(out, view, row, stats); break;
         }

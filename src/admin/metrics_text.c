@@ -1,6 +1,10 @@
 #include "admin/metrics_text.h"
 
+#include <stdarg.h>
+
 #include "base/text.h"
+
+enum { LABELS_MAX = 4096 }; /* bytes; a sample with longer labels is left out */
 
 void metric_head(struct evbuffer *out, const char *name, const char *type, const char *help)
 {
@@ -26,11 +30,23 @@ void metric_single_number(struct evbuffer *out, const char *name, const char *ty
     evbuffer_add_printf(out, "%s %.15g\n", name, value);
 }
 
-void metric_labelled(struct evbuffer *out, const char *name, const char *label, const char *value,
-                     uint64_t number)
+void metric_labelled(struct evbuffer *out, const char *name, uint64_t number, ...)
 {
-    evbuffer_add_printf(out, "%s{%s=\"%s\"} %llu\n", name, label, value,
-                        (unsigned long long)number);
+    char bytes[LABELS_MAX];
+    struct text labels = text_over(bytes, sizeof bytes);
+    const char *label;
+    va_list rest;
+
+    va_start(rest, number);
+    while ((label = va_arg(rest, const char *))) {
+        text_printf(&labels, "%c%s=\"", labels.n ? ',' : '{', label);
+        label_value(&labels, va_arg(rest, const char *));
+        text_char(&labels, '"');
+    }
+    va_end(rest);
+    if (!labels.failed)
+        evbuffer_add_printf(out, "%s%.*s} %llu\n", name, SLICE_ARG(text_slice(&labels)),
+                            (unsigned long long)number);
 }
 
 void label_value(struct text *t, const char *value)

@@ -16,9 +16,9 @@ void metric_single(struct evbuffer *out, const char *name, const char *type, con
                    uint64_t value);
 void metric_single_number(struct evbuffer *out, const char *name, const char *type,
                           const char *help, double value);
-/* Writes one sample of a family with one label, whose value needs no escapes. */
-void metric_labelled(struct evbuffer *out, const char *name, const char *label, const char *value,
-                     uint64_t number);
+/* Writes a sample with labels: their names and values in turn, then NULL. */
+void metric_labelled(struct evbuffer *out, const char *name, uint64_t number, ...)
+    __attribute__((sentinel));
 /* Appends a label value; escapes backslash, quote and newline. */
 void label_value(struct text *t, const char *value);
 

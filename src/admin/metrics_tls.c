@@ -22,14 +22,12 @@ static void write_listener(struct evbuffer *out, const struct admin_view *view,
                            const struct address *address, unsigned index,
                            uint64_t (*count)(const struct admin_view *, unsigned, unsigned))
 {
-    char bytes[ADDRESS_TEXT_MAX], label[2 * ADDRESS_TEXT_MAX];
-    struct text listener = text_over(label, sizeof label);
+    char listener[ADDRESS_TEXT_MAX];
 
-    label_value(&listener, address_format(address, bytes));
+    address_format(address, listener);
     for (unsigned f = 0; f < TLS_FAILURE_COUNT; f++)
-        evbuffer_add_printf(out, "%s{listener=\"%.*s\",reason=\"%s\"} %llu\n", name,
-                            SLICE_ARG(text_slice(&listener)), tls_failure_table[f].label,
-                            (unsigned long long)count(view, index, f));
+        metric_labelled(out, name, count(view, index, f), "listener", listener, "reason",
+                        tls_failure_table[f].label, NULL);
 }
 
 /* A reload keeps the listeners and their order. */

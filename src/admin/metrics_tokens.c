@@ -39,12 +39,12 @@ static void keys_by_url(struct evbuffer *out, const struct admin_view *view)
             evbuffer_add_printf(out, "%s{url=\"%s\"} %.3f\n", age, status[i].url,
                                 (double)status[i].age_us / 1e6);
     metric_head(out, fetches, "counter", "Fetches of keys of tokens, by URL and result.");
-    for (unsigned i = 0; i < count; i++)
-        evbuffer_add_printf(out,
-                            "%s{url=\"%s\",result=\"good\"} %llu\n"
-                            "%s{url=\"%s\",result=\"failed\"} %llu\n",
-                            fetches, status[i].url, (unsigned long long)status[i].fetches_good,
-                            fetches, status[i].url, (unsigned long long)status[i].fetches_failed);
+    for (unsigned i = 0; i < count; i++) {
+        metric_labelled(out, fetches, status[i].fetches_good, "url", status[i].url, "result",
+                        "good", NULL);
+        metric_labelled(out, fetches, status[i].fetches_failed, "url", status[i].url, "result",
+                        "failed", NULL);
+    }
 }
 
 void metrics_write_tokens(struct evbuffer *out, const struct admin_view *view)
@@ -53,19 +53,14 @@ void metrics_write_tokens(struct evbuffer *out, const struct admin_view *view)
 
     if (view->policy->identity.claim_count == 0)
         return;
-    evbuffer_add_printf(
-        out,
-        "# HELP %s Requests with a valid token; verified: signature and claims were checked; "
-        "cached: they were checked before.\n# TYPE %s counter\n",
-        tokens, tokens);
+    metric_head(out, tokens, "counter",
+                "Requests with a valid token; verified: signature and claims were checked; cached: "
+                "they were checked before.");
     for (unsigned i = 0; i < 2; i++)
-        evbuffer_add_printf(out, "%s{result=\"%s\"} %llu\n", tokens, i ? "cached" : "verified",
-                            (unsigned long long)sum(view, accepted_counter, i));
-    evbuffer_add_printf(out,
-                        "# HELP %s Requests with an invalid token, by reason.\n# TYPE %s counter\n",
-                        faults, faults);
+        metric_labelled(out, tokens, sum(view, accepted_counter, i), "result",
+                        i ? "cached" : "verified", NULL);
+    metric_head(out, faults, "counter", "Requests with an invalid token, by reason.");
     for (unsigned f = JWT_GOOD + 1; f < JWT_FAULT_COUNT; f++)
-        evbuffer_add_printf(out, "%s{reason=\"%s\"} %llu\n", faults, jwt_fault_label[f],
-                            (unsigned long long)sum(view, invalid, f));
+        metric_labelled(out, faults, sum(view, invalid, f), "reason", jwt_fault_label[f], NULL);
     keys_by_url(out, view);
 }
