@@ -310,7 +310,7 @@ static void print_client_limits(struct text_report *r)
 }
 
 /* When the cost is not final yet. */
-static void put_settling(struct text *out, const struct limit *limit, const struct rule *rule)
+static void put_until_final(struct text *out, const struct limit *limit, const struct rule *rule)
 {
     if (limit->own_cost ? limit_cost_is_adjusted(limit->own_cost) : rule->cost_response != NULL)
         text_literal(out, " until the response states it");
@@ -338,7 +338,7 @@ static void put_numbers(struct text *out, const struct planned_limit *planned,
         duration_write(out, limit->max_delay_us);
     }
     text_printf(out, ", cost %lld", (long long)planned->cost);
-    put_settling(out, limit, rule);
+    put_until_final(out, limit, rule);
     if (planned->best_effort)
         text_literal(out, " or what is left");
     if (planned->free)
