@@ -16,7 +16,7 @@ static void decision_sample(const struct metric_output *s, const char *name, con
                             const char *value, enum verdict verdict, uint64_t sum)
 {
     if (sum || verdict == VERDICT_ALLOWED || verdict == VERDICT_LIMITED)
-        metric_labelled(s->out, name, sum, key, value, "decision", verdict_label[verdict], NULL);
+        metric_labelled(s->out, name, sum, LABELS(key, value, "decision", verdict_label[verdict]));
 }
 
 static void requests_by_rule(const struct metric_output *s)
@@ -62,8 +62,8 @@ static void decisions_by_limit(const struct metric_output *s)
 static void limit_sample(const struct metric_output *s, const char *name, unsigned limit,
                          unsigned column)
 {
-    metric_labelled(s->out, name, metric_row_sum(s->view, ROWS_LIMITS, limit, column), "limit",
-                    s->view->limits->name[limit], NULL);
+    metric_labelled(s->out, name, metric_row_sum(s->view, ROWS_LIMITS, limit, column),
+                    LABELS("limit", s->view->limits->name[limit]));
 }
 
 struct metric_calls metric_calls(const struct admin_view *view)
@@ -93,8 +93,9 @@ static void calls_by_domain(const struct metric_output *s)
         for (unsigned code = 0; code < SERVICE_CODE_COUNT; code++) {
             uint64_t sum = metric_row_sum(s->view, ROWS_DOMAINS, d, code);
             if (sum)
-                metric_labelled(s->out, name, sum, "domain", s->view->domains->name[d], "code",
-                                service_code_name[code], NULL);
+                metric_labelled(
+                    s->out, name, sum,
+                    LABELS("domain", s->view->domains->name[d], "code", service_code_name[code]));
         }
 }
 
@@ -127,9 +128,9 @@ static void inspected_contents(const struct metric_output *s)
                 "Contents that weir read for limits, by direction and result.");
     for (unsigned d = 0; d < CONTENT_DIRECTIONS; d++)
         for (unsigned r = 0; r < CONTENT_RESULTS; r++)
-            metric_labelled(s->out, name,
-                            METRIC_SUM(s->view, worker_stats, content_inspected[d][r]), "direction",
-                            content_direction_name[d], "result", content_result_name[r], NULL);
+            metric_labelled(
+                s->out, name, METRIC_SUM(s->view, worker_stats, content_inspected[d][r]),
+                LABELS("direction", content_direction_name[d], "result", content_result_name[r]));
 }
 
 static void script_failures(const struct metric_output *s)
@@ -148,8 +149,9 @@ static void script_failures(const struct metric_output *s)
         for (unsigned i = 0; i < COUNT_OF(causes); i++) {
             uint64_t sum = metric_row_sum(s->view, ROWS_LIMITS, l, causes[i].column);
             if (sum)
-                metric_labelled(s->out, name, sum, "limit", s->view->limits->name[l], "cause",
-                                causes[i].cause, NULL);
+                metric_labelled(
+                    s->out, name, sum,
+                    LABELS("limit", s->view->limits->name[l], "cause", causes[i].cause));
         }
 }
 
@@ -160,9 +162,9 @@ static void upstream_server(const struct metric_output *s, const struct upstream
     bool up = endpoint_is_healthy(endpoint) &&
               atomic_load_explicit(&endpoint->ejected, memory_order_relaxed) == 0;
 
-    metric_labelled(s->out, "weir_upstream_server_up", up, "upstream", upstream->name, "server",
-                    endpoint->settings->text, "address", address_format(&endpoint->address, at),
-                    NULL);
+    metric_labelled(s->out, "weir_upstream_server_up", up,
+                    LABELS("upstream", upstream->name, "server", endpoint->settings->text,
+                           "address", address_format(&endpoint->address, at)));
 }
 
 /* A host name that has not been resolved has no sample. */
@@ -211,7 +213,8 @@ static void redis_breaker(const struct metric_output *s)
                 "Workers by circuit breaker state. closed: Redis is used; half_open: slow start; "
                 "open: Redis is not used.");
     for (unsigned i = 0; i < COUNT_OF(states); i++)
-        metric_labelled(s->out, "weir_redis_breaker_workers", workers[i], "state", states[i], NULL);
+        metric_labelled(s->out, "weir_redis_breaker_workers", workers[i],
+                        LABELS("state", states[i]));
 }
 
 static void leases(const struct metric_output *s)
@@ -313,7 +316,7 @@ static void quotas(const struct metric_output *s)
                 "Quota queries sent to PostgreSQL, by result.");
     for (unsigned r = 0; r < QUERY_RESULTS; r++)
         metric_labelled(s->out, "weir_quota_queries_total", counter_read(&stats->queries[r]),
-                        "result", quota_query_label[r], NULL);
+                        LABELS("result", quota_query_label[r]));
     metric_single(s->out, "weir_quota_database_up", "gauge",
                   "1 while PostgreSQL answers the query.",
                   atomic_load_explicit(&stats->database_up, memory_order_relaxed));

@@ -142,8 +142,8 @@ static void write_problem_metrics(struct evbuffer *out, const struct admin_view 
                 "1 while the problem lasts; /readyz and weir top have it as a sentence.");
     for (unsigned i = 0; i < PROBLEM_COUNT; i++) {
         struct text sentence = text_over(bytes, sizeof bytes);
-        metric_labelled(out, "weir_problem", problem_exists(view, i, &sentence), "problem",
-                        problem_name(i), NULL);
+        metric_labelled(out, "weir_problem", problem_exists(view, i, &sentence),
+                        LABELS("problem", problem_name(i)));
     }
 }
 
@@ -151,8 +151,8 @@ void metrics_write_policy(struct evbuffer *out, const struct admin_view *view)
 {
     metric_head(out, "weir_reload_total", "counter",
                 "Reloads of the policy; failure: the previous policy stays in effect.");
-    metric_labelled(out, "weir_reload_total", view->reloads_good, "result", "success", NULL);
-    metric_labelled(out, "weir_reload_total", view->reloads_failed, "result", "failure", NULL);
+    metric_labelled(out, "weir_reload_total", view->reloads_good, LABELS("result", "success"));
+    metric_labelled(out, "weir_reload_total", view->reloads_failed, LABELS("result", "failure"));
     metric_single_number(out, "weir_policy_loaded_timestamp_seconds", "gauge",
                          "Time when the current policy was loaded, in seconds since 1970.",
                          (double)view->policy_loaded_wall_us / 1e6);

@@ -95,7 +95,7 @@ static void write_rows(struct evbuffer *out, const struct admin_view *view,
             for (unsigned i = row->first; i < row->count; i++)
                 metric_labelled(out, row->name,
                                 sum_at(view, stats, row->offset + i * sizeof(counter_t)),
-                                row->label, row->name_of(i), NULL);
+                                LABELS(row->label, row->name_of(i)));
             break;
         case SHAPE_TIMES: write_histogram(out, view, row, stats); break;
         }

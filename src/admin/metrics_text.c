@@ -1,7 +1,5 @@
 #include "admin/metrics_text.h"
 
-#include <stdarg.h>
-
 #include "base/text.h"
 
 enum { LABELS_MAX = 4096 }; /* bytes; a sample with longer labels is left out */
@@ -30,22 +28,19 @@ void metric_single_number(struct evbuffer *out, const char *name, const char *ty
     evbuffer_add_printf(out, "%s %.15g\n", name, value);
 }
 
-void metric_labelled(struct evbuffer *out, const char *name, uint64_t number, ...)
+void metric_labelled(struct evbuffer *out, const char *name, uint64_t number,
+                     const char *const *labels)
 {
     char bytes[LABELS_MAX];
-    struct text labels = text_over(bytes, sizeof bytes);
-    const char *label;
-    va_list rest;
+    struct text text = text_over(bytes, sizeof bytes);
 
-    va_start(rest, number);
-    while ((label = va_arg(rest, const char *))) {
-        text_printf(&labels, "%c%s=\"", labels.n ? ',' : '{', label);
-        label_value(&labels, va_arg(rest, const char *));
-        text_char(&labels, '"');
+    for (; *labels; labels += 2) {
+        text_printf(&text, "%c%s=\"", text.n ? ',' : '{', labels[0]);
+        label_value(&text, labels[1]);
+        text_char(&text, '"');
     }
-    va_end(rest);
-    if (!labels.failed)
-        evbuffer_add_printf(out, "%s%.*s} %llu\n", name, SLICE_ARG(text_slice(&labels)),
+    if (!text.failed)
+        evbuffer_add_printf(out, "%s%.*s} %llu\n", name, SLICE_ARG(text_slice(&text)),
                             (unsigned long long)number);
 }
 

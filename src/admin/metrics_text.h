@@ -16,9 +16,10 @@ void metric_single(struct evbuffer *out, const char *name, const char *type, con
                    uint64_t value);
 void metric_single_number(struct evbuffer *out, const char *name, const char *type,
                           const char *help, double value);
-/* Writes a sample with labels: their names and values in turn, then NULL. */
-void metric_labelled(struct evbuffer *out, const char *name, uint64_t number, ...)
-    __attribute__((sentinel));
+/* Writes a sample with LABELS(NAME, VALUE, NAME, VALUE). */
+#define LABELS(...) ((const char *const[]){__VA_ARGS__, NULL})
+void metric_labelled(struct evbuffer *out, const char *name, uint64_t number,
+                     const char *const *labels);
 /* Appends a label value; escapes backslash, quote and newline. */
 void label_value(struct text *t, const char *value);
 

@@ -26,8 +26,8 @@ static void write_listener(struct evbuffer *out, const struct admin_view *view,
 
     address_format(address, listener);
     for (unsigned f = 0; f < TLS_FAILURE_COUNT; f++)
-        metric_labelled(out, name, count(view, index, f), "listener", listener, "reason",
-                        tls_failure_table[f].label, NULL);
+        metric_labelled(out, name, count(view, index, f),
+                        LABELS("listener", listener, "reason", tls_failure_table[f].label));
 }
 
 /* A reload keeps the listeners and their order. */

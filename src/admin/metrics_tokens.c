@@ -40,10 +40,10 @@ static void keys_by_url(struct evbuffer *out, const struct admin_view *view)
                                 (double)status[i].age_us / 1e6);
     metric_head(out, fetches, "counter", "Fetches of keys of tokens, by URL and result.");
     for (unsigned i = 0; i < count; i++) {
-        metric_labelled(out, fetches, status[i].fetches_good, "url", status[i].url, "result",
-                        "good", NULL);
-        metric_labelled(out, fetches, status[i].fetches_failed, "url", status[i].url, "result",
-                        "failed", NULL);
+        metric_labelled(out, fetches, status[i].fetches_good,
+                        LABELS("url", status[i].url, "result", "good"));
+        metric_labelled(out, fetches, status[i].fetches_failed,
+                        LABELS("url", status[i].url, "result", "failed"));
     }
 }
 
@@ -57,10 +57,10 @@ void metrics_write_tokens(struct evbuffer *out, const struct admin_view *view)
                 "Requests with a valid token; verified: signature and claims were checked; cached: "
                 "they were checked before.");
     for (unsigned i = 0; i < 2; i++)
-        metric_labelled(out, tokens, sum(view, accepted_counter, i), "result",
-                        i ? "cached" : "verified", NULL);
+        metric_labelled(out, tokens, sum(view, accepted_counter, i),
+                        LABELS("result", i ? "cached" : "verified"));
     metric_head(out, faults, "counter", "Requests with an invalid token, by reason.");
     for (unsigned f = JWT_GOOD + 1; f < JWT_FAULT_COUNT; f++)
-        metric_labelled(out, faults, sum(view, invalid, f), "reason", jwt_fault_label[f], NULL);
+        metric_labelled(out, faults, sum(view, invalid, f), LABELS("reason", jwt_fault_label[f]));
     keys_by_url(out, view);
 }
