@@ -49,27 +49,35 @@ static const char *read_u64(const json_t *value, uint64_t max, uint64_t *number)
     return why ? why : *number > max ? not_in_range : NULL;
 }
 
-static const char *read_u32(const json_t *value, uint32_t *number)
+/* Reads the value of a member, which is not null, into a field. Returns NULL, or why it is
+ * malformed. */
+typedef const char *member_reader(struct call_memory *memory, const json_t *value, void *field);
+
+static const char *read_u32(struct call_memory *memory, const json_t *value, void *field)
 {
     uint64_t wide = 0;
     const char *why = read_u64(value, UINT32_MAX, &wide);
+    (void)memory;
 
-    *number = (uint32_t)wide;
+    *(uint32_t *)field = (uint32_t)wide;
     return why;
 }
 
-static const char *read_text(const json_t *value, struct slice *text)
+static const char *read_text(struct call_memory *memory, const json_t *value, void *field)
 {
-    *text = json_text(value);
+    (void)memory;
+    *(struct slice *)field = json_text(value);
     return json_is_string(value) ? NULL : wrong_type;
 }
 
 static const char *const unit_name[UNIT_COUNT] = {"UNKNOWN", "SECOND", "MINUTE", "HOUR",
                                                   "DAY",     "MONTH",  "YEAR",   "WEEK"};
 
-static const char *read_unit(const json_t *value, unsigned *unit)
+static const char *read_unit(struct call_memory *memory, const json_t *value, void *field)
 {
+    unsigned *unit = field;
     uint64_t number = 0;
+    (void)memory;
 
     for (*unit = 0; json_is_string(value) && *unit < UNIT_COUNT; ++*unit)
         if (slice_equal(json_text(value), slice_of(unit_name[*unit])))
@@ -83,23 +91,15 @@ static const char *read_unit(const json_t *value, unsigned *unit)
 
 /* ---- reading: messages ----------------------------------------------------------------------- */
 
-struct reader {
-    struct call_memory *memory;
-    void *to; /* the struct that the members are read into */
-};
-
-/* Reads the member's value, which is not null. Returns NULL, or why it is malformed. */
-typedef const char *member_reader(struct reader *reader, const json_t *value);
-
 struct member {
     const char *name, *other_name; /* lowerCamelCase; as in the .proto file */
     member_reader *read;
+    size_t offset; /* of the field in the struct that is read; 0: also the struct itself */
 };
 
 static const char *read_message(struct call_memory *memory, const json_t *object,
                                 const struct member *members, unsigned count, void *to)
 {
-    struct reader reader = {memory, to};
     unsigned seen = 0;
 
     if (!json_is_object(object))
@@ -117,56 +117,43 @@ static const char *read_message(struct call_memory *memory, const json_t *object
             return "a name that stands twice";
         seen |= 1u << i;
         const json_t *value = json_object_iter_value(at);
-        if (!json_is_null(value) && (why = members[i].read(&reader, value)))
+        if (!json_is_null(value) &&
+            (why = members[i].read(memory, value, (char *)to + members[i].offset)))
             return why;
     }
     return NULL;
 }
 
-static const char *read_entry_key(struct reader *r, const json_t *value)
-{
-    return read_text(value, &((struct descriptor_entry *)r->to)->key);
-}
-
-static const char *read_entry_value(struct reader *r, const json_t *value)
-{
-    return read_text(value, &((struct descriptor_entry *)r->to)->value);
-}
-
-static const struct member entry_members[] = {{"key", "key", read_entry_key},
-                                              {"value", "value", read_entry_value}};
-
-static const char *read_limit_unit(struct reader *r, const json_t *value)
-{
-    return read_unit(value, &((struct call_descriptor *)r->to)->unit);
-}
-
-static const char *read_limit_per_unit(struct reader *r, const json_t *value)
-{
-    return read_u32(value, &((struct call_descriptor *)r->to)->per_unit);
-}
+static const struct member entry_members[] = {
+    {"key", "key", read_text, offsetof(struct descriptor_entry, key)},
+    {"value", "value", read_text, offsetof(struct descriptor_entry, value)}};
 
 static const struct member limit_members[] = {
-    {"requestsPerUnit", "requests_per_unit", read_limit_per_unit},
-    {"unit", "unit", read_limit_unit}};
+    {"requestsPerUnit", "requests_per_unit", read_u32, offsetof(struct call_descriptor, per_unit)},
+    {"unit", "unit", read_unit, offsetof(struct call_descriptor, unit)}};
 
-static const char *read_descriptor_limit(struct reader *r, const json_t *value)
+static const char *read_descriptor_limit(struct call_memory *memory, const json_t *value,
+                                         void *field)
 {
-    ((struct call_descriptor *)r->to)->has_limit = true;
-    return read_message(r->memory, value, limit_members, COUNT_OF(limit_members), r->to);
+    ((struct call_descriptor *)field)->has_limit = true;
+    return read_message(memory, value, limit_members, COUNT_OF(limit_members), field);
 }
 
-static const char *read_descriptor_hits(struct reader *r, const json_t *value)
+static const char *read_descriptor_hits(struct call_memory *memory, const json_t *value,
+                                        void *field)
 {
-    struct call_descriptor *to = r->to;
+    struct call_descriptor *to = field;
+    (void)memory;
 
     to->has_hits = true;
     return read_u64(value, UINT64_MAX, &to->hits);
 }
 
-static const char *read_descriptor_refunds(struct reader *r, const json_t *value)
+static const char *read_descriptor_refunds(struct call_memory *memory, const json_t *value,
+                                           void *field)
 {
-    ((struct call_descriptor *)r->to)->refunds = json_is_true(value);
+    (void)memory;
+    ((struct call_descriptor *)field)->refunds = json_is_true(value);
     return json_is_boolean(value) ? NULL : wrong_type;
 }
 
@@ -187,14 +174,15 @@ static const char *read_list(struct call_memory *memory, const json_t *list,
     return why;
 }
 
-static const char *read_descriptor_entries(struct reader *r, const json_t *value)
+static const char *read_descriptor_entries(struct call_memory *memory, const json_t *value,
+                                           void *field)
 {
-    struct call_descriptor *to = r->to;
+    struct call_descriptor *to = field;
     void *entries = NULL;
 
     if (json_array_size(value) > DESCRIPTOR_ENTRIES_MAX)
         return call_too_many_entries;
-    const char *why = read_list(r->memory, value, entry_members, COUNT_OF(entry_members),
+    const char *why = read_list(memory, value, entry_members, COUNT_OF(entry_members),
                                 sizeof *to->entries, &entries);
     to->entries = entries;
     to->entry_count = (unsigned)json_array_size(value);
@@ -202,38 +190,30 @@ static const char *read_descriptor_entries(struct reader *r, const json_t *value
 }
 
 static const struct member descriptor_members[] = {
-    {"entries", "entries", read_descriptor_entries},
-    {"limit", "limit", read_descriptor_limit},
-    {"hitsAddend", "hits_addend", read_descriptor_hits},
-    {"isNegativeHits", "is_negative_hits", read_descriptor_refunds}};
+    {"entries", "entries", read_descriptor_entries, 0},
+    {"limit", "limit", read_descriptor_limit, 0},
+    {"hitsAddend", "hits_addend", read_descriptor_hits, 0},
+    {"isNegativeHits", "is_negative_hits", read_descriptor_refunds, 0}};
 
-static const char *read_call_domain(struct reader *r, const json_t *value)
+static const char *read_call_descriptors(struct call_memory *memory, const json_t *value,
+                                         void *field)
 {
-    return read_text(value, &((struct rate_limit_call *)r->to)->domain);
-}
-
-static const char *read_call_hits(struct reader *r, const json_t *value)
-{
-    return read_u32(value, &((struct rate_limit_call *)r->to)->hits);
-}
-
-static const char *read_call_descriptors(struct reader *r, const json_t *value)
-{
-    struct rate_limit_call *to = r->to;
+    struct rate_limit_call *to = field;
     void *descriptors = NULL;
 
     if (json_array_size(value) > DESCRIPTORS_MAX)
         return call_too_many_descriptors;
-    const char *why = read_list(r->memory, value, descriptor_members, COUNT_OF(descriptor_members),
+    const char *why = read_list(memory, value, descriptor_members, COUNT_OF(descriptor_members),
                                 sizeof *to->descriptors, &descriptors);
     to->descriptors = descriptors;
     to->count = (unsigned)json_array_size(value);
     return why;
 }
 
-static const struct member call_members[] = {{"domain", "domain", read_call_domain},
-                                             {"descriptors", "descriptors", read_call_descriptors},
-                                             {"hitsAddend", "hits_addend", read_call_hits}};
+static const struct member call_members[] = {
+    {"domain", "domain", read_text, offsetof(struct rate_limit_call, domain)},
+    {"descriptors", "descriptors", read_call_descriptors, 0},
+    {"hitsAddend", "hits_addend", read_u32, offsetof(struct rate_limit_call, hits)}};
 
 /* ---- reading: the content -------------------------------------------------------------------- */
 
