@@ -18,6 +18,7 @@ from wire import Connection, IncompleteResponse, chunked, connect, request_bytes
 
 LIMITED = ["log", "window", "bucket", "gcra", "two", "held", "flight", "local"]
 CLIENTS = 2  # ids that share each limit
+TIMEOUTS = {"request_header": 2, "request_body": 2, "idle": 5}  # seconds
 
 CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "http")
 
@@ -101,7 +102,11 @@ class Counting(Connection):
     received = 0
 
     def __init__(self, s):
-        self.socket, self.buffer = s, b""
+        self.socket, self.buffer, self.used_at = s, b"", time.monotonic()
+
+    def is_old(self):
+        """weir may close it at any moment: it has been idle, because other clients had the rate."""
+        return time.monotonic() - self.used_at > min(TIMEOUTS.values()) / 2
 
     def fill(self):
         before = len(self.buffer)
@@ -111,6 +116,7 @@ class Counting(Connection):
             return False
         finally:
             self.received += len(self.buffer) - before
+            self.used_at = time.monotonic()
 
     def end(self):
         """Shuts down the sending side. Returns False if this kind of socket cannot do that and
@@ -139,7 +145,7 @@ class Good(Client):
     def one(self, connection):
         """Returns True if the connection stays open."""
         r, soak = self.random, self.soak
-        if not soak.spend():
+        if not soak.spend() or connection.is_old():
             return False
         path = r.choice(["free"] * 3 + LIMITED)
         how = r.choice(BAD) if r.random() < 0.06 else r.choice(GOOD)
