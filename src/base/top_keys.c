@@ -96,7 +96,8 @@ static inline uint64_t tag_of(const struct hash_key *secret, struct slice key)
         hash = (hash ^ word) * secret->k1;
         hash ^= hash >> 32;
     }
-    return hash | 1;
+    hash *= secret->k1; /* the last byte of a key reaches all bits, also those of set_of() */
+    return (hash ^ hash >> 32) | 1;
 }
 
 static inline unsigned set_of(uint64_t tag)
