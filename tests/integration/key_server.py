@@ -19,6 +19,10 @@ class KeyServer(TlsServer):
         super().__init__(rig, self.respond, **more)
         self.url = "https://%s/jwks.json" % self.text
 
+    def fail(self):
+        """Closes connections without a response. The port stays this server's: another test could get it."""
+        self.act = lambda *_: None
+
     def respond(self, peer, _number):
         request = peer.read_request()
         if request is None:

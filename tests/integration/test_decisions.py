@@ -108,7 +108,7 @@ def test_only_trusted_peers_may_use_the_decision_listener(rig):
     weir, listener = weir_with_decisions(rig, decisions={"trusted": ["192.0.2.0/24"]})
     answer = get(listener, headers=forwarded())
     assert answer.status == 403 and b"decisions.trusted" in answer.body
-    assert weir.metric("weir_errors_total", cause="decisions_untrusted") == 1
+    weir.counts(1, "weir_errors_total", cause="decisions_untrusted")
     weir.reload(decisions={"listen": "127.0.0.1:0", "hosts": ["api.test"], "trusted": ["127.0.0.0/8"]})
     eventually(lambda: get(listener, headers=forwarded()).status == 200)
 

@@ -58,10 +58,17 @@ def test_leased_units_count_in_the_period_of_the_plan(rig):
                     plans={"gold": {"limits": {"per-client": dict(limit=2000, period="1h")}}}, clients={"golden": {"plan": "gold"}})
     began = time.monotonic()
     admitted = count(flood(weir.address, 2400, connections=8, headers=GOLD))[200]
-    no_units_are_held([weir])  # units that a worker gives back can be missing at the end of the flood
+
+    def all_are_used():
+        """Units that one worker gives back are missing for a moment, and another remembers its last rejection."""
+        nonlocal admitted
+        admitted += get(weir.address, headers=GOLD).status == 200
+        return admitted >= 2000
+    eventually(all_are_used, what="2000 admissions")
+    no_units_are_held([weir])
     while get(weir.address, headers=GOLD).status == 200:
         admitted += 1
-    assert 2000 <= admitted <= 2001 + (time.monotonic() - began) * 2000 / 3600, admitted
+    assert admitted <= 2001 + (time.monotonic() - began) * 2000 / 3600, admitted
 
 
 def test_calendar_and_clock_windows_of_plans(rig):
