@@ -9,6 +9,7 @@
 #include "limit/adjust.h"
 #include "limit/arguments.h"
 #include "limit/limiter_parts.h"
+#include "limit/local_charges.h"
 #include "limit/op_leases.h"
 #include "limit/op_permits.h"
 #include "limit/permits.h"
@@ -124,25 +125,25 @@ static bool read_replies(const struct redis_reply *reply, struct batch *batch, i
 static bool op_set_failures_aside(struct limit_op *op, const struct limit_reply *replies)
 {
     struct limiter *l = op->limiter;
-    unsigned failed = failures_sort(op, replies), rest = op->count - failed;
+    struct decision *d = &op->decision_request->decision;
+    unsigned failed = failures_sort(op, replies), all = op->count;
 
     if (failed == 0)
         return false;
     op->count = failed;
-    op->counting.later = rest > 0;
-    verdict_without_redis(l, op, REDIS_FAILURE_SCRIPT, &op->decision_request->decision);
-    op->count = rest;
-    op->counting.later = false;
-    if (rest && decision_admits(&op->decision_request->decision)) {
-        verdict_set_aside(op, &op->decision_request->decision);
-        memmove(op->limits, op->limits + failed, rest * sizeof op->limits[0]);
-        if (rest == 1)
+    op->counting.partial = failed < all;
+    verdict_without_redis(l, op, REDIS_FAILURE_SCRIPT, d);
+    op->count = all;
+    op->counting.partial = false;
+    if (failed < all && decision_admits(d)) {
+        local_charges_set_aside(op, failed, d);
+        if (op->count == 1)
             op_limit_alone(&op->limits[0]);
         op_gather_quietly(op);
         return true;
     }
-    if (rest)
-        verdict_count(l, &op->decision_request->decision);
+    if (failed < all)
+        verdict_conclude(l, op, d);
     struct decision_request *decision_request = op_cut(op);
     op_release(op);
     decision_request->decided(decision_request);

@@ -2,6 +2,7 @@
 
 #include "limit/key.h"
 #include "limit/limiter_parts.h"
+#include "limit/local_charges.h"
 #include "limit/verdict.h"
 
 /* --- The results of limits -------------------------------------------------------------------- */
@@ -125,7 +126,8 @@ static void refund_local(const struct call_request *call, const struct call_item
         key_write_descriptor(&key, call->limiter->policy, d->results[i].limit,
                              descriptor_name_text(&item->name));
         assert(!key.failed);
-        verdict_refund_local(call->limiter, &d->results[i], text_slice(&key), call->started_us);
+        local_charges_refund_limit(call->limiter, &d->results[i], text_slice(&key),
+                                   call->started_us);
     }
 }
 

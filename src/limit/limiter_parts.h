@@ -4,6 +4,7 @@
  *
  *   operation.h                     one decision: its phases, and the spare ops
  *   queue.h                         the ops on their way to Redis
+ *   local_charges.h                 what this process charges without Redis
  *   verdict.h  script_failures.h    decisions from replies, or without Redis
  *   op_permits.h  op_leases.h       concurrency limits; leased units
  *   adjust.h                        corrections of charges

@@ -165,8 +165,8 @@ void op_clear(struct limit_op *op)
     op->keys_size = 0;
     op->count = 0;
     op->denial.key_known = op->is_adjustment = op->denial.barred = op->abandoned =
-        op->counting.later = false;
-    op->counting.aside_count = 0;
+        op->counting.later = op->counting.partial = false;
+    op->counting.aside_count = op->counting.aside_results = 0;
     op->sending.times_repeated = 0;
     op->leased.lease = NULL;
 }

@@ -104,11 +104,12 @@ struct limit_op {
         bool key_known;
         bool barred; /* a limit's own script failed: the denial is not remembered */
     } denial;
-    struct {        /* verdict.c */
-        bool later; /* its limits are counted later, with the request's final verdict */
-        unsigned aside_count;
-        /* Limits whose own scripts failed and that allowed without Redis. */
-        const struct limit *aside[LIMITS_PER_RULE_MAX];
+    struct {          /* verdict.c */
+        bool later;   /* its limits are counted later, with the request's final verdict */
+        bool partial; /* `limits` are some of its limits; a verdict on the others follows */
+        /* Limits whose own scripts failed, behind `count`: decided without Redis. Their results are
+         * the last ones in the results of the decision. */
+        unsigned aside_count, aside_results;
     } counting;
     struct wide *wide; /* its limits, instead of `limits`; NULL: none; see wide.h */
     size_t keys_size;

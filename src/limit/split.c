@@ -21,6 +21,7 @@
 #include "base/magic.h"
 #include "limit/adjust.h"
 #include "limit/limiter_parts.h"
+#include "limit/local_charges.h"
 #include "limit/op_permits.h"
 #include "limit/permits.h"
 #include "limit/queue.h"
@@ -58,10 +59,13 @@ static void append(struct decision *d, const struct decision *more)
 }
 
 /* The verdict until a sub-operation sets another. */
-static void begin_decision(struct decision *d)
+static void begin_decision(const struct limit_op *parent, struct decision *d)
 {
-    *d = (struct decision){
-        .verdict = VERDICT_FAILED_OPEN, .rejected_by = -1, .priority = d->priority};
+    d->rejected_by = -1;
+    d->delay_us = d->jitter_us = 0;
+    d->result_count = 0;
+    local_charges_add_aside(parent, d);
+    d->verdict = d->result_count ? VERDICT_ALLOWED : VERDICT_FAILED_OPEN;
 }
 
 /* Decides the sub-operation's limits by on_failure. */
@@ -90,16 +94,6 @@ static void add_refunded(struct decision *d, const struct sub_op *sub_op)
         if (r->remaining > r->capacity)
             r->remaining = r->capacity;
     }
-}
-
-/* Gives back what sub-operations without Redis have charged in this process. */
-static void refund_local(const struct limit_op *parent, struct decision *d)
-{
-    for (unsigned i = 0; i < d->result_count; i++)
-        for (unsigned k = 0; k < parent->count; k++)
-            if (parent->limits[k].place == d->results[i].place)
-                verdict_refund_local(parent->limiter, &d->results[i], parent->limits[k].key,
-                                     parent->started_us);
 }
 
 static void refund_sub_op(struct limit_op *sub_op)
@@ -133,7 +127,7 @@ static void complete_split(struct limit_op *parent)
             refund_sub_op(sub_op_let_go(&split->sub_ops[i], SUB_OP_ENDED));
         }
     if (!admitted) {
-        refund_local(parent, d);
+        local_charges_refund(parent, d);
         permits_leave(parent->decision_request);
     }
     verdict_count(parent->limiter, d);
@@ -186,7 +180,7 @@ bool split_begin(struct limit_op *op, bool each)
     if (!op_make_split(op, each))
         return false;
     op_enter(op, OP_SPLIT);
-    begin_decision(&op->decision_request->decision);
+    begin_decision(op, &op->decision_request->decision);
     sub_op_send(&op->cluster.split->sub_ops[0], each);
     return true;
 }

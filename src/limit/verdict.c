@@ -3,6 +3,7 @@
 #include "limit/verdict.h"
 #include "base/clock.h"
 #include "limit/limiter_parts.h"
+#include "limit/local_charges.h"
 #include "limit/next_unit.h"
 #include "limit/wide.h"
 
@@ -95,28 +96,26 @@ static void count_each(struct limiter *l, const struct decision *d)
         verdict_count_result(l, &d->results[i], d->results[i].verdict);
 }
 
-static void count_results(struct limiter *l, const struct limit_op *op, const struct decision *d)
+void verdict_conclude(struct limiter *l, const struct limit_op *op, struct decision *d)
 {
+    bool each = d->verdict == VERDICT_LIMITED && op->limits[0].mode == MODE_EVERY;
+
+    if (op->counting.partial)
+        return;
+    if (op->counting.aside_count) {
+        local_charges_add_aside(op, d);
+        if (!decision_admits(d) && !each)
+            local_charges_refund(op, d);
+    }
     if (op->counting.later)
         return;
-    if (d->verdict == VERDICT_LIMITED && op->limits[0].mode == MODE_EVERY) {
+    if (each)
         count_each(l, d);
-        return;
-    }
-    verdict_count(l, d);
-    for (unsigned i = 0; i < op->counting.aside_count; i++)
-        count_limit(l, op->counting.aside[i], counted_as(VERDICT_ALLOWED, d));
+    else
+        verdict_count(l, d);
 }
 
-void verdict_set_aside(struct limit_op *op, const struct decision *d)
-{
-    for (unsigned i = 0; i < d->result_count; i++)
-        if (d->results[i].verdict == VERDICT_ALLOWED &&
-            op->counting.aside_count < LIMITS_PER_RULE_MAX)
-            op->counting.aside[op->counting.aside_count++] = d->results[i].limit;
-        else
-            count_limit(op->limiter, d->results[i].limit, d->results[i].verdict);
-}
+/* --- With Redis ------------------------------------------------------------------------------- */
 
 /* Sets the request's verdict from the results of its limits, and counts them. */
 static void set_verdict(struct limiter *l, const struct limit_op *op, struct decision *d)
@@ -130,13 +129,13 @@ static void set_verdict(struct limiter *l, const struct limit_op *op, struct dec
         if (d->rejected_by < 0 || waits_longer(&d->results[i], &d->results[d->rejected_by]))
             d->rejected_by = (int)i;
     }
-    count_results(l, op, d);
+    verdict_conclude(l, op, d);
 }
 
 /* The longest delay of its queues applies to the request. */
-static void set_delay(struct decision *d, const struct limit_reply *replies)
+static void set_delay(struct decision *d, const struct limit_reply *replies, unsigned count)
 {
-    for (unsigned i = 0; i < d->result_count && d->verdict == VERDICT_ALLOWED; i++, replies++)
+    for (unsigned i = 0; i < count && d->verdict == VERDICT_ALLOWED; i++, replies++)
         if (d->results[i].verdict == VERDICT_ALLOWED && !d->results[i].shadow &&
             replies->delay_us > d->delay_us)
             d->delay_us = replies->delay_us;
@@ -177,7 +176,18 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op,
     for (unsigned i = 0; i < op->count; i++)
         set_limit_result(&d->results[i], &op->limits[i], &replies[i]);
     set_verdict(l, op, d);
-    set_delay(d, replies);
+    set_delay(d, replies, op->count);
+}
+
+/* --- Without Redis ---------------------------------------------------------------------------- */
+
+/* Keeps the results of limits that were set aside. */
+static void refuse(struct decision *d)
+{
+    d->verdict = VERDICT_FAILED_CLOSED;
+    d->rejected_by = -1;
+    d->result_count = 0;
+    d->delay_us = d->jitter_us = 0;
 }
 
 static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, struct decision *d)
@@ -191,9 +201,8 @@ static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, s
         }
     if (!denied)
         return false;
-    *d = (struct decision){
-        .verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1, .priority = d->priority};
-    count_results(l, op, d);
+    refuse(d);
+    verdict_conclude(l, op, d);
     return true;
 }
 
@@ -297,19 +306,7 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
         d->verdict = VERDICT_FAILED_OPEN;
 }
 
-/* A window then still runs, and a bucket has not been full since. */
-void verdict_refund_local(struct limiter *l, struct limit_result *r, struct slice key,
-                          uint64_t since_us)
-{
-    int64_t left = r->remaining + r->granted;
-
-    if (!r->local || r->verdict != VERDICT_ALLOWED || r->granted <= 0 ||
-        r->limit->kind == LIMIT_CONCURRENCY || (int64_t)(clock_us() - since_us) >= r->reset_us)
-        return;
-    fallback_refund(l->fallback, key, r->granted, clock_wall_us());
-    r->remaining = left < r->capacity ? left : r->capacity;
-    r->granted = 0;
-}
+/* --- From the client's limits ----------------------------------------------------------------- */
 
 /* If only shadow limits prohibit a client, its request is allowed. */
 static void decide_by_shadows(const struct rule *rule, struct decision *d)
@@ -354,8 +351,7 @@ void verdict_by_client_limits(struct limiter *l, const struct limit_facts *facts
 
 void verdict_of_no_memory(struct decision *d)
 {
-    *d = (struct decision){
-        .verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1, .priority = d->priority};
+    refuse(d);
 }
 
 void verdict_of_no_limits(struct decision *d)

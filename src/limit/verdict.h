@@ -1,5 +1,4 @@
-/* verdict.h - makes decisions. Each function sets the whole decision *d and counts it by limit,
- * unless op->counts_later. */
+/* verdict.h - makes decisions. */
 #ifndef WEIR_LIMIT_VERDICT_H
 #define WEIR_LIMIT_VERDICT_H
 
@@ -9,7 +8,8 @@
 #include "limit/operation.h"
 #include "redis/failure.h"
 
-/* verdict.c. Each sets the whole decision *d and counts it by limit, unless op->counts_later. */
+/* verdict.c. Each sets the whole decision *d and counts it by limit, unless op->counting says
+ * that this follows. */
 
 /* `replies`: of the op's limits. */
 void verdict_from_answer(struct limiter *l, const struct limit_op *op,
@@ -17,7 +17,7 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op,
 /* Each limit follows its own on_failure; `cause` is counted. */
 void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
                            struct decision *d);
-/* Counts the limits of a decision that was not counted when it was made (op->counts_later). */
+/* Counts the limits of a decision that was not counted when it was made (op->counting.later). */
 void verdict_count(struct limiter *l, const struct decision *d);
 /* Counts one limit with this verdict. */
 void verdict_count_result(struct limiter *l, const struct limit_result *r, enum verdict verdict);
@@ -31,13 +31,9 @@ bool verdict_is_local(const struct op_limit *part);
 struct limit_result verdict_local_result(const struct limiter *l, const struct op_limit *part);
 struct fallback_request verdict_local_request(const struct op_limit *part,
                                               struct limit_result *result);
-/* Gives back what a rejected request has charged in this process to the limit of `r`, whose key is
- * `key`, at `since_us` (monotonic) or later, if it still counts. */
-void verdict_refund_local(struct limiter *l, struct limit_result *r, struct slice key,
-                          uint64_t since_us);
-/* For an op that continues with its other limits: records the limits that allowed, to be counted
- * with those. */
-void verdict_set_aside(struct limit_op *op, const struct decision *d);
+/* Completes the decision with the limits that were set aside: gives their charges back if it
+ * rejects the request, and counts all limits. */
+void verdict_conclude(struct limiter *l, const struct limit_op *op, struct decision *d);
 /* Prohibited and unlimited clients. */
 void verdict_by_client_limits(struct limiter *l, const struct limit_facts *facts, bool prohibited,
                               struct decision *d);

@@ -310,6 +310,28 @@ def test_a_calendar_month_without_redis(rig):
     assert abs(int(answers[2]["Retry-After"]) - (after.timestamp() - time.time())) < 5
 
 
+def test_charges_of_a_failing_limit_are_returned_if_another_rejects(rig):
+    """The process counts the limit whose script fails. All 20 requests fit into it, but Redis then rejects 18."""
+    limits = {"own": dict(script=rig.write("failing.lua", FAILING), limit=123456 * 20, period="10d", per="all", on_failure="local"),
+              "exact": dict(script="fixed_window", limit=123456 * 2, period="10d")}
+    weir = rig.weir(workers=1, limits=limits, rules=[{"limits": ["own", "exact"], "cost": 123456}])
+    weir.expect_errors("its script fails")
+    connections = [Connection(weir.address) for _ in range(20)]
+    weir.signal(signal.SIGSTOP)  # so that it reads all requests at once, and decides them in one call
+    for connection in connections:
+        connection.send(request_bytes("/"))
+    weir.signal(signal.SIGCONT)
+    answers = [connection.response() for connection in connections]
+    for connection in connections:
+        connection.close()
+    assert sorted(answer.status for answer in answers) == [200] * 2 + [429] * 18
+    others = [get(weir.address, headers=[("X-Client-Id", f"c{i // 2}")]) for i in range(20)]
+    assert [answer.status for answer in others] == [200] * 18 + [429] * 2, others
+    assert '"own";r=0' in others[17]["RateLimit"] and '"own"' in others[18]["RateLimit"], others[17:]
+    weir.counts(20, "weir_limit_decisions_total", limit="own", decision="allowed")
+    weir.counts(20, "weir_limit_decisions_total", limit="exact", decision="allowed")
+
+
 def test_a_failing_limit_is_not_counted_as_allowed_if_another_rejects(rig):
     script = rig.write("failing.lua", FAILING)
     limits = {"own": dict(script=script, limit=100_000_000, period="1h", on_failure="local"),
