@@ -11,13 +11,16 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+/* Exit statuses. */
+enum { CLI_GOOD, CLI_FAILED, CLI_USAGE };
+
 /* Prints why the arguments of a command are wrong, with the argument `what` if it is not NULL.
  * Returns the exit status. */
 static inline int cli_bad_usage(const char *command, const char *why, const char *what)
 {
     fprintf(stderr, "weir: %s: %s%s%s\nweir %s --help lists the options.\n", command, why,
             what ? ": " : "", what ? what : "", command);
-    return 2;
+    return CLI_USAGE;
 }
 
 /* `lua_dir`: directory of the limiter scripts. */

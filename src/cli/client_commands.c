@@ -69,7 +69,7 @@ static int query_client(struct client_command *command, const struct order *orde
     if (!client_query_named(command->subject.policy, slice_of(order->client),
                             &command->subject.identity, &command->subject.descriptor, &why)) {
         fprintf(stderr, "weir: %s is not a client: %s\n", order->client, why);
-        return 1;
+        return CLI_USAGE;
     }
     if (!command->subject.descriptor.is_one)
         doubt(command, order->client);
@@ -116,21 +116,21 @@ int cli_grant(const char *policy_file, const char *client, const char *quota, co
             stderr,
             "weir: %s is not a quota: expected a whole number from 0 to %lld, unlimited, or none\n",
             quota, (long long)LIMIT_MAX);
-        return 1;
+        return CLI_USAGE;
     }
     if (!time && order.quota != GRANT_NONE) {
         fputs("weir: the duration is missing: add a duration from 1s to 30d after the quota, such "
               "as 1h\n",
               stderr);
-        return 1;
+        return CLI_USAGE;
     }
     if (time && order.quota == GRANT_NONE) {
         fputs("weir: none revokes the grant and takes no duration; remove it\n", stderr);
-        return 1;
+        return CLI_USAGE;
     }
     if (time && !grant_time_read(slice_of(time), &order.us)) {
         fprintf(stderr, "weir: %s is not a duration; expected 1s to 30d, such as 1h\n", time);
-        return 1;
+        return CLI_USAGE;
     }
     return run_order(policy_file, lua_dir, &order);
 }

@@ -13,7 +13,7 @@
 #include "cli/top.h"
 #include "config/policy_file.h"
 
-enum { GOOD = 0, FAILED = 1, USAGE = 2, TOKEN_FILE_MAX = 4096, RECONNECT_MS = 2000 };
+enum { TOKEN_FILE_MAX = 4096, RECONNECT_MS = 2000 };
 
 struct options {
     const char *policy_file, *token_file, *url; /* NULL: not given */
@@ -101,7 +101,7 @@ static struct top_size terminal_size(void)
 static int print_failure(const char *why)
 {
     fprintf(stderr, "weir: top: %s\n", why);
-    return FAILED;
+    return CLI_FAILED;
 }
 
 /* An address that accepts from all interfaces is reached through loopback. */
@@ -221,15 +221,17 @@ static bool source_of_policy(const struct options *options, const char *lua_dir,
     return most > 1 && use_listener(best, options, source);
 }
 
-static bool source_of_url(const struct options *options, struct top_source *source)
+/* Returns the exit status. */
+static int source_of_url(const struct options *options, struct top_source *source)
 {
     char why[TOP_WHY_MAX];
+    int status = top_source_read(options->url, source, why);
 
-    if (!top_source_read(options->url, source, why)) {
+    if (status != CLI_GOOD)
         print_failure(why);
-        return false;
-    }
-    return !source->secure || load_tls(options, NULL, source);
+    else if (source->secure && !load_tls(options, NULL, source))
+        status = CLI_FAILED;
+    return status;
 }
 
 /* Reads a token into `token`. False: an error was printed. */
@@ -369,7 +371,7 @@ static int run_live(struct view *view)
         wait_for_more(view);
     }
     leave_screen();
-    return GOOD;
+    return CLI_GOOD;
 }
 
 /* Prints one screen, as wide as COLUMNS says. */
@@ -390,7 +392,7 @@ static int run_once(struct view *view)
         wait_for_more(view);
     }
     top_screen_write(stdout, view->snapshot, &size);
-    return fflush(stdout) == 0 ? GOOD : print_failure(strerror(errno));
+    return fflush(stdout) == 0 ? CLI_GOOD : print_failure(strerror(errno));
 }
 
 static bool read_options(int argc, char **argv, struct options *options)
@@ -424,22 +426,25 @@ int cli_top(const char *policy_file, int argc, char **argv, const char *lua_dir)
     struct top_source source = {0};
     struct policy *policy = NULL;
     char token[1024];
-    int status = FAILED;
+    int status = CLI_FAILED;
 
     if (!read_options(argc, argv, &options)) {
         fputs(
             "weir: top takes [-c FILE] [--once] [--token-file FILE] [--ca FILE] [--cert FILE --key "
             "FILE] [URL]\n",
             stderr);
-        return USAGE;
+        return CLI_USAGE;
     }
-    bool found = options.url ? source_of_url(&options, &source)
-                             : source_of_policy(&options, lua_dir, &source, &policy);
-    if (found && options.token_file) {
-        found = read_token(options.token_file, token, sizeof token);
+    if (options.url)
+        status = source_of_url(&options, &source);
+    else if (source_of_policy(&options, lua_dir, &source, &policy))
+        status = CLI_GOOD;
+    if (status == CLI_GOOD && options.token_file) {
+        if (!read_token(options.token_file, token, sizeof token))
+            status = CLI_FAILED;
         source.token = token;
     }
-    if (found) {
+    if (status == CLI_GOOD) {
         struct view view = {.source = &source};
         view.live = !options.once && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
         status = view.live ? run_live(&view) : run_once(&view);

@@ -22,9 +22,10 @@ struct top_source {
 };
 
 /* Reads "http://HOST:PORT", "https://HOST:PORT", "HOST:PORT" or "unix:/PATH"; sets address, host,
- * secure and name. Resolves host names. Returns false and writes the reason to `why`. */
-MUST_CHECK bool top_source_read(const char *text, struct top_source *source,
-                                char why[static TOP_WHY_MAX]);
+ * secure and name. Resolves host names. Returns CLI_GOOD; otherwise writes the reason to `why`
+ * and returns CLI_USAGE if the text is no address, CLI_FAILED if the name cannot be resolved. */
+MUST_CHECK int top_source_read(const char *text, struct top_source *source,
+                               char why[static TOP_WHY_MAX]);
 
 struct top_events;
 

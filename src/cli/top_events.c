@@ -8,6 +8,7 @@
 
 #include "base/macros.h"
 #include "base/text.h"
+#include "cli/cli.h"
 #include "cli/top.h"
 
 enum { CONNECT_MS = 5000, READ_BYTES = 65536, HEAD_MAX = 16384 };
@@ -23,10 +24,11 @@ struct top_events {
     size_t size, room, used;
 };
 
-bool top_source_read(const char *text, struct top_source *source, char why[static TOP_WHY_MAX])
+int top_source_read(const char *text, struct top_source *source, char why[static TOP_WHY_MAX])
 {
     static const char scheme[] = "http://", start_tls[] = "https://";
     const char *problem = "is not an address";
+    int status = CLI_GOOD;
     struct address unresolved;
     struct slice name;
     uint16_t port;
@@ -39,18 +41,21 @@ bool top_source_read(const char *text, struct top_source *source, char why[stati
         text += sizeof scheme - 1;
     n = strncmp(text, "unix:", 5) == 0 ? strlen(text) : strcspn(text, "/");
     if (n >= sizeof source->host ||
-        !address_split((struct slice){text, n}, &unresolved, &name, &port, &problem) ||
-        !address_parse((struct slice){text, n}, true, &source->address, &problem)) {
+        !address_split((struct slice){text, n}, &unresolved, &name, &port, &problem))
+        status = CLI_USAGE;
+    else if (!address_parse((struct slice){text, n}, true, &source->address, &problem))
+        status = CLI_FAILED;
+    if (status != CLI_GOOD) {
         snprintf(why, TOP_WHY_MAX,
                  "%s: %s; expected http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:/PATH",
                  text, problem);
-        return false;
+        return status;
     }
     snprintf(source->host, sizeof source->host, "%.*s", (int)n, text);
     snprintf(source->name, sizeof source->name, "%.*s", SLICE_ARG(name));
     if (address_is_unix(&source->address))
         strcpy(source->host, "localhost");
-    return true;
+    return CLI_GOOD;
 }
 
 /* --- Connecting ------------------------------------------------------------------------------- */

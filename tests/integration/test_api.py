@@ -103,7 +103,7 @@ def test_addresses_are_grouped_as_in_the_proxy(rig):
     assert table(weir_command(rig, weir, "inspect", "ip:203.0.113.7"))["day", "client"][1] == "1 of 5"
     assert table(weir_command(rig, weir, "inspect", "ip:::ffff:203.0.113.7"))["day", "client"][1] == "1 of 5"
     for nonsense in "ip:nonsense", "ip:2001:db8::/48", "", "cookie:%00", "a\nb":
-        assert "is not a client" in weir_command(rig, weir, "inspect", nonsense, status=1)
+        assert "is not a client" in weir_command(rig, weir, "inspect", nonsense, status=2)
     assert rig.command("inspect", "-c", weir.policy_file).returncode == 2
     assert rig.command("reset", "-c", weir.policy_file, "a", "b").returncode == 2
 

@@ -339,7 +339,7 @@ def test_grants_of_15_digits(rig):
     assert granted.returncode == 0, granted
     eventually(lambda: remaining(get(weir.address, headers={"X-Client-Id": "a"}))["budget"] > 10**14, what="the grant to be in effect")
     refused = rig.command("grant", "-c", weir.policy_file, "a", str(LARGE + 1), "1h")
-    assert refused.returncode == 1 and "expected a whole number from 0 to 999999999999999" in refused.stderr, refused
+    assert refused.returncode == 2 and "expected a whole number from 0 to 999999999999999" in refused.stderr, refused
 
 
 def test_large_quotas_apply_to_limits_that_count_no_further_as_their_largest(rig):

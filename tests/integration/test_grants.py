@@ -121,9 +121,10 @@ def test_the_command_line_grants_and_revokes(rig):
     eventually(lambda: fetch(weir, "a") == [429], what="the grant to be revoked")
     for bad in (["a", "many", "1h"], ["a", "3"], ["a", "3", "0s"], ["a", "3", "31d"], ["a", "3", "1.5h"], ["a", "none", "1h"],
                 ["a", "1000000000000000", "1h"], ["ip:10.0.0.0/8", "3", "1h"], ["", "3", "1h"]):
-        assert grant(rig, weir, *bad, status=1).startswith("weir: "), bad
-    assert "a range is not a client" in grant(rig, weir, "ip:10.0.0.0/8", "3", "1h", status=1)
-    assert rig.command("grant", "-c", weir.policy_file, "a").returncode == 2
+        assert grant(rig, weir, *bad, status=2).startswith("weir: "), bad
+    assert "a range is not a client" in grant(rig, weir, "ip:10.0.0.0/8", "3", "1h", status=2)
+    for count in (["a"], ["a", "3", "1h", "x"]):
+        assert rig.command("grant", "-c", weir.policy_file, *count).returncode == 2
     assert rig.redis().command("HKEYS", "weir:grants") == ["version"]
 
 

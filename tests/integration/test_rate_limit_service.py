@@ -555,7 +555,7 @@ def test_inspect_shows_the_limits_of_descriptors(rig):
         assert why in command(rig, weir, "inspect", name), name
         assert client_api(weir, name)["limits"] == []
     for name in "descriptor:", "descriptor:payments", "descriptor:payments/x", "descriptor:payments/=1":
-        assert "is not a client" in command(rig, weir, "inspect", name, status=1)
+        assert "is not a client" in command(rig, weir, "inspect", name, status=2)
         client_api(weir, name, status=400)
     assert client_api(weir, "id:" + BOND)["limits"][0]["per"] == ["client"], "an id of a header"
 

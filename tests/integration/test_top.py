@@ -99,10 +99,12 @@ def test_top_finds_the_listener_and_the_token_in_the_policy(rig):
     assert rig.command("-c", weir.policy_file, "top").returncode == 0, "no terminal: one screen"
     for arguments, why in (([f"unix:{sock}"], "401 Unauthorized: expected"), ([f"unix:{sock}.read"], "403 Forbidden: this listener is read_only"),
                            ([text_of(weir.address)], "expected the address of an admin listener"), (["unix:/nowhere"], "cannot connect"),
-                           (["--token-file", "/nowhere", f"unix:{sock}"], "cannot be read"), (["not an address"], "expected http://HOST:PORT")):
+                           (["--token-file", "/nowhere", f"unix:{sock}"], "cannot be read"), (["no-such-name.invalid:1"], "expected http://HOST:PORT")):
         result = rig.command("top", "--once", *arguments)
         assert result.returncode == 1 and why in result.stderr and not result.stdout, (arguments, result)
-    assert rig.command("top", "--nonsense").returncode == 2
+    for arguments in ["--nonsense"], ["not an address"], ["127.0.0.1:x"], ["127.0.0.1:1", "surplus"]:
+        result = rig.command("top", "--once", *arguments)
+        assert result.returncode == 2 and result.stderr and not result.stdout, (arguments, result)
     result = rig.command("top", "-c", rig.write("none.yaml", "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\n"))
     assert result.returncode == 1 and "no admin listener that serves events" in result.stderr, result
 
