@@ -59,7 +59,7 @@ void client_begin(struct client *c, struct worker *w, const struct address *peer
     c->worker = w;
     c->counted = counted;
     c->silent = true;
-    c->origin.peer = peer_of_address(peer);
+    client_origin_set_peer(&c->origin, peer);
     c->opened_ms = c->since_ms = client_now_ms();
     enter_list(c, list_of(c, c->state));
     deadline_arm(&w->downstream->queue.head, &c->deadline, clock_us(),

@@ -163,7 +163,7 @@ static void read_proxy_header(struct socket_client *c)
     case RECEIVE_WHOLE: break;
     }
     if (header.source.length)
-        origin->peer = peer_of_address(&header.source);
+        client_origin_set_peer(origin, &header.source);
     origin->peer_unknown = header.source.length == 0 && !header.local;
     if (peer_count(w, address_of_peer(&origin->peer, &peer), &c->client.counted))
         begin_handshake(c);

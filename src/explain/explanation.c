@@ -77,16 +77,16 @@ static void fill_explanation(struct explainer *m, const struct explain_request *
 static bool run_request(struct explainer *m, const struct explain_request *request,
                         const struct framing *framing)
 {
-    const struct dry_request dry = {
+    struct dry_request dry = {
         .head = &m->used,
         .framing = *framing,
         .content = request->content,
-        .origin = {.peer = peer_of_address(&request->from),
-                   .secure = request->https,
+        .origin = {.secure = request->https,
                    .certificate = m->now.certificate_unasked ? NULL : request->certificate,
                    .version = HTTP_VERSION_1},
     };
 
+    client_origin_set_peer(&dry.origin, &request->from);
     m->now.limit_count = 0;
     m->now.rejected_by = -1;
     return dry_run_request(m->run, &dry, &m->now.result);

@@ -21,6 +21,7 @@ struct address {
 };
 
 enum {
+    IP_TEXT_MAX = 45,         /* of ip_format() */
     ADDRESS_TEXT_MAX = 128,   /* enough for address_format() including NUL */
     HOST_NAME_BYTES_MAX = 253 /* RFC 1035 section 2.3.4, in text form */
 };

@@ -66,10 +66,10 @@ static struct slice protocol_of(const struct exchange *x, const struct request_h
 
 static void peer_text(const struct exchange *x, struct text *t)
 {
-    const struct peer *peer = &x->downstream->origin->peer;
+    const struct client_origin *origin = x->downstream->origin;
 
-    if (peer->has_ip)
-        ip_format(&peer->ip, t);
+    if (origin->peer_ip_size)
+        text_bytes(t, origin->peer_ip, origin->peer_ip_size);
     else
         text_literal(t, "unix:");
 }

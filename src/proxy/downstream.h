@@ -48,15 +48,29 @@ struct worker;
 
 /* The client connection that requests came on, shared by all of its requests. */
 struct client_origin {
-    struct peer peer;  /* address of the socket, or from the PROXY protocol header */
-    bool peer_unknown; /* the PROXY header has no source address and is not LOCAL */
-    bool secure;       /* TLS */
+    struct peer peer;          /* address of the socket, or from the PROXY protocol header */
+    char peer_ip[IP_TEXT_MAX]; /* the same as text, which each request contains */
+    uint8_t peer_ip_size;      /* 0: it has no IP address */
+    bool peer_unknown;         /* the PROXY header has no source address and is not LOCAL */
+    bool secure;               /* TLS */
     /* The client's, verified; NULL: none. Owned by the connection. */
     struct tls_certificate *certificate;
     enum http_version version; /* of the requests */
     bool decides;              /* decision listener: its requests are decided and not forwarded */
     bool serves_limits;        /* listener of rate_limit_service */
 };
+
+/* Sets the peer and its text. */
+static inline void client_origin_set_peer(struct client_origin *origin,
+                                          const struct address *address)
+{
+    struct text text = text_over(origin->peer_ip, sizeof origin->peer_ip);
+
+    origin->peer = peer_of_address(address);
+    if (origin->peer.has_ip)
+        ip_format(&origin->peer.ip, &text);
+    origin->peer_ip_size = (uint8_t)text.n;
+}
 
 enum downstream_sent {
     DOWNSTREAM_SENT,

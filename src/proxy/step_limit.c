@@ -15,17 +15,13 @@ static bool write_request_head(struct exchange *x)
 {
     const struct incoming *in = &x->worker->incoming;
     const struct request_head *head = in->head;
-    char ip_bytes[64];
-    struct text ip = text_over(ip_bytes, sizeof ip_bytes);
     const struct client_origin *origin = x->downstream->origin;
     const char *certificate_header =
         origin->certificate ? x->route.rule->upstream->certificate_header : NULL;
 
-    if (origin->peer.has_ip)
-        ip_format(&origin->peer.ip, &ip);
     struct forward_facts facts = {
         .host = head->host.n ? SLICE_NONE : upstream_host(x->route.rule->upstream),
-        .peer_ip = text_slice(&ip),
+        .peer_ip = {origin->peer_ip, origin->peer_ip_size},
         .peer_trusted = in->identity.peer_trusted,
         .path = x->route.path,
         .forwarded = x->route.rule->upstream->forwarded,
