@@ -1,6 +1,8 @@
 /* opening.c - the start of a connection on a socket: PROXY protocol header and TLS handshake, if
  * its listener uses them. The deadline of the first request's head covers both. */
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "downstream/http2.h"
@@ -103,8 +105,21 @@ static void handshake_done(struct socket_client *c)
         socket_client_use(c, &http1_protocol);
 }
 
+/* The client has closed or reset a connection without a byte, as checks of ports do. */
+static bool has_left(const struct socket_client *c)
+{
+    char byte;
+    ssize_t n = recv(c->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    return n == 0 || (n < 0 && errno == ECONNRESET);
+}
+
 static void handshake(struct socket_client *c)
 {
+    if (!c->in_handshake && has_left(c)) {
+        fail_handshake(c, TLS_FAILURE_CLOSED);
+        return;
+    }
     if (!c->in_handshake &&
         !peer_may_handshake(c->client.worker, c->listener, &c->client.origin.peer)) {
         fail_handshake(c, TLS_FAILURE_TOO_MANY);

@@ -310,7 +310,8 @@ static void print_client_limits(struct text_report *r)
 }
 
 /* When the cost is not final yet. */
-static void put_until_final(struct text *out, const struct limit *limit, const struct rule *rule)
+static void put_later_adjustment(struct text *out, const struct limit *limit,
+                                 const struct rule *rule)
 {
     if (limit->own_cost ? limit_cost_is_adjusted(limit->own_cost) : rule->cost_response != NULL)
         text_literal(out, " until the response states it");
@@ -338,7 +339,7 @@ static void put_numbers(struct text *out, const struct planned_limit *planned,
         duration_write(out, limit->max_delay_us);
     }
     text_printf(out, ", cost %lld", (long long)planned->cost);
-    put_until_final(out, limit, rule);
+    put_later_adjustment(out, limit, rule);
     if (planned->best_effort)
         text_literal(out, " or what is left");
     if (planned->free)

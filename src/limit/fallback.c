@@ -269,14 +269,15 @@ bool fallback_decide(struct fallback *f, struct fallback_request *requests, unsi
     return admitted;
 }
 
-void fallback_refund(struct fallback *f, struct slice key, int64_t units, uint64_t now_us)
+void fallback_refund(struct fallback *f, const struct limit *limit, struct slice key, int64_t units,
+                     uint64_t now_us)
 {
     struct fallback_request request = {.key = key};
     struct place_in_table position;
     uint64_t stripes = place_all(f, &request, 1, &position);
 
     lock_all(f, stripes);
-    fallback_uncharge(state_of(f, &f->stripes[position.stripe], position.id), units,
+    fallback_uncharge(state_of(f, &f->stripes[position.stripe], position.id), limit, units,
                       (int64_t)now_us);
     unlock_all(f, stripes);
 }

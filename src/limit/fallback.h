@@ -36,9 +36,11 @@ struct fallback_request {
 bool fallback_decide(struct fallback *fallback, struct fallback_request *requests, unsigned count,
                      uint64_t now_us);
 
-/* Gives back units that fallback_decide() has charged to the key of a bucket or window. Only while
- * they count: the caller compares the time since then with `reset_us` of the result. Any thread. */
-void fallback_refund(struct fallback *fallback, struct slice key, int64_t units, uint64_t now_us);
+/* Gives back units that fallback_decide() has charged to the limit's key, that of a bucket or window.
+ * Only while they count: the caller compares the time since then with `reset_us` of the result. Any
+ * thread. */
+void fallback_refund(struct fallback *fallback, const struct limit *limit, struct slice key,
+                     int64_t units, uint64_t now_us);
 
 /* Adds or subtracts units in flight of a key, whether Redis or the fallback admitted them. Any
  * thread. */

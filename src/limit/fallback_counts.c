@@ -218,12 +218,25 @@ void fallback_charge(struct fallback_state *state, const struct fallback_request
     }
 }
 
-void fallback_uncharge(struct fallback_state *state, int64_t units, int64_t now)
+static void window_uncharge(struct fallback_state *state, const struct limit *limit, int64_t units,
+                            int64_t now)
+{
+    bool rests = limit->rest_us && state->fraction >= state->scale;
+
+    if (now >= state->at_us && now - state->at_us >= state->period_us)
+        return; /* it has ended */
+    state->fraction = state->fraction > units ? state->fraction - units : 0;
+    if (rests && state->fraction < state->scale) {
+        struct window window = window_at(limit, state->at_us);
+        state->period_us = window.end_us - window.start_us;
+    }
+}
+
+void fallback_uncharge(struct fallback_state *state, const struct limit *limit, int64_t units,
+                       int64_t now)
 {
     if (state->window) {
-        bool running = now < state->at_us || now - state->at_us < state->period_us;
-        if (running)
-            state->fraction = state->fraction > units ? state->fraction - units : 0;
+        window_uncharge(state, limit, units, now);
         return;
     }
     __int128 all = debt_of(state, now) - (__int128)units * state->period_us;

@@ -27,9 +27,10 @@ void fallback_renumber(struct fallback_state *state, const struct limit_result *
 /* Charges a request, if it is admitted, and sets its result. */
 void fallback_charge(struct fallback_state *state, const struct fallback_request *request,
                      int64_t now);
-/* Takes back `units` that were charged in the same window, or since the bucket was last full.
- * Units in flight are not changed. */
-void fallback_uncharge(struct fallback_state *state, int64_t units, int64_t now);
+/* Takes back `units` that were charged in the same window, or since the bucket was last full. A
+ * lockout's rest ends if units become available. Units in flight are not changed. */
+void fallback_uncharge(struct fallback_state *state, const struct limit *limit, int64_t units,
+                       int64_t now);
 /* The units in flight of a concurrency limit. */
 int64_t fallback_in_flight(const struct fallback_state *state);
 

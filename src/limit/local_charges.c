@@ -3,7 +3,8 @@
 #include "base/clock.h"
 #include "limit/limiter_parts.h"
 
-/* A window then still runs, and a bucket has not been full since. */
+/* Only within `reset_us` of the charge: until then the window runs, or the bucket has not been full
+ * since. */
 void local_charges_refund_limit(struct limiter *l, struct limit_result *r, struct slice key,
                                 uint64_t since_us)
 {
@@ -12,7 +13,7 @@ void local_charges_refund_limit(struct limiter *l, struct limit_result *r, struc
     if (!r->local || r->verdict != VERDICT_ALLOWED || r->granted <= 0 ||
         r->limit->kind == LIMIT_CONCURRENCY || (int64_t)(clock_us() - since_us) >= r->reset_us)
         return;
-    fallback_refund(l->fallback, key, r->granted, clock_wall_us());
+    fallback_refund(l->fallback, r->limit, key, r->granted, clock_wall_us());
     r->remaining = left < r->capacity ? left : r->capacity;
     r->granted = 0;
 }

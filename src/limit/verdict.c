@@ -37,7 +37,7 @@ static __attribute__((noinline)) void leave_reserve(struct limit_result *r, int6
     r->remaining = r->remaining > reserve ? r->remaining - reserve : 0;
 }
 
-static inline struct limit_result charge_result(const struct op_limit *part)
+static inline struct limit_result priority_result(const struct op_limit *part)
 {
     struct limit_result r = whole_result_of(part);
 
@@ -144,7 +144,7 @@ static void set_delay(struct decision *d, const struct limit_reply *replies, uns
 static inline void set_limit_result(struct limit_result *r, const struct op_limit *part,
                                     const struct limit_reply *reply)
 {
-    *r = charge_result(part);
+    *r = priority_result(part);
     if (reply->failure) {
         /* This failure has no effect, see failures_sort(). The reply has no numbers. */
         r->verdict = VERDICT_FAILED_OPEN;
@@ -417,7 +417,7 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
         if (then->remaining < 0) /* not checked by Redis */
             continue;
         d->result_count++;
-        *r = charge_result(&op->limits[i]);
+        *r = priority_result(&op->limits[i]);
         r->remaining = then->remaining;
         r->retry_after_us = time_left(then->retry_after_us, elapsed);
         r->verdict = then->limited || r->retry_after_us ? rejection_by(r) : VERDICT_ALLOWED;
@@ -435,7 +435,7 @@ void verdict_from_lease(struct limiter *l, const struct limit_op *op, const stru
     struct limit_result *r = &d->results[0];
 
     d->result_count = 1;
-    *r = charge_result(&op->limits[0]);
+    *r = priority_result(&op->limits[0]);
     r->remaining = lease_remaining(lease, now_us);
     r->reset_us = time_left(lease->reset_us, now_us - lease->charged_us);
     next_unit_set(r, next_unit_left(r, lease->next_us, now_us - lease->charged_us));

@@ -39,6 +39,7 @@ const char *listener_remedy(int error)
     case EACCES:
         return "; ports below 1024 need CAP_NET_BIND_SERVICE, sockets a writable directory";
     case EEXIST: return "; that file is no socket: remove it, or change the address";
+    case ENOENT: return "; make its directory, or change the address";
     case EMFILE: return "; raise LimitNOFILE (ulimit -n)";
     default: return "";
     }

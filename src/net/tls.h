@@ -135,6 +135,9 @@ struct tls_certificate *tls_client_certificate(const struct stream *stream, bool
     X(TLS_FAILURE_TOO_MANY, "too_many",                                                            \
       "its address begins more than size_limits.handshakes_per_ip; if it is a proxy, add it to "   \
       "identity.trusted_proxies, which are not counted")                                           \
+    X(TLS_FAILURE_DISPLACED, "displaced",                                                          \
+      "a newer one took its place: those of admin listeners may use an eighth of "                 \
+      "size_limits.memory; block its address, or bind the listener to a private one")              \
     X(TLS_FAILURE_ALERT, "client_alert", NULL)                                                     \
     X(TLS_FAILURE_PLAIN_HTTP, "plain_http", NULL)                                                  \
     X(TLS_FAILURE_PROTOCOL, "protocol", NULL)                                                      \

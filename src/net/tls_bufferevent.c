@@ -3,6 +3,7 @@
 #include <event2/bufferevent_ssl.h>
 #include <openssl/err.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -17,27 +18,14 @@ struct accepted {
     evutil_socket_t fd; /* -1: the handshake has not begun */
     bool closed;        /* the client has closed the connection, which is no error of OpenSSL */
     bool over;          /* the handshake is done, or `failed` was called */
-    bool counted;       /* in `under_way` and `memory` */
+    bool counted;       /* in `under_way`, `count` and `memory` */
+    TAILQ_ENTRY(accepted) entry;
 };
 
-/* Handshakes under way, and their memory. Main thread only. */
-static unsigned under_way;
+/* Handshakes under way, the oldest first, and their memory. Main thread only. */
+static TAILQ_HEAD(, accepted) under_way = TAILQ_HEAD_INITIALIZER(under_way);
+static unsigned count;
 static struct buffer_memory memory;
-
-/* Returns false if the process has no memory left for it, or if these use an eighth of
- * size_limits.memory: a flood of them must not reset requests. Some are always admitted, so that
- * operators can look at a weir without memory. */
-static bool take_memory(struct accepted *accepted)
-{
-    memory_report(&memory); /* the level may have changed long ago */
-    if (under_way >= TLS_BUFFEREVENTS_ADMITTED &&
-        (under_way >= memory_limit() / 8 / TLS_HANDSHAKE_BYTES || !memory_has_room(&memory)))
-        return false;
-    memory_take(&memory, TLS_HANDSHAKE_BYTES);
-    under_way++;
-    accepted->counted = true;
-    return true;
-}
 
 static void end_handshake(struct accepted *accepted)
 {
@@ -45,14 +33,40 @@ static void end_handshake(struct accepted *accepted)
     if (!accepted->counted)
         return;
     memory_give(&memory, TLS_HANDSHAKE_BYTES);
-    under_way--;
+    TAILQ_REMOVE(&under_way, accepted, entry);
+    count--;
     accepted->counted = false;
 }
 
-static void report_handshake(struct accepted *accepted, enum tls_failure failure)
+static void fail_handshake(struct accepted *accepted, enum tls_failure failure)
 {
     end_handshake(accepted);
     accepted->failed(accepted->context, accepted->fd, failure);
+}
+
+/* Returns whether the process has no memory left for another handshake, or these use an eighth of
+ * size_limits.memory: a flood of them must not reset requests. */
+static bool is_full(void)
+{
+    memory_report(&memory); /* the level may have changed long ago */
+    return count >= TLS_BUFFEREVENTS_ADMITTED &&
+           (count >= memory_limit() / 8 / TLS_HANDSHAKE_BYTES || !memory_has_room(&memory));
+}
+
+/* Counts a handshake that begins. It takes the place of the oldest if there is no other: an
+ * operator's takes milliseconds, and one that waits for its client would lock operators out. */
+static void begin_handshake(struct accepted *accepted)
+{
+    struct accepted *oldest = is_full() ? TAILQ_FIRST(&under_way) : NULL;
+
+    if (oldest) {
+        fail_handshake(oldest, TLS_FAILURE_DISPLACED);
+        shutdown(oldest->fd, SHUT_RDWR); /* its bufferevent finds the end */
+    }
+    memory_take(&memory, TLS_HANDSHAKE_BYTES);
+    TAILQ_INSERT_TAIL(&under_way, accepted, entry);
+    count++;
+    accepted->counted = true;
 }
 
 /* The bufferevent is freed, and `parent` with it: OpenSSL 3.2 and later have freed
@@ -66,7 +80,7 @@ static void on_bufferevent_freed(void *parent, void *data, CRYPTO_EX_DATA *all, 
     if (!accepted)
         return;
     if (!accepted->over)
-        report_handshake(accepted, accepted->closed ? TLS_FAILURE_CLOSED : TLS_FAILURE_TIMEOUT);
+        fail_handshake(accepted, accepted->closed ? TLS_FAILURE_CLOSED : TLS_FAILURE_TIMEOUT);
     tls_server_drop(accepted->server);
     free(accepted);
 }
@@ -87,14 +101,12 @@ static void on_state(const SSL *ssl, int where, int value)
 
     accepted->fd = SSL_get_fd(ssl);
     accepted->closed = !BIO_should_retry(SSL_get_rbio(ssl)); /* the BIO that also writes */
-    if ((where & SSL_CB_HANDSHAKE_START) && !accepted->over && !accepted->counted &&
-        !take_memory(accepted)) {
-        report_handshake(accepted, TLS_FAILURE_MEMORY);
-        shutdown(accepted->fd, SHUT_RDWR); /* OpenSSL, which continues, finds the end */
-    } else if (where & SSL_CB_HANDSHAKE_DONE)
+    if ((where & SSL_CB_HANDSHAKE_START) && !accepted->over && !accepted->counted)
+        begin_handshake(accepted);
+    else if (where & SSL_CB_HANDSHAKE_DONE)
         end_handshake(accepted);
     else if (fault && !accepted->over)
-        report_handshake(accepted, tls_failure_of((int)SSL_get_verify_result(ssl), fault));
+        fail_handshake(accepted, tls_failure_of((int)SSL_get_verify_result(ssl), fault));
 }
 
 struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_server *server,

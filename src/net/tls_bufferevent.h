@@ -6,13 +6,13 @@
 
 #include "net/tls.h"
 
-/* So many handshakes at once are admitted even if the process has no memory. More are admitted
- * while they use less than an eighth of size_limits.memory. */
+/* So many handshakes are under way at once even if the process has no memory. There are more while
+ * they use less than an eighth of size_limits.memory. Then the oldest is closed for a new one. */
 enum { TLS_BUFFEREVENTS_ADMITTED = 16 };
 
 /* Returns a bufferevent without a socket, which accepts TLS when it gets one. It holds `server`.
  * `failed` is called once if the handshake fails, also by a timeout of the bufferevent, because the
- * client has closed the connection, or for lack of memory. `fd` may be closed then. libevent may
+ * client has closed the connection, or because a new one took its place. `fd` may be closed then. libevent may
  * call it later than it frees the bufferevent. Main thread only. Returns NULL if out of memory. */
 struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_server *server,
                                         void (*failed)(void *context, evutil_socket_t fd,

@@ -81,7 +81,7 @@ struct size_limits {
     bool connections_per_ip_derived; /* not set: connections / 4, rounded up to 1 */
     uint64_t inspected_content;      /* of a request, read before its decision */
     unsigned requests_per_client;    /* under way, per address; 0: no limit */
-    unsigned handshakes_per_ip;      /* of TLS, per second; 0: no limit; exceptions as above */
+    unsigned handshakes_per_ip; /* of TLS, per second; 0: no limit; peer_counts.h: exceptions */
 };
 
 /* Formats of the access log, with their words in `log.access`, and whether their lines fit into a

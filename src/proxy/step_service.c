@@ -104,7 +104,8 @@ static enum step check_head(struct exchange *x, const struct request_head *head)
         return step_fail(x, CAUSE_CALL_NOT_SUPPORTED, "a message that is not protobuf");
     if (resource->grpc && !timer_is_set(&x->call) &&
         fields_next_named(&head->fields, SLICE("grpc-timeout"), NULL))
-        return step_fail(x, CAUSE_BAD_REQUEST, "malformed grpc-timeout"); /* as grpc-go does */
+        return step_fail(x, CAUSE_BAD_REQUEST,
+                         "grpc-timeout is not 1 to 8 digits and a unit"); /* as grpc-go does */
     if (!resource->grpc && fields_next_named(&head->fields, SLICE("Content-Encoding"), NULL))
         return step_fail(x, CAUSE_BAD_CALL, "the content is compressed");
     return STEP_NEXT;

@@ -126,7 +126,7 @@ static void check_number(const struct expectation *e, const struct scenario_step
 /* --- Names ------------------------------------------------------------------------------------ */
 
 /* Returns the name that came; empty: none. */
-static struct slice name_that_came(enum expect_kind kind, const struct outcome *o)
+static struct slice actual_name(enum expect_kind kind, const struct outcome *o)
 {
     const struct decision *d = &o->decision;
 
@@ -149,7 +149,7 @@ static void check_name(const struct expectation *e, const struct scenario_step *
     struct text wanted = text_over(expected, sizeof expected - 1);
     struct text came = text_over(bytes, sizeof bytes - 1);
     struct slice name = slice_of(e->kind == EXPECT_REJECTED_BY ? e->limit->name : e->name);
-    struct slice found = name_that_came(e->kind, o);
+    struct slice found = actual_name(e->kind, o);
 
     if (slice_equal(name, found))
         return;

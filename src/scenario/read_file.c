@@ -212,13 +212,13 @@ static void read_tests(struct loading *l, const struct option *option, const str
 
 static const struct option_type type_tests = {.name = "list", .read = read_tests};
 
-static void read_before(struct loading *l, const struct option *option, const struct node *node,
-                        void *field)
+static void ignore_value(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     (void)l, (void)option, (void)node, (void)field; /* read before the others */
 }
 
-static const struct option_type type_policy = {.name = "text", .read = read_before};
+static const struct option_type type_policy = {.name = "text", .read = ignore_value};
 
 /* Read in this order: the keys before the tests are their defaults. */
 static const struct option file_rows[] = {

@@ -1,6 +1,6 @@
 /* scenario_run.c - see scenario_run.h. A request goes this way:
  *
- *   decide_step() --> a place in the ring, until its decision has arrived --> record()
+ *   decide_step() --> a slot of the ring,  until its decision has arrived --> record()
  *                                                                          |
  *            a request whose end matters, until then: `open` <-------------'
  *

@@ -154,6 +154,9 @@ def test_tls_handshakes_of_one_address_are_limited(rig):
     assert 2 <= admitted <= 3 + time.monotonic() - start
     weir.counts(30 - admitted, "weir_tls_handshake_failures_total", reason="too_many")
     weir.wait_for_output(r"warn  client 127.0.0.1:\d+ on \S+: TLS handshake refused, too_many: .*size_limits.handshakes_per_ip")
+    for _ in range(5):  # checks of the port, which begin no handshake
+        Connection(weir.address, source=ANOTHER).close()
+    weir.counts(5, "weir_tls_handshake_failures_total", reason="closed")
     assert handshakes(weir, 1, source=ANOTHER) == 1
     assert handshakes(weir, 10, source="127.0.0.3") == 10, "a trusted proxy"
     weir.reload(**{**tls, "size_limits": {"handshakes_per_ip": 0}})

@@ -328,7 +328,7 @@ static int64_t left_after_refund(struct fallback *f, struct limit *limit, uint64
     struct fallback_request charge = {.key = SLICE("k"), .cost = cost, .result = &r}, ask = charge;
 
     ck_assert(fallback_decide(f, &charge, 1, charged_us));
-    fallback_refund(f, SLICE("k"), units, now_us);
+    fallback_refund(f, limit, SLICE("k"), units, now_us);
     ask.cost = 0;
     r = result_for(limit);
     ck_assert(fallback_decide(f, &ask, 1, now_us));
@@ -361,9 +361,27 @@ START_TEST(a_refund_for_a_window_that_has_ended_gives_nothing)
 
     ck_assert_int_eq(left_after_refund(f, &limit, begin_us, 10, 10, begin_us + 1000000), 10);
     ck_assert_int_eq(left_after_refund(f, &limit, begin_us + 1000000, 4, 0, begin_us + 1000000), 6);
-    fallback_refund(f, SLICE("unknown"), 5, begin_us);
+    fallback_refund(f, &limit, SLICE("unknown"), 5, begin_us);
     fallback_enter(f, SLICE("in flight"), 3);
-    fallback_refund(f, SLICE("in flight"), 3, begin_us); /* ends by fallback_leave() */
+    fallback_refund(f, &limit, SLICE("in flight"), 3, begin_us); /* ends by fallback_leave() */
+    fallback_free(f);
+}
+END_TEST
+
+START_TEST(a_refund_ends_the_rest_of_a_lockout)
+{
+    int64_t minute = 60000000;
+    struct limit limit = limit_of(LIMIT_WINDOW, 5, 5, minute);
+    struct fallback *f = fallback_new(1000);
+
+    limit.rest_us = 60 * minute;
+    ck_assert_int_eq(left_after_refund(f, &limit, begin_us, 4, 0, begin_us), 1);
+    ck_assert_int_eq(
+        left_after_refund(f, &limit, begin_us + minute / 2, 1, 1, begin_us + minute / 2), 1);
+    ck_assert_int_eq(left_after_refund(f, &limit, begin_us + minute, 1, 0, begin_us + minute), 4);
+    ck_assert_int_eq(left_after_refund(f, &limit, begin_us + minute, 4, 0, begin_us + minute), 0);
+    ck_assert_int_eq(
+        left_after_refund(f, &limit, begin_us + 61 * minute, 1, 0, begin_us + 61 * minute), 4);
     fallback_free(f);
 }
 END_TEST
@@ -518,6 +536,7 @@ int main(void)
     tcase_add_test(tests, several_limits_are_charged_all_or_none);
     tcase_add_test(tests, refunded_units_can_be_charged_again);
     tcase_add_test(tests, a_refund_for_a_window_that_has_ended_gives_nothing);
+    tcase_add_test(tests, a_refund_ends_the_rest_of_a_lockout);
     tcase_add_test(tests, a_request_can_contain_a_key_twice);
     tcase_add_test(tests, memory_is_bounded_and_the_oldest_keys_are_evicted);
     tcase_add_test(tests, requests_in_flight_are_counted_until_they_end);

@@ -534,6 +534,8 @@ START_TEST(a_printed_policy_loads_as_the_same_policy)
         UPSTREAMS
         "clients:\n  'null': { quota: 0 }\n  'a: b': { quota: 0 }\n  '\"\\': { quota: 1 }\n"
         "  'über': { quota: 2 }\n  '{x}': { quota: 2 }\n  '${HOME}': {}\n  '- ': {}\n");
+    assert_fixed_point(UPSTREAMS "rejection: { dialect: openai }\nrules:\n"
+                                 "  - { limits: none, rejection: { body_file: /etc/passwd } }\n");
 }
 END_TEST
 

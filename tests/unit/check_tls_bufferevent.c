@@ -174,23 +174,24 @@ static void run_until_used(uint64_t bytes)
         event_base_loop(base, EVLOOP_ONCE);
 }
 
-/* Opens `admitted` handshakes, and one that is refused. */
+/* Opens `admitted` handshakes, and one that takes the place of the oldest. */
 static void check_bound(unsigned admitted)
 {
     uint64_t others = memory_used();
-    int ends[64], refused;
+    int ends[64], newest;
     char byte;
 
     for (unsigned i = 0; i < admitted; i++)
         ends[i] = accept_one(false);
     run_until_used(others + admitted * (uint64_t)TLS_HANDSHAKE_BYTES);
     ck_assert_uint_eq(reports, 0);
-    refused = accept_one(false);
+    newest = accept_one(false);
     run_until_freed();
     ck_assert_uint_eq(reports, 1);
-    ck_assert_int_eq(reported, TLS_FAILURE_MEMORY);
-    ck_assert_int_eq(read(refused, &byte, 1), 0);
-    close(refused);
+    ck_assert_int_eq(reported, TLS_FAILURE_DISPLACED);
+    ck_assert_int_eq(read(ends[0], &byte, 1), 0);
+    ck_assert_uint_eq(memory_used(), others + admitted * (uint64_t)TLS_HANDSHAKE_BYTES);
+    close(newest);
     for (unsigned i = 0; i < admitted; i++)
         close(ends[i]);
     run_until_used(others);
