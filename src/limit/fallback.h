@@ -36,9 +36,9 @@ struct fallback_request {
 bool fallback_decide(struct fallback *fallback, struct fallback_request *requests, unsigned count,
                      uint64_t now_us);
 
-/* Gives back units that fallback_decide() has charged to the limit's key, that of a bucket or window.
- * Only while they count: the caller compares the time since then with `reset_us` of the result. Any
- * thread. */
+/* Gives back units that fallback_decide() has charged to the limit's key, that of a bucket or
+ * window. Only while they count: the caller compares the time since then with `reset_us` of the
+ * result. Any thread. */
 void fallback_refund(struct fallback *fallback, const struct limit *limit, struct slice key,
                      int64_t units, uint64_t now_us);
 

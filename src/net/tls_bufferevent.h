@@ -12,8 +12,9 @@ enum { TLS_BUFFEREVENTS_ADMITTED = 16 };
 
 /* Returns a bufferevent without a socket, which accepts TLS when it gets one. It holds `server`.
  * `failed` is called once if the handshake fails, also by a timeout of the bufferevent, because the
- * client has closed the connection, or because a new one took its place. `fd` may be closed then. libevent may
- * call it later than it frees the bufferevent. Main thread only. Returns NULL if out of memory. */
+ * client has closed the connection, or because a new one took its place. `fd` may be closed then.
+ * libevent may call it later than it frees the bufferevent. Main thread only. Returns NULL if out
+ * of memory. */
 struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_server *server,
                                         void (*failed)(void *context, evutil_socket_t fd,
                                                        enum tls_failure failure),
