@@ -21,12 +21,13 @@ static const struct command {
 } commands[] = {
     {"check", "[-c FILE]", "validate a policy and print what is in effect",
      "Prints errors and warnings with line, column and remedy; then the policy with all defaults.\n"
-     "Exit status: 0 valid, also with warnings; 1 errors.\n"},
+     "Exit status: 0 valid, also with warnings; 1 errors; 2 command line.\n"},
     {"explain", "[-c FILE] [OPTION...] URL", "what happens to a request, and why", NULL},
     {"inspect", "[-c FILE] CLIENT", "where a client stands on every limit, without charging it",
      "CLIENT is a name as in the log: an id, ip:ADDRESS, or a value after jwt:, cookie:, query:,\n"
      "json: or certificate:. Or descriptor:DOMAIN/KEY=VALUE of the rate limit service.\n"
-     "Exit status: 0, also if the client is unknown; 1 error in the policy or no Redis.\n"},
+     "Exit status: 0, also if the client is unknown; 1 error in the policy or no Redis; 2 command\n"
+     "line.\n"},
     {"reset", "[-c FILE] CLIENT", "give a client a fresh start",
      "Removes the client's counts in Redis, and tells all weirs on it. CLIENT as for inspect.\n"},
     {"grant", "[-c FILE] CLIENT QUOTA DURATION", "override a client's quota for a time",

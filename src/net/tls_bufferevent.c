@@ -21,9 +21,10 @@ struct accepted {
     bool counted;       /* in `under_way`, `count` and `memory` */
     TAILQ_ENTRY(accepted) entry;
 };
+TAILQ_HEAD(accepted_list, accepted);
 
 /* Handshakes under way, the oldest first, and their memory. Main thread only. */
-static TAILQ_HEAD(, accepted) under_way = TAILQ_HEAD_INITIALIZER(under_way);
+static struct accepted_list under_way = TAILQ_HEAD_INITIALIZER(under_way);
 static unsigned count;
 static struct buffer_memory memory;
 
