@@ -31,6 +31,21 @@ static enum jwt_fault verify(const struct jwt_keys *keys, const uint8_t *data, s
     return fault;
 }
 
+/* Whether the set can have so many keys. OpenSSL tests an RSA modulus with random numbers: it takes
+ * one with a small factor at one time and refuses it at another. */
+static bool can_have(struct slice set, unsigned count)
+{
+    bool has = false;
+
+    for (unsigned i = 0; i < 16 && !has; i++) {
+        struct jwt_keys *keys = jwt_keys_new();
+        struct jwt_set_report report;
+        has = jwt_keys_add_set(keys, set, JWT_SET_PRIVATE, &report) && keys->count >= count;
+        jwt_keys_drop(keys);
+    }
+    return has;
+}
+
 /* A set of a URL has no more keys, and no secret: HS256 tokens are never valid. */
 static void check_public_set(struct slice set, bool good, unsigned count)
 {
@@ -41,7 +56,7 @@ static void check_public_set(struct slice set, bool good, unsigned count)
     bool public_good = jwt_keys_add_set(keys, set, JWT_SET_PUBLIC, &report);
     PROPERTY(public_good || report.why[0]);
     PROPERTY(public_good || !good);
-    PROPERTY(!good || keys->count <= count);
+    PROPERTY(!good || keys->count <= count || can_have(set, keys->count));
     PROPERTY(jwt_find_key(&rules, SLICE("eyJhbGciOiJIUzI1NiJ9.e30.AA")) != JWT_GOOD);
     jwt_keys_drop(keys);
 }
