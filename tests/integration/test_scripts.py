@@ -310,20 +310,26 @@ def test_a_calendar_month_without_redis(rig):
     assert abs(int(answers[2]["Retry-After"]) - (after.timestamp() - time.time())) < 5
 
 
-def test_charges_of_a_failing_limit_are_returned_if_another_rejects(rig):
-    """The process counts the limit whose script fails. All 20 requests fit into it, but Redis then rejects 18."""
-    limits = {"own": dict(script=rig.write("failing.lua", FAILING), limit=123456 * 20, period="10d", per="all", on_failure="local"),
-              "exact": dict(script="fixed_window", limit=123456 * 2, period="10d")}
-    weir = rig.weir(workers=1, limits=limits, rules=[{"limits": ["own", "exact"], "cost": 123456}])
-    weir.expect_errors("its script fails")
-    connections = [Connection(weir.address) for _ in range(20)]
-    weir.signal(signal.SIGSTOP)  # so that it reads all requests at once, and decides them in one call
+def decided_in_one_call(weir, count):
+    """The responses to requests that weir, which is stopped meanwhile, reads at once."""
+    connections = [Connection(weir.address) for _ in range(count)]
+    weir.signal(signal.SIGSTOP)
     for connection in connections:
         connection.send(request_bytes("/"))
     weir.signal(signal.SIGCONT)
     answers = [connection.response() for connection in connections]
     for connection in connections:
         connection.close()
+    return answers
+
+
+def test_charges_of_a_failing_limit_are_returned_if_another_rejects(rig):
+    """The process counts the limit whose script fails. All 20 requests fit into it, but Redis then rejects 18."""
+    limits = {"own": dict(script=rig.write("failing.lua", FAILING), limit=123456 * 20, period="10d", per="all", on_failure="local"),
+              "exact": dict(script="fixed_window", limit=123456 * 2, period="10d")}
+    weir = rig.weir(workers=1, limits=limits, rules=[{"limits": ["own", "exact"], "cost": 123456}])
+    weir.expect_errors("its script fails")
+    answers = decided_in_one_call(weir, 20)
     assert sorted(answer.status for answer in answers) == [200] * 2 + [429] * 18
     others = [get(weir.address, headers=[("X-Client-Id", f"c{i // 2}")]) for i in range(20)]
     assert [answer.status for answer in others] == [200] * 18 + [429] * 2, others
@@ -338,14 +344,7 @@ def test_a_failing_limit_is_not_counted_as_allowed_if_another_rejects(rig):
               "exact": dict(script="fixed_window", limit=123456 * 2, period="1h")}
     weir = rig.weir(workers=1, limits=limits, rules=[{"limits": ["own", "exact"], "cost": 123456}])
     weir.expect_errors("its script fails")
-    connections = [Connection(weir.address) for _ in range(20)]
-    weir.signal(signal.SIGSTOP)  # so that it reads all requests at once, and decides them in one call
-    for connection in connections:
-        connection.send(request_bytes("/"))
-    weir.signal(signal.SIGCONT)
-    assert sorted(connection.response().status for connection in connections) == [200] * 2 + [429] * 18
-    for connection in connections:
-        connection.close()
+    assert sorted(answer.status for answer in decided_in_one_call(weir, 20)) == [200] * 2 + [429] * 18
     weir.counts(2, "weir_limit_decisions_total", limit="exact", decision="allowed")
     weir.counts(18, "weir_limit_decisions_total", limit="exact", decision="limited")
     weir.counts(2, "weir_limit_decisions_total", limit="own", decision="allowed")
