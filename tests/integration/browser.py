@@ -32,11 +32,15 @@ class Browser:
         with open(self.log, "wb") as out:
             self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=out, stderr=out, start_new_session=True)
         rig.add_cleanup(self.close)
-        self.port = int(eventually(lambda: re.search(r"started successfully on port (\d+)", self.output()), 30, "chromedriver")[1])
+        self.port = int(eventually(self.started, 30, "chromedriver")[1])
         self.session = self.command("POST", "", {"capabilities": {"alwaysMatch": {
             "goog:loggingPrefs": {"browser": "ALL"},
             "goog:chromeOptions": {"args": [*FLAGS, f"--user-data-dir={rig.directory}/chromium"]}}}})["sessionId"]
         self.look(width, height, dark)
+
+    def started(self):
+        assert self.driver.poll() is None, f"chromedriver ended: {self.output()}"
+        return re.search(r"started successfully on port (\d+)", self.output())
 
     def output(self):
         with open(self.log, encoding="utf-8", errors="replace") as log:
