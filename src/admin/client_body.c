@@ -7,22 +7,11 @@
 
 static void write_per(struct json_writer *json, const struct limit_status *row)
 {
-    const struct limit *limit = row->limit;
-    static const char *const names[] = {"client", "ip",  "route",   "method",
-                                        "host",   "all", "header:", "json:"};
-
     json_begin(json, "per", '[');
     if (row->is_of_descriptor)
         json_put_text(json, NULL, "descriptor");
-    for (unsigned i = 0; i < limit->per_count && !row->is_of_descriptor; i++) {
-        char name[512];
-        const char *header = limit->per[i].header, *path = limit->per[i].path;
-        snprintf(name, sizeof name, "%s%s", names[limit->per[i].per],
-                 header ? header
-                 : path ? path
-                        : "");
-        json_put_text(json, NULL, name);
-    }
+    for (unsigned i = 0; i < row->limit->per_count && !row->is_of_descriptor; i++)
+        json_put_text(json, NULL, row->limit->per[i].written);
     json_end(json, ']');
 }
 

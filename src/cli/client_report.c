@@ -17,15 +17,13 @@ struct table_row {
 /* Writes the parts of `per`. If a key is given, writes the values of all parts but the first. */
 static void write_per(struct text *out, const struct limit_status *row)
 {
-    static const char *const names[] = {"client", "ip",  "route",  "method",
-                                        "host",   "all", "header", "json"};
     const struct limit *limit = row->limit;
 
     if (row->is_of_descriptor) {
         text_literal(out, "descriptor");
         return;
     }
-    text_put(out, slice_of(names[limit->per[0].per]));
+    text_put(out, slice_of(limit->per[0].written));
     if (row->rest.n) {
         text_literal(out, ", ");
         size_t start = out->n;
@@ -39,10 +37,7 @@ static void write_per(struct text *out, const struct limit_status *row)
         return;
     }
     for (unsigned i = 1; i < limit->per_count; i++)
-        text_printf(out, ", each %s",
-                    limit->per[i].header ? limit->per[i].header
-                    : limit->per[i].path ? limit->per[i].path
-                                         : names[limit->per[i].per]);
+        text_printf(out, ", each %s", limit->per[i].written);
 }
 
 /* The cells are zeroed before, so the text is NUL-terminated. */

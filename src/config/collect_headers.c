@@ -120,7 +120,7 @@ static void add_identity(struct loading *l)
 static const char *header_of_part(const struct policy *policy, const struct limit_part *part)
 {
     if (part->per != PER_VALUE)
-        return part->header;
+        return part->per == PER_HEADER ? part->name : NULL;
     const struct identity_source *source = policy->key_sources[part->value].from.source;
     return source ? source->header : NULL;
 }

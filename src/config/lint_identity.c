@@ -234,9 +234,9 @@ static const char *made_up(const struct policy *policy, const struct rule *rule,
     if (part->per == PER_METHOD && rule->any_method)
         return "methods";
     if (part->per == PER_HEADER && policy->identity.headers_from_anyone)
-        snprintf(words, MADE_UP_MAX, "values of %s", part->header);
+        snprintf(words, MADE_UP_MAX, "values of %s", part->name);
     if (part->per == PER_JSON)
-        snprintf(words, MADE_UP_MAX, "values of json:%s", part->path);
+        snprintf(words, MADE_UP_MAX, "values of %s", part->written);
     if (part->per == PER_VALUE && value_is_unverified(policy, part))
         snprintf(words, MADE_UP_MAX, "values of %s", part->written);
     return words;

@@ -11,13 +11,13 @@ static const char *const per_names[] = {
 
 static bool read_json_part(struct loading *l, const struct node *item, struct limit_part *part)
 {
-    struct slice text = {item->text.p + 5, item->text.n - 5};
     struct json_path *path = arena_zeroed(l->arena, 1, sizeof *path);
 
-    *part = (struct limit_part){.per = PER_JSON, .path = arena_text(l->arena, text), .json = path};
-    const char *fault = json_path_parse(slice_of(part->path), path);
+    part->per = PER_JSON;
+    part->json = path;
+    const char *fault = json_path_parse(slice_of(part->name), path);
     if (fault)
-        mistake(l, item, "%s is not a path: %s", QUOTE(text), fault);
+        mistake(l, item, "%s is not a path: %s", QUOTE(slice_of(part->name)), fault);
     return !fault;
 }
 
@@ -31,8 +31,8 @@ static bool add_key_source(struct loading *l, const struct node *item,
     while (i < policy->key_source_count &&
            !slice_equal(slice_of(policy->key_sources[i].text), item->text))
         i++;
-    *part = (struct limit_part){
-        .per = PER_VALUE, .value = i, .written = arena_text(l->arena, item->text)};
+    part->per = PER_VALUE;
+    part->value = i;
     if (i < policy->key_source_count)
         return true;
     if (i == KEY_SOURCES_MAX) {
@@ -51,7 +51,7 @@ static bool add_key_source(struct loading *l, const struct node *item,
 
 static bool read_segment_part(struct loading *l, const struct node *item, struct limit_part *part)
 {
-    struct slice text = {item->text.p + 5, item->text.n - 5};
+    struct slice text = slice_of(part->name);
     uint64_t number;
 
     if (!slice_to_u64(text, KEY_SEGMENT_MAX, &number) || number == 0) {
@@ -115,9 +115,12 @@ static bool read_part(struct loading *l, const struct node *item, struct limit_p
 
     if (!expect_scalar(l, item, expected))
         return false;
-    struct slice name = {item->text.p + 7, item->text.n - 7};
-    if (slice_starts_with(item->text, SLICE("header:")) && slice_is_token(name) && name.n <= 128) {
-        *part = (struct limit_part){.per = PER_HEADER, .header = arena_text(l->arena, name)};
+    part->written = arena_text(l->arena, item->text);
+    const char *colon = strchr(part->written, ':');
+    part->name = colon ? colon + 1 : NULL;
+    if (slice_starts_with(item->text, SLICE("header:")) && slice_is_token(slice_of(part->name)) &&
+        strlen(part->name) <= 128) {
+        part->per = PER_HEADER;
         return true;
     }
     if (slice_starts_with(item->text, SLICE("json:")))
@@ -141,7 +144,7 @@ static bool read_part(struct loading *l, const struct node *item, struct limit_p
 static bool same_part(const struct limit_part *a, const struct limit_part *b)
 {
     return a->per == b->per &&
-           (a->per != PER_HEADER || slice_equal_nocase(slice_of(a->header), slice_of(b->header))) &&
+           (a->per != PER_HEADER || slice_equal_nocase(slice_of(a->name), slice_of(b->name))) &&
            (a->per != PER_JSON || json_path_equal(a->json, b->json)) &&
            (a->per != PER_VALUE || a->value == b->value);
 }
@@ -193,18 +196,13 @@ static void print_part(FILE *out, const void *limit, unsigned index)
 {
     const struct limit_part *part = &((const struct limit *)limit)->per[index];
 
-    if (part->per == PER_HEADER)
-        fprintf(out, "\"header:%s\"", part->header);
-    else if (part->per == PER_VALUE) {
-        fputc('"', out);
-        print_quoted(out, slice_of(part->written));
-        fputc('"', out);
-    } else if (part->per == PER_JSON) {
-        fputs("\"json:", out);
-        print_quoted(out, slice_of(part->path));
-        fputc('"', out);
-    } else
-        fputs(per_names[part->per], out);
+    if (!part->name) {
+        fputs(part->written, out);
+        return;
+    }
+    fputc('"', out);
+    print_quoted(out, slice_of(part->written));
+    fputc('"', out);
 }
 
 PRINT_ITEMS(print_per, limit, per_count, print_part)

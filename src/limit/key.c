@@ -114,10 +114,10 @@ static struct part key_part(const struct policy *policy, const struct limit_part
     case PER_ALL: part.first = SLICE("all"); break;
     case PER_HEADER:
         part.kind = SLICE("header:");
-        text_put(scratch, slice_of(per->header));
+        text_put(scratch, slice_of(per->name));
         text_char(scratch, ':');
-        part.second = header_value(facts, per->header);
-        part.second = credentials_split(slice_of(per->header), part.second, scratch);
+        part.second = header_value(facts, per->name);
+        part.second = credentials_split(slice_of(per->name), part.second, scratch);
         part.first = text_slice(scratch);
         break;
     case PER_VALUE:
@@ -129,7 +129,7 @@ static struct part key_part(const struct policy *policy, const struct limit_part
         break;
     case PER_JSON:
         part.kind = SLICE("json:");
-        text_put(scratch, slice_of(per->path));
+        text_put(scratch, slice_of(per->name));
         text_char(scratch, ':');
         part.first = text_slice(scratch);
         part.second = facts->json ? json_values_text(facts->json, per->json) : SLICE_NONE;

@@ -15,18 +15,17 @@ enum limit_per {
     PER_METHOD,
     PER_HOST,
     PER_ALL,
-    PER_HEADER, /* from here on with a name */
-    PER_JSON,
-    PER_VALUE /* jwt, cookie, query, path */
+    PER_HEADER, /* header:NAME; from here on with a value of the request */
+    PER_JSON,   /* json:PATH */
+    PER_VALUE   /* jwt, cookie, query, path */
 };
 
 struct limit_part {
     enum limit_per per;
-    char *header; /* PER_HEADER: the field's name */
-    char *path;   /* PER_JSON: the path in the request's content, as written */
-    const struct json_path *json;
+    const char *written; /* "client", "header:X-Team", "jwt:team" */
+    const char *name;    /* what follows the colon, in `written`; NULL: nothing */
+    const struct json_path *json; /* PER_JSON */
     unsigned value; /* PER_VALUE: its position in policy->key_sources */
-    char *written;  /* PER_VALUE: as written, "jwt:team" */
 };
 
 enum limit_kind {
