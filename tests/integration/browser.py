@@ -29,8 +29,7 @@ class Browser:
 
     def __init__(self, rig, width=1280, height=900, dark=False):
         self.session, self.log = "", os.path.join(rig.directory, "chromedriver.log")
-        with open(self.log, "wb") as out:
-            self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=out, stderr=out, start_new_session=True)
+        self.start()
         rig.add_cleanup(self.close)
         self.port = int(eventually(self.started, 30, "chromedriver")[1])
         self.session = self.command("POST", "", {"capabilities": {"alwaysMatch": {
@@ -38,8 +37,16 @@ class Browser:
             "goog:chromeOptions": {"args": [*FLAGS, f"--user-data-dir={rig.directory}/chromium"]}}}})["sessionId"]
         self.look(width, height, dark)
 
+    def start(self):
+        with open(self.log, "wb") as out:
+            self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=out, stderr=out, start_new_session=True)
+
     def started(self):
-        assert self.driver.poll() is None, f"chromedriver ended: {self.output()}"
+        """The port that chromedriver announces. It takes a free port of 127.0.0.1 and the same one of
+        ::1, which another test can have: then it ends, and is started again."""
+        if self.driver.poll() is not None:
+            assert "port not available" in self.output(), f"chromedriver ended: {self.output()}"
+            self.start()
         return re.search(r"started successfully on port (\d+)", self.output())
 
     def output(self):
