@@ -338,6 +338,10 @@ static bool parse_address(const char *text, struct sockaddr_storage *at, int *si
     return true;
 }
 
+/* Thousands of connections at once: the kernel repeats the first packet of those beyond the backlog
+ * after 1 s only, which is weir's connect_timeout. */
+enum { BACKLOG = 4096 };
+
 static struct evconnlistener *listener_new(const char *address)
 {
     struct sockaddr_storage at;
@@ -349,8 +353,8 @@ static struct evconnlistener *listener_new(const char *address)
         return NULL;
     }
     struct evconnlistener *listener =
-        evconnlistener_new_bind(base, NULL, NULL, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE, 1024,
-                                (struct sockaddr *)&at, size);
+        evconnlistener_new_bind(base, NULL, NULL, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE,
+                                BACKLOG, (struct sockaddr *)&at, size);
     if (listener && at.ss_family != AF_UNIX) /* accepted sockets inherit the option */
         setsockopt(evconnlistener_get_fd(listener), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     return listener;
