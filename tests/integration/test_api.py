@@ -194,6 +194,17 @@ def test_the_api_shows_the_limits_of_a_client(rig):
     assert look(weir, "%41" * 256)["client"] == "id:" + "A" * 256
 
 
+def test_limits_are_shown_with_each_attribute_they_count_by(rig):
+    counted_by = ["client", "cookie:team", "header:X-Team", "json:team.name"], ["client", "path:2", "query:team", "method"]
+    weir = rig.weir(limits={f"l{i}": daily(5, per=per) for i, per in enumerate(counted_by)})
+    for count in 0, 1:
+        shown = table(weir_command(rig, weir, "inspect", "a"))
+        if count == 0:
+            assert {(f"l{i}", "client, each " + ", each ".join(per[1:])) for i, per in enumerate(counted_by)} == shown.keys(), shown
+        assert [row["per"] for row in sorted(look(weir, "a")["limits"], key=lambda row: row["limit"])] == list(counted_by)
+        fetch(weir, "a", 1)
+
+
 def test_the_api_takes_names_of_any_length_that_inspect_takes(rig):
     """The value of a cookie is hashed, so it may be longer than an id."""
     weir = rig.weir(limits={"few": {"script": "gcra", "limit": 2, "period": "1h"}}, identity={"from": ["cookie:session"]}).wait_for_redis()
