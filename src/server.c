@@ -140,7 +140,7 @@ static void on_change(evutil_socket_t fd, short what, void *arg)
         event_base_loopbreak(weir->base);
 }
 
-static void share(struct weir *weir)
+static void fill_shared(struct weir *weir)
 {
     const struct size_limits *sizes = &weir->first->size_limits;
 
@@ -167,7 +167,7 @@ static bool make_workers(struct weir *weir)
 {
     struct policy *policy = weir->first;
 
-    share(weir);
+    fill_shared(weir);
     if (!weir->shared.requests_by_ip || !weir->shared.handshakes ||
         !(weir->endpoint_set = make_endpoint_set(weir, policy))) {
         log_error("out of memory for the upstreams");

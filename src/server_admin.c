@@ -13,7 +13,7 @@
 
 /* A Unix socket gets its permissions from the umask at bind(2), so it is never open to others for a
  * moment. Only the main thread runs yet. */
-static bool open_listener(struct admin_listener *listener, int *fd, const char **why)
+static bool open_admin_socket(struct admin_listener *listener, int *fd, const char **why)
 {
     bool is_unix = address_is_unix(&listener->address);
     mode_t before = is_unix ? umask(0777 & ~(mode_t)listener->mode) : 0;
@@ -33,7 +33,7 @@ static bool find_or_open(struct weir *weir, struct inherited *inherited, unsigne
     snprintf(name, sizeof name, "admin-%u", i + 1);
     weir->admin_fds[i] = inherited_take(inherited, name, &listener->address);
     weir->admin_inherited[i] = weir->admin_fds[i] >= 0;
-    return weir->admin_inherited[i] || open_listener(listener, &weir->admin_fds[i], why);
+    return weir->admin_inherited[i] || open_admin_socket(listener, &weir->admin_fds[i], why);
 }
 
 bool open_admin(struct weir *weir, struct inherited *inherited)

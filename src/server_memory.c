@@ -37,7 +37,7 @@ static uint64_t memory_in_use(const struct weir *weir)
     return memory_used() + connections * OF_A_CONNECTION;
 }
 
-static void on_check(evutil_socket_t fd, short what, void *arg)
+static void on_memory_check(evutil_socket_t fd, short what, void *arg)
 {
     struct weir *weir = arg;
     uint64_t used = memory_in_use(weir);
@@ -64,7 +64,7 @@ bool memory_start(struct weir *weir)
     apply_memory_limit(weir->first);
     log_info("buffers may use %llu MiB (size_limits.memory)",
              (unsigned long long)(memory_limit() >> 20));
-    weir->memory = event_new(weir->base, -1, EV_PERSIST, on_check, weir);
+    weir->memory = event_new(weir->base, -1, EV_PERSIST, on_memory_check, weir);
     return weir->memory && event_add(weir->memory, &interval) == 0;
 }
 

@@ -47,7 +47,7 @@ static bool open_own(struct weir *weir, unsigned a, const char **why)
     return good;
 }
 
-static bool open_listener(struct weir *weir, struct inherited *inherited, unsigned a)
+static bool open_client_socket(struct weir *weir, struct inherited *inherited, unsigned a)
 {
     struct address *address = &weir->first->listen[a].address;
     const char *why = "fcntl";
@@ -79,7 +79,7 @@ static bool all_are_taken(const struct inherited *inherited)
 static bool open_all(struct weir *weir, struct inherited *inherited)
 {
     for (; weir->opened < weir->first->listen_count; weir->opened++)
-        if (!open_listener(weir, inherited, weir->opened))
+        if (!open_client_socket(weir, inherited, weir->opened))
             return false;
     return open_admin(weir, inherited) && all_are_taken(inherited);
 }

@@ -32,8 +32,8 @@ struct watchdog {
 
 #ifdef HAVE_SYSTEMD
 
-static void tell(const char *format, ...) PRINTF_LIKE(1, 2);
-static void tell(const char *format, ...)
+static void notify_systemd(const char *format, ...) PRINTF_LIKE(1, 2);
+static void notify_systemd(const char *format, ...)
 {
     char state[512];
     va_list args;
@@ -52,8 +52,8 @@ static uint64_t watchdog_interval_us(void)
 
 #else
 
-static void tell(const char *format, ...) PRINTF_LIKE(1, 2);
-static void tell(const char *format, ...)
+static void notify_systemd(const char *format, ...) PRINTF_LIKE(1, 2);
+static void notify_systemd(const char *format, ...)
 {
     (void)format;
 }
@@ -69,18 +69,19 @@ static uint64_t watchdog_interval_us(void)
 
 void systemd_ready(const struct weir *weir)
 {
-    tell("READY=1\nSTATUS=%s: %u listening address%s, %u worker%s", weir->file,
-         weir->first->listen_count, weir->first->listen_count == 1 ? "" : "es", weir->made,
-         weir->made == 1 ? "" : "s");
+    notify_systemd("READY=1\nSTATUS=%s: %u listening address%s, %u worker%s", weir->file,
+                   weir->first->listen_count, weir->first->listen_count == 1 ? "" : "es",
+                   weir->made, weir->made == 1 ? "" : "s");
 }
 
 void systemd_reloading(const struct weir *weir)
 {
     const struct watchdog *watchdog = weir->watchdog;
 
-    tell("RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=reading %s", clock_us(), weir->file);
+    notify_systemd("RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=reading %s", clock_us(),
+                   weir->file);
     if (watchdog && watchdog->interval_us && watchdog->interval_us < RELOAD_US)
-        tell("WATCHDOG=1\nWATCHDOG_USEC=%" PRIu64, (uint64_t)RELOAD_US);
+        notify_systemd("WATCHDOG=1\nWATCHDOG_USEC=%" PRIu64, (uint64_t)RELOAD_US);
 }
 
 /* Restores the watchdog's interval after the blocking part of a reload. */
@@ -89,23 +90,25 @@ void systemd_reload_read(const struct weir *weir)
     const struct watchdog *watchdog = weir->watchdog;
 
     if (watchdog && watchdog->interval_us && watchdog->interval_us < RELOAD_US)
-        tell("WATCHDOG_USEC=%" PRIu64 "\nWATCHDOG=1", watchdog->interval_us);
+        notify_systemd("WATCHDOG_USEC=%" PRIu64 "\nWATCHDOG=1", watchdog->interval_us);
 }
 
 void systemd_reload_failed(const struct weir *weir)
 {
-    tell("READY=1\nSTATUS=the last reload failed, the previous policy stays in effect; weir check "
-         "-c "
-         "%s prints the errors",
-         weir->file);
+    notify_systemd(
+        "READY=1\nSTATUS=the last reload failed, the previous policy stays in effect; weir check "
+        "-c "
+        "%s prints the errors",
+        weir->file);
 }
 
 void systemd_stopping(const struct weir *weir)
 {
     const struct timeouts *timeouts = &weir->policy->timeouts;
 
-    tell("STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRIu64 "\nSTATUS=finishing requests in progress",
-         timeouts->drain_us + timeouts->shutdown_us + STOP_MARGIN_US);
+    notify_systemd("STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRIu64
+                   "\nSTATUS=finishing requests in progress",
+                   timeouts->drain_us + timeouts->shutdown_us + STOP_MARGIN_US);
 }
 
 /* ---- watchdog -------------------------------------------------------------------------------- */
@@ -150,7 +153,7 @@ static bool log_writer_is_well(struct watchdog *watchdog)
 }
 
 /* While weir stops, workers end one by one; timeouts.shutdown bounds that. */
-static void on_check(evutil_socket_t fd, short what, void *arg)
+static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 {
     struct watchdog *watchdog = arg;
     struct weir *weir = watchdog->weir;
@@ -163,7 +166,7 @@ static void on_check(evutil_socket_t fd, short what, void *arg)
         well &= log_writer_is_well(watchdog);
     }
     if (well)
-        tell("WATCHDOG=1");
+        notify_systemd("WATCHDOG=1");
 }
 
 bool watchdog_start(struct weir *weir)
@@ -181,7 +184,7 @@ bool watchdog_start(struct weir *weir)
     for (unsigned i = 0; i < weir->made; i++)
         watchdog->iterations[i] = UINT64_MAX;
     struct timeval interval = {(time_t)(us / 4 / 1000000), (suseconds_t)(us / 4 % 1000000)};
-    watchdog->check = event_new(weir->base, -1, EV_PERSIST, on_check, watchdog);
+    watchdog->check = event_new(weir->base, -1, EV_PERSIST, on_watchdog, watchdog);
     return watchdog->check && event_add(watchdog->check, &interval) == 0;
 }
 

@@ -96,7 +96,7 @@ static void take_sample(struct chart_history *h)
     h->at_us = now_us;
 }
 
-static void on_second(evutil_socket_t fd, short what, void *arg)
+static void on_sample(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     take_sample(arg);
@@ -109,7 +109,7 @@ struct chart_history *chart_history_new(struct event_base *base, const struct ad
     if (!h)
         return NULL;
     h->view = view;
-    h->timer = event_new(base, -1, EV_PERSIST, on_second, h);
+    h->timer = event_new(base, -1, EV_PERSIST, on_sample, h);
     if (!h->timer || event_add(h->timer, &a_second) != 0) {
         chart_history_free(h);
         return NULL;

@@ -85,7 +85,7 @@ static void pending_query_fail(struct pending_query *pending_query, const char *
 /* --- Responses -------------------------------------------------------------------------------- */
 
 /* Here, the grant is in effect before the response; others are notified. */
-static void apply_grant(const struct pending_query *pending_query)
+static void note_grant(const struct pending_query *pending_query)
 {
     const struct grant one = {.client = identity_text(&pending_query->identity),
                               .quota = pending_query->quota,
@@ -110,7 +110,7 @@ static void pending_query_succeed(struct pending_query *pending_query)
         return;
     }
     if (pending_query->kind == CLIENT_QUERY_GRANT)
-        apply_grant(pending_query);
+        note_grant(pending_query);
     client_body_write(&body, pending_query->query, pending_query->kind, &pending_query->identity);
     answer_json(pending_query->request, &body);
     pending_query_end(pending_query);
@@ -231,7 +231,7 @@ static bool open_link(struct clients_api *api)
     return false;
 }
 
-static void close_link(struct clients_api *api)
+static void close_store(struct clients_api *api)
 {
     struct pending_query *pending_query, *next;
 
@@ -389,7 +389,7 @@ struct clients_api *clients_api_new(struct event_base *base, struct policy *poli
 
 void clients_api_reload(struct clients_api *api, struct policy *policy)
 {
-    close_link(api);
+    close_store(api);
     policy_drop(api->policy);
     api->policy = policy_hold(policy);
 }
@@ -398,7 +398,7 @@ void clients_api_free(struct clients_api *api)
 {
     if (!api)
         return;
-    close_link(api);
+    close_store(api);
     event_free(api->pump);
     policy_drop(api->policy);
     free(api);

@@ -76,7 +76,7 @@ static struct evbuffer *make_event(struct events *events)
     return event;
 }
 
-static void on_second(evutil_socket_t fd, short what, void *arg)
+static void on_snapshot(evutil_socket_t fd, short what, void *arg)
 {
     struct events *events = arg;
     struct evbuffer *event;
@@ -103,7 +103,7 @@ struct events *events_new(struct event_base *base, const struct admin_view *view
         return NULL;
     events->view = view;
     events->history = snapshot_history_new();
-    events->timer = event_new(base, -1, EV_PERSIST, on_second, events);
+    events->timer = event_new(base, -1, EV_PERSIST, on_snapshot, events);
     if (!events->history || !events->timer) {
         events_free(events);
         return NULL;
@@ -160,7 +160,7 @@ static void listen_with(struct events *events, struct event_listener *listener,
     }
     if (!evtimer_pending(events->timer, NULL)) {
         event_add(events->timer, &a_second);
-        on_second(-1, 0, events); /* the first snapshot, without rates */
+        on_snapshot(-1, 0, events); /* the first snapshot, without rates */
     }
 }
 

@@ -79,7 +79,7 @@ static void write_descriptors(struct evbuffer *out)
 }
 
 /* The directory of threads has a link for each, and two more. */
-static void write_limits(struct evbuffer *out)
+static void write_process_limits(struct evbuffer *out)
 {
     struct rlimit limit;
     struct stat st;
@@ -104,7 +104,7 @@ static void write_buffers(struct evbuffer *out)
 void metrics_write_process(struct evbuffer *out, const struct admin_view *view)
 {
     write_cpu(out);
-    write_limits(out);
+    write_process_limits(out);
     write_memory(out);
     write_buffers(out);
     write_descriptors(out);

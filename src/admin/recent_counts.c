@@ -44,7 +44,7 @@ static void read_redis(const struct admin_view *view, struct copy *copy)
     }
 }
 
-static struct server_counts read_server(const struct admin_view *view, unsigned row)
+static struct server_counts count_server(const struct admin_view *view, unsigned row)
 {
     struct server_counts counts = {0};
 
@@ -72,7 +72,7 @@ static void copy_counts(const struct admin_view *view, struct copy *copy)
         return;
     copy->server_count = view->servers->count;
     for (unsigned row = 0; row < copy->server_count; row++)
-        copy->servers[row] = read_server(view, row);
+        copy->servers[row] = count_server(view, row);
 }
 
 /* --- The copies ------------------------------------------------------------------------------- */
@@ -127,7 +127,7 @@ struct recent_server recent_of_server(const struct recent_counts *recent,
                                       const struct admin_view *view, unsigned row)
 {
     const struct copy *older = &recent->older;
-    struct server_counts now = read_server(view, row), before = {0};
+    struct server_counts now = count_server(view, row), before = {0};
 
     if (!older->servers)
         return (struct recent_server){0, 0, -1, 0};

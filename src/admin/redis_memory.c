@@ -41,7 +41,7 @@ static struct redis_memory_part *node_memory(const char *node)
     return known.count < REDIS_MEMORY_PARTS_MAX ? &known.parts[known.count++] : NULL;
 }
 
-static void keep_part(const struct redis_memory *m, const struct redis_reply *reply)
+static void keep_node_memory(const struct redis_memory *m, const struct redis_reply *reply)
 {
     struct redis_memory_part *part = node_memory(m->node);
 
@@ -67,7 +67,7 @@ static void on_info(struct redis_call *call, const struct redis_reply *reply,
         m->refused = true;
         return;
     }
-    keep_part(m, reply);
+    keep_node_memory(m, reply);
     m->part++;
     event_active(m->next, EV_TIMEOUT, 1);
 }

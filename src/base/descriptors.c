@@ -38,7 +38,7 @@ static int placeholder(void)
 }
 
 /* Fills the reserve. Returns whether it is full. */
-static bool fill(void)
+static bool fill_reserve(void)
 {
     pthread_mutex_lock(&reserve.lock);
     for (int fd; reserve.count < reserve.size && (fd = placeholder()) >= 0;)
@@ -89,7 +89,7 @@ static void report_enough(void)
              (double)(reserve.over_us - reserve.since_us) / 1e6);
 }
 
-static void on_look(evutil_socket_t fd, short what, void *arg)
+static void on_reserve_check(evutil_socket_t fd, short what, void *arg)
 {
     uint64_t now = clock_us(), count;
     (void)what, (void)arg;
@@ -98,7 +98,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
         return;
     if (atomic_load(&reserve.scarce) && !reserve.logged)
         report_scarce();
-    if (atomic_load(&reserve.scarce) && fill() && some_are_free()) {
+    if (atomic_load(&reserve.scarce) && fill_reserve() && some_are_free()) {
         reserve.over_us = now;
         atomic_store(&reserve.scarce, false);
     }
@@ -163,9 +163,9 @@ bool descriptors_start(struct event_base *base)
     reserve.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (reserve.wake_fd < 0)
         return false;
-    reserve.wake = event_new(base, reserve.wake_fd, EV_READ | EV_PERSIST, on_look, NULL);
-    reserve.timer = evtimer_new(base, on_look, NULL);
-    return reserve.wake && reserve.timer && event_add(reserve.wake, NULL) == 0 && fill();
+    reserve.wake = event_new(base, reserve.wake_fd, EV_READ | EV_PERSIST, on_reserve_check, NULL);
+    reserve.timer = evtimer_new(base, on_reserve_check, NULL);
+    return reserve.wake && reserve.timer && event_add(reserve.wake, NULL) == 0 && fill_reserve();
 }
 
 void descriptors_stop(void)

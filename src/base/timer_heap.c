@@ -16,7 +16,7 @@ static bool is_earlier(const struct timer *a, const struct timer *b)
     return a->at_us != b->at_us ? a->at_us < b->at_us : a->sequence < b->sequence;
 }
 
-static void put(struct timer_heap *all, unsigned position, struct timer *timer)
+static void heap_set(struct timer_heap *all, unsigned position, struct timer *timer)
 {
     all->heap[position] = timer;
     timer->position = position;
@@ -25,8 +25,8 @@ static void put(struct timer_heap *all, unsigned position, struct timer *timer)
 static void rise(struct timer_heap *all, unsigned position, struct timer *timer)
 {
     for (; position > 1 && is_earlier(timer, all->heap[position / 2]); position /= 2)
-        put(all, position, all->heap[position / 2]);
-    put(all, position, timer);
+        heap_set(all, position, all->heap[position / 2]);
+    heap_set(all, position, timer);
 }
 
 static void sink(struct timer_heap *all, unsigned position, struct timer *timer)
@@ -36,9 +36,9 @@ static void sink(struct timer_heap *all, unsigned position, struct timer *timer)
             below++;
         if (!is_earlier(all->heap[below], timer))
             break;
-        put(all, position, all->heap[below]);
+        heap_set(all, position, all->heap[below]);
     }
-    put(all, position, timer);
+    heap_set(all, position, timer);
 }
 
 static bool grow_heap(struct timer_heap *all)

@@ -16,7 +16,7 @@ struct set {
     _Atomic uint64_t count[TOP_WAYS], error[TOP_WAYS];
 };
 
-struct key {
+struct top_key {
     _Atomic uint32_t version; /* odd while the counter changes its key */
     _Atomic uint32_t size;
     _Atomic uint64_t word[WORDS];
@@ -25,7 +25,7 @@ struct key {
 struct slice_of_time {
     _Atomic uint64_t number; /* time / TOP_SLICE_US */
     struct set set[TOP_SETS];
-    struct key key[TOP_SETS][TOP_WAYS];
+    struct top_key key[TOP_SETS][TOP_WAYS];
 };
 
 struct top_keys {
@@ -126,7 +126,7 @@ static __attribute__((noinline)) void begin_slice(struct top_keys *top, uint64_t
 }
 
 /* Whole words, and the last eight bytes once more if there is a rest. */
-static inline void write_key(struct key *at, struct slice key)
+static inline void write_key(struct top_key *at, struct slice key)
 {
     uint64_t word;
 
@@ -153,7 +153,7 @@ static __attribute__((noinline)) void take_over(struct slice_of_time *slice, uin
         least = count < error ? w : least;
         error = count < error ? count : error;
     }
-    struct key *at = &slice->key[s][least];
+    struct top_key *at = &slice->key[s][least];
     uint32_t version = LOAD(at->version);
 
     STORE(at->version, version + 1);
@@ -252,7 +252,7 @@ static int by_certain_count(const void *one, const void *other)
 /* False: the counter belongs to another key by now. */
 static bool copy_counter(const struct found *found, struct top_entry *entry)
 {
-    const struct key *key = &found->slice->key[found->set][found->way];
+    const struct top_key *key = &found->slice->key[found->set][found->way];
     uint32_t version = atomic_load_explicit(&key->version, memory_order_acquire);
 
     entry->size = LOAD(key->size);

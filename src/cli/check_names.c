@@ -16,7 +16,7 @@ struct name_check {
     FILE *report;
 };
 
-static void answered(void *context, const struct resolver_answer *answer)
+static void report_name(void *context, const struct resolver_answer *answer)
 {
     const struct name_check *name_check = context;
     const char *why = answer->why ? answer->why : "it has no address";
@@ -51,14 +51,14 @@ static void look_up_all(struct resolver *resolver, const struct policy *policy,
             if (!server_is_name(server))
                 continue;
             *name_check = (struct name_check){policy, &policy->upstreams[u], server, left, report};
-            if (resolver_look_up(resolver, server->host, answered, name_check))
+            if (resolver_look_up(resolver, server->host, report_name, name_check))
                 (*left)++;
             name_check++;
         }
     if (!looks_up_redis(policy))
         return;
     *name_check = (struct name_check){policy, NULL, NULL, left, report};
-    if (resolver_look_up(resolver, policy->redis.host, answered, name_check))
+    if (resolver_look_up(resolver, policy->redis.host, report_name, name_check))
         (*left)++;
 }
 

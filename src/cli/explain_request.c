@@ -25,7 +25,7 @@ static bool complain(const char *format, ...)
 /* ---- content --------------------------------------------------------------------------------- */
 
 /* Without CR, LF and NUL if it is from a file, as curl does. */
-static bool append(struct explain_order *order, struct slice bytes, bool from_file)
+static bool append_content(struct explain_order *order, struct slice bytes, bool from_file)
 {
     if (bytes.n > EXPLAIN_CONTENT_MAX - 1 - order->content.n)
         return complain("the content of -d is larger than 64 MiB");
@@ -46,7 +46,7 @@ static bool append_file(struct explain_order *order, const char *name)
     if (!file)
         return complain("-d @%s: %s", name, strerror(errno));
     for (size_t n; good && (n = fread(piece, 1, sizeof piece, file)) > 0;)
-        good = append(order, (struct slice){piece, n}, true);
+        good = append_content(order, (struct slice){piece, n}, true);
     if (good && ferror(file))
         good = complain("-d @%s: %s", name, strerror(errno));
     if (file != stdin)
@@ -56,11 +56,11 @@ static bool append_file(struct explain_order *order, const char *name)
 
 bool explain_add_content(struct explain_order *order, const char *argument)
 {
-    if (order->has_content && !append(order, SLICE("&"), false))
+    if (order->has_content && !append_content(order, SLICE("&"), false))
         return false;
     order->has_content = true;
     return argument[0] == '@' ? append_file(order, argument + 1)
-                              : append(order, slice_of(argument), false);
+                              : append_content(order, slice_of(argument), false);
 }
 
 /* ---- the URL --------------------------------------------------------------------------------- */

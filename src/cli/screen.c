@@ -5,7 +5,7 @@
 
 /* --- Output ----------------------------------------------------------------------------------- */
 
-static void put(struct screen *s, char c)
+static void put_char(struct screen *s, char c)
 {
     if (s->column < s->all_columns && s->lines) {
         fputc(c, s->out);
@@ -21,13 +21,13 @@ void put_slice(struct screen *s, struct slice text)
     for (size_t i = 0; i < text.n; i++) {
         unsigned char c = (unsigned char)text.p[i];
         if (c >= ' ' && c <= '~') {
-            put(s, (char)c);
+            put_char(s, (char)c);
             continue;
         }
-        put(s, '\\');
-        put(s, 'x');
-        put(s, digits[c >> 4]);
-        put(s, digits[c & 15]);
+        put_char(s, '\\');
+        put_char(s, 'x');
+        put_char(s, digits[c >> 4]);
+        put_char(s, digits[c & 15]);
     }
 }
 
@@ -59,7 +59,7 @@ void styled(struct screen *s, const char *code, const char *text)
 void go_to(struct screen *s, unsigned column)
 {
     while (s->column < column && s->column < s->all_columns && s->lines)
-        put(s, ' ');
+        put_char(s, ' ');
 }
 
 void end_line(struct screen *s)
@@ -91,7 +91,7 @@ void cell(struct screen *s, struct slice name, unsigned width)
     put_slice(s, name);
     s->all_columns = all;
     if (cut)
-        put(s, '~');
+        put_char(s, '~');
     go_to(s, begin + width + 1);
 }
 

@@ -8,7 +8,7 @@
 enum { NAMES_MAX = 8, NAMES_TEXT_MAX = 4096, INDENT = 2 };
 
 /* A section, or an entry of one: its key, and its text with the key. */
-struct part {
+struct change_part {
     struct slice name, text;
 };
 
@@ -16,7 +16,7 @@ struct part {
 struct printed {
     char *bytes;
     size_t size;
-    struct part *parts;
+    struct change_part *parts;
     unsigned count;
 };
 
@@ -38,7 +38,7 @@ static const char *next_line(const char *p, const char *end)
 
 /* The key that a line begins with. Keys of sections contain no colon; a line with an entry's key,
  * which may, ends after it. */
-static struct slice key_of(struct slice line, size_t indent)
+static struct slice changed_key(struct slice line, size_t indent)
 {
     size_t n = indent ? line.n : 0;
 
@@ -50,7 +50,7 @@ static struct slice key_of(struct slice line, size_t indent)
 }
 
 /* Cuts `text` at lines with this indentation. Returns the number of parts; `parts` NULL: counts. */
-static unsigned cut_into_parts(struct slice text, size_t indent, struct part *parts)
+static unsigned cut_into_parts(struct slice text, size_t indent, struct change_part *parts)
 {
     const char *p = text.p, *end = text.p + text.n;
     unsigned count = 0;
@@ -64,7 +64,8 @@ static unsigned cut_into_parts(struct slice text, size_t indent, struct part *pa
             p = next_line(p, end);
         while (p < end && !begins_part(p, end, indent));
         if (parts)
-            parts[count] = (struct part){key_of(line, indent), {from, (size_t)(p - from)}};
+            parts[count] =
+                (struct change_part){changed_key(line, indent), {from, (size_t)(p - from)}};
         count++;
     }
     return count;
@@ -95,7 +96,7 @@ static void printed_free(struct printed *printed)
 
 static int by_name(const void *a, const void *b)
 {
-    const struct part *x = a, *y = b;
+    const struct change_part *x = a, *y = b;
     size_t n = x->name.n < y->name.n ? x->name.n : y->name.n;
     int order = n ? memcmp(x->name.p, y->name.p, n) : 0;
 
@@ -130,7 +131,7 @@ static void put_names(struct text *line, const char *what, const struct names *n
 }
 
 struct entries {
-    struct part *parts;
+    struct change_part *parts;
     unsigned count;
 };
 
@@ -187,9 +188,9 @@ static bool has_entries(struct slice section)
     return false;
 }
 
-static const struct part *part_named(const struct printed *printed, struct slice name)
+static const struct change_part *part_named(const struct printed *printed, struct slice name)
 {
-    static const struct part none;
+    static const struct change_part none;
 
     for (unsigned i = 0; i < printed->count; i++)
         if (slice_equal(printed->parts[i].name, name))

@@ -51,7 +51,8 @@ const struct option_type type_nameservers = {"list of addresses", read_nameserve
 /* ---- upstreams ------------------------------------------------------------------------------- */
 
 /* Stores a host name unresolved; the resolver looks it up at run time. */
-static bool read_server(struct loading *l, const struct node *item, struct upstream_server *server)
+static bool read_upstream_server(struct loading *l, const struct node *item,
+                                 struct upstream_server *server)
 {
     struct slice host;
     const char *why;
@@ -86,7 +87,7 @@ static void read_servers(struct loading *l, const struct option *option, const s
         struct upstream_server *server = &upstream->servers[upstream->server_count];
         if (item->broken || !expect_scalar(l, item, "host:port or unix:/path"))
             continue;
-        upstream->server_count += read_server(l, item, server);
+        upstream->server_count += read_upstream_server(l, item, server);
     }
 }
 

@@ -15,7 +15,7 @@ bool redis_url_is_one(struct slice text)
 }
 
 /* Splits `rest` at the first `c`: `before` gets the bytes before it. Returns false without `c`. */
-static bool split(struct slice *rest, char c, struct slice *before)
+static bool split_at(struct slice *rest, char c, struct slice *before)
 {
     const char *at = rest->n ? memchr(rest->p, c, rest->n) : NULL;
 
@@ -50,7 +50,7 @@ static bool read_user(struct loading *l, const struct node *node, struct slice u
 {
     struct slice password = user;
 
-    if (!split(&password, ':', &user) || password.n == 0) {
+    if (!split_at(&password, ':', &user) || password.n == 0) {
         mistake(l, node,
                 "names a user without a password; expected redis://USER:PASSWORD@HOST:PORT");
         return false;
@@ -112,7 +112,7 @@ bool redis_url_read(struct loading *l, const struct node *node, struct redis_url
         if (!read_user(l, node, user, url))
             return false;
     }
-    if (split(&rest, '/', &host) && !read_database(l, node, rest, url))
+    if (split_at(&rest, '/', &host) && !read_database(l, node, rest, url))
         return false;
     *position = with_port(l, host.p == NULL ? rest : host);
     return true;

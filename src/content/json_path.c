@@ -1,6 +1,6 @@
 #include "content/json_path.h"
 
-static const char *check_name(struct slice name)
+static const char *path_name_fault(struct slice name)
 {
     if (!name.n)
         return "a name in the path is empty";
@@ -27,7 +27,7 @@ static const char *next_name(struct slice *rest, struct slice *name)
     if (after + 1 == limit)
         return "the path ends with a dot";
     *rest = after < limit ? (struct slice){after + 1, (size_t)(limit - after - 1)} : SLICE_NONE;
-    return check_name(*name);
+    return path_name_fault(*name);
 }
 
 const char *json_path_parse(struct slice text, struct json_path *path)

@@ -31,7 +31,7 @@ static void take_stream_option(struct json_scanner *scanner, unsigned path,
         reader->says_options = true;
 }
 
-size_t stream_usage_place(struct slice content)
+size_t stream_usage_offset(struct slice content)
 {
     struct request_reader reader = {.streams = false};
     const char *open = content.n ? memchr(content.p, '{', content.n) : NULL;
@@ -129,7 +129,7 @@ static void pass_held(struct stream_usage_filter *filter, struct text *out)
 }
 
 /* Holds the bytes or, where the event is too long, lets it pass. */
-static void hold(struct stream_usage_filter *filter, struct slice bytes, struct text *out)
+static void hold_bytes(struct stream_usage_filter *filter, struct slice bytes, struct text *out)
 {
     if (!filter->passes && filter->held + bytes.n > sizeof filter->event)
         pass_held(filter, out);
@@ -179,7 +179,7 @@ void stream_usage_filter_read(struct stream_usage_filter *filter, struct slice p
 
     while (p < end) {
         size_t size = event_part(filter, p, end, &ended);
-        hold(filter, (struct slice){p, size}, out);
+        hold_bytes(filter, (struct slice){p, size}, out);
         p += size;
         if (ended)
             end_event(filter, out);

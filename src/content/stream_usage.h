@@ -12,7 +12,7 @@
 /* Returns the position in the content of a request at which the member is to be inserted. 0: the
  * content stays as it is, since it asks for no stream, contains stream_options, is no
  * valid JSON object, or is one that readers may understand differently. */
-size_t stream_usage_place(struct slice content);
+size_t stream_usage_offset(struct slice content);
 
 enum { STREAM_USAGE_HELD_MAX = 8 << 10 }; /* bytes of an event; longer ones pass */
 

@@ -75,7 +75,7 @@ static void accept_failed(struct listener *l, int error)
 /* Each worker has a share of size_limits.connections. If it is taken, a connection goes to a
  * worker with a free slot (handoff.h). If there is none, the worker evicts one of its own
  * connections. */
-static bool is_full(const struct worker *w)
+static bool slots_full(const struct worker *w)
 {
     unsigned max = worker_connections_max(w);
     return max && atomic_load_explicit(&w->downstream->handoff.slots, memory_order_relaxed) >= max;
@@ -132,7 +132,7 @@ static void admit(struct listener *l, int fd, const struct address *peer, struct
 
 void listeners_resume(struct worker *w)
 {
-    if (is_full(w))
+    if (slots_full(w))
         return;
     w->downstream->slots_exhausted = false;
     for (unsigned i = 0; i < w->downstream->listener_count; i++) {
@@ -146,7 +146,8 @@ void listeners_resume(struct worker *w)
 
 /* Passes a connection to worker `to`, where a slot was taken. If `to` accepts no more, the
  * connection is served here if a slot is free. */
-static void hand_over(struct listener *l, struct worker *to, int fd, const struct address *peer)
+static void pass_to_worker(struct listener *l, struct worker *to, int fd,
+                           const struct address *peer)
 {
     struct handed connection = {fd, l->index, *peer};
 
@@ -176,7 +177,7 @@ static bool accept_one(struct listener *l)
     int client = accept4(l->fd, &peer.any, &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC),
         error = errno;
     if (client >= 0 && to && to != w)
-        hand_over(l, to, client, &peer);
+        pass_to_worker(l, to, client, &peer);
     else if (client >= 0)
         admit(l, client, &peer, leaves);
     if (client >= 0)

@@ -333,7 +333,7 @@ static void read_ahead(struct socket_client *c)
         exchange_body_cut_short(x);
 }
 
-static void drain(struct socket_client *c, bool receive)
+static void drain_request(struct socket_client *c, bool receive)
 {
     if (linger_drain(c, receive))
         http1_await_request(c);
@@ -344,7 +344,7 @@ static void readable(struct socket_client *c, bool closed)
     struct exchange *x = c->downstream.exchange;
 
     if (c->client.state == CLIENT_DRAIN)
-        drain(c, true);
+        drain_request(c, true);
     else if (c->client.state != CLIENT_EXCHANGE)
         http1_read_head(c);
     else if (closed && c->http1.response_ended) /* all of its content may have arrived */
@@ -392,7 +392,7 @@ static void end(struct downstream *d, enum downstream_end how)
         http1_await_request(c);
     else {
         linger_begin_drain(c);
-        drain(c, false);
+        drain_request(c, false);
     }
 }
 

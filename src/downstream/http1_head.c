@@ -33,13 +33,13 @@ void http1_await_request(struct socket_client *c)
 /* ---- heads ----------------------------------------------------------------------------------- */
 
 /* Received bytes of a request, in either buffer. */
-struct head_bytes {
+struct request_head_bytes {
     struct slice all;
     bool kept; /* in stream.in, else in worker->receive */
 };
 
 /* Reads bytes of a head. False: nothing new, or the connection is closed. */
-static bool receive(struct socket_client *c, struct head_bytes *got)
+static bool receive_head(struct socket_client *c, struct request_head_bytes *got)
 {
     struct worker *w = c->client.worker;
     ssize_t n;
@@ -65,7 +65,7 @@ static bool receive(struct socket_client *c, struct head_bytes *got)
     return true;
 }
 
-static void consume(struct socket_client *c, struct head_bytes *got, size_t n)
+static void consume_head(struct socket_client *c, struct request_head_bytes *got, size_t n)
 {
     if (got->kept)
         stream_take(&c->stream, &c->client.worker->buffers, n);
@@ -74,7 +74,7 @@ static void consume(struct socket_client *c, struct head_bytes *got, size_t n)
 }
 
 /* Keeps an incomplete head until the rest arrives. */
-static void keep_part(struct socket_client *c, const struct head_bytes *got)
+static void keep_partial_head(struct socket_client *c, const struct request_head_bytes *got)
 {
     struct worker *w = c->client.worker;
 
@@ -169,8 +169,8 @@ enum scan http1_head_parse(struct slice bytes, size_t max, size_t *seen, struct 
 }
 
 /* Uses a complete head in place, without copying it. */
-static void use_head(struct socket_client *c, struct head_bytes *got, struct request_head *head,
-                     const struct framing *framing)
+static void use_head(struct socket_client *c, struct request_head_bytes *got,
+                     struct request_head *head, const struct framing *framing)
 {
     struct worker *w = c->client.worker;
     size_t size = head->whole.n;
@@ -201,14 +201,14 @@ static void use_head(struct socket_client *c, struct head_bytes *got, struct req
 
 /* Recognises the preface of HTTP/2 (RFC 9113 section 3.3, prior knowledge) in the first bytes of a
  * connection. Returns true if it is there, or may be: then the bytes are not read as a head. */
-static bool take_preface(struct socket_client *c, const struct head_bytes *got)
+static bool take_preface(struct socket_client *c, const struct request_head_bytes *got)
 {
     size_t n = got->all.n < HTTP2_PREFACE_SIZE ? got->all.n : HTTP2_PREFACE_SIZE;
 
     if (memcmp(got->all.p, http2_preface, n) != 0)
         return false;
     if (n < HTTP2_PREFACE_SIZE) {
-        keep_part(c, got);
+        keep_partial_head(c, got);
         return true;
     }
     struct iobuf *in = c->stream.in;
@@ -220,15 +220,15 @@ static bool take_preface(struct socket_client *c, const struct head_bytes *got)
 
 void http1_read_head(struct socket_client *c)
 {
-    struct head_bytes got;
+    struct request_head_bytes got;
     struct http1_head_result result;
     struct request_head *head = &c->client.worker->request;
     size_t seen = c->scanned, max = c->client.worker->policy->size_limits.request_header;
 
-    if (!receive(c, &got))
+    if (!receive_head(c, &got))
         return;
     if (c->scanned == 0)
-        consume(c, &got, request_skip_empty_line(got.all));
+        consume_head(c, &got, request_skip_empty_line(got.all));
     if (got.all.n == 0 || (c->may_be_http2 && take_preface(c, &got)))
         return;
     enum scan scan = parse(got.all, max, &seen, head, &result);
@@ -236,7 +236,7 @@ void http1_read_head(struct socket_client *c)
     if (scan == SCAN_REFUSED)
         refuse_request(c, got.all, result.cause, result.status, result.why);
     else if (scan == SCAN_PARTIAL)
-        keep_part(c, &got);
+        keep_partial_head(c, &got);
     else
         use_head(c, &got, head, &result.framing);
 }

@@ -34,7 +34,7 @@ static unsigned add_lines(struct http2_field *fields, unsigned count, struct sli
 }
 
 /* Collects the fields of a response: those of the server, then those of weir. */
-static unsigned collect(const struct response *response, struct http2_field *fields)
+static unsigned collect_fields(const struct response *response, struct http2_field *fields)
 {
     unsigned count = 0;
 
@@ -140,7 +140,8 @@ enum downstream_sent http2_request_send_head(struct downstream *d, const struct 
     if (response->image)
         response_image_store(response->image, RESPONSE_IMAGE_BARE, response->lines, 0, response,
                              content, count);
-    if (!http2_send_head(r->stream, response->status, fields, collect(response, fields), empty))
+    if (!http2_send_head(r->stream, response->status, fields, collect_fields(response, fields),
+                         empty))
         return DOWNSTREAM_TOO_LARGE;
     if (empty)
         return DOWNSTREAM_SENT;
@@ -171,7 +172,7 @@ enum downstream_sent http2_request_send_interim(struct downstream *d,
     if (!r->stream || r->connection->lost)
         return DOWNSTREAM_GONE;
     http2_touch(r->connection);
-    return http2_send_interim(r->stream, response->status, fields, collect(response, fields))
+    return http2_send_interim(r->stream, response->status, fields, collect_fields(response, fields))
                ? DOWNSTREAM_SENT
                : DOWNSTREAM_GONE;
 }

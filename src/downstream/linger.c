@@ -77,7 +77,7 @@ void linger_begin_drain(struct socket_client *c)
 
 /* Counts `n` dropped bytes. False: it has lingered too long, or the input is too slow or too
  * much. */
-static bool goes_on(struct socket_client *c, uint64_t n)
+static bool may_linger(struct socket_client *c, uint64_t n)
 {
     uint64_t elapsed_us = client_since_us(&c->client);
 
@@ -95,7 +95,7 @@ static void read_and_drop(struct socket_client *c, bool closed)
     ssize_t n = stream_read(&c->stream, c->client.worker->receive, IOBUF_READ_MAX);
 
     (void)closed;
-    if (n != STREAM_AGAIN && (n <= 0 || !goes_on(c, (uint64_t)n)))
+    if (n != STREAM_AGAIN && (n <= 0 || !may_linger(c, (uint64_t)n)))
         client_close(&c->client);
 }
 
@@ -113,7 +113,7 @@ bool linger_drain(struct socket_client *c, bool receive)
 
     if (usable && request->ended)
         return true;
-    if (!usable || !goes_on(c, request->bytes - before))
+    if (!usable || !may_linger(c, request->bytes - before))
         client_close(&c->client);
     return false;
 }
@@ -132,7 +132,7 @@ static void linger_passed(struct deadline *deadline)
     struct socket_client *c = CONTAINER_OF(deadline, struct socket_client, client.deadline);
 
     MAGIC_CHECK(&c->client, CLIENT_MAGIC);
-    if (!c->client.worker->stopping && stream_has_unread(&c->stream) && goes_on(c, 0))
+    if (!c->client.worker->stopping && stream_has_unread(&c->stream) && may_linger(c, 0))
         linger_arm(&c->client);
     else
         client_close(&c->client);

@@ -39,7 +39,7 @@ static void pay(struct client *c, uint32_t now, uint64_t taken, bool first)
 }
 
 /* Returns whether the connection is slow. */
-static bool look(struct client *c, uint32_t now, uint32_t sweep)
+static bool measure_client(struct client *c, uint32_t now, uint32_t sweep)
 {
     bool first = c->slow.sweep != sweep - 1;
     uint64_t taken;
@@ -55,7 +55,7 @@ static bool look(struct client *c, uint32_t now, uint32_t sweep)
     return c->slow.is_slow;
 }
 
-static void sweep(struct worker *w, uint32_t now)
+static void find_slow(struct worker *w, uint32_t now)
 {
     struct downstream_worker *d = w->downstream;
     struct client *last = NULL, *next;
@@ -64,7 +64,7 @@ static void sweep(struct worker *w, uint32_t now)
     d->slow_swept_ms = now;
     for (struct client *c = TAILQ_FIRST(&d->clients); c; c = next) {
         next = TAILQ_NEXT(c, link);
-        if (!look(c, now, d->slow_sweep))
+        if (!measure_client(c, now, d->slow_sweep))
             continue;
         TAILQ_REMOVE(&d->clients, c, link);
         if (last)
@@ -91,7 +91,7 @@ struct client *slow_clients_slowest(struct worker *w)
     if (w->policy->timeouts.send_min_rate == 0)
         return NULL;
     if (now - w->downstream->slow_swept_ms >= SWEEP_MS)
-        sweep(w, now);
+        find_slow(w, now);
     for (unsigned i = 0; i < PICKS_MAX && (c = TAILQ_FIRST(clients)) && c->slow.is_slow; i++) {
         if (is_still_slow(c))
             return c;

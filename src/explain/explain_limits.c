@@ -33,7 +33,7 @@ static bool are_left(const struct explained_limit *limit)
                                                       : shown_remaining(limit) >= cost;
 }
 
-static int64_t granted_by(const struct explained_limit *limit)
+static int64_t explained_grant(const struct explained_limit *limit)
 {
     int64_t left = limit->is_known ? shown_remaining(limit) : limit->capacity;
     return limit->planned.best_effort && left < limit->planned.cost && left > 0
@@ -51,7 +51,7 @@ static void set_as_decided(struct limit_result *result, const struct explained_l
                                     .shadow = planned->shadow,
                                     .quota = planned->numbers.limit,
                                     .capacity = limit->capacity,
-                                    .granted = granted_by(limit),
+                                    .granted = explained_grant(limit),
                                     .retry_after_us = rejects ? -1 : 0};
 }
 

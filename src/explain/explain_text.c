@@ -40,8 +40,8 @@ static void print_line(struct text_report *r)
     fprintf(r->out, "%.*s\n", SLICE_ARG(text_slice(&r->line)));
 }
 
-static void say(struct text_report *r, const char *format, ...) PRINTF_LIKE(2, 3);
-static void say(struct text_report *r, const char *format, ...)
+static void write_line(struct text_report *r, const char *format, ...) PRINTF_LIKE(2, 3);
+static void write_line(struct text_report *r, const char *format, ...)
 {
     char bytes[1024];
     va_list arguments;
@@ -54,7 +54,7 @@ static void say(struct text_report *r, const char *format, ...)
 }
 
 /* Long values are cut. */
-static void put_value(struct text *out, struct slice value)
+static void put_shortened(struct text *out, struct slice value)
 {
     bool cut = value.n > VALUE_SHOWN;
 
@@ -88,7 +88,7 @@ static void put_name(struct text_report *r, struct slice name)
 {
     size_t start = r->line.n;
 
-    put_value(&r->line, name);
+    put_shortened(&r->line, name);
     pad(&r->line, start, r->name_width);
 }
 
@@ -107,16 +107,17 @@ static void print_path(struct text_report *r)
     if (e->head->path_is_plain || e->normal.n == 0)
         return;
     text_literal(start_line(r), "normal form ");
-    put_value(&r->line, e->normal);
+    put_shortened(&r->line, e->normal);
     print_line(r);
     if (!e->readings_compared) {
-        say(r, "servers may read it in %u ways, which weir does not compare", e->reading_count);
+        write_line(r, "servers may read it in %u ways, which weir does not compare",
+                   e->reading_count);
         return;
     }
-    say(r,
-        e->too_many_readings ? "servers may read it in more ways than weir compares"
-                             : "servers may read it in %u way%s:",
-        e->reading_count, e->reading_count == 1 ? "" : "s");
+    write_line(r,
+               e->too_many_readings ? "servers may read it in more ways than weir compares"
+                                    : "servers may read it in %u way%s:",
+               e->reading_count, e->reading_count == 1 ? "" : "s");
     r->name_width = 0;
     for (unsigned i = 0; i < e->reading_count && i < READINGS_SHOWN; i++)
         widen(&r->name_width, e->readings[i].path.n);
@@ -131,7 +132,7 @@ static void print_path(struct text_report *r)
         print_line(r);
     }
     if (e->reading_count > READINGS_SHOWN)
-        say(r, "  and %u more (--json lists them)", e->reading_count - READINGS_SHOWN);
+        write_line(r, "  and %u more (--json lists them)", e->reading_count - READINGS_SHOWN);
 }
 
 static void print_certificate(struct text_report *r, const struct tls_certificate *certificate)
@@ -139,7 +140,7 @@ static void print_certificate(struct text_report *r, const struct tls_certificat
     struct text *out = start_line(r);
 
     text_literal(out, "certificate ");
-    put_value(out, certificate->subject.n ? certificate->subject : certificate->fingerprint);
+    put_shortened(out, certificate->subject.n ? certificate->subject : certificate->fingerprint);
     if (r->e->certificate_unasked)
         text_literal(out, ": not read, no listener has client_ca");
     print_line(r);
@@ -151,7 +152,7 @@ static void print_request(struct text_report *r, const struct explain_request *r
     struct slice line = {request->head.p, strcspn(request->head.p, "\r\n")};
 
     r->label = "request";
-    put_value(start_line(r), line);
+    put_shortened(start_line(r), line);
     print_line(r);
     struct text *out = start_line(r);
     text_literal(out, "from ");
@@ -168,10 +169,11 @@ static void print_request(struct text_report *r, const struct explain_request *r
     if (request->certificate)
         print_certificate(r, request->certificate);
     if (e->certificate_missing)
-        say(r, "every listener with TLS requires a client certificate: add --certificate FILE");
+        write_line(r,
+                   "every listener with TLS requires a client certificate: add --certificate FILE");
     if (e->https_unserved)
-        say(r, "no listener uses TLS; behind a proxy that does, write http:// and "
-               "-H 'X-Forwarded-Proto: https'");
+        write_line(r, "no listener uses TLS; behind a proxy that does, write http:// and "
+                      "-H 'X-Forwarded-Proto: https'");
     if (e->was_parsed)
         print_path(r);
 }
@@ -205,7 +207,7 @@ static void print_sources(struct text_report *r)
         print_line(r);
     }
     if (e->has_client && e->source_count && e->sources[e->source_count - 1].result != SOURCE_USED)
-        say(r, "no source has a value: the client is counted by its address");
+        write_line(r, "no source has a value: the client is counted by its address");
 }
 
 static void print_address_source(struct text_report *r)
@@ -238,7 +240,7 @@ static void print_client(struct text_report *r)
 {
     r->label = "client";
     if (r->e->has_client)
-        put_value(start_line(r), identity_text(r->e->identity));
+        put_shortened(start_line(r), identity_text(r->e->identity));
     else
         text_literal(start_line(r), "not determined");
     print_line(r);
@@ -283,7 +285,7 @@ static void print_client_limits(struct text_report *r)
     const struct plan *plan = limits ? limits->plan : NULL;
 
     if (e->limits_of == LIMITS_OF_ALLOW_LIST)
-        say(r, "none: the address is in addresses.allow");
+        write_line(r, "none: the address is in addresses.allow");
     if (e->limits_of == LIMITS_OF_GRANT) {
         struct text *out = start_line(r);
         text_literal(out, "a grant (weir grant) applies, for ");
@@ -292,21 +294,22 @@ static void print_client_limits(struct text_report *r)
         print_line(r);
     }
     if (limits && limits->name)
-        say(r, "%s:%u  clients: %s", r->file, limits->position.line, limits->name);
+        write_line(r, "%s:%u  clients: %s", r->file, limits->position.line, limits->name);
     if (e->limits_of == LIMITS_OF_DATABASE && !e->quota_unread)
-        say(r, "the client's row in the database applies (quotas)");
+        write_line(r, "the client's row in the database applies (quotas)");
     if (plan)
-        say(r, "%s:%u  plans: %s", r->file, plan->position.line, plan->name);
+        write_line(r, "%s:%u  plans: %s", r->file, plan->position.line, plan->name);
     if (e->quota_unread && e->limits_of != LIMITS_OF_GRANT)
-        say(r, e->state_was_read
-                   ? "the client's row in the database is not cached: not read (quotas)"
-                   : "the client's row in the database is not read (quotas)");
+        write_line(r, e->state_was_read
+                          ? "the client's row in the database is not cached: not read (quotas)"
+                          : "the client's row in the database is not read (quotas)");
     if (e->limits_of != LIMITS_OF_ALLOW_LIST && limits && limits->quota == QUOTA_UNLIMITED)
-        say(r, "unlimited: no limit counts this client");
+        write_line(r, "unlimited: no limit counts this client");
     if (limits && limits->quota == QUOTA_PROHIBITED)
-        say(r, "quota 0: every request is rejected");
+        write_line(r, "quota 0: every request is rejected");
     if (e->priority)
-        say(r, "%s:%u  priorities: %s", r->file, e->priority->position.line, e->priority->name);
+        write_line(r, "%s:%u  priorities: %s", r->file, e->priority->position.line,
+                   e->priority->name);
 }
 
 /* When the cost is not final yet. */
@@ -376,7 +379,7 @@ static void print_limit(struct text_report *r, const struct explained_limit *lim
     text_clean(&r->line, limit->planned.key);
     print_line(r);
     if (limit->planned.repeat_key.n)
-        say(r, "  repeats with the same %s are free", limit->planned.limit->dedup.header);
+        write_line(r, "  repeats with the same %s are free", limit->planned.limit->dedup.header);
     if (limit->is_known)
         print_state(r, limit);
 }
@@ -387,11 +390,11 @@ static void print_limits(struct text_report *r)
 
     r->label = "limits";
     if (e->rule->limit_count == 0) {
-        say(r, "none");
+        write_line(r, "none");
         return;
     }
     if (e->not_charged) {
-        say(r, "none: a CORS preflight is not charged");
+        write_line(r, "none: a CORS preflight is not charged");
         return;
     }
     print_client_limits(r);
@@ -420,7 +423,7 @@ static void print_upstream(struct text_report *r)
         text_printf(out, " %s", upstream->servers[i].text);
     print_line(r);
     if (r->policy->decisions.address.length)
-        say(r, "decisions.listen decides in the same way, and forwards nothing");
+        write_line(r, "decisions.listen decides in the same way, and forwards nothing");
 }
 
 static void print_field(struct text_report *r, char sign, const struct changed_field *field)
@@ -434,7 +437,7 @@ static void print_field(struct text_report *r, char sign, const struct changed_f
         text_put(out, slice_equal(field->name, SLICE("Via")) ? SLICE("(the name of this weir)")
                                                              : SLICE("(a new id)"));
     else
-        put_value(out, field->value);
+        put_shortened(out, field->value);
     if (field->why)
         text_printf(out, "  (%s)", field->why);
     print_line(r);
@@ -445,14 +448,14 @@ static void print_forwarded(struct text_report *r)
     const struct explanation *e = r->e;
 
     r->label = "forwards";
-    put_value(start_line(r), e->request_line);
+    put_shortened(start_line(r), e->request_line);
     print_line(r);
     for (unsigned i = 0; i < e->removed_count; i++)
         print_field(r, '-', &e->removed[i]);
     for (unsigned i = 0; i < e->added_count; i++)
         print_field(r, '+', &e->added[i]);
     if (e->usage_is_added)
-        say(r, "+ \"stream_options\": {\"include_usage\": true} in the content");
+        write_line(r, "+ \"stream_options\": {\"include_usage\": true} in the content");
 }
 
 static void print_result(struct text_report *r)

@@ -51,7 +51,7 @@ static struct known_name names[COUNT_OF(known)];
 static uint8_t first[GROUPS + 1];
 
 /* Both cases of a letter have the same last five bits. */
-static inline unsigned group_of(const char *name, size_t n)
+static inline unsigned name_bucket(const char *name, size_t n)
 {
     return (unsigned)n * LETTERS + (unsigned)(name[0] & (LETTERS - 1));
 }
@@ -63,7 +63,7 @@ __attribute__((constructor)) static void index_names(void)
     for (unsigned group = 0; group < GROUPS; group++) {
         first[group] = (uint8_t)count;
         for (size_t i = 0; i < COUNT_OF(known); i++)
-            if (group_of(known[i].lower, strlen(known[i].lower)) == group)
+            if (name_bucket(known[i].lower, strlen(known[i].lower)) == group)
                 names[count++] = known[i];
     }
     first[GROUPS] = (uint8_t)count;
@@ -119,7 +119,7 @@ static bool is_forwarded_claim(struct slice name)
 enum field_id field_id_of(struct slice name)
 {
     if (name.n && name.n <= NAME_LONGEST) {
-        unsigned group = group_of(name.p, name.n);
+        unsigned group = name_bucket(name.p, name.n);
         for (unsigned i = first[group]; i < first[group + 1]; i++)
             if (token_equals(name.p, names[i].lower, name.n))
                 return names[i].id;

@@ -150,7 +150,7 @@ bool field_is_named_away(const struct field *field)
 /* --- twins: different names of one variable --------------------------------------------------- */
 
 /* Returns the character as CGI, WSGI and similar interfaces see it. */
-static char folded(char c)
+static char cgi_char(char c)
 {
     return !char_is(c, CHAR_PLAIN) ? '-' : c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
@@ -160,7 +160,7 @@ static bool same_folded(struct slice a, struct slice b)
     if (a.n != b.n)
         return false;
     for (size_t i = 0; i < a.n; i++)
-        if (folded(a.p[i]) != folded(b.p[i]))
+        if (cgi_char(a.p[i]) != cgi_char(b.p[i]))
             return false;
     return true;
 }
@@ -176,7 +176,7 @@ bool name_is_twin_of_known(struct slice name)
     char room[32]; /* for a longer name, the prefix is enough: X-Forwarded-* */
     size_t n = name.n < sizeof room ? name.n : sizeof room;
     for (size_t i = 0; i < n; i++)
-        room[i] = folded(name.p[i]);
+        room[i] = cgi_char(name.p[i]);
     return field_id_of(name) == FIELD_OTHER && field_id_of((struct slice){room, n}) != FIELD_OTHER;
 }
 

@@ -113,7 +113,7 @@ static void trim_segments(struct slice in, struct text *out)
 
 /* Decodes one overlong UTF-8 sequence or fullwidth form. Returns the ASCII character it represents
  * and sets `*n` to its length in bytes; `*n` is 0 if there is none. */
-static char folded(const unsigned char *p, size_t left, size_t *n)
+static char ascii_of_overlong(const unsigned char *p, size_t left, size_t *n)
 {
     unsigned value = 0;
     *n = 0;
@@ -140,7 +140,7 @@ static char folded(const unsigned char *p, size_t left, size_t *n)
 static void fold_characters(struct slice in, struct text *out)
 {
     for (size_t i = 0, n; i < in.n; i += n) {
-        char c = folded((const unsigned char *)in.p + i, in.n - i, &n);
+        char c = ascii_of_overlong((const unsigned char *)in.p + i, in.n - i, &n);
         text_char(out, n ? c : in.p[i]);
         n += n == 0;
     }
@@ -213,7 +213,7 @@ void readings_begin(struct readings *readings, struct slice normal)
     readings->room = text_over(readings->bytes, room < READINGS_ROOM ? room : READINGS_ROOM);
 }
 
-static bool is_known(const struct readings *readings, struct slice reading)
+static bool was_seen(const struct readings *readings, struct slice reading)
 {
     for (unsigned i = 0; i < readings->count; i++)
         if (slice_equal(readings->at[i], reading))
@@ -232,7 +232,7 @@ static void expand(struct readings *readings, struct slice reading)
             continue;
         steps[i].write(reading, &readings->room);
         struct slice made = {readings->bytes + start, readings->room.n - start};
-        if (!readings->room.failed && is_known(readings, made))
+        if (!readings->room.failed && was_seen(readings, made))
             readings->room.n = start;
         else if (readings->room.failed || readings->count == READINGS_MAX)
             readings->too_many = true;

@@ -62,7 +62,7 @@ static void wait_for_room(struct http2_stream *stream)
 }
 
 /* The content has ended: gives nghttp2 the trailers instead. */
-static ssize_t take_trailers(struct http2_session *s, int32_t id, uint32_t *flags)
+static ssize_t give_trailers(struct http2_session *s, int32_t id, uint32_t *flags)
 {
     nghttp2_nv *pairs = s->scratch->pairs;
     size_t n = 0;
@@ -88,7 +88,7 @@ static ssize_t on_wanted(nghttp2_session *ng, int32_t id, uint8_t *unused, size_
 
     MAGIC_CHECK(stream, HTTP2_STREAM_MAGIC);
     if (s->trailers_of == stream)
-        return take_trailers(s, id, flags);
+        return give_trailers(s, id, flags);
     if (n == 0 && !stream->piece_ends) {
         stream->deferred = true;
         if (stream->wants_room)

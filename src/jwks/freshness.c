@@ -1,7 +1,7 @@
 #include "jwks/freshness.h"
 
 /* Reads digits, perhaps quoted. Returns false for anything else. */
-static bool read_seconds(struct slice text, uint64_t *seconds)
+static bool read_delta(struct slice text, uint64_t *seconds)
 {
     if (text.n >= 2 && text.p[0] == '"' && text.p[text.n - 1] == '"')
         text = (struct slice){text.p + 1, text.n - 2};
@@ -33,7 +33,7 @@ static void read_directive(struct freshness *freshness, struct slice directive)
     if (!slice_equal_nocase(name, SLICE("max-age")))
         return;
     /* malformed: already stale (RFC 9111 section 4.2.1) */
-    if (!equals || !read_seconds((struct slice){equals + 1, directive.n - name.n - 1}, &seconds))
+    if (!equals || !read_delta((struct slice){equals + 1, directive.n - name.n - 1}, &seconds))
         seconds = 0;
     limit(freshness, seconds);
 }
@@ -68,7 +68,7 @@ void freshness_read(struct freshness *freshness, struct slice line)
         return;
     value = slice_trim_ows((struct slice){colon + 1, line.n - name.n - 1});
     if (slice_equal_nocase(name, SLICE("Age")))
-        (void)read_seconds(value, &freshness->age_s);
+        (void)read_delta(value, &freshness->age_s);
     if (!slice_equal_nocase(name, SLICE("Cache-Control")))
         return;
     while (next_directive(&value, &directive))

@@ -29,8 +29,8 @@ struct https_get {
     char *url; /* of the current hop */
     const char *ca;
     struct event *deadline;
-    struct lookup *lookup; /* NULL: no lookup is in flight */
-    CURL *easy;            /* NULL: libcurl does nothing */
+    struct dns_lookup *lookup; /* NULL: no lookup is in flight */
+    CURL *easy;                /* NULL: libcurl does nothing */
     struct curl_slist *addresses;
     unsigned redirects;
     char *content;
@@ -192,7 +192,7 @@ static bool give_addresses(struct https_get *get, const struct key_url *url,
     return (get->addresses = curl_slist_append(NULL, bytes)) != NULL;
 }
 
-static void on_answer(void *context, const struct resolver_answer *answer)
+static void on_transfer_end(void *context, const struct resolver_answer *answer)
 {
     struct https_get *get = context;
     struct key_url url;
@@ -221,7 +221,7 @@ static bool begin_hop(struct https_get *get, const struct key_url *url)
     if (!client->resolver && !(client->resolver = resolver_new(client->base, client->names)))
         return false;
     snprintf(host, sizeof host, "%.*s", SLICE_ARG(url->host));
-    get->lookup = resolver_look_up(client->resolver, host, on_answer, get);
+    get->lookup = resolver_look_up(client->resolver, host, on_transfer_end, get);
     return get->lookup != NULL;
 }
 
@@ -291,7 +291,7 @@ static void on_socket_ready(evutil_socket_t fd, short what, void *arg)
     act(arg, fd, (what & EV_READ ? CURL_CSELECT_IN : 0) | (what & EV_WRITE ? CURL_CSELECT_OUT : 0));
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_curl_timer(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     act(arg, CURL_SOCKET_TIMEOUT, 0);
@@ -338,7 +338,7 @@ struct https_client *https_client_new(struct event_base *base,
         return NULL;
     client->base = base;
     client->names = names;
-    client->timer = evtimer_new(base, on_timer, client);
+    client->timer = evtimer_new(base, on_curl_timer, client);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK)
         client->multi = curl_multi_init();
     if (client->timer && client->multi &&

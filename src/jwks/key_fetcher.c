@@ -175,7 +175,7 @@ static void use_kept(struct fetched_url *source)
 
 /* ---- fetches --------------------------------------------------------------------------------- */
 
-static void arm(struct fetched_url *source, uint64_t after_us)
+static void arm_fetch(struct fetched_url *source, uint64_t after_us)
 {
     source->due_us = clock_us() + after_us;
     event_timer_arm(source->timer, after_us);
@@ -192,12 +192,12 @@ static void fetch_failed(struct fetched_url *source)
 static uint64_t fresh_us(const struct fetched_url *source, const struct freshness *freshness)
 {
     uint64_t refresh_us = source->fetcher->policy->identity.jwt.refresh_us,
-             said_us = freshness_seconds(freshness) * 1000000;
+             declared_us = freshness_seconds(freshness) * 1000000;
 
     if (!freshness->limited)
         return refresh_us;
-    said_us = said_us < KEYS_FRESH_MIN_US ? KEYS_FRESH_MIN_US : said_us;
-    return said_us < refresh_us ? said_us : refresh_us;
+    declared_us = declared_us < KEYS_FRESH_MIN_US ? KEYS_FRESH_MIN_US : declared_us;
+    return declared_us < refresh_us ? declared_us : refresh_us;
 }
 
 static void succeed(struct fetched_url *source, struct jwt_keys *keys, const unsigned char *digest,
@@ -216,7 +216,7 @@ static void succeed(struct fetched_url *source, struct jwt_keys *keys, const uns
         jwt_keys_drop(keys);
     source->fetched_wall_us = clock_wall_us();
     store_keys(source, result->content);
-    arm(source, fresh_us(source, &result->freshness));
+    arm_fetch(source, fresh_us(source, &result->freshness));
 }
 
 static void on_end(void *context, const struct https_result *result)
@@ -260,7 +260,7 @@ static void fetch(struct fetched_url *source)
     remote_keys_end_fetch(source->keys);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_fetch_due(evutil_socket_t fd, short what, void *arg)
 {
     struct fetched_url *source = arg;
     (void)fd, (void)what;
@@ -282,7 +282,7 @@ static void fetch_wanted(struct fetched_url *source)
         source->wanted_us = now_us;
         fetch(source);
     } else if (!source->failing_us && next_us < source->due_us)
-        arm(source, next_us - now_us);
+        arm_fetch(source, next_us - now_us);
 }
 
 static void on_wake(evutil_socket_t fd, short what, void *arg)
@@ -314,7 +314,7 @@ static struct fetched_url *source_new(struct key_fetcher *fetcher, struct remote
 {
     struct fetched_url *source = calloc(1, sizeof *source);
 
-    if (!source || !(source->timer = evtimer_new(fetcher->base, on_timer, source))) {
+    if (!source || !(source->timer = evtimer_new(fetcher->base, on_fetch_due, source))) {
         free(source);
         return NULL;
     }

@@ -201,7 +201,7 @@ struct limit_arguments {
     int64_t share; /* of the request's priority; 0: the whole limit */
 };
 
-static int64_t mode_of(const struct op_limit *part)
+static int64_t wire_mode(const struct op_limit *part)
 {
     return part->cost < 0 ? part->charge.at_us : part->mode + MODE_REPEAT * part->repeat_index;
 }
@@ -218,7 +218,7 @@ static void find_limit_arguments(const struct group *group, unsigned count,
             .limit = part->limit,
             .key = part->key_index,
             .cost = units > 1 ? units : part->cost,
-            .mode = units > 1 ? MODE_BEST_EFFORT : mode_of(part),
+            .mode = units > 1 ? MODE_BEST_EFFORT : wire_mode(part),
             .amount = part->numbers.limit,
             .burst = part->permit ? permits_holder(op->limiter->permits) : part->numbers.burst,
             .share = op->is_adjustment ? 0 : part->numbers.share};
@@ -227,8 +227,8 @@ static void find_limit_arguments(const struct group *group, unsigned count,
 
 /* Returns true if a request continues a run of `length` requests; `run` holds the limits of the
  * first. */
-static bool goes_on(const struct limit_arguments *next, struct limit_arguments *run, unsigned count,
-                    int64_t length)
+static bool continues_run(const struct limit_arguments *next, struct limit_arguments *run,
+                          unsigned count, int64_t length)
 {
     for (unsigned i = 0; i < count; i++)
         if (next[i].limit != run[i].limit || next[i].cost != run[i].cost ||
@@ -328,7 +328,7 @@ static void append_wide_run(struct arguments *a, const struct wide *wide)
                                    &(struct limit_arguments){.limit = part->limit,
                                                              .key = part->key_index,
                                                              .cost = part->cost,
-                                                             .mode = mode_of(part),
+                                                             .mode = wire_mode(part),
                                                              .amount = part->numbers.limit,
                                                              .burst = part->numbers.burst},
                                    false, false);
@@ -355,7 +355,7 @@ static unsigned append_run_arguments(struct arguments *a, struct call_ops *ops, 
             group->first->now_us != ops->groups[first].first->now_us)
             break;
         find_limit_arguments(group, count, next);
-        if (!goes_on(next, run, count, length))
+        if (!continues_run(next, run, count, length))
             break;
     }
     bool plain = is_plain_run(a, run, count, length);

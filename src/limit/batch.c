@@ -288,8 +288,8 @@ static void batch_try_again(struct batch *batch)
     op_queue_wake(l->queue);
 }
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply,
-                      enum redis_failure failure)
+static void on_batch_reply(struct redis_call *call, const struct redis_reply *reply,
+                           enum redis_failure failure)
 {
     struct batch *batch = CONTAINER_OF(call, struct batch, call);
     struct limiter *l = batch->limiter;
@@ -337,7 +337,7 @@ static void batch_send(struct limiter *l, struct batch *batch)
 {
     const struct call_arguments *a = arguments_make(l->batches->arguments, &batch->ops);
 
-    batch->call = (struct redis_call){.done = on_answer};
+    batch->call = (struct redis_call){.done = on_batch_reply};
     if (redis_client_call(l->redis, &batch->call, a->count, a->bytes, a->sizes)) {
         batch->sent_us = clock_cached_us();
         op_queue_sent(l->queue, batch->ops.count);

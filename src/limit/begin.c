@@ -19,9 +19,9 @@ struct limit_op *op_take_or_reserve(struct limiter *l)
     return op;
 }
 
-static enum decided decide_without_redis(struct limit_op *op,
-                                         struct decision_request *decision_request,
-                                         enum redis_failure cause)
+static enum decided op_decide_locally(struct limit_op *op,
+                                      struct decision_request *decision_request,
+                                      enum redis_failure cause)
 {
     verdict_without_redis(op->limiter, op, cause, &decision_request->decision);
     op_permits_locally(op, decision_request);
@@ -36,9 +36,9 @@ enum decided op_begin(struct limit_op *op, struct decision_request *decision_req
     if (op->leased.lease && op_spend_lease(op, decision_request))
         return DECIDED_NOW;
     if (op == l->ops->reserve)
-        return decide_without_redis(op, decision_request,
-                                    redis_client_is_ready(l->redis) ? REDIS_FAILURE_BUSY
-                                                                    : redis_client_cause(l->redis));
+        return op_decide_locally(op, decision_request,
+                                 redis_client_is_ready(l->redis) ? REDIS_FAILURE_BUSY
+                                                                 : redis_client_cause(l->redis));
     op->started_us = clock_cached_us();
     if (denials_any(l->denials, op->started_us) &&
         verdict_from_denial(l, op, clock_us(), &decision_request->decision)) {
@@ -52,7 +52,7 @@ enum decided op_begin(struct limit_op *op, struct decision_request *decision_req
         op_gather(op);
     else if (!split_begin(op, false)) {
         op_cut(op);
-        return decide_without_redis(op, decision_request, REDIS_FAILURE_BUSY);
+        return op_decide_locally(op, decision_request, REDIS_FAILURE_BUSY);
     }
     return DECIDED_LATER;
 }

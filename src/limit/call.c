@@ -23,7 +23,7 @@ void call_request_init(struct call_request *call, void (*decided)(struct call_re
 }
 
 /* False: no memory. */
-static bool make_room(struct call_request *call, unsigned count)
+static bool room_for_items(struct call_request *call, unsigned count)
 {
     size_t items = count * sizeof *call->items, results = count * sizeof *call->results,
            ops = count * sizeof *call->ops, metadata = count * sizeof *call->metadata;
@@ -163,7 +163,8 @@ static int64_t bounded_cost(const struct limit *limit, int64_t cost)
 }
 
 /* The driver's mode. `several`: the op has several limits. */
-static unsigned mode_of(const struct call_request *call, const struct op_limit *part, bool several)
+static unsigned call_mode(const struct call_request *call, const struct op_limit *part,
+                          bool several)
 {
     if (call->charges_each && part->cost > 0)
         return MODE_EVERY;
@@ -189,7 +190,7 @@ static unsigned fill_item(const struct call_request *call, const struct call_ite
                                 .shadow = is_shadow(item, limit),
                                 .free = item->cost < 0,
                                 .repeat_key = SLICE_NONE};
-        to->mode = mode_of(call, to, several);
+        to->mode = call_mode(call, to, several);
         key_write_descriptor(keys, call->limiter->policy, limit, descriptor_name_text(&item->name));
         to->key = (struct slice){keys->p + start, keys->n - start};
         place++, to++;
@@ -382,7 +383,7 @@ enum decided limiter_decide_call(struct limiter *l, const struct rate_limit_call
     call->stage = STAGE_ALL;
     call->decision.domain = domain;
     call->decision.count = message->count;
-    if (!make_room(call, message->count)) {
+    if (!room_for_items(call, message->count)) {
         call->decision.count = 0;
         call_refuse(call);
         return DECIDED_NOW;

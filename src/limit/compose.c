@@ -342,7 +342,7 @@ static void write_limit(FILE *out, const struct limit *limit, const char *lua_di
     fputs(limit->kind == LIMIT_CUSTOM ? ", exact = true }\n" : " }\n", out);
 }
 
-static void write_limits(FILE *out, const struct policy *policy)
+static void compose_limits(FILE *out, const struct policy *policy)
 {
     begin_table(out, "limits", "number", "limit");
     for (unsigned i = 0; i < entry_count(policy); i++) {
@@ -449,7 +449,7 @@ static char *compose(const struct policy *policy, bool clock, const char *lua_di
         bool good = write_helpers(out, policy, &features, lua_dir, report);
         if (features.many) {
             write_limiters(out, policy, lua_dir);
-            write_limits(out, policy);
+            compose_limits(out, policy);
             write_loading(out, policy);
         } else
             write_single_limit(out, policy, lua_dir);

@@ -36,7 +36,7 @@ static _Atomic uint64_t *slot_of_tag(struct slice tag)
 }
 
 /* Never sets it back: another thread may have noted a later time. */
-static void advance(_Atomic uint64_t *time_us, uint64_t now_us)
+static void raise_time(_Atomic uint64_t *time_us, uint64_t now_us)
 {
     uint64_t before = atomic_load_explicit(time_us, memory_order_relaxed);
 
@@ -51,8 +51,8 @@ void denials_forget(struct slice client)
     uint64_t now_us = clock_us();
 
     key_write_tag(&tag, client);
-    advance(slot_of_tag(text_slice(&tag)), now_us);
-    advance(&last_refunded_us, now_us);
+    raise_time(slot_of_tag(text_slice(&tag)), now_us);
+    raise_time(&last_refunded_us, now_us);
 }
 
 bool denials_may_be_forgotten(uint64_t requested_us)

@@ -159,21 +159,21 @@ static struct fallback_state *state_of(const struct fallback *f, struct fallback
 
 /* --- A decision ------------------------------------------------------------------------------- */
 
-struct place_in_table {
+struct entry_ref {
     uint64_t id[2];
     unsigned stripe;
     struct fallback_state *state, before;
 };
 
-static uint64_t place_all(const struct fallback *f, const struct fallback_request *requests,
-                          unsigned count, struct place_in_table *places)
+static uint64_t hash_all(const struct fallback *f, const struct fallback_request *requests,
+                         unsigned count, struct entry_ref *refs)
 {
     uint64_t stripes = 0; /* one bit per stripe; STRIPES_MAX is 64 */
     for (unsigned i = 0; i < count; i++) {
-        places[i].id[0] = hash_slice(&f->keys[0], requests[i].key);
-        places[i].id[1] = hash_slice(&f->keys[1], requests[i].key);
-        places[i].stripe = (unsigned)(places[i].id[0] & (f->stripe_count - 1));
-        stripes |= (uint64_t)1 << places[i].stripe;
+        refs[i].id[0] = hash_slice(&f->keys[0], requests[i].key);
+        refs[i].id[1] = hash_slice(&f->keys[1], requests[i].key);
+        refs[i].stripe = (unsigned)(refs[i].id[0] & (f->stripe_count - 1));
+        stripes |= (uint64_t)1 << refs[i].stripe;
     }
     return stripes;
 }
@@ -192,56 +192,56 @@ static void unlock_all(struct fallback *f, uint64_t stripes)
 }
 
 /* Sets the result to the limit's state, as for a request that costs nothing. */
-static void look(const struct fallback_request *request, const struct place_in_table *position,
-                 int64_t now)
+static void read_state(const struct fallback_request *request, const struct entry_ref *ref,
+                       int64_t now)
 {
     struct fallback_request free = {
         .key = request->key, .reserve = request->reserve, .result = request->result};
-    struct fallback_state copy = *position->state;
+    struct fallback_state copy = *ref->state;
 
     fallback_charge(&copy, &free, now);
 }
 
 static bool charge(struct fallback *f, const struct fallback_request *request,
-                   struct place_in_table *position, int64_t now)
+                   struct entry_ref *ref, int64_t now)
 {
-    position->state = state_of(f, &f->stripes[position->stripe], position->id);
-    fallback_renumber(position->state, request->result, now);
-    position->before = *position->state;
-    fallback_charge(position->state, request, now);
+    ref->state = state_of(f, &f->stripes[ref->stripe], ref->id);
+    fallback_renumber(ref->state, request->result, now);
+    ref->before = *ref->state;
+    fallback_charge(ref->state, request, now);
     if (request->asks && request->result->verdict == VERDICT_ALLOWED) {
-        *position->state = position->before;
-        look(request, position, now);
+        *ref->state = ref->before;
+        read_state(request, ref, now);
     }
     return request->result->verdict == VERDICT_ALLOWED;
 }
 
 /* Takes back the charges of `count` limits, and sets their results to the state without them. */
-static void uncharge(struct fallback_request *requests, struct place_in_table *places,
-                     unsigned count, int64_t now)
+static void uncharge(struct fallback_request *requests, struct entry_ref *refs, unsigned count,
+                     int64_t now)
 {
     for (unsigned i = count; i-- > 0;)
         if (requests[i].result->verdict == VERDICT_ALLOWED)
-            *places[i].state = places[i].before;
+            *refs[i].state = refs[i].before;
     for (unsigned i = 0; i < count; i++)
         if (requests[i].result->verdict == VERDICT_ALLOWED)
-            look(&requests[i], &places[i], now);
+            read_state(&requests[i], &refs[i], now);
 }
 
 /* Charges the limits of each descriptor. Returns true if the request is admitted. */
 static bool charge_all(struct fallback *f, struct fallback_request *requests, unsigned count,
-                       struct place_in_table *places, int64_t now)
+                       struct entry_ref *refs, int64_t now)
 {
     bool admitted = true, rejects = false;
     unsigned quotas = 0, quotas_over = 0;
 
     for (unsigned i = 0, first = 0; i < count; i++) {
         requests[i].result->local = true;
-        rejects = !charge(f, &requests[i], &places[i], now) || rejects;
+        rejects = !charge(f, &requests[i], &refs[i], now) || rejects;
         if (i + 1 < count && requests[i + 1].descriptor == requests[i].descriptor)
             continue;
         if (rejects && requests[i].quota)
-            uncharge(requests + first, places + first, i + 1 - first, now);
+            uncharge(requests + first, refs + first, i + 1 - first, now);
         admitted &= !rejects || requests[i].quota;
         quotas += requests[i].quota;
         quotas_over += requests[i].quota && rejects && !requests[i].passes;
@@ -254,18 +254,18 @@ static bool charge_all(struct fallback *f, struct fallback_request *requests, un
 bool fallback_decide(struct fallback *f, struct fallback_request *requests, unsigned count,
                      uint64_t now_us)
 {
-    struct place_in_table few[LIMITS_PER_RULE_MAX], *places = few;
+    struct entry_ref few[LIMITS_PER_RULE_MAX], *refs = few;
 
-    if (count > LIMITS_PER_RULE_MAX && !(places = malloc(count * sizeof *places)))
+    if (count > LIMITS_PER_RULE_MAX && !(refs = malloc(count * sizeof *refs)))
         return false;
-    uint64_t stripes = place_all(f, requests, count, places);
+    uint64_t stripes = hash_all(f, requests, count, refs);
     lock_all(f, stripes);
-    bool admitted = charge_all(f, requests, count, places, (int64_t)now_us);
+    bool admitted = charge_all(f, requests, count, refs, (int64_t)now_us);
     if (!admitted)
-        uncharge(requests, places, count, (int64_t)now_us);
+        uncharge(requests, refs, count, (int64_t)now_us);
     unlock_all(f, stripes);
-    if (places != few)
-        free(places);
+    if (refs != few)
+        free(refs);
     return admitted;
 }
 
@@ -273,23 +273,22 @@ void fallback_refund(struct fallback *f, const struct limit *limit, struct slice
                      uint64_t now_us)
 {
     struct fallback_request request = {.key = key};
-    struct place_in_table position;
-    uint64_t stripes = place_all(f, &request, 1, &position);
+    struct entry_ref ref;
+    uint64_t stripes = hash_all(f, &request, 1, &ref);
 
     lock_all(f, stripes);
-    fallback_uncharge(state_of(f, &f->stripes[position.stripe], position.id), limit, units,
-                      (int64_t)now_us);
+    fallback_uncharge(state_of(f, &f->stripes[ref.stripe], ref.id), limit, units, (int64_t)now_us);
     unlock_all(f, stripes);
 }
 
 static void add_in_flight(struct fallback *f, struct slice key, int64_t units)
 {
     struct fallback_request request = {.key = key};
-    struct place_in_table position;
-    uint64_t stripes = place_all(f, &request, 1, &position);
+    struct entry_ref ref;
+    uint64_t stripes = hash_all(f, &request, 1, &ref);
 
     lock_all(f, stripes);
-    struct fallback_state *state = state_of(f, &f->stripes[position.stripe], position.id);
+    struct fallback_state *state = state_of(f, &f->stripes[ref.stripe], ref.id);
     int64_t left = fallback_in_flight(state) + units;
     *state = (struct fallback_state){.fraction = left > 0 ? left : 0, .scale = IN_FLIGHT};
     unlock_all(f, stripes);

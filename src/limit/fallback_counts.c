@@ -19,10 +19,10 @@ static int64_t granted_cost(const struct fallback_request *request, int64_t avai
 
 /* The capacity as a debt. Bounded, so that the arrival time is valid even for a bucket that
  * takes over 36,000 years to fill. */
-static __int128 whole_bucket(const struct limit_result *r)
+static __int128 full_bucket(const struct limit_result *r)
 {
-    __int128 parent = (__int128)r->capacity * r->limit->period_us, most = (__int128)r->quota << 60;
-    return parent < most ? parent : most;
+    __int128 full = (__int128)r->capacity * r->limit->period_us, most = (__int128)r->quota << 60;
+    return full < most ? full : most;
 }
 
 /* How far the theoretical arrival time lies ahead, in units of 1/scale µs. Includes the part
@@ -49,7 +49,7 @@ static void set_bucket(struct fallback_state *state, const struct limit_result *
  * it. */
 static void bucket_renumber(struct fallback_state *state, const struct limit_result *r, int64_t now)
 {
-    __int128 all = debt_of(state, now), parent = whole_bucket(r), most = (__int128)r->quota << 60;
+    __int128 all = debt_of(state, now), full = full_bucket(r), most = (__int128)r->quota << 60;
     int64_t period = r->limit->period_us;
 
     if (all == 0 || r->quota < 1 ||
@@ -60,7 +60,7 @@ static void bucket_renumber(struct fallback_state *state, const struct limit_res
         all / state->period_us * period + (rest * period + state->period_us - 1) / state->period_us;
     if (all > most)
         all = most;
-    set_bucket(state, r, now, all, all < parent ? all : parent);
+    set_bucket(state, r, now, all, all < full ? all : full);
 }
 
 /* Generic cell rate algorithm (ITU-T I.371). `debt` is how far the theoretical arrival time lies
@@ -71,12 +71,12 @@ static void bucket_charge(struct fallback_state *state, const struct fallback_re
     struct limit_result *r = request->result;
     int64_t period = r->limit->period_us;
     __int128 all = debt_of(state, now), debt = all - (__int128)state->slack_us * r->quota,
-             parent = whole_bucket(r), most = parent - (__int128)request->reserve * period;
+             full = full_bucket(r), most = full - (__int128)request->reserve * period;
 
     if (state->scale != r->quota || debt < 0)
         debt = 0;
-    if (debt > parent) /* the clock was set back */
-        debt = parent;
+    if (debt > full) /* the clock was set back */
+        debt = full;
     int64_t cost = granted_cost(request, (int64_t)((most - debt) / period));
     r->granted = cost;
     __int128 after = debt + (__int128)cost * period;
@@ -87,7 +87,7 @@ static void bucket_charge(struct fallback_state *state, const struct fallback_re
         set_bucket(state, r, now, all > debt ? all : debt, debt);
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
-    r->remaining = (int64_t)((parent - debt) / period);
+    r->remaining = (int64_t)((full - debt) / period);
     r->retry_after_us = admit                                   ? 0
                         : cost > r->capacity - request->reserve ? -1
                                                                 : divide_up(after - most, r->quota);

@@ -5,7 +5,7 @@
 #include "policy/descriptor_name.h"
 
 /* One value of a key before escaping: KIND, then up to two pieces. */
-struct part {
+struct key_part {
     struct slice kind; /* including its colon */
     struct slice first, second;
 };
@@ -43,7 +43,7 @@ static struct slice cut_value(struct slice s)
     return s.n > KEY_VALUE_MAX ? (struct slice){s.p, KEY_VALUE_MAX} : s;
 }
 
-static void write_part(struct text *out, const struct part *part)
+static void write_part(struct text *out, const struct key_part *part)
 {
     text_put(out, part->kind);
     escape(out, cut_value(part->first));
@@ -97,10 +97,10 @@ static struct slice header_value(const struct limit_facts *facts, const char *na
     return field ? field->value : (struct slice){"", 0};
 }
 
-static struct part key_part(const struct policy *policy, const struct limit_part *per,
-                            const struct limit_facts *facts, struct text *scratch)
+static struct key_part key_part(const struct policy *policy, const struct limit_part *per,
+                                const struct limit_facts *facts, struct text *scratch)
 {
-    struct part part = {SLICE(""), SLICE(""), SLICE("")};
+    struct key_part part = {SLICE(""), SLICE(""), SLICE("")};
 
     switch (per->per) {
     case PER_CLIENT: part.first = identity_text(facts->identity); break;
@@ -155,7 +155,7 @@ static void write_tag(struct text *out, const struct policy *policy, const struc
 {
     char bytes[1024];
     struct text scratch = text_over(bytes, sizeof bytes);
-    struct part part = key_part(policy, per, facts, &scratch);
+    struct key_part part = key_part(policy, per, facts, &scratch);
 
     text_literal(out, ":{");
     write_part(out, &part);

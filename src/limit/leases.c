@@ -105,8 +105,8 @@ static bool is_in_use(const struct lease *lease)
 
 /* Returns the key's slot in the set, or reuses the least recently used slot that is not in use.
  * NULL: all are in use. A new slot starts with the requests that the counter has counted. */
-static struct lease *find(struct lease *set, const uint64_t key[2], const struct limit *limit,
-                          const struct limit_numbers *numbers, uint64_t now_us)
+static struct lease *lease_slot(struct lease *set, const uint64_t key[2], const struct limit *limit,
+                                const struct limit_numbers *numbers, uint64_t now_us)
 {
     struct lease *own = NULL, *position = NULL;
 
@@ -143,7 +143,7 @@ static void count_for_auto(struct lease *lease, uint64_t now_us)
     lease->auto_met++;
 }
 
-static void count(struct lease *lease, uint64_t now_us)
+static void count_request(struct lease *lease, uint64_t now_us)
 {
     uint64_t since_us = now_us - lease->counted_from_us;
 
@@ -166,9 +166,9 @@ static __attribute__((noinline)) struct lease *look_closer(struct leases *leases
 
     hash_slice_128(&leases->hash, text, key);
     key[1] ^= (uint64_t)numbers->share; /* each priority has its own lease */
-    struct lease *lease = find(leases->table[key[0] % SETS], key, limit, numbers, now_us);
+    struct lease *lease = lease_slot(leases->table[key[0] % SETS], key, limit, numbers, now_us);
     if (lease)
-        count(lease, now_us);
+        count_request(lease, now_us);
     return lease;
 }
 

@@ -250,7 +250,7 @@ static uint64_t shortest_lease(const struct policy *policy)
 }
 
 /* False: out of memory. */
-static bool make_parts(struct limiter *l, struct event_base *base, struct slice script)
+static bool make_limiter_parts(struct limiter *l, struct event_base *base, struct slice script)
 {
     uint64_t lease_us = shortest_lease(l->policy);
 
@@ -286,7 +286,7 @@ static struct limiter *make(const struct limiter *from, struct event_base *base,
     *l = *from;
     MAGIC_SET(l, LIMITER_MAGIC);
     policy_hold(l->policy);
-    if (make_parts(l, base, script))
+    if (make_limiter_parts(l, base, script))
         return l;
     limiter_free(l);
     return NULL;

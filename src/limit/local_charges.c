@@ -41,7 +41,7 @@ void local_charges_set_aside(struct limit_op *op, unsigned failed, struct decisi
     op->counting.aside_results += more;
 }
 
-void local_charges_add_aside(const struct limit_op *op, struct decision *d)
+void local_charges_add_set_aside(const struct limit_op *op, struct decision *d)
 {
     unsigned count = op->counting.aside_results;
 

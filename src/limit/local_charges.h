@@ -15,6 +15,6 @@ void local_charges_refund(const struct limit_op *op, struct decision *d);
  * keeps their results for the final verdict. */
 void local_charges_set_aside(struct limit_op *op, unsigned failed, struct decision *d);
 /* Adds the results of limits that were set aside to those of the decision. */
-void local_charges_add_aside(const struct limit_op *op, struct decision *d);
+void local_charges_add_set_aside(const struct limit_op *op, struct decision *d);
 
 #endif

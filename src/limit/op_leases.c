@@ -246,7 +246,7 @@ bool op_leases_new(struct limiter *l, struct op_leases **leases)
 }
 
 /* Calls `end` for each lease with units; it disarms the deadline. */
-static void end_all(struct op_leases *leases, void (*end)(struct lease *lease))
+static void end_leases(struct op_leases *leases, void (*end)(struct lease *lease))
 {
     struct deadline *deadline;
 
@@ -259,7 +259,7 @@ void op_leases_retire(struct op_leases *leases)
     if (!leases)
         return;
     leases->retired = true;
-    end_all(leases, refund_lease);
+    end_leases(leases, refund_lease);
 }
 
 bool op_leases_hold_units(const struct op_leases *leases)
@@ -271,7 +271,7 @@ void op_leases_free(struct op_leases *leases)
 {
     if (!leases)
         return;
-    end_all(leases, end_lease);
+    end_leases(leases, end_lease);
     leases_free(leases->table);
     free(leases);
 }

@@ -92,7 +92,7 @@ static struct permit **permit_slot(struct permits *p, struct slice key)
     return &p->slots[hash_slice(&p->hash, key) % SLOTS];
 }
 
-static struct slice key_of(const struct permit *permit)
+static struct slice permit_key(const struct permit *permit)
 {
     return (struct slice){permit->key, permit->key_size};
 }
@@ -113,7 +113,7 @@ static void enlist(struct permits *p, struct permit *permit)
 
 static void permit_free(struct permits *p, struct permit *permit)
 {
-    struct permit **at = permit_slot(p, key_of(permit));
+    struct permit **at = permit_slot(p, permit_key(permit));
 
     while (*at != permit)
         at = &(*at)->chain;
@@ -156,7 +156,7 @@ struct permit *permits_use(struct permits *p, const struct limit *limit,
 {
     struct permit *permit = *permit_slot(p, key);
 
-    while (permit && !slice_equal(key_of(permit), key))
+    while (permit && !slice_equal(permit_key(permit), key))
         permit = permit->chain;
     if (!permit && !(permit = permit_new(p, limit, key)))
         return NULL;
@@ -247,7 +247,7 @@ static bool write_call(struct permit *permit, struct permit_call *call)
     *call = (struct permit_call){.permit = permit,
                                  .limit = permit->limit,
                                  .numbers = permit->numbers,
-                                 .key = key_of(permit)};
+                                 .key = permit_key(permit)};
     if (parent && permit->held > 0) {
         call->cost = permit->held;
         call->renews = true;
@@ -297,7 +297,7 @@ void permits_hold(struct permits *p, struct decision_request *decision_request,
         return; /* counted by the fallback */
     permit->held += units;
     if (permit->limit->on_failure == ON_FAILURE_LOCAL)
-        fallback_enter(p->fallback, key_of(permit), units);
+        fallback_enter(p->fallback, permit_key(permit), units);
 }
 
 void permits_owe(struct permits *p, struct permit *permit, int64_t units)
@@ -315,7 +315,7 @@ void permits_leave(struct decision_request *decision_request)
 
         MAGIC_CHECK(permit, PERMIT_MAGIC);
         if (permit->limit->on_failure == ON_FAILURE_LOCAL)
-            fallback_leave(p->fallback, key_of(permit), held->units);
+            fallback_leave(p->fallback, permit_key(permit), held->units);
         if (held->by_redis) {
             permit->held -= held->units;
             permits_owe(p, permit, held->units);

@@ -149,7 +149,7 @@ static bool may_gather(struct op_queue *q, bool in_slots)
 
 /* As many decisions are under way as Redis can make within a fraction of redis.timeout. In a
  * cluster there is no such bound: a slow node would delay the ops of the other nodes. */
-static bool is_full(const struct limiter *l)
+static bool queue_is_full(const struct limiter *l)
 {
     return !l->in_slots && l->queue->ops_under_way >= OPS_UNDER_WAY_MAX;
 }
@@ -159,7 +159,7 @@ static bool is_full(const struct limiter *l)
 bool op_queue_waits(const struct limiter *l)
 {
     return may_gather(l->queue, l->in_slots) ||
-           (!l->in_slots && (is_full(l) || !redis_client_has_room(l->redis, 0)));
+           (!l->in_slots && (queue_is_full(l) || !redis_client_has_room(l->redis, 0)));
 }
 
 /* --- Sending ---------------------------------------------------------------------------------- */
@@ -200,7 +200,7 @@ bool op_queue_holds_back(struct op_list *list, struct limit_op *op)
 {
     const struct limiter *l = op->limiter;
 
-    if ((!is_full(l) && redis_client_has_room(l->redis, op->cluster.slot)) ||
+    if ((!queue_is_full(l) && redis_client_has_room(l->redis, op->cluster.slot)) ||
         (op->is_adjustment && op->permits.count))
         return false;
     TAILQ_REMOVE(list, op, sending.entry);

@@ -20,7 +20,7 @@ static bool is_own(const struct limit *limit)
     return limit->kind == LIMIT_CUSTOM;
 }
 
-static void count(const struct limit_op *op, const struct limit *limit, unsigned column)
+static void count_failure(const struct limit_op *op, const struct limit *limit, unsigned column)
 {
     counter_add(counter_table_row(&op->limiter->stats->by_limit, limit->row) + column, 1);
 }
@@ -42,7 +42,7 @@ static void report_failed(const struct policy *policy, const struct limit *limit
 static void note_failed(const struct limit_op *op, const struct limit *limit, const char *why,
                         uint64_t now_us)
 {
-    count(op, limit, SCRIPT_FAILED_COLUMN);
+    count_failure(op, limit, SCRIPT_FAILED_COLUMN);
     if (atomic_exchange(&failed_us[limit->row], now_us) == 0)
         report_failed(op->limiter->policy, limit, why);
 }
@@ -76,7 +76,7 @@ void failures_note_late(const struct limit_op *op)
 {
     for (unsigned i = 0; i < op->count; i++)
         if (is_own(op->limits[i].limit))
-            count(op, op->limits[i].limit, SCRIPT_LATE_COLUMN);
+            count_failure(op, op->limits[i].limit, SCRIPT_LATE_COLUMN);
 }
 
 unsigned failures_sort(struct limit_op *op, const struct limit_reply *replies)

@@ -44,7 +44,7 @@ bool op_find_slots(struct limit_op *op)
 
 /* --- The decision ----------------------------------------------------------------------------- */
 
-static void append(struct decision *d, const struct decision *more)
+static void append_results(struct decision *d, const struct decision *more)
 {
     unsigned before = d->result_count;
 
@@ -64,19 +64,19 @@ static void begin_decision(const struct limit_op *parent, struct decision *d)
     d->rejected_by = -1;
     d->delay_us = d->jitter_us = 0;
     d->result_count = 0;
-    local_charges_add_aside(parent, d);
+    local_charges_add_set_aside(parent, d);
     d->verdict = d->result_count ? VERDICT_ALLOWED : VERDICT_FAILED_OPEN;
 }
 
 /* Decides the sub-operation's limits by on_failure. */
-static void decide_without_redis(struct limit_op *parent, struct limit_op *sub_op,
-                                 enum redis_failure cause)
+static void sub_op_decide_locally(struct limit_op *parent, struct limit_op *sub_op,
+                                  enum redis_failure cause)
 {
     struct decision_request *decision_request = parent->decision_request;
     struct decision d = {.delay_us = 0};
 
     verdict_without_redis(sub_op->limiter, sub_op, cause, &d);
-    append(&decision_request->decision, &d);
+    append_results(&decision_request->decision, &d);
     op_permits_locally(sub_op, decision_request);
 }
 
@@ -167,7 +167,7 @@ static void send_next_sub_op(struct limit_op *parent)
             sub_op_send(sub_op, split->each);
             return;
         }
-        decide_without_redis(parent, sub_op->op, REDIS_FAILURE_DOWN);
+        sub_op_decide_locally(parent, sub_op->op, REDIS_FAILURE_DOWN);
         op_release(sub_op_let_go(sub_op, SUB_OP_FAILED));
         if (!decision_admits(&parent->decision_request->decision))
             break;
@@ -206,7 +206,7 @@ static bool set_failures_aside(struct limit_op *sub_op, const struct limit_reply
         return false;
     parent->denial.barred = true;
     sub_op->count = failed;
-    decide_without_redis(parent, sub_op, REDIS_FAILURE_SCRIPT);
+    sub_op_decide_locally(parent, sub_op, REDIS_FAILURE_SCRIPT);
     sub_op->count = rest;
     if (rest && decision_admits(&parent->decision_request->decision)) {
         memmove(sub_op->limits, sub_op->limits + failed, rest * sizeof sub_op->limits[0]);
@@ -236,7 +236,7 @@ void split_answer(struct limit_op *op, const struct limit_reply *replies, int64_
     op_write_charge(op, replies, time_us);
     verdict_from_answer(op->limiter, op, replies, &d);
     sub_op->first_result = parent->decision_request->decision.result_count;
-    append(&parent->decision_request->decision, &d);
+    append_results(&parent->decision_request->decision, &d);
     sub_op->result_count = parent->decision_request->decision.result_count - sub_op->first_result;
     if (decision_admits(&d)) {
         op_enter(op, OP_CHARGE);
@@ -254,7 +254,7 @@ void split_failed(struct limit_op *op, enum redis_failure cause)
     struct limit_op *parent = op->cluster.parent;
 
     MAGIC_CHECK(parent, OP_MAGIC);
-    decide_without_redis(parent, op, cause);
+    sub_op_decide_locally(parent, op, cause);
     op_release(sub_op_let_go(sub_op_find(op), SUB_OP_FAILED));
     if (decision_admits(&parent->decision_request->decision))
         send_next_sub_op(parent);
@@ -283,7 +283,7 @@ void split_timeout(struct limit_op *op)
         struct sub_op *sub_op = &split->sub_ops[i];
         if (sub_op->state != SUB_OP_SENT && sub_op->state != SUB_OP_COMING)
             continue;
-        decide_without_redis(op, sub_op->op, REDIS_FAILURE_TIMEOUT);
+        sub_op_decide_locally(op, sub_op->op, REDIS_FAILURE_TIMEOUT);
         if (sub_op->state == SUB_OP_SENT)
             (void)sub_op_let_go(sub_op, SUB_OP_FAILED); /* the late reply is dropped */
         else

@@ -157,7 +157,7 @@ bool op_make_split(struct limit_op *parent, bool each)
 }
 
 /* Makes one sub-operation per limit. False: no memory, and none was made. */
-static bool make_parts(const struct limit_op *op, struct limit_op **parts)
+static bool make_single_ops(const struct limit_op *op, struct limit_op **parts)
 {
     for (unsigned i = 0; i < op->count; i++)
         if (!(parts[i] = sub_op_make(op->cluster.parent))) {
@@ -176,7 +176,7 @@ bool sub_op_part(struct limit_op *op)
     struct split *split = op->cluster.parent->cluster.split;
     unsigned at = (unsigned)(sub_op_find(op) - split->sub_ops), count = op->count;
 
-    if (!make_parts(op, parts))
+    if (!make_single_ops(op, parts))
         return false;
     memmove(&split->sub_ops[at + count], &split->sub_ops[at + 1],
             (split->count - at - 1) * sizeof split->sub_ops[0]);

@@ -9,7 +9,7 @@
 
 /* --- Decisions -------------------------------------------------------------------------------- */
 
-static void count_limit(struct limiter *l, const struct limit *limit, enum verdict verdict)
+static void count_verdict(struct limiter *l, const struct limit *limit, enum verdict verdict)
 {
     counter_add(counter_table_row(&l->stats->by_limit, limit->row) + verdict, 1);
 }
@@ -78,7 +78,7 @@ static bool is_near(const struct limit_result *r)
 
 void verdict_count_result(struct limiter *l, const struct limit_result *r, enum verdict verdict)
 {
-    count_limit(l, r->limit, verdict);
+    count_verdict(l, r->limit, verdict);
     if (verdict == VERDICT_ALLOWED && is_near(r))
         counter_add(counter_table_row(&l->stats->by_limit, r->limit->row) + NEAR_COLUMN, 1);
 }
@@ -103,7 +103,7 @@ void verdict_conclude(struct limiter *l, const struct limit_op *op, struct decis
     if (op->counting.partial)
         return;
     if (op->counting.aside_count) {
-        local_charges_add_aside(op, d);
+        local_charges_add_set_aside(op, d);
         if (!decision_admits(d) && !each)
             local_charges_refund(op, d);
     }
@@ -182,7 +182,7 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op,
 /* --- Without Redis ---------------------------------------------------------------------------- */
 
 /* Keeps the results of limits that were set aside. */
-static void refuse(struct decision *d)
+static void fail_closed(struct decision *d)
 {
     d->verdict = VERDICT_FAILED_CLOSED;
     d->rejected_by = -1;
@@ -196,12 +196,12 @@ static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, s
 
     for (unsigned i = 0; i < op->count; i++)
         if (op->limits[i].limit->on_failure == ON_FAILURE_DENY && !op->limits[i].shadow) {
-            count_limit(l, op->limits[i].limit, VERDICT_FAILED_CLOSED);
+            count_verdict(l, op->limits[i].limit, VERDICT_FAILED_CLOSED);
             denied = true;
         }
     if (!denied)
         return false;
-    refuse(d);
+    fail_closed(d);
     verdict_conclude(l, op, d);
     return true;
 }
@@ -257,7 +257,7 @@ static void decide_shadows_locally(struct limiter *l, const struct limit_op *op,
         if (!part->shadow)
             continue;
         if (!verdict_is_local(part)) {
-            count_limit(l, part->limit, VERDICT_FAILED_OPEN);
+            count_verdict(l, part->limit, VERDICT_FAILED_OPEN);
             continue;
         }
         *r = verdict_local_result(l, part);
@@ -287,7 +287,7 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
         if (part->shadow)
             continue;
         if (!verdict_is_local(part)) {
-            count_limit(l, part->limit, VERDICT_FAILED_OPEN);
+            count_verdict(l, part->limit, VERDICT_FAILED_OPEN);
             continue;
         }
         d->results[local] = verdict_local_result(l, part);
@@ -332,7 +332,7 @@ void verdict_by_client_limits(struct limiter *l, const struct limit_facts *facts
     for (unsigned i = 0; i < facts->rule->limit_count; i++) {
         const struct limit *limit = facts->rule->limits[i];
         bool shadow = !limit_enforces(limit, facts->identity);
-        count_limit(l, limit, prohibited && shadow ? VERDICT_SHADOW : verdict);
+        count_verdict(l, limit, prohibited && shadow ? VERDICT_SHADOW : verdict);
         if (!shadow && (!first || (!first->headers && limit->headers)))
             first = limit;
     }
@@ -351,7 +351,7 @@ void verdict_by_client_limits(struct limiter *l, const struct limit_facts *facts
 
 void verdict_of_no_memory(struct decision *d)
 {
-    refuse(d);
+    fail_closed(d);
 }
 
 void verdict_of_no_limits(struct decision *d)

@@ -22,7 +22,7 @@ struct wide *wide_new(unsigned limits, size_t keys_size)
 
 /* --- The verdict ------------------------------------------------------------------------------ */
 
-static bool is_over(const struct wide *wide, const struct wide_span *span)
+static bool span_is_over(const struct wide *wide, const struct wide_span *span)
 {
     for (unsigned i = 0; i < span->count; i++)
         if (wide->results[span->first + i].verdict == VERDICT_LIMITED)
@@ -35,7 +35,7 @@ static bool call_is_over(const struct wide *wide)
     unsigned quotas = 0, quotas_over = 0;
 
     for (unsigned i = 0; i < wide->span_count; i++) {
-        bool over = is_over(wide, &wide->spans[i]);
+        bool over = span_is_over(wide, &wide->spans[i]);
         if (over && !wide->spans[i].quota)
             return true;
         quotas += wide->spans[i].quota;
@@ -48,7 +48,7 @@ static void count_results(struct limiter *l, const struct wide *wide, bool call_
 {
     for (unsigned i = 0; i < wide->span_count; i++) {
         const struct wide_span *span = &wide->spans[i];
-        bool charged = !call_over && !is_over(wide, span);
+        bool charged = !call_over && !span_is_over(wide, span);
         for (unsigned k = 0; k < span->count; k++) {
             const struct limit_result *r = &wide->results[span->first + k];
             verdict_count_result(

@@ -69,7 +69,7 @@ void ip_counts_free(struct ip_counts *c)
     free(c);
 }
 
-static bool group_of(const struct ip_counts *c, const struct address *peer, struct ip *ip)
+static bool peer_group(const struct ip_counts *c, const struct address *peer, struct ip *ip)
 {
     if (!ip_of_address(peer, ip))
         return false;
@@ -152,12 +152,12 @@ void ip_counts_remove(struct ip_counts *c, const struct ip *ip)
 bool ip_counts_enter(struct ip_counts *c, const struct address *peer, unsigned max)
 {
     struct ip ip;
-    return !group_of(c, peer, &ip) || ip_counts_add(c, &ip, max) == IP_COUNTED;
+    return !peer_group(c, peer, &ip) || ip_counts_add(c, &ip, max) == IP_COUNTED;
 }
 
 void ip_counts_leave(struct ip_counts *c, const struct address *peer)
 {
     struct ip ip;
-    if (group_of(c, peer, &ip))
+    if (peer_group(c, peer, &ip))
         ip_counts_remove(c, &ip);
 }

@@ -10,7 +10,7 @@
 /* ---- a batch --------------------------------------------------------------------------------- */
 
 /* An error or a reset is reported as every wanted event: the next read or write then fails. */
-static void deliver(struct watch *watch, uint32_t reported)
+static void watch_deliver(struct watch *watch, uint32_t reported)
 {
     if (reported & (EPOLLERR | EPOLLHUP))
         reported |= EPOLLIN | EPOLLOUT | EPOLLRDHUP;
@@ -28,7 +28,7 @@ static void serve_reported(struct poller *poller)
     while (poller->next < poller->count && !poller->stopped) {
         const struct epoll_event *event = &poller->ready[poller->next++];
         if (event->data.ptr)
-            deliver(event->data.ptr, event->events);
+            watch_deliver(event->data.ptr, event->events);
     }
 }
 

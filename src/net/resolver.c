@@ -24,18 +24,18 @@ static const char resolv_conf[] = "/etc/resolv.conf", hosts_file[] = "/etc/hosts
 
 /* A request in evdns. Its callback always runs, perhaps after the lookup has ended. */
 struct dns_query {
-    struct lookup *lookup; /* NULL: the lookup has ended */
+    struct dns_lookup *lookup; /* NULL: the lookup has ended */
     struct evdns_request *request;
 };
 
-struct lookup {
+struct dns_lookup {
     struct resolver *resolver;
     struct dns_query *query[FAMILY_COUNT]; /* NULL: answered or not sent */
     struct event deadline;
     struct resolver_answer answer;
     void (*answered)(void *context, const struct resolver_answer *answer);
     void *context;
-    TAILQ_ENTRY(lookup) link;
+    TAILQ_ENTRY(dns_lookup) link;
 };
 
 struct resolver {
@@ -43,7 +43,7 @@ struct resolver {
     struct evdns_base *dns;
     struct timeval timeout;
     bool ipv6;
-    TAILQ_HEAD(lookups, lookup) lookups;
+    TAILQ_HEAD(lookups, dns_lookup) lookups;
 };
 
 /* ---- /etc/hosts ------------------------------------------------------------------------------ */
@@ -124,7 +124,7 @@ static void leave_out_unreachable(struct resolver_answer *answer)
 
 /* ---- lookups --------------------------------------------------------------------------------- */
 
-static void lookup_free(struct lookup *lookup)
+static void lookup_free(struct dns_lookup *lookup)
 {
     struct resolver *resolver = lookup->resolver;
 
@@ -138,12 +138,12 @@ static void lookup_free(struct lookup *lookup)
     free(lookup);
 }
 
-void lookup_cancel(struct lookup *lookup)
+void lookup_cancel(struct dns_lookup *lookup)
 {
     lookup_free(lookup);
 }
 
-static void answer_lookup(struct lookup *lookup)
+static void answer_lookup(struct dns_lookup *lookup)
 {
     struct resolver_answer answer = lookup->answer;
     void (*answered)(void *, const struct resolver_answer *) = lookup->answered;
@@ -157,7 +157,7 @@ static void answer_lookup(struct lookup *lookup)
 /* Runs if the name was found in /etc/hosts, if no query could be sent, or on timeout. */
 static void lookup_timed_out(evutil_socket_t fd, short what, void *arg)
 {
-    struct lookup *lookup = arg;
+    struct dns_lookup *lookup = arg;
     (void)fd, (void)what;
 
     for (unsigned i = 0; i < FAMILY_COUNT; i++)
@@ -201,7 +201,7 @@ static void take_reply(struct resolver_answer *answer, unsigned family, int resu
 static void on_reply(int result, char type, int count, int ttl, void *addresses, void *arg)
 {
     struct dns_query *query = arg;
-    struct lookup *lookup = query->lookup;
+    struct dns_lookup *lookup = query->lookup;
     (void)type;
 
     if (lookup) {
@@ -214,7 +214,7 @@ static void on_reply(int result, char type, int count, int ttl, void *addresses,
     free(query);
 }
 
-static void send_query(struct lookup *lookup, unsigned family, const char *name)
+static void send_query(struct dns_lookup *lookup, unsigned family, const char *name)
 {
     struct dns_query *query = calloc(1, sizeof *query);
 
@@ -230,17 +230,17 @@ static void send_query(struct lookup *lookup, unsigned family, const char *name)
         free(query);
 }
 
-struct lookup *resolver_look_up(struct resolver *resolver, const char *name,
-                                void (*answered)(void *context,
-                                                 const struct resolver_answer *answer),
-                                void *context)
+struct dns_lookup *resolver_look_up(struct resolver *resolver, const char *name,
+                                    void (*answered)(void *context,
+                                                     const struct resolver_answer *answer),
+                                    void *context)
 {
-    struct lookup *lookup = calloc(1, sizeof *lookup);
+    struct dns_lookup *lookup = calloc(1, sizeof *lookup);
     bool known;
 
     if (!lookup)
         return NULL;
-    *lookup = (struct lookup){.resolver = resolver, .answered = answered, .context = context};
+    *lookup = (struct dns_lookup){.resolver = resolver, .answered = answered, .context = context};
     lookup->answer.family[FAMILY_V4] = lookup->answer.family[FAMILY_V6] = RESOLVED_NOTHING;
     TAILQ_INSERT_TAIL(&resolver->lookups, lookup, link);
     evtimer_assign(&lookup->deadline, resolver->base, lookup_timed_out, lookup);
@@ -268,7 +268,7 @@ static void on_log(int is_warning, const char *message)
     log_debug("DNS: %s", message);
 }
 
-static void set_up(struct resolver *resolver, const struct resolver_settings *settings)
+static void apply_settings(struct resolver *resolver, const struct resolver_settings *settings)
 {
     int from_file = DNS_OPTION_SEARCH | DNS_OPTION_MISC;
     char a_try[32];
@@ -299,7 +299,7 @@ struct resolver *resolver_new(struct event_base *base, const struct resolver_set
     resolver->ipv6 = settings->ipv6;
     resolver->timeout = timeval_of_us(settings->timeout_us);
     TAILQ_INIT(&resolver->lookups);
-    set_up(resolver, settings);
+    apply_settings(resolver, settings);
     return resolver;
 }
 
@@ -307,7 +307,8 @@ void resolver_free(struct resolver *resolver)
 {
     if (!resolver)
         return;
-    for (struct lookup *lookup = TAILQ_FIRST(&resolver->lookups), *next; lookup; lookup = next) {
+    for (struct dns_lookup *lookup = TAILQ_FIRST(&resolver->lookups), *next; lookup;
+         lookup = next) {
         next = TAILQ_NEXT(lookup, link);
         lookup_free(lookup);
     }

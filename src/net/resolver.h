@@ -42,7 +42,7 @@ struct resolver_answer {
 };
 
 struct resolver;
-struct lookup;
+struct dns_lookup;
 
 /* Returns NULL if out of memory. */
 struct resolver *resolver_new(struct event_base *base, const struct resolver_settings *settings);
@@ -52,11 +52,11 @@ void resolver_free(struct resolver *resolver); /* NULL is allowed */
 
 /* Starts a lookup. `answered` is called exactly once, never during this call, unless the lookup is
  * cancelled. Returns NULL if out of memory. */
-struct lookup *resolver_look_up(struct resolver *resolver, const char *name,
-                                void (*answered)(void *context,
-                                                 const struct resolver_answer *answer),
-                                void *context);
+struct dns_lookup *resolver_look_up(struct resolver *resolver, const char *name,
+                                    void (*answered)(void *context,
+                                                     const struct resolver_answer *answer),
+                                    void *context);
 /* Cancels the lookup: `answered` is not called. */
-void lookup_cancel(struct lookup *lookup);
+void lookup_cancel(struct dns_lookup *lookup);
 
 #endif

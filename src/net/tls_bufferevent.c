@@ -47,7 +47,7 @@ static void fail_handshake(struct accepted *accepted, enum tls_failure failure)
 
 /* Returns whether the process has no memory left for another handshake, or these use an eighth of
  * size_limits.memory: a flood of them must not reset requests. */
-static bool is_full(void)
+static bool handshakes_full(void)
 {
     memory_report(&memory); /* the level may have changed long ago */
     return count >= TLS_BUFFEREVENTS_ADMITTED &&
@@ -58,7 +58,7 @@ static bool is_full(void)
  * operator's takes milliseconds, and one that waits for its client would lock operators out. */
 static void begin_handshake(struct accepted *accepted)
 {
-    struct accepted *oldest = is_full() ? TAILQ_FIRST(&under_way) : NULL;
+    struct accepted *oldest = handshakes_full() ? TAILQ_FIRST(&under_way) : NULL;
 
     if (oldest) {
         fail_handshake(oldest, TLS_FAILURE_DISPLACED);

@@ -92,7 +92,7 @@ static struct slice fingerprint_text(X509 *certificate, char digits[static TLS_F
 }
 
 /* Copies the names into one block. */
-static struct tls_certificate *collect(const struct slice names[static 4], int64_t until_s)
+static struct tls_certificate *copy_names(const struct slice names[static 4], int64_t until_s)
 {
     size_t size = names[0].n + names[1].n + names[2].n + names[3].n;
     struct tls_certificate *made = malloc(sizeof *made + size);
@@ -122,7 +122,7 @@ struct tls_certificate *tls_certificate_new(X509 *certificate, int64_t until_s)
                                   alternative_name(names),
                                   fingerprint_text(certificate, digits),
                                   subject_text(certificate, memory)};
-    struct tls_certificate *made = memory && found[2].n ? collect(found, until_s) : NULL;
+    struct tls_certificate *made = memory && found[2].n ? copy_names(found, until_s) : NULL;
 
     OPENSSL_free(cn);
     BIO_free(memory);

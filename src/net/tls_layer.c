@@ -217,7 +217,8 @@ static const struct stream_layer layer = {layer_read,  layer_write, watch_layer,
 
 /* Calls one of the owner's callbacks, which may close the stream. The stream's memory is valid
  * until the loop iteration ends. Returns false if the stream was closed. */
-static bool tell(struct stream *s, struct tls_session *t, event_callback_fn callback, short what)
+static bool call_owner(struct stream *s, struct tls_session *t, event_callback_fn callback,
+                       short what)
 {
     callback(s->fd, what, t->context);
     return s->session == t;
@@ -231,10 +232,10 @@ static void on_socket_readable(evutil_socket_t fd, short what, void *arg)
 
     if (t->write_wants_read) {
         t->write_wants_read = false;
-        if (s->writing && !tell(s, t, t->on_writable, EV_WRITE))
+        if (s->writing && !call_owner(s, t, t->on_writable, EV_WRITE))
             return;
     }
-    if (tell(s, t, t->on_readable, what))
+    if (call_owner(s, t, t->on_readable, what))
         watch_layer(s);
 }
 
@@ -250,10 +251,10 @@ static void on_socket_writable(evutil_socket_t fd, short what, void *arg)
     }
     if (t->read_wants_write) {
         t->read_wants_write = false;
-        if (!tell(s, t, t->on_readable, EV_READ))
+        if (!call_owner(s, t, t->on_readable, EV_READ))
             return;
     }
-    if (s->writing && !t->write_wants_read && !tell(s, t, t->on_writable, EV_WRITE))
+    if (s->writing && !t->write_wants_read && !call_owner(s, t, t->on_writable, EV_WRITE))
         return;
     watch_layer(s);
 }

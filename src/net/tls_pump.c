@@ -45,7 +45,7 @@ static void pump_fail(struct tls_pump *pump, enum tls_pump_state state, const ch
 /* --- From the server to the owner ------------------------------------------------------------- */
 
 /* Returns false if bytes are left over. */
-static bool deliver(struct tls_pump *pump)
+static bool pump_to_owner(struct tls_pump *pump)
 {
     while (pump->held) {
         ssize_t n = send(pump->plain, pump->bytes + pump->held_from, pump->held, MSG_NOSIGNAL);
@@ -73,7 +73,7 @@ static void lost(struct tls_pump *pump)
 
 void tls_pump_receive(struct tls_pump *pump)
 {
-    while (pump->state == TLS_PUMP_OPEN && deliver(pump)) {
+    while (pump->state == TLS_PUMP_OPEN && pump_to_owner(pump)) {
         ssize_t n = stream_read(&pump->stream, pump->bytes, sizeof pump->bytes);
         if (n == STREAM_AGAIN)
             break;
@@ -95,7 +95,7 @@ static void on_plain_writable(evutil_socket_t fd, short what, void *arg)
 
     if (pump->state == TLS_PUMP_OPEN)
         tls_pump_receive(pump);
-    else if (deliver(pump))
+    else if (pump_to_owner(pump))
         shutdown(pump->plain, SHUT_WR);
 }
 
@@ -168,7 +168,7 @@ static void on_server_readable(evutil_socket_t fd, short what, void *arg)
         tls_pump_receive(pump);
 }
 
-static void connected(struct tls_pump *pump, int error)
+static void pump_connected(struct tls_pump *pump, int error)
 {
     stream_want_write(&pump->stream, false);
     if (error) {
@@ -195,7 +195,7 @@ static void on_server_writable(evutil_socket_t fd, short what, void *arg)
     }
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
         error = errno;
-    connected(pump, error);
+    pump_connected(pump, error);
 }
 
 /* --- Create and free -------------------------------------------------------------------------- */
@@ -213,8 +213,8 @@ static bool open_descriptors(struct tls_pump *pump, struct event_base *base,
     return true;
 }
 
-static bool set_up(struct tls_pump *pump, struct event_base *base, int fd, enum descriptor_use use,
-                   int *plain)
+static bool make_socket_pair(struct tls_pump *pump, struct event_base *base, int fd,
+                             enum descriptor_use use, int *plain)
 {
     int pair[2];
 
@@ -248,7 +248,7 @@ struct tls_pump *tls_pump_new(struct event_base *base, int fd, enum descriptor_u
     pump->plain = -1;
     pump->poller.fd = pump->stream.fd = -1;
     snprintf(pump->host, sizeof pump->host, "%s", host);
-    if (set_up(pump, base, fd, use, plain))
+    if (make_socket_pair(pump, base, fd, use, plain))
         return pump;
     int error = errno;
     tls_pump_free(pump);

@@ -21,7 +21,7 @@ struct sweep {
     unsigned depth;
 };
 
-static uint64_t number_of(const unsigned char *bytes)
+static uint64_t number_of_bytes(const unsigned char *bytes)
 {
     uint64_t number;
     memcpy(&number, bytes, sizeof number);
@@ -42,8 +42,8 @@ static bool is_v4(const struct listed_range *range)
 static struct span span_of(const struct listed_range *range)
 {
     unsigned bits = range->range.bits;
-    struct span span = {number_of(range->range.ip.bytes), number_of(range->range.ip.bytes + 8), 0,
-                        0, range->as};
+    struct span span = {number_of_bytes(range->range.ip.bytes),
+                        number_of_bytes(range->range.ip.bytes + 8), 0, 0, range->as};
 
     if (is_v4(range)) {
         span.high = 0;
@@ -70,7 +70,7 @@ static int in_order(const void *a, const void *b)
 }
 
 /* Starts an interval at this address. */
-static void mark(struct sweep *sweep, uint64_t high, uint64_t low, enum listed as)
+static void begin_interval(struct sweep *sweep, uint64_t high, uint64_t low, enum listed as)
 {
     struct listed_from *last = sweep->count ? &sweep->out[sweep->count - 1] : NULL;
 
@@ -90,7 +90,7 @@ static void close_last(struct sweep *sweep)
     uint64_t low = span->last_low + 1, high = span->last_high + (low == 0);
 
     if (low || high)
-        mark(sweep, high, low, around);
+        begin_interval(sweep, high, low, around);
 }
 
 static bool ends_before(const struct span *a, const struct span *b)
@@ -108,7 +108,7 @@ static void sweep_all(struct sweep *sweep, const struct listed_range *ranges, si
         struct span span = span_of(&ranges[i]);
         while (sweep->depth && ends_before(&sweep->open[sweep->depth - 1], &span))
             close_last(sweep);
-        mark(sweep, span.high, span.low, span.as);
+        begin_interval(sweep, span.high, span.low, span.as);
         sweep->open[sweep->depth++] = span;
     }
     while (sweep->depth)
@@ -161,7 +161,8 @@ enum listed address_table_find(const struct address_table *table, const struct i
     unsigned low = 0,
              /* the first interval after the address is in [low, high] */
         high = v4 ? table->v4_count : table->v6_count;
-    uint64_t key_high = v4 ? 0 : number_of(ip->bytes), key_low = number_of(ip->bytes + 8);
+    uint64_t key_high = v4 ? 0 : number_of_bytes(ip->bytes),
+             key_low = number_of_bytes(ip->bytes + 8);
 
     if (high == 0)
         return LISTED_NOT;

@@ -8,14 +8,14 @@
 enum { KEY_ID, KEY_RANGE, KEY_UNIX };
 
 /* Lookup key: the text of an id, or an address prefix and its length. */
-struct key {
+struct client_key {
     unsigned kind;
     struct slice bytes;
 };
 
 struct client_entry {
     struct client_entry *next; /* in the same hash chain */
-    struct key key;
+    struct client_key key;
     const struct configured_client *client;
 };
 
@@ -33,12 +33,12 @@ struct clients {
 
 enum { RANGE_KEY_SIZE = sizeof(struct ip) + 1 };
 
-static struct key range_key(const struct ip *masked, unsigned bits,
-                            char room[static RANGE_KEY_SIZE])
+static struct client_key range_key(const struct ip *masked, unsigned bits,
+                                   char room[static RANGE_KEY_SIZE])
 {
     memcpy(room, masked->bytes, sizeof masked->bytes);
     room[sizeof masked->bytes] = (char)bits;
-    return (struct key){KEY_RANGE, {room, RANGE_KEY_SIZE}};
+    return (struct client_key){KEY_RANGE, {room, RANGE_KEY_SIZE}};
 }
 
 struct clients *clients_new(struct arena *arena, unsigned count)
@@ -71,14 +71,15 @@ const struct configured_client *clients_at(const struct clients *clients, unsign
     return &clients->all[index];
 }
 
-static struct client_entry **client_chain(const struct clients *clients, const struct key *key)
+static struct client_entry **client_chain(const struct clients *clients,
+                                          const struct client_key *key)
 {
     return &clients
                 ->chains[(hash_slice(&clients->hash_key, key->bytes) + key->kind) & clients->mask];
 }
 
 static const struct configured_client *find_client(const struct clients *clients,
-                                                   const struct key *key)
+                                                   const struct client_key *key)
 {
     for (const struct client_entry *entry = *client_chain(clients, key); entry; entry = entry->next)
         if (entry->key.kind == key->kind && slice_equal(entry->key.bytes, key->bytes))
@@ -88,7 +89,7 @@ static const struct configured_client *find_client(const struct clients *clients
 
 /* Indexes the client added last by `key`, whose bytes are in the arena. Returns an earlier one or
  * NULL. */
-static const struct configured_client *enter(struct clients *clients, struct key key)
+static const struct configured_client *enter(struct clients *clients, struct client_key key)
 {
     const struct configured_client *earlier = find_client(clients, &key);
     if (earlier)
@@ -102,7 +103,7 @@ static const struct configured_client *enter(struct clients *clients, struct key
 
 const struct configured_client *clients_enter_id(struct clients *clients, struct slice id)
 {
-    return enter(clients, (struct key){KEY_ID, {arena_text(clients->arena, id), id.n}});
+    return enter(clients, (struct client_key){KEY_ID, {arena_text(clients->arena, id), id.n}});
 }
 
 /* Keeps `bits` sorted, longest first. */
@@ -142,7 +143,7 @@ static const struct configured_client *find_ip(const struct clients *clients, co
         if (clients->bits[i] < 96 && ip_is_v4(ip))
             break; /* only IPv6 ranges are left (as in ip_range_holds) */
         struct ip masked = ip_masked(ip, clients->bits[i]);
-        struct key key = range_key(&masked, clients->bits[i], room);
+        struct client_key key = range_key(&masked, clients->bits[i], room);
         const struct configured_client *client = find_client(clients, &key);
         if (client)
             return client;
@@ -159,7 +160,7 @@ const struct client_limits *policy_client(const struct policy *policy,
     if (clients->count == 0)
         return NULL;
     if (identity->is_id) {
-        client = find_client(clients, &(struct key){KEY_ID, identity_text(identity)});
+        client = find_client(clients, &(struct client_key){KEY_ID, identity_text(identity)});
     } else {
         client = identity->has_ip ? find_ip(clients, &identity->ip) : clients->unix_peers;
     }

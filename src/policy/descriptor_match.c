@@ -24,7 +24,7 @@ static void index_keys(struct entry_level *level)
     }
 }
 
-static void make_room(const struct hash_key *hash, struct arena *arena, struct entry_key *key)
+static void room_for_levels(const struct hash_key *hash, struct arena *arena, struct entry_key *key)
 {
     if (key->value_count)
         text_table_init(&key->values, arena, hash, key->value_count);
@@ -58,7 +58,7 @@ void entry_level_index(const struct rate_limit_service *service, struct arena *a
     text_table_init(&level->by_key, arena, &service->hash_key, level->count);
     index_keys(level);
     for (unsigned i = 0; i < level->key_count; i++)
-        make_room(&service->hash_key, arena, &level->keys[i]);
+        room_for_levels(&service->hash_key, arena, &level->keys[i]);
     for (unsigned i = 0; i < level->count; i++) {
         const struct entry_key *key = text_table_find(&level->by_key, level->entries[i].key);
         earlier[i] = add_entry(&level->keys[key - level->keys], &level->entries[i]);

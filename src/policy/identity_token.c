@@ -110,8 +110,8 @@ static void note_invalid(struct token_checker *checker, const struct identity *i
 }
 
 /* Stores the identities that the claims of a verified token give. */
-static int store(struct token_checker *checker, const struct token_hash *hash,
-                 const struct jwt_token *token)
+static int cache_token(struct token_checker *checker, const struct token_hash *hash,
+                       const struct jwt_token *token)
 {
     int entry = token_cache_add(checker->cache, hash, token->from_s, token->until_s);
     char number[JWT_NUMBER_MAX];
@@ -149,8 +149,8 @@ static void want_keys(const struct token_checker *checker)
         remote_keys_want(checker->settings->jwt.remote[i]);
 }
 
-static enum jwt_fault check(struct token_checker *checker, struct slice token, int *entry,
-                            bool *cached)
+static enum jwt_fault verify_token(struct token_checker *checker, struct slice token, int *entry,
+                                   bool *cached)
 {
     struct token_hash hash = token_cache_hash(checker->cache, token);
     int64_t now_s = (int64_t)(clock_cached_wall_us() / 1000000);
@@ -163,7 +163,7 @@ static enum jwt_fault check(struct token_checker *checker, struct slice token, i
         return JWT_GOOD;
     enum jwt_fault fault = jwt_verify(&checker->rules, token, now_s, &verified);
     if (fault == JWT_GOOD) {
-        *entry = store(checker, &hash, &verified);
+        *entry = cache_token(checker, &hash, &verified);
         jwt_token_free(&verified);
     } else if (fault == JWT_UNKNOWN_KEY || fault == JWT_NO_KEYS)
         want_keys(checker);
@@ -210,7 +210,7 @@ static void read_request(const struct identity_search *search, const struct fiel
     if (!fields_next_named(search->input->fields, slice_of(jwt->header), field)) {
         if (!read_token(jwt, field->value, &token))
             return;
-        fault = check(checker, token, &identity->token, &cached);
+        fault = verify_token(checker, token, &identity->token, &cached);
     }
     identity->token_state = fault == JWT_GOOD ? TOKEN_VALID : TOKEN_INVALID;
     identity->token_fault = jwt_fault_text[fault];
@@ -238,7 +238,7 @@ static void take_given(struct token_checker *checker, struct identity *identity)
     const struct jwt_token token = {.until_s = INT64_MAX, .claims = checker->given};
     struct token_hash hash = token_cache_hash(checker->cache, SLICE("given"));
 
-    identity->token = store(checker, &hash, &token);
+    identity->token = cache_token(checker, &hash, &token);
     identity->token_state = TOKEN_VALID;
     identity->token_repeated = false;
 }

@@ -27,7 +27,7 @@ struct parts {
     struct slice header, payload, signature, input; /* input: what is signed */
 };
 
-static bool split(struct slice text, struct parts *parts)
+static bool split_token(struct slice text, struct parts *parts)
 {
     const char *end = text.p + text.n;
     const char *one = memchr(text.p, '.', text.n);
@@ -245,7 +245,7 @@ enum jwt_fault jwt_find_key(const struct jwt_rules *rules, struct slice text)
     struct fitting fitting = {.count = 0};
     struct parts parts;
 
-    if (text.n > JWT_TOKEN_MAX || !split(text, &parts))
+    if (text.n > JWT_TOKEN_MAX || !split_token(text, &parts))
         return JWT_MALFORMED;
     return read_header(rules, parts.header, &fitting);
 }
@@ -258,7 +258,7 @@ enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text, int6
     bool good = false;
 
     token->claims = NULL;
-    if (text.n > JWT_TOKEN_MAX || !split(text, &parts))
+    if (text.n > JWT_TOKEN_MAX || !split_token(text, &parts))
         return JWT_MALFORMED;
     enum jwt_fault fault = read_header(rules, parts.header, &fitting);
     if (fault != JWT_GOOD)

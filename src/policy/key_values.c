@@ -11,8 +11,8 @@ static bool is_wanted(const struct rule *rule, unsigned source)
 /* --- As identities ---------------------------------------------------------------------------- */
 
 /* Stores an identity's text without its prefix. */
-static void store(struct key_values *values, unsigned at, const struct identity_from *from,
-                  struct slice text)
+static void store_value(struct key_values *values, unsigned at, const struct identity_from *from,
+                        struct slice text)
 {
     size_t prefix = from->source->prefix.n;
 
@@ -36,7 +36,7 @@ bool key_values_read(const struct identity_input *input, const struct rule *rule
             continue;
         switch (from->source->find(&search, from)) {
         case FOUND_NONE: break;
-        case FOUND: store(values, i, from, identity_text(&found)); break;
+        case FOUND: store_value(values, i, from, identity_text(&found)); break;
         case FOUND_BAD: identity->failure = found.failure; return false;
         }
     }

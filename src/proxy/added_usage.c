@@ -18,8 +18,8 @@ static bool is_signed(const struct fields *fields)
     return false;
 }
 
-/* Inserts the member at `place`. False: no memory. */
-static bool insert(struct exchange *x, size_t place)
+/* Inserts the member at `offset`. False: no memory. */
+static bool insert(struct exchange *x, size_t offset)
 {
     struct slice member = STREAM_USAGE_MEMBER;
     struct iobuf **kept = &x->request.kept;
@@ -28,8 +28,8 @@ static bool insert(struct exchange *x, size_t place)
     if (!iobuf_store_up_to(&x->worker->buffers, kept, member,
                            size > IOBUF_LARGE ? size : IOBUF_LARGE))
         return false;
-    char *at = (*kept)->bytes + (*kept)->start + place;
-    memmove(at + member.n, at, before - place);
+    char *at = (*kept)->bytes + (*kept)->start + offset;
+    memmove(at + member.n, at, before - offset);
     memcpy(at, member.p, member.n);
     return true;
 }
@@ -42,8 +42,8 @@ void added_usage_add(struct exchange *x)
         x->request.progress != MESSAGE_END || !x->request.kept ||
         fields_name_coding(&in->head->fields) || is_signed(&in->head->fields))
         return;
-    size_t place = stream_usage_place(iobuf_slice(x->request.kept));
-    if (!place || !insert(x, place))
+    size_t offset = stream_usage_offset(iobuf_slice(x->request.kept));
+    if (!offset || !insert(x, offset))
         return;
     x->request.bytes += STREAM_USAGE_MEMBER.n;
     if (in->framing.kind == FRAMING_LENGTH)

@@ -63,7 +63,7 @@ static void finish(struct exchange *x);
 
 /* A deadline of the whole exchange has passed, in a phase after the decision. The cause of the
  * failure depends on the peer that weir waits for. */
-static enum step overdue(struct exchange *x)
+static enum step fail_overdue(struct exchange *x)
 {
     bool awaits_content = x->client_deadline.queue == &x->worker->queue.content;
 
@@ -95,7 +95,7 @@ static enum step interrupt(struct exchange *x)
                                         : step_fail(x, CAUSE_CLIENT_GONE, NULL);
     if (exchange_has(x, EVENT_WRITE_LATE))
         return step_fail(x, CAUSE_CLIENT_STALLED, NULL);
-    return overdue(x);
+    return fail_overdue(x);
 }
 
 void exchange_wake(struct exchange *x)
@@ -213,7 +213,7 @@ static void count_exchange(const struct exchange *x, uint64_t duration_us)
 
 /* Counts among the top clients: the cost of an admitted request, which is final now, and the
  * rejection of a blocked address, which no limit decided. */
-static void count_client(const struct exchange *x)
+static void count_client_cost(const struct exchange *x)
 {
     struct top_clients *top = &x->worker->top_clients;
     struct slice client = {x->identity, x->identity_size};
@@ -267,7 +267,7 @@ static void finish(struct exchange *x)
     end_charge(x);
     drop_link(x);
     count_exchange(x, duration);
-    count_client(x);
+    count_client_cost(x);
     if (x->record.log)
         access_log_end(x, duration);
     exchange_forget_request(x);

@@ -389,7 +389,7 @@ static void tunnel_passed(struct deadline *deadline)
 
 /* In QUOTA and LIMIT, weir waits for the decision (at most quotas.timeout and redis.timeout): the
  * charge cannot be refunded before. step_connect() then evaluates x->overdue. */
-static void overdue(struct exchange *x, enum cause cause)
+static void note_overdue(struct exchange *x, enum cause cause)
 {
     x->overdue = cause;
     if (x->phase != PHASE_QUOTA && x->phase != PHASE_LIMIT)
@@ -398,12 +398,12 @@ static void overdue(struct exchange *x, enum cause cause)
 
 static void exchange_passed(struct deadline *whole)
 {
-    overdue(CONTAINER_OF(whole, struct exchange, whole), CAUSE_EXCHANGE_TIMEOUT);
+    note_overdue(CONTAINER_OF(whole, struct exchange, whole), CAUSE_EXCHANGE_TIMEOUT);
 }
 
 static void call_passed(struct timer *timer)
 {
-    overdue(CONTAINER_OF(timer, struct exchange, call), CAUSE_CALL_TIMEOUT);
+    note_overdue(CONTAINER_OF(timer, struct exchange, call), CAUSE_CALL_TIMEOUT);
 }
 
 void exchanges_init(struct worker *w)

@@ -44,7 +44,7 @@ void granted_append(struct exchange *x, struct text *head)
 
 /* Returns the units that the rule's limit `i` grants; -1: it granted none itself, since the client
  * is unlimited, the limit is a shadow limit, or Redis is unavailable. */
-static int64_t granted_by(const struct exchange *x, unsigned i)
+static int64_t result_of_limit(const struct exchange *x, unsigned i)
 {
     const struct decision *d = &x->decision_request.decision;
 
@@ -58,7 +58,7 @@ static int64_t granted_by(const struct exchange *x, unsigned i)
 void granted_set(struct exchange *x)
 {
     for (unsigned i = 0; i < x->route.rule->limit_count; i++) {
-        int64_t units = x->limits.granted_at[i] ? granted_by(x, i) : -1;
+        int64_t units = x->limits.granted_at[i] ? result_of_limit(x, i) : -1;
         if (units >= 0)
             put_number(x->request.head->bytes + x->request.head->start + x->limits.granted_at[i],
                        units);
@@ -69,7 +69,7 @@ void granted_fields_write(struct text *out, const struct exchange *x)
 {
     for (unsigned i = 0; i < x->route.rule->limit_count; i++) {
         const char *name = x->route.rule->limits[i]->granted_header;
-        int64_t units = name ? granted_by(x, i) : -1;
+        int64_t units = name ? result_of_limit(x, i) : -1;
         if (!name)
             continue;
         text_put(out, slice_of(name));

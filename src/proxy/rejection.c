@@ -75,13 +75,13 @@ static bool patch(struct rejection *r, const struct rejection_facts *facts, uint
 const struct response_image *rejection_patch(struct rejections *all,
                                              const struct rejection_facts *facts)
 {
-    struct rejection **position = slot_of_rule(all, facts->rule), *r = position ? *position : NULL;
+    struct rejection **slot = slot_of_rule(all, facts->rule), *r = slot ? *slot : NULL;
 
     if (!r || r->status != facts->status || !decision_reads_like(facts->decision, &r->decision))
         return NULL;
     if (!patch(r, facts, clock_cached_wall_us())) {
         free(r); /* it is partly overwritten */
-        *position = NULL;
+        *slot = NULL;
         return NULL;
     }
     return &r->image;
@@ -100,11 +100,11 @@ static bool add_marks(struct marks *all, const struct marks *more, size_t behind
 
 struct response_image *rejection_image(struct rejections *all, const struct rejection_facts *facts)
 {
-    struct rejection **position = slot_of_rule(all, facts->rule), *r;
+    struct rejection **slot = slot_of_rule(all, facts->rule), *r;
 
-    if (!position || facts->decision->verdict != VERDICT_LIMITED)
+    if (!slot || facts->decision->verdict != VERDICT_LIMITED)
         return NULL;
-    if (!(r = *position) && !(r = *position = malloc(sizeof *r)))
+    if (!(r = *slot) && !(r = *slot = malloc(sizeof *r)))
         return NULL;
     r->decision = *facts->decision;
     r->status = facts->status;
@@ -115,13 +115,13 @@ struct response_image *rejection_image(struct rejections *all, const struct reje
 void rejection_keep(struct rejections *all, unsigned rule, const struct marks *of_lines,
                     const struct marks *of_document)
 {
-    struct rejection **position = slot_of_rule(all, rule), *r = *position;
+    struct rejection **slot = slot_of_rule(all, rule), *r = *slot;
 
     r->marks.count = 0;
     if (r->image.size == 0 || !add_marks(&r->marks, of_lines, r->image.lines_at) ||
         !add_marks(&r->marks, of_document, r->image.content_at)) {
         free(r);
-        *position = NULL;
+        *slot = NULL;
         return;
     }
     for (unsigned i = 0; i < r->marks.count; i++)

@@ -18,7 +18,7 @@ static uint64_t taken_since_mark(struct exchange *x, bool exactly)
 }
 
 /* Arms the deadline and marks the count. `surplus`: bytes that count for the next time as well. */
-static void mark(struct exchange *x, uint64_t now, bool exactly, uint64_t surplus)
+static void mark_sent(struct exchange *x, uint64_t now, bool exactly, uint64_t surplus)
 {
     x->send.since_us = now;
     x->send.exact = exactly;
@@ -49,7 +49,7 @@ void send_deadline_run(struct exchange *x, bool moved)
         deadline_arm(&w->queue.reply, &x->client_deadline, now,
                      most < OWN_RESPONSE_US ? most : OWN_RESPONSE_US);
     else
-        mark(x, now, false, 0);
+        mark_sent(x, now, false, 0);
 }
 
 bool send_deadline_renew(struct exchange *x)
@@ -59,7 +59,7 @@ bool send_deadline_renew(struct exchange *x)
     if (x->phase == PHASE_REPLY)
         return false;
     if (!x->send.exact) {
-        mark(x, now, true, 0);
+        mark_sent(x, now, true, 0);
         return true;
     }
     due = bytes_due(x, now - x->send.since_us);
@@ -67,6 +67,6 @@ bool send_deadline_renew(struct exchange *x)
     if (taken == 0 || taken < due)
         return false;
     x->send.kept_us = now;
-    mark(x, now, true, taken - due < most ? taken - due : most);
+    mark_sent(x, now, true, taken - due < most ? taken - due : most);
     return true;
 }

@@ -37,7 +37,7 @@ enum step service_json_begin(struct exchange *x, struct slice content)
 }
 
 /* The call is rejected, also if `shadow` lets it pass. */
-static bool is_over(const struct call_decision *d)
+static bool call_rejects(const struct call_decision *d)
 {
     return d->verdict == VERDICT_LIMITED || d->verdict == VERDICT_PROHIBITED;
 }
@@ -76,7 +76,7 @@ enum step service_call_decided(struct exchange *x)
     note_clients(x, d);
     if (d->verdict == VERDICT_FAILED_CLOSED)
         return step_reply_with(x, 503);
-    return step_reply_with(x, is_over(d) && !x->policy->rate_limit_service.shadow ? 429 : 200);
+    return step_reply_with(x, call_rejects(d) && !x->policy->rate_limit_service.shadow ? 429 : 200);
 }
 
 /* ---- response -------------------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ static enum service_code code_of_status(enum grpc_code status)
     }
 }
 
-static enum service_code code_of(const struct exchange *x)
+static enum service_code counted_code(const struct exchange *x)
 {
     if (x->record.cause == CAUSE_CLIENT_GONE || x->record.cause == CAUSE_CLIENT_STALLED)
         return SERVICE_CANCELLED;
@@ -204,7 +204,7 @@ void service_call_count(const struct exchange *x)
     const struct call_decision *d = &x->service->request.decision;
     unsigned row = x->limits.decided && d->domain ? d->domain->row : 0;
 
-    counter_add(counter_table_row(&x->worker->stats.by_domain, row) + code_of(x), 1);
+    counter_add(counter_table_row(&x->worker->stats.by_domain, row) + counted_code(x), 1);
     if (x->service->answered_us)
         histogram_add(&x->worker->stats.service_duration,
                       x->service->answered_us - x->record.started_us);

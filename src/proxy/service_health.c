@@ -19,7 +19,7 @@ static enum health_status health_of(const struct worker *w)
     return service_is_ready(w) ? HEALTH_SERVING : HEALTH_NOT_SERVING;
 }
 
-static bool is_known(struct slice service)
+static bool service_is_known(struct slice service)
 {
     return service.n == 0 || slice_equal(service, SLICE("ratelimit")) ||
            slice_equal(service, SLICE("envoy.service.ratelimit.v3.RateLimitService"));
@@ -34,7 +34,7 @@ static const char *read_service(struct exchange *x, struct slice message, bool *
     if (!health_request_read(&x->worker->service.memory, message, &service) ||
         !text_is_utf8(service))
         return "the message is malformed";
-    *known = is_known(service);
+    *known = service_is_known(service);
     return NULL;
 }
 

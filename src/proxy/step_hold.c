@@ -15,7 +15,7 @@ void hold_end(struct exchange *x)
     histogram_add(&x->worker->stats.held, x->hold.held_us);
 }
 
-static enum step hold(struct exchange *x)
+static enum step begin_hold(struct exchange *x)
 {
     uint64_t delay_us = (uint64_t)x->decision_request.decision.delay_us;
 
@@ -31,7 +31,7 @@ static enum step hold(struct exchange *x)
 enum step step_hold(struct exchange *x)
 {
     if (exchange_has(x, EVENT_ENTERED))
-        return hold(x);
+        return begin_hold(x);
     if (!exchange_has(x, EVENT_CLIENT_CUT_SHORT | EVENT_HELD))
         return STEP_WAIT;
     hold_end(x);

@@ -7,7 +7,7 @@
 
 static const uint64_t keys_wait_us = 3000000; /* since the request's start */
 
-static void arm(struct exchange *x)
+static void arm_keys_wait(struct exchange *x)
 {
     uint64_t now_us = clock_us(), end_us = x->record.started_us + keys_wait_us;
 
@@ -37,7 +37,7 @@ enum step step_keys(struct exchange *x)
         x->keys.waits = true;
         TAILQ_INSERT_TAIL(&w->keys_awaited, x, keys.link);
         w->keys_awaited_count++;
-        arm(x);
+        arm_keys_wait(x);
         return STEP_WAIT;
     }
     if (!exchange_has(x, EVENT_KEYS))

@@ -72,7 +72,7 @@ static uint16_t rejection_status(const struct exchange *x)
 }
 
 /* Counts among the top clients. */
-static void count_client(const struct exchange *x, bool admitted)
+static void count_client_decision(const struct exchange *x, bool admitted)
 {
     struct top_clients *top = &x->worker->top_clients;
 
@@ -98,7 +98,7 @@ static enum step apply(struct exchange *x)
     const struct decision *d = &x->decision_request.decision;
 
     x->limits.decided = true;
-    count_client(x, decision_admits(d));
+    count_client_decision(x, decision_admits(d));
     counter_add(counter_table_row(&x->worker->stats.by_rule, x->route.rule->row) + d->verdict, 1);
     if (d->priority)
         counter_add(counter_table_row(&x->worker->stats.by_priority, d->priority->row) + d->verdict,

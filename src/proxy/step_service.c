@@ -37,7 +37,7 @@ static const struct service_resource resources[] = {
     {PATH("/healthcheck"), METHOD_GET, false, true, false, service_healthcheck,
      service_healthcheck_reply}};
 
-static const struct service_resource *find(struct slice path)
+static const struct service_resource *resource_of(struct slice path)
 {
     for (unsigned i = 0; i < COUNT_OF(resources); i++)
         if (slice_equal(path, resources[i].path))
@@ -82,9 +82,9 @@ static bool is_of_other_site(const struct request_head *head)
            (site && !fetch_site_is_own(site->value));
 }
 
-static enum step check_head(struct exchange *x, const struct request_head *head)
+static enum step check_service_head(struct exchange *x, const struct request_head *head)
 {
-    const struct service_resource *resource = find(head->path);
+    const struct service_resource *resource = resource_of(head->path);
     bool is_method = resource && (head->method == resource->method ||
                                   (head->method == METHOD_HEAD && resource->method == METHOD_GET));
 
@@ -142,7 +142,7 @@ static enum step begin_service(struct exchange *x)
         access_log_begin(x, head);
     if (!service_new(x))
         return step_fail(x, CAUSE_NO_MEMORY, NULL);
-    enum step step = check_head(x, head);
+    enum step step = check_service_head(x, head);
     if (step == STEP_FAIL)
         return step;
     return x->request.progress == MESSAGE_END || head->method == METHOD_GET ||

@@ -148,7 +148,7 @@ static void forget_all(struct fetcher *fetcher)
 }
 
 /* Ends every lookup; no call is in flight in Redis. */
-static void end_all(struct fetcher *fetcher)
+static void end_lookups(struct fetcher *fetcher)
 {
     struct lookup *k, *next;
 
@@ -177,7 +177,7 @@ void fetcher_apply(struct fetcher *fetcher, struct policy *policy)
     fetcher->policy = wanted ? policy : NULL;
     policy_drop(before);
     if (!wanted) {
-        end_all(fetcher);
+        end_lookups(fetcher);
         policy_drop(policy);
         return;
     }
@@ -232,7 +232,7 @@ void fetcher_free(struct fetcher *fetcher)
     if (fetcher->redis)
         hang_up_redis(fetcher);
     hang_up_database(fetcher);
-    end_all(fetcher);
+    end_lookups(fetcher);
     if (fetcher->pace)
         event_free(fetcher->pace);
     deadlines_clear(&fetcher->deadlines);

@@ -139,7 +139,7 @@ static void log_problem(struct postgres_link *link, const char *what, const char
 
 /* --- State changes ---------------------------------------------------------------------------- */
 
-static void close_link(struct postgres_link *link)
+static void disconnect(struct postgres_link *link)
 {
     event_del(link->io);
     event_del(link->timer);
@@ -160,7 +160,7 @@ static void link_fail(struct postgres_link *link, enum down_cause cause)
 {
     bool busy = link->state == LINK_BUSY, stood = link->state >= LINK_IDLE;
 
-    close_link(link);
+    disconnect(link);
     if (busy)
         tell_done(link, cause == DOWN_LOST ? POSTGRES_LOST : POSTGRES_FAILED);
     if (cause == DOWN_LOST && stood && link->logged == DOWN_NONE) {
@@ -477,7 +477,7 @@ void postgres_link_free(struct postgres_link *link)
 {
     if (!link)
         return;
-    close_link(link);
+    disconnect(link);
     if (link->io)
         event_free(link->io);
     if (link->timer)

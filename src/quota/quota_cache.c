@@ -86,23 +86,23 @@ static struct cache_stripe *stripe_of(struct quota_cache *table, uint64_t hash)
     return &table->stripes[hash >> 32 & (STRIPES - 1)];
 }
 
-/* Returns the position of the pointer to the item, or where it would be inserted. */
-static struct item **position_of_item(const struct quota_cache *table, struct cache_stripe *stripe,
-                                      uint64_t hash, struct slice id)
+/* Returns the pointer to the item, or where it would be inserted. */
+static struct item **slot_of_item(const struct quota_cache *table, struct cache_stripe *stripe,
+                                  uint64_t hash, struct slice id)
 {
-    struct item **position = &stripe->chains[hash & table->chain_mask];
-    while (*position && ((*position)->hash != hash ||
-                         !slice_equal((struct slice){(*position)->id, (*position)->id_size}, id)))
-        position = &(*position)->next;
-    return position;
+    struct item **slot = &stripe->chains[hash & table->chain_mask];
+    while (*slot && ((*slot)->hash != hash ||
+                     !slice_equal((struct slice){(*slot)->id, (*slot)->id_size}, id)))
+        slot = &(*slot)->next;
+    return slot;
 }
 
-static void remove_item(struct cache_stripe *stripe, struct item **position)
+static void remove_item(struct cache_stripe *stripe, struct item **slot)
 {
-    struct item *item = *position;
+    struct item *item = *slot;
     enum kind kind = item_kind(item);
 
-    *position = item->next;
+    *slot = item->next;
     TAILQ_REMOVE(&stripe->by_use[kind], item, by_use);
     stripe->count[kind]--;
     free(item);
@@ -115,7 +115,7 @@ bool quota_cache_find(struct quota_cache *table, struct slice id, uint64_t now_u
     struct cache_stripe *stripe = stripe_of(table, hash);
 
     pthread_mutex_lock(&stripe->lock);
-    struct item *item = *position_of_item(table, stripe, hash, id);
+    struct item *item = *slot_of_item(table, stripe, hash, id);
     bool found = item && item->entry.usable_us > now_us;
     if (found) {
         struct items *list = &stripe->by_use[item_kind(item)];
@@ -134,8 +134,8 @@ static void evict_oldest(const struct quota_cache *table, struct cache_stripe *s
 {
     while (stripe->count[kind] >= table->max[kind]) {
         struct item *oldest = TAILQ_FIRST(&stripe->by_use[kind]);
-        remove_item(stripe, position_of_item(table, stripe, oldest->hash,
-                                             (struct slice){oldest->id, oldest->id_size}));
+        remove_item(stripe, slot_of_item(table, stripe, oldest->hash,
+                                         (struct slice){oldest->id, oldest->id_size}));
     }
 }
 
@@ -146,9 +146,9 @@ void quota_cache_put(struct quota_cache *table, struct slice id, const struct qu
     struct item *item = malloc(sizeof *item + id.n);
 
     pthread_mutex_lock(&stripe->lock);
-    struct item **position = position_of_item(table, stripe, hash, id);
-    if (*position)
-        remove_item(stripe, position);
+    struct item **slot = slot_of_item(table, stripe, hash, id);
+    if (*slot)
+        remove_item(stripe, slot);
     if (item) {
         item->hash = hash;
         item->entry = *entry;
@@ -170,9 +170,9 @@ void quota_cache_remove(struct quota_cache *table, struct slice id)
     struct cache_stripe *stripe = stripe_of(table, hash);
 
     pthread_mutex_lock(&stripe->lock);
-    struct item **position = position_of_item(table, stripe, hash, id);
-    if (*position)
-        remove_item(stripe, position);
+    struct item **slot = slot_of_item(table, stripe, hash, id);
+    if (*slot)
+        remove_item(stripe, slot);
     pthread_mutex_unlock(&stripe->lock);
 }
 

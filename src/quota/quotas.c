@@ -134,7 +134,7 @@ void quotas_stop(struct quotas *q)
 
 /* --- Messages to the fetcher ------------------------------------------------------------------ */
 
-static void hand_over(struct quotas *q, struct policy *policy)
+static void give_policy(struct quotas *q, struct policy *policy)
 {
     pthread_mutex_lock(&q->lock);
     struct policy *unread = q->policy;
@@ -154,7 +154,7 @@ bool quotas_prepare(struct quotas *q, const struct policy *policy)
 void quotas_apply(struct quotas *q, struct policy *policy)
 {
     if (q->table)
-        hand_over(q, policy);
+        give_policy(q, policy);
 }
 
 void quotas_doubt(struct quotas *q)

@@ -33,7 +33,7 @@ struct sent_call {
     bool asking; /* ASKING precedes the command */
 };
 
-static bool is_up(const struct redis_link *link)
+static bool link_is_up(const struct redis_link *link)
 {
     return link->state == LINK_READY || link->state == LINK_SUSPECT;
 }
@@ -122,7 +122,7 @@ static bool retry_as_eval(struct redis_link *link, struct sent_call *sent)
     size_t rest = sent->size - sent->tail, cap = 128 + link->script.n + rest;
     char *command;
 
-    if (!link->ac || !is_up(link))
+    if (!link->ac || !link_is_up(link))
         return false;
     load_script_again(link);
     if (sent->call->retried || clock_us() - sent->call->sent_us >= link->settings->timeout_us ||

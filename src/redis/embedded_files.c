@@ -111,7 +111,7 @@ static void remove_if_left(const char *path)
 
 /* Removes directories of killed weir processes: unlocked ones that are old enough not to be in
  * creation. */
-static void sweep(struct slice parent)
+static void remove_stale(struct slice parent)
 {
     char pattern[PATH_MAX];
     glob_t found;
@@ -132,7 +132,7 @@ static bool make_directory_in(struct embedded_directory *d, struct slice parent)
     int n = snprintf(d->path, sizeof d->path, "%.*s/weir-redis-XXXXXX", SLICE_ARG(parent));
     if (n < 0 || (size_t)n + EMBEDDED_NAME_ROOM >= sizeof d->path)
         return false;
-    sweep((struct slice){d->path, parent.n});
+    remove_stale((struct slice){d->path, parent.n});
     return mkdtemp(d->path) != NULL && (d->fd = lock_directory(d->path)) >= 0;
 }
 

@@ -21,7 +21,7 @@ struct redis_host_name {
     uint32_t magic;
     const struct policy *policy;
     struct resolver *resolver;
-    struct lookup *lookup; /* NULL: no lookup is in flight */
+    struct dns_lookup *lookup; /* NULL: no lookup is in flight */
     struct event *timer;
     uint64_t looked_up_us, due_us;
     bool unreachable; /* `unreachable` of the lookup in flight */

@@ -34,7 +34,7 @@ static void take_address(struct redis_client *store)
     (void)redis_link_set_address(store->link, &address);
 }
 
-static void on_look(evutil_socket_t fd, short what, void *arg)
+static void on_address_check(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_client *store = arg;
     (void)fd, (void)what;
@@ -85,7 +85,7 @@ static bool make_followers(struct redis_client *store, struct event_base *base,
     const struct redis_settings *settings = store->settings;
 
     if (settings->host) {
-        if (!(store->look = evtimer_new(base, on_look, store)))
+        if (!(store->look = evtimer_new(base, on_address_check, store)))
             return false;
         event_timer_arm(store->look, 0);
     }

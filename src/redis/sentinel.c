@@ -232,7 +232,8 @@ static void take_master(struct redis_sentinel *s, const struct redis_reply *repl
     }
 }
 
-static bool is_among(const struct address *known, unsigned count, const struct address *address)
+static bool knows_address(const struct address *known, unsigned count,
+                          const struct address *address)
 {
     for (unsigned i = 0; i < count; i++)
         if (known[i].length == address->length &&
@@ -245,7 +246,7 @@ static bool is_among(const struct address *known, unsigned count, const struct a
 static void add_address(struct address *known, unsigned *count, unsigned kept,
                         const struct address *address)
 {
-    if (is_among(known, *count, address))
+    if (knows_address(known, *count, address))
         return;
     if (*count == SENTINELS_MAX)
         memmove(&known[kept], &known[kept + 1], (--*count - kept) * sizeof known[0]);

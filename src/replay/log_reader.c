@@ -84,7 +84,7 @@ struct log_reader *log_reader_open(const char *path)
 }
 
 /* Reads more bytes after the unread ones. Returns false on error. */
-static bool fill(struct log_reader *file)
+static bool read_more(struct log_reader *file)
 {
     ssize_t n;
 
@@ -129,7 +129,7 @@ static enum log_read skip_line(struct log_reader *file)
         size_t unread = file->filled - file->start;
         newline = memchr(file->buffer + file->start, '\n', unread);
         file->start = newline ? (size_t)(newline - file->buffer) + 1 : file->filled;
-        if (!newline && (file->at_end || !fill(file)))
+        if (!newline && (file->at_end || !read_more(file)))
             break;
     }
     file->line++;
@@ -151,7 +151,7 @@ enum log_read log_reader_next(struct log_reader *file, char **bytes, size_t *siz
             return take_line(file, unread, 0, bytes, size);
         if (file->at_end)
             return gzip_succeeded(file) ? LOG_READ_END : LOG_READ_FAILED;
-        if (!fill(file))
+        if (!read_more(file))
             return LOG_READ_FAILED;
     }
 }

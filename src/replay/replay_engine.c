@@ -47,7 +47,7 @@ struct deciding {
 /* --- Refusals --------------------------------------------------------------------------------- */
 
 /* `why` NULL: the text of the cause. Returns false. */
-static bool refuse(struct deciding *d, enum cause cause, const char *why)
+static bool refuse_request(struct deciding *d, enum cause cause, const char *why)
 {
     bool blocked = cause == CAUSE_ADDRESS_BLOCKED || cause == CAUSE_CLIENT_BLOCKED;
 
@@ -83,12 +83,12 @@ static bool parse_head(struct deciding *d)
     }
     text_literal(&head, "\r\n");
     if (head.failed)
-        return refuse(d, CAUSE_HEAD_TOO_LARGE, refusal.why);
+        return refuse_request(d, CAUSE_HEAD_TOO_LARGE, refusal.why);
     refusal.why = "the request holds a line end";
     if (request_head_read(text_slice(&head), &seen, &size, &engine->head, &refusal) == SCAN_WHOLE &&
         size == head.n && engine->head.fields.count == count)
         return true;
-    return refuse(d, CAUSE_BAD_REQUEST, refusal.why);
+    return refuse_request(d, CAUSE_BAD_REQUEST, refusal.why);
 }
 
 /* --- The content ------------------------------------------------------------------------------ */
@@ -113,11 +113,12 @@ static void read_content(struct deciding *d, const struct json_paths *paths)
 static bool refuse_content(struct deciding *d)
 {
     if (d->given->content.n > d->engine->policy->size_limits.inspected_content)
-        return refuse(d, CAUSE_CONTENT_TOO_LARGE,
-                      "a rule matches on it; see size_limits.inspected_content");
-    return refuse(d, CAUSE_BAD_REQUEST,
-                  "a rule matches on the content, which is no valid JSON object, or has a name "
-                  "twice");
+        return refuse_request(d, CAUSE_CONTENT_TOO_LARGE,
+                              "a rule matches on it; see size_limits.inspected_content");
+    return refuse_request(
+        d, CAUSE_BAD_REQUEST,
+        "a rule matches on the content, which is no valid JSON object, or has a name "
+        "twice");
 }
 
 /* --- The client ------------------------------------------------------------------------------- */
@@ -179,7 +180,8 @@ static bool find_identity(struct deciding *d)
     const char *why = NULL;
 
     if (!has_address && d->given->client.n == 0)
-        return refuse(d, CAUSE_BAD_IDENTITY, "the line has neither a client nor an address");
+        return refuse_request(d, CAUSE_BAD_IDENTITY,
+                              "the line has neither a client nor an address");
     read_content(d, policy->identity.paths);
     give_claims(d->engine, d->given->claims);
     d->input = (struct identity_input){.policy = policy,
@@ -194,12 +196,12 @@ static bool find_identity(struct deciding *d)
     if (good && d->given->client.n)
         good = take_name(d, &why);
     if (d->identity.listed == LISTED_BLOCKED)
-        return refuse(d, CAUSE_ADDRESS_BLOCKED, NULL);
+        return refuse_request(d, CAUSE_ADDRESS_BLOCKED, NULL);
     if (!good)
-        return refuse(d,
-                      d->identity.failure == IDENTITY_INVALID_TOKEN ? CAUSE_INVALID_TOKEN
-                                                                    : CAUSE_BAD_IDENTITY,
-                      why);
+        return refuse_request(d,
+                              d->identity.failure == IDENTITY_INVALID_TOKEN ? CAUSE_INVALID_TOKEN
+                                                                            : CAUSE_BAD_IDENTITY,
+                              why);
     note_identity(d);
     return true;
 }
@@ -216,16 +218,16 @@ static bool find_rule(struct deciding *d)
                                     .content = &d->content};
 
     if (policy_blocks(policy, &d->identity))
-        return refuse(d, CAUSE_CLIENT_BLOCKED, NULL);
+        return refuse_request(d, CAUSE_CLIENT_BLOCKED, NULL);
     policy_sort_headers(policy, &d->identity, &engine->head.fields);
     if (engine->head.method == METHOD_TRACE)
-        return refuse(d, CAUSE_METHOD_NOT_ALLOWED, NULL);
+        return refuse_request(d, CAUSE_METHOD_NOT_ALLOWED, NULL);
     read_content(d, policy->match_paths);
     const char *why = policy_route(policy, &request, &engine->route, &d->route);
     if (why && d->content.decides)
         return refuse_content(d);
     d->decision->rule = d->route.rule;
-    return !why || refuse(d, CAUSE_BAD_REQUEST, why);
+    return !why || refuse_request(d, CAUSE_BAD_REQUEST, why);
 }
 
 /* --- Quotas of the database ------------------------------------------------------------------- */
@@ -246,9 +248,9 @@ static bool find_quota(struct deciding *d)
         }
         if (!policy->identity.known_clients_only)
             return policy->quotas.unknown_client != UNKNOWN_CLIENT_DENY ||
-                   refuse(d, CAUSE_UNKNOWN_CLIENT, NULL);
+                   refuse_request(d, CAUSE_UNKNOWN_CLIENT, NULL);
         if (!identity_next(&d->input, &d->identity, &why))
-            return refuse(d, CAUSE_BAD_IDENTITY, why);
+            return refuse_request(d, CAUSE_BAD_IDENTITY, why);
     }
     if (slice_equal(identity_text(&first), identity_text(&d->identity)))
         return true;
@@ -282,14 +284,14 @@ static bool read_facts(struct deciding *d, struct limit_facts *facts, int64_t *c
     const char *why = NULL;
 
     if (!key_values_read(&d->input, rule, &d->identity, &engine->key_values, &why))
-        return refuse(d, CAUSE_BAD_IDENTITY, why);
+        return refuse_request(d, CAUSE_BAD_IDENTITY, why);
     key_values_read_path(engine->policy, rule, d->route.path.n ? d->route.path : head->path,
                          &engine->route, &engine->key_values);
     read_content(d, rule->request_paths);
     if (!rule_cost_of(rule, d->identity.peer_trusted, &head->fields, &facts->cost, &why) ||
         !rule_limit_costs(rule, d->identity.peer_trusted, &head->fields, &engine->values,
                           d->given->content.n, costs, &why))
-        return refuse(d, CAUSE_BAD_REQUEST, why);
+        return refuse_request(d, CAUSE_BAD_REQUEST, why);
     return true;
 }
 

@@ -27,7 +27,7 @@ static const char *grouped(uint64_t value, char text[static 32])
     return text;
 }
 
-static double share(uint64_t part, uint64_t whole)
+static double percent(uint64_t part, uint64_t whole)
 {
     return whole ? 100.0 * (double)part / (double)whole : 0;
 }
@@ -84,7 +84,7 @@ static void put_head(const struct replay_summary *s, FILE *out)
 static void put_total(FILE *out, const char *name, uint64_t count, uint64_t whole)
 {
     char number[32];
-    fprintf(out, "  %-12s %15s  %7.3f %%", name, grouped(count, number), share(count, whole));
+    fprintf(out, "  %-12s %15s  %7.3f %%", name, grouped(count, number), percent(count, whole));
 }
 
 static void put_totals(const struct replay_stats *stats, FILE *out)
@@ -177,7 +177,7 @@ static void print_limit_totals(const struct replay_result *result, unsigned inde
     }
     fprintf(out, "    applied    %s requests\n", grouped(stats->applied, number));
     fprintf(out, "    rejected   %s (%.3f %%)\n", grouped(stats->rejected, number),
-            share(stats->rejected, stats->applied));
+            percent(stats->rejected, stats->applied));
     if (stats->delayed)
         fprintf(out, "    delayed    %s\n", grouped(stats->delayed, number));
     if (stats->rejected)

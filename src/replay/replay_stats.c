@@ -75,8 +75,8 @@ static void count_minute(struct limit_stats *limit, int64_t time_us)
     }
 }
 
-static void count_limit(struct replay_stats *stats, const struct replay_request *request,
-                        const struct decision *decision, const struct limit_result *result)
+static void count_replayed(struct replay_stats *stats, const struct replay_request *request,
+                           const struct decision *decision, const struct limit_result *result)
 {
     struct limit_stats *limit = &stats->limits[result->limit->base];
     bool rejects = result->verdict == VERDICT_LIMITED || result->verdict == VERDICT_SHADOW;
@@ -107,5 +107,5 @@ void replay_stats_decide(struct replay_stats *stats, const struct replay_request
         stats->failed++;
     for (unsigned i = 0; i < decision->result_count; i++)
         if (decision->verdict != VERDICT_PROHIBITED && decision->verdict != VERDICT_UNLIMITED)
-            count_limit(stats, request, decision, &decision->results[i]);
+            count_replayed(stats, request, decision, &decision->results[i]);
 }

@@ -70,7 +70,7 @@ static int64_t retry_after_of(const struct outcome *o)
 }
 
 /* Returns the number that came. */
-static int64_t number_of(const struct expectation *e, const struct outcome *o)
+static int64_t actual_number(const struct expectation *e, const struct outcome *o)
 {
     const struct limit_result *r = compared_result(e, o);
 
@@ -106,7 +106,7 @@ static void check_number(const struct expectation *e, const struct scenario_step
     char expected[TEXT_MAX], bytes[TEXT_MAX];
     struct text wanted = text_over(expected, sizeof expected - 1);
     struct text came = text_over(bytes, sizeof bytes - 1);
-    int64_t number = number_of(e, o);
+    int64_t number = actual_number(e, o);
 
     if (number == e->number)
         return;
@@ -142,8 +142,8 @@ static struct slice actual_name(enum expect_kind kind, const struct outcome *o)
     }
 }
 
-static void check_name(const struct expectation *e, const struct scenario_step *step,
-                       const struct outcome *o, struct scenario_result *result)
+static void check_expected_name(const struct expectation *e, const struct scenario_step *step,
+                                const struct outcome *o, struct scenario_result *result)
 {
     char expected[TEXT_MAX], bytes[TEXT_MAX];
     struct text wanted = text_over(expected, sizeof expected - 1);
@@ -217,7 +217,7 @@ void expectations_check(const struct scenario_step *step, const struct step_resu
         case EXPECT_REJECTED_BY:
         case EXPECT_RULE:
         case EXPECT_UPSTREAM:
-        case EXPECT_CLIENT: check_name(e, step, &came->last, result); break;
+        case EXPECT_CLIENT: check_expected_name(e, step, &came->last, result); break;
         default: check_number(e, step, &came->last, result);
         }
     }

@@ -77,7 +77,7 @@ static bool read_expected_number(struct loading *l, const struct node *node, int
 }
 
 /* Whole seconds, as response fields have them: 3, or 2m. `none`: there is no such field. */
-static bool read_seconds(struct loading *l, const struct node *node, int64_t *seconds)
+static bool read_expected_seconds(struct loading *l, const struct node *node, int64_t *seconds)
 {
     int64_t us;
 
@@ -127,7 +127,7 @@ static bool read_expected(struct loading *l, const struct node *node, struct exp
         return read_expected_number(l, node, LIMIT_MAX, &e->number);
     case EXPECT_COST: return read_expected_number(l, node, LIMIT_MAX, &e->number);
     case EXPECT_RETRY_AFTER:
-    case EXPECT_RESET: return read_seconds(l, node, &e->number);
+    case EXPECT_RESET: return read_expected_seconds(l, node, &e->number);
     case EXPECT_DELAY: return read_delay(l, node, &e->number);
     case EXPECT_REJECTED_BY:
         if ((index = index_of(l, node, false, limit_at, "limit")) >= 0)

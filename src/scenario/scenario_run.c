@@ -243,7 +243,7 @@ static void run_loop(struct run *run, bool wait)
     show_progress(run);
 }
 
-static void drain(struct run *run)
+static void await_decisions(struct run *run)
 {
     record_decided(run);
     while (run->used && !run->failed)
@@ -291,7 +291,7 @@ static void decide_step(struct run *run, const struct scenario_step *step, int64
     run->ring[(run->first + run->used++) % RING_SIZE] = r;
     replay_engine_decide(run->engine, &request, &r->decision);
     if (r->decision.end_matters)
-        drain(run);
+        await_decisions(run);
     else if (++run->unsent >= FLUSH_EVERY || run->used == RING_SIZE) {
         run_loop(run, false);
         run->unsent = 0;
@@ -301,13 +301,13 @@ static void decide_step(struct run *run, const struct scenario_step *step, int64
 }
 
 /* Ends what has ended by then. Earlier decisions must have arrived. */
-static void advance(struct run *run, int64_t now_us)
+static void end_until(struct run *run, int64_t now_us)
 {
     const struct running *next = TAILQ_FIRST(&run->open);
 
     if (!next || next->end_us > now_us)
         return;
-    drain(run);
+    await_decisions(run);
     close_until(run, now_us);
 }
 
@@ -319,7 +319,7 @@ static void run_steps(struct run *run)
         now_us += step->wait_us;
         for (int64_t i = 0; step->is_request && i < step->repeat && !run->failed; i++) {
             now_us += i ? step->every_us : 0;
-            advance(run, now_us);
+            end_until(run, now_us);
             decide_step(run, step, i, now_us);
             if (run->open_count > OPEN_MAX) {
                 scenario_clear_progress(run->runner);
@@ -330,7 +330,7 @@ static void run_steps(struct run *run)
             }
         }
     }
-    drain(run);
+    await_decisions(run);
     run->result->virtual_us = now_us - run->scenario->start_us;
 }
 

@@ -338,7 +338,7 @@ static bool put_base64(struct json_writer *json, const char *key, struct slice b
 }
 
 /* Recursive, at most METADATA_DEPTH_MAX deep. */
-static void put_value(struct json_writer *json, const struct metadata *value)
+static void put_metadata_value(struct json_writer *json, const struct metadata *value)
 {
     char bytes[400];
 
@@ -355,14 +355,14 @@ static void put_value(struct json_writer *json, const struct metadata *value)
     case METADATA_LIST:
         json_begin(json, NULL, '[');
         for (unsigned i = 0; i < value->count; i++)
-            put_value(json, &value->items[i]);
+            put_metadata_value(json, &value->items[i]);
         json_end(json, ']');
         break;
     case METADATA_MAP:
         json_begin(json, NULL, '{');
         for (unsigned i = 0; i < value->count; i++) {
             json_put_key(json, value->items[i].key);
-            put_value(json, &value->items[i]);
+            put_metadata_value(json, &value->items[i]);
         }
         json_end(json, '}');
         break;
@@ -379,7 +379,7 @@ static void put_metadata(struct json_writer *json, const struct call_response *r
                                   item->key))
                 continue;
             json_put_key(json, item->key);
-            put_value(json, item);
+            put_metadata_value(json, item);
         }
     json_end(json, '}');
 }

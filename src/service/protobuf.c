@@ -198,7 +198,7 @@ struct status_room {
 
 enum { CODE_OK = 1, CODE_OVER_LIMIT = 2 };
 
-static int32_t code_of(bool over)
+static int32_t wire_code(bool over)
 {
     return over ? CODE_OVER_LIMIT : CODE_OK;
 }
@@ -206,7 +206,7 @@ static int32_t code_of(bool over)
 static Wire__Status *pack_status(struct status_room *room, const struct call_status *from)
 {
     wire__status__init(&room->status);
-    room->status.code = code_of(from->over);
+    room->status.code = wire_code(from->over);
     room->status.limit_remaining = from->remaining;
     if (from->has_limit) {
         wire__rate_limit__init(&room->limit);
@@ -254,7 +254,7 @@ bool call_response_write_protobuf(struct call_memory *memory, const struct call_
         header->value = bytes_of(value);
         header_pointers[to.n_response_headers_to_add++] = header;
     }
-    to.overall_code = code_of(response->over);
+    to.overall_code = wire_code(response->over);
     to.statuses = statuses;
     to.n_statuses = response->count;
     to.response_headers_to_add = header_pointers;

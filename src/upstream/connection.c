@@ -65,7 +65,7 @@ static void opened(struct connection *c)
     stream_want_read(&c->stream, true);
 }
 
-static void is_up(struct connection *c)
+static void connection_is_up(struct connection *c)
 {
     opened(c);
     c->events->up(c);
@@ -77,7 +77,7 @@ static void continue_handshake(struct connection *c)
 
     switch (tls_handshake(&c->stream)) {
     case TLS_AGAIN: break;
-    case TLS_DONE: is_up(c); break;
+    case TLS_DONE: connection_is_up(c); break;
     case TLS_FAILED:
         tls_connect_failure(&c->stream, why);
         tls_resumption_clear(&c->link.server->resumption);
@@ -113,7 +113,7 @@ static void finish_connect(struct connection *c)
     else if (c->link.server->pool->settings->tls.on)
         begin_tls(c);
     else
-        is_up(c);
+        connection_is_up(c);
 }
 
 static void connect_timed_out(struct deadline *deadline)

@@ -113,7 +113,7 @@ static void note_resolved(struct endpoint_set *endpoint_set)
 
 /* A name that no longer exists keeps its addresses as well. If they are dead, connections and
  * health checks fail. */
-static void answered(void *context, const struct resolver_answer *answer)
+static void name_looked_up(void *context, const struct resolver_answer *answer)
 {
     struct name *name = context;
     const struct resolver_settings *settings = &name->endpoint_set->policy->resolver;
@@ -136,7 +136,7 @@ static void answered(void *context, const struct resolver_answer *answer)
 static void look_up(struct name *name)
 {
     name->lookup =
-        resolver_look_up(name->endpoint_set->resolver, name->server->host, answered, name);
+        resolver_look_up(name->endpoint_set->resolver, name->server->host, name_looked_up, name);
     if (!name->lookup)
         event_timer_arm(&name->again, RETRY_MIN_US);
 }
@@ -150,7 +150,7 @@ static void look_up_again(evutil_socket_t fd, short what, void *arg)
 /* --- start and stop --- */
 
 /* Copies the addresses of the same host name, in whatever upstream it is used. */
-static void take_over(struct name *name, const struct endpoint_set *before)
+static void copy_addresses(struct name *name, const struct endpoint_set *before)
 {
     for (unsigned i = 0; before && i < before->name_count; i++) {
         const struct name *old = &before->names[i];
@@ -173,7 +173,7 @@ static void add_name(struct endpoint_set *endpoint_set, const struct upstream *u
                           .server = server,
                           .retry_us = RETRY_MIN_US};
     evtimer_assign(&name->again, endpoint_set->base, look_up_again, name);
-    take_over(name, before);
+    copy_addresses(name, before);
     look_up(name);
 }
 

@@ -116,8 +116,8 @@ static struct endpoint *find_endpoint(const struct upstream_endpoints *row,
 }
 
 /* Copies the health of the same endpoint from `before`: a reload does not reset it. */
-static void take_over(struct endpoint *endpoint, const struct upstream *upstream,
-                      const struct endpoint_set *before)
+static void copy_health(struct endpoint *endpoint, const struct upstream *upstream,
+                        const struct endpoint_set *before)
 {
     const struct policy *policy = before ? before->policy : NULL;
 
@@ -151,7 +151,7 @@ static bool make_row(struct upstream_endpoints *next, const struct upstream_endp
         if (endpoint)
             (void)endpoint_hold(endpoint);
         else if ((endpoint = endpoint_new(wanted->at[i].server, &wanted->at[i].address)))
-            take_over(endpoint, upstream, before);
+            copy_health(endpoint, upstream, before);
         if (endpoint)
             next->endpoints[next->count++] = endpoint;
     }

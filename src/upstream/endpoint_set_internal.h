@@ -18,7 +18,7 @@ struct name {
     const struct upstream_server *server;
     struct ip ips[RESOLVED_MAX]; /* the addresses of the last successful lookup */
     unsigned count;
-    struct lookup *lookup; /* the running lookup, or NULL */
+    struct dns_lookup *lookup; /* the running lookup, or NULL */
     struct event again;
     uint64_t retry_us;
     bool answered; /* at least once, with or without an address */

@@ -106,7 +106,7 @@ static void check_status(struct check *check, unsigned status)
                  statuses_hold(check->upstream->health.statuses, (uint16_t)status) ? NULL : why);
 }
 
-static void check_head(struct check *check, const struct response_head *head)
+static void check_health_head(struct check *check, const struct response_head *head)
 {
     struct framing framing;
     struct refusal refusal;
@@ -135,7 +135,7 @@ static void look_at_answer(struct check *check)
         case SCAN_WHOLE: break;
         }
         if (head.status >= 200 || head.status == 101) {
-            check_head(check, &head);
+            check_health_head(check, &head);
             return;
         }
         check->size -= size;
@@ -256,7 +256,7 @@ static void shake_hands(struct check *check)
     }
 }
 
-static void connected(struct check *check)
+static void health_connected(struct check *check)
 {
     const struct client_tls *tls = &check->upstream->tls;
     const char *own = check->endpoint->settings->host,
@@ -293,7 +293,7 @@ static void on_check_writable(evutil_socket_t fd, short what, void *arg)
     if (error)
         finish_check(check, strerror(error));
     else
-        connected(check);
+        health_connected(check);
 }
 
 static void on_check_readable(evutil_socket_t fd, short what, void *arg)

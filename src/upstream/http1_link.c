@@ -86,7 +86,7 @@ static void on_writable(struct connection *c)
 static const char too_large[] = "the response header is larger than size_limits.response_header";
 
 /* Received bytes of a head. */
-struct head_bytes {
+struct response_head_bytes {
     struct slice all;
     bool kept; /* in stream.in, else in the worker's receive buffer */
 };
@@ -99,8 +99,8 @@ static size_t first_read_max(const struct connection *c)
                                                                   : FIRST_READ_HIGH;
 }
 
-static enum link_head receive_head(struct connection *c, bool receive, struct head_bytes *got,
-                                   const char **why)
+static enum link_head receive_head(struct connection *c, bool receive,
+                                   struct response_head_bytes *got, const char **why)
 {
     struct stream *s = &c->stream;
     ssize_t n;
@@ -131,7 +131,7 @@ static enum link_head receive_head(struct connection *c, bool receive, struct he
 }
 
 /* Keeps the bytes of an incomplete head. */
-static enum link_head keep_head(struct connection *c, const struct head_bytes *got)
+static enum link_head keep_head(struct connection *c, const struct response_head_bytes *got)
 {
     struct stream *s = &c->stream;
 
@@ -144,8 +144,8 @@ static enum link_head keep_head(struct connection *c, const struct head_bytes *g
     return LINK_AGAIN;
 }
 
-static enum link_head parse_head(struct connection *c, const struct head_bytes *got, size_t *size,
-                                 struct response_head *head, const char **why)
+static enum link_head parse_head(struct connection *c, const struct response_head_bytes *got,
+                                 size_t *size, struct response_head *head, const char **why)
 {
     struct refusal refusal;
     enum scan scan = response_head_read(got->all, &c->scanned, size, head, &refusal);
@@ -163,8 +163,8 @@ static enum link_head parse_head(struct connection *c, const struct head_bytes *
 
 /* Removes the head's bytes. The unread bytes after it remain in stream.in or, after a final head,
  * in the receive buffer, where read_body() takes them. */
-static enum link_head take_head(struct connection *c, const struct head_bytes *got, size_t size,
-                                bool final)
+static enum link_head take_head(struct connection *c, const struct response_head_bytes *got,
+                                size_t size, bool final)
 {
     struct stream *s = &c->stream;
     size_t rest = got->all.n - size;
@@ -187,7 +187,7 @@ static enum link_head read_head(struct link *link, bool receive, struct response
                                 struct framing *framing, const char **why)
 {
     struct connection *c = of(link);
-    struct head_bytes got;
+    struct response_head_bytes got;
     struct refusal refusal;
     size_t size;
     enum link_head result = receive_head(c, receive, &got, why);

@@ -106,7 +106,7 @@ static void open_connection(struct http2_connection *h)
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
-static void take_off(struct http2_connection *h)
+static void unlist_dirty(struct http2_connection *h)
 {
     struct http2_upstreams *u = h->connection->link.worker->http2;
 
@@ -123,7 +123,7 @@ static void on_failed(struct connection *c, struct link_owner *owner, enum link_
     struct server *server = h->server;
     (void)owner;
 
-    take_off(h);
+    unlist_dirty(h);
     http2_connection_free(h);
     http2_fail_waiting(server, failure);
 }
@@ -136,7 +136,7 @@ static void end_connection(struct http2_connection *h)
 
     while ((l = TAILQ_FIRST(&h->links)))
         http2_link_lose(l);
-    take_off(h);
+    unlist_dirty(h);
     connection_close(h->connection);
     http2_connection_free(h);
     http2_serve(server);
@@ -258,7 +258,7 @@ void http2_upstreams_flush(struct upstream_worker *w)
     http2_links_report(u);
     for (unsigned n = u->dirty_count; n && u->dirty_count; n--) {
         struct http2_connection *h = TAILQ_FIRST(&u->dirty);
-        take_off(h);
+        unlist_dirty(h);
         flush(h);
     }
 }
@@ -275,7 +275,7 @@ void http2_connection_close(struct http2_connection *h)
         http2_session_send(h->session);
         (void)http2_upstream_write(h);
     }
-    take_off(h);
+    unlist_dirty(h);
     connection_close(h->connection);
     http2_connection_free(h);
 }

@@ -19,8 +19,8 @@ void body_reader_begin(struct body_reader *reader, const struct framing *framing
 
 /* Takes the part of the trailer section that chunked_decode() has found after the content. A
  * section in one part is parsed where it is. */
-static enum body_status take_trailers(struct body_reader *reader, struct content_piece *piece,
-                                      const struct body_io *io, const char **why)
+static enum body_status read_trailer_part(struct body_reader *reader, struct content_piece *piece,
+                                          const struct body_io *io, const char **why)
 {
     struct slice part = {piece->bytes + piece->size, reader->chunked.trailers};
 
@@ -99,7 +99,7 @@ static enum body_status decode_piece(struct body_reader *reader, struct content_
         if (result == CHUNKED_BAD)
             return BODY_BAD;
         reader->ended = result == CHUNKED_END;
-        if (reader->chunked.trailers && take_trailers(reader, piece, io, why) != BODY_READ)
+        if (reader->chunked.trailers && read_trailer_part(reader, piece, io, why) != BODY_READ)
             return BODY_BAD;
     }
     reader->bytes += piece->size;

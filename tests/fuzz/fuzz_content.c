@@ -38,7 +38,7 @@ static void ask(const uint8_t *data, size_t size)
 {
     char *content = fuzz_copy(data, size);
     struct slice member = STREAM_USAGE_MEMBER;
-    size_t place = stream_usage_place((struct slice){content, size});
+    size_t place = stream_usage_offset((struct slice){content, size});
 
     if (place) {
         char *asked = malloc(size + member.n);
@@ -48,7 +48,7 @@ static void ask(const uint8_t *data, size_t size)
         json_t *before = json_loadb(content, size, JSON_ALLOW_NUL, NULL),
                *after = json_loadb(asked, size + member.n, JSON_ALLOW_NUL, NULL);
         PROPERTY(after || !before); /* jansson does not hold all numbers */
-        PROPERTY(stream_usage_place((struct slice){asked, size + member.n}) == 0);
+        PROPERTY(stream_usage_offset((struct slice){asked, size + member.n}) == 0);
         json_decref(before);
         json_decref(after);
         free(asked);

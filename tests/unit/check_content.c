@@ -445,11 +445,11 @@ START_TEST(requests_for_streams_get_the_option)
         "\xef\xbb\xbf{\"stream\":true}"};
 
     for (unsigned i = 0; i < COUNT_OF(asked); i++) {
-        size_t place = stream_usage_place(slice_of(asked[i]));
+        size_t place = stream_usage_offset(slice_of(asked[i]));
         ck_assert_msg(place && asked[i][place - 1] == '{', "%s: %zu", asked[i], place);
     }
     for (unsigned i = 0; i < COUNT_OF(left); i++)
-        ck_assert_msg(stream_usage_place(slice_of(left[i])) == 0, "%s", left[i]);
+        ck_assert_msg(stream_usage_offset(slice_of(left[i])) == 0, "%s", left[i]);
 }
 END_TEST
 
