@@ -7,7 +7,7 @@
 enum { KEY_SOURCES_MAX = 16, KEY_SEGMENT_MAX = 32 };
 
 struct key_source {
-    const char *text;                /* as written: "jwt:team" */
+    const char *text;          /* as written: "jwt:team" */
     struct identity_from from; /* its source is NULL: a segment of the path */
     unsigned segment;          /* of the path, from 1; 0: `from` applies */
 };

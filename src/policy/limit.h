@@ -22,10 +22,10 @@ enum limit_per {
 
 struct limit_part {
     enum limit_per per;
-    const char *written; /* "client", "header:X-Team", "jwt:team" */
-    const char *name;    /* what follows the colon, in `written`; NULL: nothing */
+    const char *written;          /* "client", "header:X-Team", "jwt:team" */
+    const char *name;             /* what follows the colon, in `written`; NULL: nothing */
     const struct json_path *json; /* PER_JSON */
-    unsigned value; /* PER_VALUE: its position in policy->key_sources */
+    unsigned value;               /* PER_VALUE: its position in policy->key_sources */
 };
 
 enum limit_kind {

@@ -228,7 +228,7 @@ START_TEST(limits_are_loaded)
     ck_assert_uint_eq(limits[4].option_count, 1);
     ck_assert_str_eq(limits[4].options[0].name, "buckets");
     ck_assert_int_eq(limits[4].options[0].number, 20);
-    ck_assert_str_eq(limits[4].per[0].header, "X-Tenant");
+    ck_assert_str_eq(limits[4].per[0].name, "X-Tenant");
     ck_assert(limits[3].headers && !limits[4].headers);
     ck_assert_int_eq(limits[3].enforce, 10000);
     ck_assert_int_eq(limits[4].enforce, 1250);
