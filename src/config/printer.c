@@ -111,10 +111,9 @@ static bool skip_digits(const char **p)
     return *p > start;
 }
 
-/* RFC 8259 section 6. The text ends with NUL. */
-static bool is_json_number(const char *p)
+bool is_json_number(const char *text)
 {
-    const char *start = p += *p == '-';
+    const char *p = text + (*text == '-'), *start = p;
 
     if (!skip_digits(&p) || (*start == '0' && p > start + 1))
         return false;

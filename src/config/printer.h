@@ -42,6 +42,8 @@ void print_items(const struct printer *printer, unsigned count, print_item *item
         print_items(printer, ((const struct type *)field)->count, item, field);                    \
     }
 
+/* Returns true for a number of JSON (RFC 8259 section 6). The text ends with NUL. */
+bool is_json_number(const char *text);
 /* Writes a tree as JSON. Plain scalars are numbers if JSON can write them, and true and false are
  * booleans; all others are strings. */
 void print_json(struct json_writer *json, const struct node *node);

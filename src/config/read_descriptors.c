@@ -236,20 +236,6 @@ const struct option_type type_entry_limits = {"list of limits", read_entry_limit
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-/* Sets the value of an unquoted text that is a number (RFC 8259 section 6). */
-static bool number_is(struct slice text, double *number)
-{
-    bool digits = text.n > 0 && text.n < 64;
-    char *end;
-
-    for (size_t i = 0; i < text.n && digits; i++)
-        digits = strchr("0123456789+-.eE", text.p[i]) != NULL;
-    if (!digits || strchr("+.eE", text.p[0]))
-        return false;
-    *number = strtod(text.p, &end); /* texts of nodes end with a NUL */
-    return end == text.p + text.n && isfinite(*number);
-}
-
 static void read_metadata_scalar(struct loading *l, const struct node *node, struct metadata *to)
 {
     to->kind = METADATA_TEXT;
@@ -261,7 +247,7 @@ static void read_metadata_scalar(struct loading *l, const struct node *node, str
         to->kind = METADATA_NULL;
     else if (to->is_true || slice_equal(node->text, SLICE("false")))
         to->kind = METADATA_BOOL;
-    else if (number_is(node->text, &to->number))
+    else if (is_json_number(node->text.p) && isfinite(to->number = strtod(node->text.p, NULL)))
         to->kind = METADATA_NUMBER;
 }
 

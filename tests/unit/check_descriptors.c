@@ -370,7 +370,7 @@ START_TEST(metadata_keeps_its_types)
 {
     struct policy *policy =
         load("    d: { descriptors: [ { key: a, metadata: { t: x, q: \"1\", n: -1.5e2, b: true, z: "
-             "null, l: [ 1, f ], m: { k: 007 } } } ] }\n",
+             "null, l: [ 1, f ], m: { k: 007, dot: 1., plus: +1, huge: 1e999, zip: 01234 } } } ] }\n",
              NULL);
     const struct metadata *map = domain_of(policy, "d")->top.entries[0].metadata;
     static const enum metadata_kind kinds[] = {METADATA_TEXT, METADATA_TEXT, METADATA_NUMBER,
@@ -383,6 +383,9 @@ START_TEST(metadata_keeps_its_types)
     ck_assert(map->items[2].number == -150 && map->items[3].is_true);
     ck_assert_uint_eq(map->items[5].count, 2);
     ck_assert_str_eq(map->items[6].items[0].key.p, "k");
+    ck_assert_uint_eq(map->items[6].count, 5);
+    for (unsigned i = 0; i < 5; i++) /* no numbers of JSON */
+        ck_assert_uint_eq(map->items[6].items[i].kind, METADATA_TEXT);
     policy_drop(policy);
 }
 END_TEST
