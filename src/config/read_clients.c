@@ -106,14 +106,13 @@ static void read_all_numbers(struct loading *l, const char *section, const struc
                              struct limit_numbers *numbers)
 {
     for (const struct node *child = map->first; child; child = child->next) {
-        const struct limit *limit = limit_named(l->policy, child->key);
+        struct limit *limit = limit_named(l, child, true);
         if (!limit)
-            limit_unknown(l, child, child->key, true);
-        else if (!child->broken && expect_map(l, child, "a map with limit, period and burst"))
+            continue;
+        if (!child->broken && expect_map(l, child, "a map with limit, period and burst"))
             read_numbers(l, section, child, limit, &numbers[limit->index]);
-        /* a shared counter with different numbers per client */
-        if (limit && !limit_is_per_client(limit))
-            l->policy->limits[limit->index].lease_units = 0;
+        if (!limit_is_per_client(limit)) /* a shared counter, with different numbers per client */
+            limit->lease_units = 0;
     }
 }
 
@@ -269,19 +268,13 @@ static void read_plan(struct loading *l, const struct option *option, const stru
                       void *field)
 {
     struct configured_client *client = field;
-    struct suggestion meant = suggestion_for(node->text);
 
     (void)option;
     if (node->null || !expect_scalar(l, node, "a plan's name"))
         return;
-    for (unsigned i = 0; i < l->policy->plan_count; i++) {
-        const struct plan *plan = &l->policy->plans[i];
-        suggestion_consider(&meant, slice_of(plan->name));
-        if (slice_equal(slice_of(plan->name), node->text))
-            client->client_limits.plan = plan;
-    }
-    if (!client->client_limits.plan)
-        mistake(l, node, "there is no plan %s%s", QUOTE(node->text), DID_YOU_MEAN(&meant));
+    int index = policy_index(l, node, false, plan_at, "plan");
+    if (index >= 0)
+        client->client_limits.plan = &l->policy->plans[index];
 }
 
 static void print_plan(const struct printer *printer, const struct option *option,

@@ -27,26 +27,21 @@ const struct option_type type_entry_text = {"text", read_entry_text, print_slice
 
 static const char *const unit_names[] = {
     [UNIT_SECOND] = "second", [UNIT_MINUTE] = "minute", [UNIT_HOUR] = "hour", [UNIT_DAY] = "day",
-    [UNIT_MONTH] = "month",   [UNIT_YEAR] = "year",     [UNIT_WEEK] = "week"};
+    [UNIT_MONTH] = "month",   [UNIT_YEAR] = "year",     [UNIT_WEEK] = "week", [UNIT_COUNT] = NULL};
 
 static void read_unit(struct loading *l, const struct option *option, const struct node *node,
                       void *field)
 {
     static const char expected[] = "second, minute, hour, day, week, month or year";
-    struct suggestion meant = suggestion_for(node->text);
+    unsigned unit = UNIT_SECOND;
 
     (void)option;
-    if (!expect_scalar(l, node, expected))
-        return;
-    for (unsigned i = UNIT_SECOND; i < UNIT_COUNT; i++) {
-        suggestion_consider(&meant, slice_of(unit_names[i]));
-        if (slice_equal_nocase(node->text, slice_of(unit_names[i]))) {
-            *(enum rate_limit_unit *)field = (enum rate_limit_unit)i;
-            return;
-        }
-    }
-    mistake(l, node, "%s is unknown; expected %s%s", QUOTE(node->text), expected,
-            DID_YOU_MEAN(&meant));
+    while (unit < UNIT_COUNT && !slice_equal_nocase(node->text, slice_of(unit_names[unit])))
+        unit++;
+    if (unit < UNIT_COUNT)
+        *(enum rate_limit_unit *)field = (enum rate_limit_unit)unit;
+    else /* reports it */
+        (void)word_read(l, node, &unit_names[UNIT_SECOND], expected, &unit);
 }
 
 static void print_unit(const struct printer *printer, const struct option *option,
@@ -183,10 +178,8 @@ static void read_limit_name(struct loading *l, const struct node *item,
 
     if (item->broken || !expect_scalar(l, item, "the name of a limit"))
         return;
-    if (!(limit = (struct limit *)limit_named(l->policy, item->text))) {
-        limit_unknown(l, item, item->text, false);
+    if (!(limit = limit_named(l, item, false)))
         return;
-    }
     for (unsigned i = 0; i < entry->limit_count; i++)
         if (entry->limits[i] == limit) {
             mistake(l, item, "limit %s is listed twice", limit->name);

@@ -62,28 +62,22 @@ const struct option_type type_weight = {"number", read_weight, print_weight, fal
 /* ---- usage ----------------------------------------------------------------------------------- */
 
 static const char *const format_names[] = {
-    [USAGE_OPENAI] = "openai", [USAGE_ANTHROPIC] = "anthropic", [USAGE_GEMINI] = "gemini"};
+    [USAGE_OPENAI] = "openai", [USAGE_ANTHROPIC] = "anthropic", [USAGE_GEMINI] = "gemini", NULL};
 static const char usage_expected[] =
     "openai, anthropic, gemini, a list of paths, or a map of paths to weights";
 
 static void read_format(struct loading *l, const struct node *node, struct usage_settings *usage)
 {
-    struct suggestion meant = suggestion_for(node->text);
+    struct suggestion meant;
+    int index = index_of(node->text, word_at, format_names, &meant);
 
-    for (unsigned i = 0; i < COUNT_OF(format_names); i++) {
-        suggestion_consider(&meant, slice_of(format_names[i]));
-        if (slice_equal(node->text, slice_of(format_names[i]))) {
-            usage->kind = USAGE_KIND_FORMAT;
-            usage->format = (enum usage_format)i;
-            return;
-        }
-    }
-    if (meant.best.n)
+    if (index < 0)
         mistake(l, node, "%s is unknown; expected %s%s", QUOTE(node->text), usage_expected,
-                DID_YOU_MEAN(&meant));
-    else
-        mistake(l, node, "%s is unknown; expected %s; write one path as [ PATH ]",
-                QUOTE(node->text), usage_expected);
+                meant.best.n ? DID_YOU_MEAN(&meant) : "; write one path as [ PATH ]");
+    else {
+        usage->kind = USAGE_KIND_FORMAT;
+        usage->format = (enum usage_format)index;
+    }
 }
 
 /* Adds a path, whose text stands at `node`. */

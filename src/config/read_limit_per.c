@@ -3,8 +3,13 @@
 #include "policy/identity_source.h"
 
 static const char *const per_names[] = {
-    [PER_CLIENT] = "client", [PER_IP] = "ip",     [PER_ROUTE] = "route",
-    [PER_METHOD] = "method", [PER_HOST] = "host", [PER_ALL] = "all",
+    [PER_CLIENT] = "client",
+    [PER_IP] = "ip",
+    [PER_ROUTE] = "route",
+    [PER_METHOD] = "method",
+    [PER_HOST] = "host",
+    [PER_ALL] = "all",
+    NULL,
 };
 
 /* ---- values of the request ------------------------------------------------------------------- */
@@ -90,7 +95,7 @@ static const char *expected_parts(char bytes[static EXPECTED_MAX], struct slice 
     struct text text = text_over(bytes, EXPECTED_MAX - 1);
 
     text_put(&text, before);
-    for (unsigned i = 0; i < COUNT_OF(per_names); i++) {
+    for (unsigned i = 0; per_names[i]; i++) {
         text_put(&text, slice_of(per_names[i]));
         text_literal(&text, ", ");
     }
@@ -108,11 +113,10 @@ static const char *expected_parts(char bytes[static EXPECTED_MAX], struct slice 
 static bool read_part(struct loading *l, const struct node *item, struct limit_part *part)
 {
     char expected[EXPECTED_MAX];
+    unsigned per;
     bool good;
 
     expected_parts(expected, SLICE_NONE);
-    struct suggestion meant = suggestion_for(item->text);
-
     if (!expect_scalar(l, item, expected))
         return false;
     part->written = arena_text(l->arena, item->text);
@@ -129,16 +133,10 @@ static bool read_part(struct loading *l, const struct node *item, struct limit_p
         return read_segment_part(l, item, part);
     if (read_identity_part(l, item, part, &good))
         return good;
-    for (unsigned i = 0; i < COUNT_OF(per_names); i++) {
-        suggestion_consider(&meant, slice_of(per_names[i]));
-        if (slice_equal(item->text, slice_of(per_names[i]))) {
-            part->per = (enum limit_per)i;
-            return true;
-        }
-    }
-    mistake(l, item, "%s is unknown; expected %s%s", QUOTE(item->text), expected,
-            DID_YOU_MEAN(&meant));
-    return false;
+    good = word_read(l, item, per_names, expected, &per);
+    if (good)
+        part->per = (enum limit_per)per;
+    return good;
 }
 
 static bool same_part(const struct limit_part *a, const struct limit_part *b)

@@ -46,21 +46,10 @@ void limit_check_numbers(struct loading *l, const struct node *node, const struc
                 (long long)numbers->burst, refill / 1e6 / 86400 / 365.25);
 }
 
-const struct limit *limit_named(const struct policy *policy, struct slice name)
+struct limit *limit_named(struct loading *l, const struct node *node, bool is_key)
 {
-    for (unsigned i = 0; i < policy->limit_count; i++)
-        if (slice_equal(slice_of(policy->limits[i].name), name))
-            return &policy->limits[i];
-    return NULL;
-}
-
-void limit_unknown(struct loading *l, const struct node *node, struct slice name, bool is_key)
-{
-    struct suggestion meant = suggestion_for(name);
-    for (unsigned i = 0; i < l->policy->limit_count; i++)
-        suggestion_consider(&meant, slice_of(l->policy->limits[i].name));
-    (is_key ? mistake_of_key : mistake)(l, node, "there is no limit %s%s", QUOTE(name),
-                                        DID_YOU_MEAN(&meant));
+    int index = policy_index(l, node, is_key, limit_at, "limit");
+    return index < 0 ? NULL : &l->policy->limits[index];
 }
 
 /* --- label, align --- */

@@ -59,21 +59,15 @@ const struct option_type type_priorities = {"map by name", read_priorities, prin
 static void read_priority(struct loading *l, const struct option *option, const struct node *node,
                           void *field)
 {
-    const struct priority **priority = field;
-    struct suggestion meant = suggestion_for(node->text);
+    int index;
 
     (void)option;
     if (node->null || !expect_scalar(l, node, "a priority's name"))
         return;
-    for (unsigned i = 0; i < l->policy->priority_count; i++) {
-        suggestion_consider(&meant, slice_of(l->policy->priorities[i].name));
-        if (slice_equal(slice_of(l->policy->priorities[i].name), node->text))
-            *priority = &l->policy->priorities[i];
-    }
     if (!l->policy->priority_count)
         mistake(l, node, "there are no priorities; add the section priorities");
-    else if (!*priority)
-        mistake(l, node, "there is no priority %s%s", QUOTE(node->text), DID_YOU_MEAN(&meant));
+    else if ((index = policy_index(l, node, false, priority_at, "priority")) >= 0)
+        *(const struct priority **)field = &l->policy->priorities[index];
 }
 
 static void print_priority(const struct printer *printer, const struct option *option,

@@ -170,15 +170,13 @@ static struct rate_limit_domain *add_domain(struct loading *l, const struct node
 
 static void refuse_keys_of_file(struct loading *l, const struct node *root)
 {
+    static const char *const keys[] = {"domain", "descriptors", NULL};
+    struct suggestion meant;
+
     for (const struct node *child = root->first; child; child = child->next)
-        if (!slice_equal(child->key, SLICE("domain")) &&
-            !slice_equal(child->key, SLICE("descriptors"))) {
-            struct suggestion meant = suggestion_for(child->key);
-            suggestion_consider(&meant, SLICE("domain"));
-            suggestion_consider(&meant, SLICE("descriptors"));
+        if (index_of(child->key, word_at, keys, &meant) < 0)
             mistake_of_key(l, child, "unknown key %s; expected domain or descriptors%s",
                            QUOTE(child->key), DID_YOU_MEAN(&meant));
-        }
 }
 
 /* Reads the domain's name in a file; `expected`: of the policy, or p is NULL. Returns the name's

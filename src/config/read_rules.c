@@ -17,11 +17,8 @@ static void read_limit_name(struct loading *l, const struct node *item, struct r
 
     if (item->broken || !expect_scalar(l, item, "a limit's name"))
         return;
-    limit = limit_named(l->policy, item->text);
-    if (!limit) {
-        limit_unknown(l, item, item->text, false);
+    if (!(limit = limit_named(l, item, false)))
         return;
-    }
     for (unsigned i = 0; i < rule->limit_count; i++)
         if (rule->limits[i] == limit) {
             mistake(l, item, "%s is listed twice", QUOTE(item->text));
@@ -121,19 +118,13 @@ static void read_rule_upstream(struct loading *l, const struct option *option,
                                const struct node *node, void *field)
 {
     struct rule *rule = field;
-    struct suggestion meant = suggestion_for(node->text);
 
     (void)option;
     if (!expect_scalar(l, node, "an upstream's name"))
         return;
-    for (unsigned i = 0; i < l->policy->upstream_count; i++) {
-        const struct upstream *upstream = &l->policy->upstreams[i];
-        suggestion_consider(&meant, slice_of(upstream->name));
-        if (slice_equal(slice_of(upstream->name), node->text))
-            rule->upstream = upstream;
-    }
-    if (!rule->upstream)
-        mistake(l, node, "there is no upstream %s%s", QUOTE(node->text), DID_YOU_MEAN(&meant));
+    int index = policy_index(l, node, false, upstream_at, "upstream");
+    if (index >= 0)
+        rule->upstream = &l->policy->upstreams[index];
 }
 
 static void print_rule_upstream(const struct printer *printer, const struct option *option,

@@ -167,9 +167,8 @@ const struct limit *limit_variant(struct loading *l, const struct node *period,
 /* Reports numbers that Lua doubles cannot hold exactly. */
 void limit_check_numbers(struct loading *l, const struct node *node, const struct limit *limit,
                          const struct limit_numbers *numbers);
-const struct limit *limit_named(const struct policy *policy, struct slice name);
-/* Reports an unknown limit, at the node's key or value. */
-void limit_unknown(struct loading *l, const struct node *node, struct slice name, bool is_key);
+/* Returns the limit that the node, or its key, names; NULL after reporting an error. */
+struct limit *limit_named(struct loading *l, const struct node *node, bool is_key);
 
 /* --- clients --- */
 

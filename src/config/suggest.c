@@ -54,6 +54,22 @@ void suggestion_consider(struct suggestion *suggestion, struct slice candidate)
     }
 }
 
+const char *word_at(const void *words, unsigned index)
+{
+    return ((const char *const *)words)[index];
+}
+
+int index_of(struct slice name, name_at *at, const void *names, struct suggestion *meant)
+{
+    *meant = suggestion_for(name);
+    for (unsigned i = 0; at(names, i); i++)
+        if (slice_equal(name, slice_of(at(names, i))))
+            return (int)i;
+    for (unsigned i = 0; at(names, i); i++)
+        suggestion_consider(meant, slice_of(at(names, i)));
+    return -1;
+}
+
 const char *suggestion_words(const struct suggestion *suggestion, struct suggestion_text *out)
 {
     if (suggestion->best.n)

@@ -16,6 +16,13 @@ struct suggestion suggestion_for(struct slice word);
  * the suggestion. */
 void suggestion_consider(struct suggestion *suggestion, struct slice candidate);
 
+/* Returns the name at an index of `names`; NULL: there are no more. */
+typedef const char *name_at(const void *names, unsigned index);
+/* name_at() of a NULL-terminated array of words. */
+const char *word_at(const void *words, unsigned index);
+/* Returns the index of a name, or -1 with the closest name in `*meant`. */
+int index_of(struct slice name, name_at *at, const void *names, struct suggestion *meant);
+
 /* `; did you mean "burst"?`, or an empty text. */
 struct suggestion_text {
     char text[96];

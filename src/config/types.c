@@ -1,6 +1,7 @@
 #include "config/types.h"
 
 #include "base/values.h"
+#include "policy/policy.h"
 
 enum { PRINTED_MAX = 48 }; /* bytes of a number with its unit */
 
@@ -129,31 +130,28 @@ static const char *names_listed(const struct option *option, char *text, size_t 
     return text;
 }
 
-/* Sets `*index` to the position of the node's word in `names`. Returns false after an error. */
-static bool read_word(struct loading *l, const struct option *option, const struct node *node,
-                      unsigned *index)
+bool word_read(struct loading *l, const struct node *node, const char *const *names,
+               const char *expected, unsigned *index)
 {
-    char names[200];
-    struct suggestion meant = suggestion_for(node->text);
+    struct suggestion meant;
 
-    if (!expect_scalar(l, node, names_listed(option, names, sizeof names)))
+    if (!expect_scalar(l, node, expected))
         return false;
-    for (unsigned i = 0; option->names[i]; i++) {
-        suggestion_consider(&meant, slice_of(option->names[i]));
-        if (slice_equal(node->text, slice_of(option->names[i]))) {
-            *index = i;
-            return true;
-        }
-    }
-    mistake(l, node, "%s is unknown; expected %s%s", QUOTE(node->text), names,
-            DID_YOU_MEAN(&meant));
-    return false;
+    int found = index_of(node->text, word_at, names, &meant);
+    if (found >= 0)
+        *index = (unsigned)found;
+    else
+        mistake(l, node, "%s is unknown; expected %s%s", QUOTE(node->text), expected,
+                DID_YOU_MEAN(&meant));
+    return found >= 0;
 }
 
 static void read_enum(struct loading *l, const struct option *option, const struct node *node,
                       void *field)
 {
-    (void)read_word(l, option, node, field);
+    char names[200];
+
+    (void)word_read(l, node, option->names, names_listed(option, names, sizeof names), field);
 }
 
 void print_enum(const struct printer *printer, const struct option *option, const void *field)
@@ -175,8 +173,9 @@ static void read_words(struct loading *l, const struct option *option, const str
         mistake(l, node, "expected a list of %s", names_listed(option, names, sizeof names));
         return;
     }
+    names_listed(option, names, sizeof names);
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
-        if (!item->broken && read_word(l, option, item, &index))
+        if (!item->broken && word_read(l, item, option->names, names, &index))
             *bits |= 1u << index;
 }
 
@@ -296,6 +295,34 @@ void print_slice(const struct printer *printer, const struct option *option, con
 {
     (void)option;
     print_scalar_value(printer, *(const struct slice *)field);
+}
+
+/* --- names of the policy --- */
+
+#define NAME_AT(function, list, list_count)                                                        \
+    const char *function(const void *policy, unsigned index)                                       \
+    {                                                                                              \
+        const struct policy *of = policy;                                                          \
+        return index < of->list_count ? of->list[index].name : NULL;                               \
+    }
+
+NAME_AT(limit_at, limits, limit_count)
+NAME_AT(rule_at, rules, rule_count)
+NAME_AT(upstream_at, upstreams, upstream_count)
+NAME_AT(plan_at, plans, plan_count)
+NAME_AT(priority_at, priorities, priority_count)
+
+int policy_index(struct loading *l, const struct node *node, bool is_key, name_at *at,
+                 const char *what)
+{
+    struct suggestion meant;
+    struct slice name = is_key ? node->key : node->text;
+    int index = index_of(name, at, l->policy, &meant);
+
+    if (index < 0)
+        (is_key ? mistake_of_key : mistake)(l, node, "there is no %s %s%s", what, QUOTE(name),
+                                            DID_YOU_MEAN(&meant));
+    return index;
 }
 
 /* --- lists, maps --- */

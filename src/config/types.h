@@ -44,6 +44,17 @@ bool expect_text(struct loading *l, const struct option *option, const struct no
 bool ascii_fits(struct loading *l, const struct option *option, const struct node *node,
                 const char *refused, const char *what);
 
+/* Sets `*index` to that of the node's word in `names`, which ends with NULL. Otherwise reports
+ * "WORD is unknown; expected EXPECTED" and returns false. */
+bool word_read(struct loading *l, const struct node *node, const char *const *names,
+               const char *expected, unsigned *index);
+/* name_at() of a policy (suggest.h). */
+name_at limit_at, rule_at, upstream_at, plan_at, priority_at;
+/* Returns the index of the policy's limit, rule and so on that the node, or its key, names. Returns
+ * -1 after reporting "there is no WHAT NAME". */
+int policy_index(struct loading *l, const struct node *node, bool is_key, name_at *at,
+                 const char *what);
+
 /* Returns the neighbour_path() of a file named by an option. NULL: the value is null, or an error
  * was reported. */
 const char *file_path(struct loading *l, const struct option *option, const struct node *node);

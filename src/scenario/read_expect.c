@@ -2,10 +2,11 @@
 #include "base/values.h"
 #include "scenario/read_internal.h"
 
-const char *const expect_keys[EXPECT_COUNT] = {
+const char *const expect_keys[EXPECT_COUNT + 1] = {
 #define X(name, key, by_limit) [name] = key,
     EXPECTATIONS(X)
 #undef X
+        [EXPECT_COUNT] = NULL,
 };
 
 static const bool takes_limits[EXPECT_COUNT] = {
@@ -18,50 +19,23 @@ static const int64_t second_us = 1000000;
 
 /* --- Names of the policy ---------------------------------------------------------------------- */
 
-/* Returns the name of the limit, rule or upstream at `index`; NULL: there is none. */
-typedef const char *name_at(const struct policy *policy, unsigned index);
-
-static const char *limit_at(const struct policy *policy, unsigned index)
-{
-    return index < policy->limit_count ? policy->limits[index].name : NULL;
-}
-
-static const char *rule_at(const struct policy *policy, unsigned index)
-{
-    return index < policy->rule_count ? policy->rules[index].name : NULL;
-}
-
-static const char *upstream_at(const struct policy *policy, unsigned index)
-{
-    return index < policy->upstream_count ? policy->upstreams[index].name : NULL;
-}
-
 /* Returns the index of a name, or -1 after reporting an error at the node, or at its key. */
-static int index_of(struct loading *l, const struct node *node, bool is_key, name_at *at,
-                    const char *what)
+static int known_index(struct loading *l, const struct node *node, bool is_key, name_at *at,
+                       const char *what)
 {
     struct slice name = is_key ? node->key : node->text;
-    struct suggestion meant = suggestion_for(name);
-    char bytes[256];
+    struct suggestion meant;
+    int index = index_of(name, at, l->policy, &meant);
+    char bytes[288];
     struct text known = text_over(bytes, sizeof bytes);
 
-    for (unsigned i = 0; at(l->policy, i); i++) {
-        struct slice candidate = slice_of(at(l->policy, i));
-        if (slice_equal(name, candidate))
-            return (int)i;
-        suggestion_consider(&meant, candidate);
-        text_printf(&known, "%s%s", i ? ", " : "", candidate.p);
-    }
-    struct quote quote;
-    char line[512];
-    const char *list = known.n && !meant.best.n ? "; the policy has " : "";
-    snprintf(line, sizeof line, "the policy has no %s %s%s%.*s%s", what, quote_into(&quote, name),
-             list, *list ? (int)known.n : 0, bytes, DID_YOU_MEAN(&meant));
-    if (is_key)
-        mistake_of_key(l, node, "%s", line);
-    else
-        mistake(l, node, "%s", line);
-    return -1;
+    for (unsigned i = 0; index < 0 && !meant.best.n && at(l->policy, i); i++)
+        text_printf(&known, "%s%s", i ? ", " : "; the policy has ", at(l->policy, i));
+    if (index < 0)
+        (is_key ? mistake_of_key : mistake)(l, node, "the policy has no %s %s%.*s%s", what,
+                                            QUOTE(name), SLICE_ARG(text_slice(&known)),
+                                            DID_YOU_MEAN(&meant));
+    return index;
 }
 
 /* --- Values ----------------------------------------------------------------------------------- */
@@ -130,15 +104,15 @@ static bool read_expected(struct loading *l, const struct node *node, struct exp
     case EXPECT_RESET: return read_expected_seconds(l, node, &e->number);
     case EXPECT_DELAY: return read_delay(l, node, &e->number);
     case EXPECT_REJECTED_BY:
-        if ((index = index_of(l, node, false, limit_at, "limit")) >= 0)
+        if ((index = known_index(l, node, false, limit_at, "limit")) >= 0)
             e->limit = &l->policy->limits[index];
         return index >= 0;
     case EXPECT_RULE:
-        if ((index = index_of(l, node, false, rule_at, "rule")) >= 0)
+        if ((index = known_index(l, node, false, rule_at, "rule")) >= 0)
             e->name = l->policy->rules[index].name;
         return index >= 0;
     case EXPECT_UPSTREAM:
-        if ((index = index_of(l, node, false, upstream_at, "upstream")) >= 0)
+        if ((index = known_index(l, node, false, upstream_at, "upstream")) >= 0)
             e->name = l->policy->upstreams[index].name;
         return index >= 0;
     case EXPECT_CLIENT:
@@ -177,7 +151,7 @@ static struct expectation **read_expect_key(struct loading *l, enum expect_kind 
         return end;
     }
     for (const struct node *child = node->first; child; child = child->next) {
-        int index = child->broken ? -1 : index_of(l, child, true, limit_at, "limit");
+        int index = child->broken ? -1 : known_index(l, child, true, limit_at, "limit");
         e = expectation_new(l, kind, child);
         if (index < 0 || !expect_scalar(l, child, "one value") || !read_expected(l, child, e))
             continue;
@@ -190,13 +164,11 @@ static struct expectation **read_expect_key(struct loading *l, enum expect_kind 
 /* Returns the kind of a key, or EXPECT_COUNT after reporting an error. */
 static enum expect_kind expect_kind_of(struct loading *l, const struct node *node)
 {
-    struct suggestion meant = suggestion_for(node->key);
+    struct suggestion meant;
+    int index = index_of(node->key, word_at, expect_keys, &meant);
 
-    for (unsigned i = 0; i < EXPECT_COUNT; i++) {
-        suggestion_consider(&meant, slice_of(expect_keys[i]));
-        if (slice_equal(node->key, slice_of(expect_keys[i])))
-            return (enum expect_kind)i;
-    }
+    if (index >= 0)
+        return (enum expect_kind)index;
     mistake_of_key(l, node, "unknown key %s%s", QUOTE(node->key),
                    meant.best.n ? DID_YOU_MEAN(&meant)
                                 : "; expected admitted, rejected, rejected_by, status, rule, "
@@ -206,10 +178,10 @@ static enum expect_kind expect_kind_of(struct loading *l, const struct node *nod
 
 static const char *expect_remedy(const struct node *node, struct suggestion_text *out)
 {
-    struct suggestion meant = suggestion_for(node->text);
+    static const char *const words[] = {"admitted", "rejected", NULL};
+    struct suggestion meant;
 
-    suggestion_consider(&meant, SLICE("admitted"));
-    suggestion_consider(&meant, SLICE("rejected"));
+    (void)index_of(node->text, word_at, words, &meant);
     return suggestion_words(&meant, out);
 }
 
@@ -274,7 +246,7 @@ static void read_costs(struct loading *l, const struct option *option, const str
         return;
     }
     for (const struct node *child = node->first; child; child = child->next) {
-        int index = child->broken ? -1 : index_of(l, child, true, limit_at, "limit");
+        int index = child->broken ? -1 : known_index(l, child, true, limit_at, "limit");
         if (index < 0)
             continue;
         if (is_adjusted(&l->policy->limits[index]))

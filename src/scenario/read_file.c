@@ -104,18 +104,14 @@ static bool read_known_quota(struct loading *l, const struct node *node, struct 
         return false;
     if (quota_read(node->text, &row->quota))
         return true;
-    struct suggestion meant = suggestion_for(node->text);
-    for (unsigned i = 0; i < l->policy->plan_count; i++) {
-        struct slice plan = slice_of(l->policy->plans[i].name);
-        suggestion_consider(&meant, plan);
-        if (slice_equal(node->text, plan)) {
-            memcpy(row->plan, plan.p, plan.n + 1);
-            return true;
-        }
-    }
-    mistake(l, node, "%s is neither a quota (a whole number or unlimited) nor a plan%s",
-            QUOTE(node->text), DID_YOU_MEAN(&meant));
-    return false;
+    struct suggestion meant;
+    int index = index_of(node->text, plan_at, l->policy, &meant);
+    if (index >= 0)
+        memcpy(row->plan, node->text.p, node->text.n + 1);
+    else
+        mistake(l, node, "%s is neither a quota (a whole number or unlimited) nor a plan%s",
+                QUOTE(node->text), DID_YOU_MEAN(&meant));
+    return index >= 0;
 }
 
 static void read_quotas(struct loading *l, const struct option *option, const struct node *node,

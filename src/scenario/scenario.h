@@ -35,7 +35,7 @@ enum expect_kind {
         EXPECT_COUNT
 };
 
-extern const char *const expect_keys[EXPECT_COUNT];
+extern const char *const expect_keys[EXPECT_COUNT + 1]; /* the last one is NULL */
 
 enum { EXPECT_ALL = -1, EXPECT_NONE = -2 };
 

@@ -368,10 +368,10 @@ END_TEST
 
 START_TEST(metadata_keeps_its_types)
 {
-    struct policy *policy =
-        load("    d: { descriptors: [ { key: a, metadata: { t: x, q: \"1\", n: -1.5e2, b: true, z: "
-             "null, l: [ 1, f ], m: { k: 007, dot: 1., plus: +1, huge: 1e999, zip: 01234 } } } ] }\n",
-             NULL);
+    struct policy *policy = load(
+        "    d: { descriptors: [ { key: a, metadata: { t: x, q: \"1\", n: -1.5e2, b: true, z: "
+        "null, l: [ 1, f ], m: { k: 007, dot: 1., plus: +1, huge: 1e999, zip: 01234 } } } ] }\n",
+        NULL);
     const struct metadata *map = domain_of(policy, "d")->top.entries[0].metadata;
     static const enum metadata_kind kinds[] = {METADATA_TEXT, METADATA_TEXT, METADATA_NUMBER,
                                                METADATA_BOOL, METADATA_NULL, METADATA_LIST,
