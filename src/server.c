@@ -27,13 +27,7 @@
 #include "server.h"
 #include "server_internal.h"
 
-enum {
-    EXIT_GOOD = 0,
-    EXIT_BAD_INPUT = 1,
-    FALLBACK_ENTRIES_MAX = 262144,
-    IP_COUNTS_MAX = 65536,
-    REQUEST_COUNTS_MAX = 8192
-};
+enum { FALLBACK_ENTRIES_MAX = 262144, IP_COUNTS_MAX = 65536, REQUEST_COUNTS_MAX = 8192 };
 
 /* ---- libevent -------------------------------------------------------------------------------- */
 
@@ -475,5 +469,5 @@ int server_run(const char *policy_file, const char *lua_dir)
     if (good)
         log_info("stopped");
     libevent_global_shutdown();
-    return good ? EXIT_GOOD : EXIT_BAD_INPUT;
+    return good ? CLI_GOOD : CLI_FAILED;
 }

@@ -56,7 +56,7 @@ static void warn_of_state(const struct policy *policy, FILE *report)
                 policy->file, directory, strerror(errno));
 }
 
-int cli_check(const char *policy_file, const char *lua_dir)
+static int check(const char *policy_file, const char *lua_dir)
 {
     struct policy *policy = policy_load(policy_file, lua_dir, stderr);
     char *composed = policy ? compose_driver(policy, lua_dir, stderr) : NULL;
@@ -82,5 +82,22 @@ int cli_check(const char *policy_file, const char *lua_dir)
         policy_print(policy, stdout);
     free(composed);
     policy_drop(policy);
-    return good ? 0 : 1;
+    return good ? CLI_GOOD : CLI_FAILED;
 }
+
+static int run(int argc, char **argv, const char *policy_file, const char *lua_dir)
+{
+    int status = cli_read_operands(argc, argv, &policy_file, 0, 0,
+                                   "unexpected argument (a policy is named by -c FILE)");
+
+    return status == CLI_GOOD ? check(policy_file, lua_dir) : status;
+}
+
+const struct command command_check = {
+    .name = "check",
+    .arguments = "[-c FILE]",
+    .what = "validate a policy and print what is in effect",
+    .help = "Prints errors and warnings with line, column and remedy; then the policy with all "
+            "defaults.\n"
+            "Exit status: 0 valid, also with warnings; 1 errors; 2 command line.\n",
+    .run = run};

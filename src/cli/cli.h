@@ -1,5 +1,4 @@
-/* cli.h - subcommands. Each takes the rest of the command line and returns the exit status: 0
- * success, 1 bad input or policy, 2 bad usage.
+/* cli.h - subcommands. Exit status: 0 success, 1 bad input or policy, 2 bad usage.
  *
  * This directory owns what `weir SUBCOMMAND` prints. It runs no workers and accepts no connections.
  * In reading order: check.c (with check_names.c, check_redis.c), client_commands.c and
@@ -8,41 +7,66 @@
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
 
+#include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "base/macros.h"
+
 /* Exit statuses. */
-enum { CLI_GOOD, CLI_FAILED, CLI_USAGE };
+enum {
+    CLI_GOOD,
+    CLI_FAILED,
+    CLI_USAGE,
+    CLI_REFUSED, /* weir explain: the request is refused */
+    CLI_HELP     /* for main(), which prints the help of the command */
+};
 
+/* A subcommand. */
+struct command {
+    const char *name, *arguments;
+    const char *what;  /* one line */
+    const char *help;  /* what --help adds */
+    bool own_policies; /* its arguments name policies, so that there is no default */
+    /* Reads the rest of the command line; argv[0] is `name`. `policy_file`: used unless an option
+     * names another. `lua_dir`: directory of the limiter scripts. Returns the exit status. */
+    int (*run)(int argc, char **argv, const char *policy_file, const char *lua_dir);
+};
+
+extern const struct command command_check, command_explain, command_inspect, command_reset,
+    command_grant, command_replay, command_test, command_top, command_script;
+
+/* --- command_line.c --- */
+
+/* The options of a command, for getopt_long(3). */
+struct cli_options {
+    const char *letters; /* with "c:h" */
+    const struct option *options;
+    /* Takes an option other than -c and -h. False: an error was printed. */
+    bool (*take)(void *context, int option, const char *value);
+};
+
+/* Options that every command has. */
+/* clang-format off: it would spread the braces over lines */
+#define CLI_COMMON_OPTIONS                                                                         \
+    {"config", required_argument, NULL, 'c'},                                                      \
+    {                                                                                              \
+        "help", no_argument, NULL, 'h'                                                             \
+    }
+/* clang-format on */
+
+/* Reads the options. CLI_GOOD: argv + optind are the operands. Otherwise the exit status. */
+MUST_CHECK int cli_read_options(int argc, char **argv, const struct cli_options *known,
+                                const char **policy_file, void *context);
+/* The same for commands whose only option is -c, with `least` to `most` operands. `expected`: names
+ * them in the error message. */
+MUST_CHECK int cli_read_operands(int argc, char **argv, const char **policy_file, int least,
+                                 int most, const char *expected);
 /* Prints why the arguments of a command are wrong, with the argument `what` if it is not NULL.
- * Returns the exit status. */
-static inline int cli_bad_usage(const char *command, const char *why, const char *what)
-{
-    fprintf(stderr, "weir: %s: %s%s%s\nweir %s --help lists the options.\n", command, why,
-            what ? ": " : "", what ? what : "", command);
-    return CLI_USAGE;
-}
+ * `command`: NULL if it is not known. Returns the exit status. */
+int cli_bad_usage(const char *command, const char *why, const char *what);
 
-/* `lua_dir`: directory of the limiter scripts. */
-int cli_check(const char *policy_file, const char *lua_dir);
-int cli_script(const char *name, const char *lua_dir);
-int cli_inspect(const char *policy_file, const char *client, const char *lua_dir);
-int cli_reset(const char *policy_file, const char *client, const char *lua_dir);
-/* argv[0] is "top"; reads its options. `policy_file`: used unless they name one or a URL. */
-int cli_top(const char *policy_file, int argc, char **argv, const char *lua_dir);
-/* `time`: NULL if not given. */
-int cli_grant(const char *policy_file, const char *client, const char *quota, const char *time,
-              const char *lua_dir);
-
-/* argv[0] is "explain"; reads its options. `policy_file`: used unless they name one. Exit status 3:
- * the request is refused. */
-int cli_explain(const char *policy_file, int argc, char **argv, const char *lua_dir);
-
-/* `argv[0]` is "replay"; its own options follow, see `weir replay --help`. */
-int cli_replay(int argc, char **argv, const char *policy_file, const char *lua_dir);
-
-/* `argv[0]` is "test"; its own options follow, see `weir test --help`. */
-int cli_test(int argc, char **argv, const char *lua_dir);
+/* --- check.c, check_redis.c, check_names.c --- */
 
 /* Tests the policy's own limiter scripts in a private Redis (limit/contract.h). Then compiles
  * `composed` in the configured Redis, if `composed` is not NULL and Redis is reachable. False: a

@@ -75,7 +75,7 @@ static int query_client(struct client_command *command, const struct order *orde
         doubt(command, order->client);
     command->subject.query = new_query(command, order);
     if (!command->subject.query || !query_redis_run(&command->redis, command->subject.query))
-        return 1;
+        return CLI_FAILED;
     return order->kind == CLIENT_QUERY_LOOK    ? client_report_inspect(&command->subject)
            : order->kind == CLIENT_QUERY_RESET ? client_report_reset(&command->subject)
                                                : client_report_grant(&command->subject);
@@ -86,7 +86,7 @@ static int run_order(const char *file, const char *lua_dir, const struct order *
     struct client_command command = {.subject.policy = query_policy(file, lua_dir)};
 
     command.redis.policy = command.subject.policy;
-    int status = command.subject.policy ? query_client(&command, order) : 1;
+    int status = command.subject.policy ? query_client(&command, order) : CLI_FAILED;
 
     client_query_free(command.subject.query);
     query_redis_close(&command.redis);
@@ -94,43 +94,83 @@ static int run_order(const char *file, const char *lua_dir, const struct order *
     return status;
 }
 
-int cli_inspect(const char *policy_file, const char *client, const char *lua_dir)
+static int run_inspect(int argc, char **argv, const char *file, const char *lua_dir)
 {
-    return run_order(policy_file, lua_dir,
-                     &(struct order){.kind = CLIENT_QUERY_LOOK, .client = client});
+    struct order order = {.kind = CLIENT_QUERY_LOOK};
+    int status = cli_read_operands(argc, argv, &file, 1, 1, "expected one CLIENT");
+
+    order.client = argv[optind];
+    return status == CLI_GOOD ? run_order(file, lua_dir, &order) : status;
 }
 
-int cli_reset(const char *policy_file, const char *client, const char *lua_dir)
+static int run_reset(int argc, char **argv, const char *file, const char *lua_dir)
 {
-    return run_order(policy_file, lua_dir,
-                     &(struct order){.kind = CLIENT_QUERY_RESET, .client = client});
+    struct order order = {.kind = CLIENT_QUERY_RESET};
+    int status = cli_read_operands(argc, argv, &file, 1, 1, "expected one CLIENT");
+
+    order.client = argv[optind];
+    return status == CLI_GOOD ? run_order(file, lua_dir, &order) : status;
 }
 
-int cli_grant(const char *policy_file, const char *client, const char *quota, const char *time,
-              const char *lua_dir)
+/* `time`: NULL if not given. */
+static bool read_grant(struct order *order, const char *quota, const char *time)
 {
-    struct order order = {.kind = CLIENT_QUERY_GRANT, .client = client};
-
-    if (!grant_quota_read(slice_of(quota), &order.quota)) {
+    if (!grant_quota_read(slice_of(quota), &order->quota))
         fprintf(
             stderr,
             "weir: %s is not a quota: expected a whole number from 0 to %lld, unlimited, or none\n",
             quota, (long long)LIMIT_MAX);
-        return CLI_USAGE;
-    }
-    if (!time && order.quota != GRANT_NONE) {
+    else if (!time && order->quota != GRANT_NONE)
         fputs("weir: the duration is missing: add a duration from 1s to 30d after the quota, such "
               "as 1h\n",
               stderr);
-        return CLI_USAGE;
-    }
-    if (time && order.quota == GRANT_NONE) {
+    else if (time && order->quota == GRANT_NONE)
         fputs("weir: none revokes the grant and takes no duration; remove it\n", stderr);
-        return CLI_USAGE;
-    }
-    if (time && !grant_time_read(slice_of(time), &order.us)) {
+    else if (time && !grant_time_read(slice_of(time), &order->us))
         fprintf(stderr, "weir: %s is not a duration; expected 1s to 30d, such as 1h\n", time);
-        return CLI_USAGE;
-    }
-    return run_order(policy_file, lua_dir, &order);
+    else
+        return true;
+    return false;
 }
+
+static int run_grant(int argc, char **argv, const char *file, const char *lua_dir)
+{
+    struct order order = {.kind = CLIENT_QUERY_GRANT};
+    int status = cli_read_operands(argc, argv, &file, 2, 3,
+                                   "expected CLIENT, QUOTA and DURATION, or CLIENT none");
+
+    if (status != CLI_GOOD)
+        return status;
+    order.client = argv[optind];
+    if (!read_grant(&order, argv[optind + 1], argv[optind + 2]))
+        return CLI_USAGE;
+    return run_order(file, lua_dir, &order);
+}
+
+const struct command command_inspect = {
+    .name = "inspect",
+    .arguments = "[-c FILE] CLIENT",
+    .what = "where a client stands on every limit, without charging it",
+    .help = "CLIENT is a name as in the log: an id, ip:ADDRESS, or a value after jwt:, cookie:, "
+            "query:,\n"
+            "json: or certificate:. Or descriptor:DOMAIN/KEY=VALUE of the rate limit service.\n"
+            "Exit status: 0, also if the client is unknown; 1 error in the policy or no Redis; 2 "
+            "command\n"
+            "line.\n",
+    .run = run_inspect};
+
+const struct command command_reset = {
+    .name = "reset",
+    .arguments = "[-c FILE] CLIENT",
+    .what = "give a client a fresh start",
+    .help =
+        "Removes the client's counts in Redis, and tells all weirs on it. CLIENT as for inspect.\n",
+    .run = run_reset};
+
+const struct command command_grant = {
+    .name = "grant",
+    .arguments = "[-c FILE] CLIENT QUOTA DURATION",
+    .what = "override a client's quota for a time",
+    .help = "QUOTA is a number per period, or unlimited. DURATION is 10m, 4h or 30d, for example.\n"
+            "weir grant CLIENT none takes the grant back. CLIENT as for inspect.\n",
+    .run = run_grant};

@@ -1,7 +1,5 @@
 /* explain.c - the command line of `weir explain`. */
-#include <getopt.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "cli/cli.h"
@@ -10,27 +8,9 @@
 #include "explain/explain_descriptor.h"
 #include "explain/explain_print.h"
 
-static const char usage[] =
-    "usage: weir explain [OPTION...] URL\n"
-    "Tells what weir does with a request, and why, without a server. It charges nothing.\n"
-    "URL: as for curl; of /PATH alone the host is localhost.\n"
-    "Or descriptor:DOMAIN/KEY=VALUE/KEY=VALUE, of the rate limit service, with no option but -c.\n"
-    "  -c, --config FILE      the policy (default " WEIR_CONF_FILE ")\n"
-    "  -X, --request METHOD   the method (default GET, with -d POST)\n"
-    "  -H, --header 'N: V'    a header field; may be repeated. 'N;': an empty value\n"
-    "  -d, --data CONTENT     the content; @FILE: what the file contains\n"
-    "      --from ADDRESS     the client's address (default 127.0.0.1); unix: a Unix socket\n"
-    "      --certificate FILE the client's certificate, in PEM; it counts as verified\n"
-    "      --state            ask Redis what is left of each limit\n"
-    "      --json             print JSON\n"
-    "Exit status: 0 forwarded, 3 refused, 1 error in the policy or no Redis, 2 command line.\n";
-
 enum { OPTION_FROM = 256, OPTION_CERTIFICATE, OPTION_STATE, OPTION_JSON };
 
-enum { STATUS_GOOD, STATUS_FAILED, STATUS_USAGE, STATUS_REFUSED };
-
 static const struct option options[] = {
-    {"config", required_argument, NULL, 'c'},
     {"request", required_argument, NULL, 'X'},
     {"header", required_argument, NULL, 'H'},
     {"data", required_argument, NULL, 'd'},
@@ -38,8 +18,8 @@ static const struct option options[] = {
     {"certificate", required_argument, NULL, OPTION_CERTIFICATE},
     {"state", no_argument, NULL, OPTION_STATE},
     {"json", no_argument, NULL, OPTION_JSON},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0}};
+    CLI_COMMON_OPTIONS,
+    {0}};
 
 struct explain_command {
     const char *policy_file, *lua_dir;
@@ -101,8 +81,8 @@ static int print(const struct explain_command *command, const struct policy *pol
     if (!command->json)
         explain_print_text(policy, request, e, stdout);
     else if (!explain_print_json(policy, request, e, stdout))
-        return STATUS_FAILED;
-    return explanation_forwards(e) ? STATUS_GOOD : STATUS_REFUSED;
+        return CLI_FAILED;
+    return explanation_forwards(e) ? CLI_GOOD : CLI_REFUSED;
 }
 
 static int explain_with_policy(const struct explain_command *command,
@@ -113,7 +93,7 @@ static int explain_with_policy(const struct explain_command *command,
     struct explainer *explainer =
         policy ? explainer_new(policy, command->state ? &reader.ops : NULL) : NULL;
     const struct explanation *e = explainer ? explainer_explain(explainer, request) : NULL;
-    int status = e ? print(command, policy, request, e) : STATUS_FAILED;
+    int status = e ? print(command, policy, request, e) : CLI_FAILED;
 
     if (policy && !explainer)
         fputs("weir: explain: out of memory\n", stderr);
@@ -131,18 +111,18 @@ static int explain_one_descriptor(const struct explain_command *command, const c
     struct policy *policy;
     struct explained_descriptor e;
     const char *why;
-    int status = STATUS_GOOD;
+    int status = CLI_GOOD;
 
     if (order->method || order->header_count || order->has_content || order->from ||
         order->certificate || command->state || command->json)
         return cli_bad_usage("explain", "-c is the only option with a descriptor", NULL);
     if (!(policy = query_policy(command->policy_file, command->lua_dir)))
-        return STATUS_FAILED;
+        return CLI_FAILED;
     if ((why = explain_descriptor(policy, slice_of(name), &e)))
         status = cli_bad_usage("explain", why, name);
     else {
         explain_print_descriptor(&e, stdout);
-        status = e.is_over ? STATUS_REFUSED : STATUS_GOOD;
+        status = e.is_over ? CLI_REFUSED : CLI_GOOD;
     }
     policy_drop(policy);
     return status;
@@ -152,23 +132,26 @@ static int explain_one_descriptor(const struct explain_command *command, const c
 
 static bool add_header(struct explain_order *order, const char *text)
 {
-    if (order->header_count == EXPLAIN_HEADERS_MAX)
+    if (order->header_count == EXPLAIN_HEADERS_MAX) {
+        cli_bad_usage("explain", "more than 256 header fields", text);
         return false;
+    }
     order->headers[order->header_count++] = text;
     return true;
 }
 
-static bool read_option(int option, const char *value, struct explain_command *command)
+static bool take_option(void *context, int option, const char *value)
 {
+    struct explain_command *command = context;
+
     switch (option) {
-    case 'c': command->policy_file = value; return true;
     case 'X': command->order.method = value; return true;
     case 'H': return add_header(&command->order, value);
+    case 'd': return explain_add_content(&command->order, value);
     case OPTION_FROM: command->order.from = value; return true;
     case OPTION_CERTIFICATE: command->order.certificate = value; return true;
     case OPTION_STATE: command->state = true; return true;
-    case OPTION_JSON: command->json = true; return true;
-    default: return false;
+    default: command->json = true; return true;
     }
 }
 
@@ -179,41 +162,25 @@ static int run_explain(struct explain_command *command)
     struct explain_request request = {.certificate = NULL};
     int status = explain_make_request(&command->order, &head, &request)
                      ? explain_with_policy(command, &request)
-                     : STATUS_USAGE;
+                     : CLI_USAGE;
 
     free(request.certificate);
     free(room);
     return status;
 }
 
-int cli_explain(const char *policy_file, int argc, char **argv, const char *lua_dir)
+static int run(int argc, char **argv, const char *policy_file, const char *lua_dir)
 {
     struct explain_command command = {.policy_file = policy_file, .lua_dir = lua_dir};
-    int status = STATUS_GOOD;
 
     log_set_level(LEVEL_ERROR);
-    optind = 0;
-    opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, "c:X:H:d:h", options, NULL)) != -1;) {
-        if (option == 'h') {
-            fputs(usage, stdout);
-            return STATUS_GOOD;
-        }
-        bool good = option == 'd' ? explain_add_content(&command.order, optarg)
-                                  : read_option(option, optarg, &command);
-        if (!good && option == 'd')
-            status = STATUS_USAGE;
-        else if (!good)
-            status =
-                cli_bad_usage("explain", "unknown option, one that lacks its value, or too many",
-                              argv[optind - 1]);
-        if (status != STATUS_GOOD)
-            break;
-    }
-    if (status == STATUS_GOOD && optind + 1 != argc)
-        status = cli_bad_usage(
-            "explain", optind < argc ? "explain takes one URL" : "the URL is missing", NULL);
-    if (status == STATUS_GOOD) {
+    int status =
+        cli_read_options(argc, argv, &(struct cli_options){"c:X:H:d:h", options, take_option},
+                         &command.policy_file, &command);
+    if (status == CLI_GOOD && optind + 1 != argc)
+        status = cli_bad_usage("explain", optind < argc ? "expected one URL" : "the URL is missing",
+                               NULL);
+    if (status == CLI_GOOD) {
         command.order.url = argv[optind];
         status = descriptor_name_is_one(slice_of(argv[optind]))
                      ? explain_one_descriptor(&command, argv[optind])
@@ -222,3 +189,22 @@ int cli_explain(const char *policy_file, int argc, char **argv, const char *lua_
     free((char *)command.order.content.p);
     return status;
 }
+
+const struct command command_explain = {
+    .name = "explain",
+    .arguments = "[-c FILE] [OPTION...] URL",
+    .what = "what happens to a request, and why",
+    .help =
+        "Needs no server, and charges nothing. URL: as for curl; of /PATH alone the host is "
+        "localhost.\n"
+        "Or descriptor:DOMAIN/KEY=VALUE/KEY=VALUE, of the rate limit service, with no option but "
+        "-c.\n"
+        "-X, --request METHOD   the method (default GET, with -d POST)\n"
+        "-H, --header 'N: V'    a header field; may be repeated. 'N;': an empty value\n"
+        "-d, --data CONTENT     the content; @FILE: what the file contains\n"
+        "    --from ADDRESS     the client's address (default 127.0.0.1); unix: a Unix socket\n"
+        "    --certificate FILE the client's certificate, in PEM; it counts as verified\n"
+        "    --state            ask Redis what is left of each limit\n"
+        "    --json             print JSON\n"
+        "Exit status: 0 forwarded, 3 refused, 1 error in the policy or no Redis, 2 command line.\n",
+    .run = run};

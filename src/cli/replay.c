@@ -1,28 +1,10 @@
 /* replay.c - the command line of `weir replay`. */
 #include "replay/replay_run.h"
 
-#include <getopt.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "replay/log_merge.h"
-
-static const char usage[] =
-    "usage: weir replay [OPTION...] LOG...\n"
-    "Runs access logs through a policy and reports who would have been limited. LOG: a file in the "
-    "common "
-    "or\n"
-    "combined format or in weir's JSON, also compressed with gzip; \"-\" is standard input.\n"
-    "  -c, --config FILE   the policy (default " WEIR_CONF_FILE ")\n"
-    "      --compare FILE  another policy; both are reported\n"
-    "      --host NAME     Host of the requests, if the log has none\n"
-    "      --user          the user in common and combined logs is the client's id\n"
-    "      --suggest       search the values that would reject 0.1 % (default: if the logs are "
-    "short)\n"
-    "      --no-suggest    do not search them\n"
-    "      --json          print the report as JSON\n"
-    "  -q, --quiet         show no progress\n";
 
 enum {
     OPTION_COMPARE = 256,
@@ -33,46 +15,40 @@ enum {
     OPTION_JSON
 };
 
-static const struct option options[] = {{"config", required_argument, NULL, 'c'},
-                                        {"compare", required_argument, NULL, OPTION_COMPARE},
+static const struct option options[] = {{"compare", required_argument, NULL, OPTION_COMPARE},
                                         {"host", required_argument, NULL, OPTION_HOST},
                                         {"user", no_argument, NULL, OPTION_USER},
                                         {"suggest", no_argument, NULL, OPTION_SUGGEST},
                                         {"no-suggest", no_argument, NULL, OPTION_NO_SUGGEST},
                                         {"json", no_argument, NULL, OPTION_JSON},
                                         {"quiet", no_argument, NULL, 'q'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
+                                        CLI_COMMON_OPTIONS,
+                                        {0}};
 
-static bool read_option(int option, const char *value, struct replay_order *order)
+static bool take_option(void *context, int option, const char *value)
 {
+    struct replay_order *order = context;
+
     switch (option) {
-    case 'c': order->policies[0] = value; return true;
     case OPTION_COMPARE: order->policies[1] = value; return true;
     case OPTION_HOST: order->options.host = value; return true;
     case OPTION_USER: order->options.user_is_id = true; return true;
     case OPTION_SUGGEST: order->suggest = REPLAY_SUGGEST_ALWAYS; return true;
     case OPTION_NO_SUGGEST: order->suggest = REPLAY_SUGGEST_NEVER; return true;
     case OPTION_JSON: order->json = true; return true;
-    case 'q': order->progress = false; return true;
-    default: return false;
+    default: order->progress = false; return true; /* -q */
     }
 }
 
-int cli_replay(int argc, char **argv, const char *policy_file, const char *lua_dir)
+static int run(int argc, char **argv, const char *policy_file, const char *lua_dir)
 {
     struct replay_order order = {
         .policies = {policy_file}, .lua_dir = lua_dir, .progress = isatty(STDERR_FILENO) == 1};
+    int status = cli_read_options(argc, argv, &(struct cli_options){"c:qh", options, take_option},
+                                  &order.policies[0], &order);
 
-    opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, "c:qh", options, NULL)) != -1;) {
-        if (option == 'h') {
-            fputs(usage, stdout);
-            return 0;
-        }
-        if (!read_option(option, optarg, &order))
-            return cli_bad_usage("replay", "unknown option, or one that lacks its value", NULL);
-    }
+    if (status != CLI_GOOD)
+        return status;
     order.logs = argv + optind;
     order.log_count = (unsigned)(argc - optind);
     if (order.log_count == 0)
@@ -81,3 +57,21 @@ int cli_replay(int argc, char **argv, const char *policy_file, const char *lua_d
         return cli_bad_usage("replay", "more than 256 log files; replay fewer at a time", NULL);
     return replay_run(&order);
 }
+
+const struct command command_replay = {
+    .name = "replay",
+    .arguments = "[-c FILE] [OPTION...] LOG...",
+    .what = "report who would have been limited, from access logs",
+    .help =
+        "LOG is a file in the common or combined format or in weir's JSON, also compressed with "
+        "gzip;\n"
+        "\"-\" is standard input.\n"
+        "    --compare FILE  another policy; both are reported\n"
+        "    --host NAME     Host of the requests, if the log has none\n"
+        "    --user          the user in common and combined logs is the client's id\n"
+        "    --suggest       search the values that would reject 0.1 % (default: if the logs are "
+        "short)\n"
+        "    --no-suggest    do not search them\n"
+        "    --json          print the report as JSON\n"
+        "-q, --quiet         show no progress\n",
+    .run = run};

@@ -1,6 +1,5 @@
 /* top.c - weir top: options, the terminal, and the loop. */
 #include <errno.h>
-#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -395,63 +394,80 @@ static int run_once(struct view *view)
     return fflush(stdout) == 0 ? CLI_GOOD : print_failure(strerror(errno));
 }
 
-static bool read_options(int argc, char **argv, struct options *options)
+/* --- The command line ------------------------------------------------------------------------- */
+
+static bool take_option(void *context, int option, const char *value)
 {
-    static const struct option known[] = {{"config", required_argument, NULL, 'c'},
-                                          {"once", no_argument, NULL, 'o'},
+    struct options *options = context;
+
+    switch (option) {
+    case 'o': options->once = true; break;
+    case 't': options->token_file = value; break;
+    case 'a': options->ca = value; break;
+    case 'e': options->certificate = value; break;
+    default: options->key = value; break;
+    }
+    return true;
+}
+
+static int show(const struct options *options, const struct top_source *source)
+{
+    struct view view = {.source = source};
+
+    view.live = !options->once && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
+    int status = view.live ? run_live(&view) : run_once(&view);
+    close_events(&view);
+    json_decref(view.snapshot);
+    return status;
+}
+
+static int run(int argc, char **argv, const char *policy_file, const char *lua_dir)
+{
+    static const struct option known[] = {{"once", no_argument, NULL, 'o'},
                                           {"token-file", required_argument, NULL, 't'},
                                           {"ca", required_argument, NULL, 'a'},
                                           {"cert", required_argument, NULL, 'e'},
                                           {"key", required_argument, NULL, 'k'},
+                                          CLI_COMMON_OPTIONS,
                                           {0}};
-
-    optind = 0;
-    for (int c; (c = getopt_long(argc, argv, "c:", known, NULL)) != -1;)
-        switch (c) {
-        case 'c': options->policy_file = optarg; break;
-        case 'o': options->once = true; break;
-        case 't': options->token_file = optarg; break;
-        case 'a': options->ca = optarg; break;
-        case 'e': options->certificate = optarg; break;
-        case 'k': options->key = optarg; break;
-        default: return false;
-        }
-    options->url = optind < argc ? argv[optind++] : NULL;
-    return optind == argc && !options->certificate == !options->key;
-}
-
-int cli_top(const char *policy_file, int argc, char **argv, const char *lua_dir)
-{
     struct options options = {.policy_file = policy_file};
     struct top_source source = {0};
     struct policy *policy = NULL;
     char token[1024];
-    int status = CLI_FAILED;
+    int status = cli_read_options(argc, argv, &(struct cli_options){"c:h", known, take_option},
+                                  &options.policy_file, &options);
 
-    if (!read_options(argc, argv, &options)) {
-        fputs(
-            "weir: top takes [-c FILE] [--once] [--token-file FILE] [--ca FILE] [--cert FILE --key "
-            "FILE] [URL]\n",
-            stderr);
-        return CLI_USAGE;
-    }
-    if (options.url)
+    if (status != CLI_GOOD)
+        return status;
+    if (argc - optind > 1 || !options.certificate != !options.key)
+        return cli_bad_usage("top", "expected at most one URL, and --cert together with --key",
+                             NULL);
+    if ((options.url = argv[optind]))
         status = source_of_url(&options, &source);
-    else if (source_of_policy(&options, lua_dir, &source, &policy))
-        status = CLI_GOOD;
+    else if (!source_of_policy(&options, lua_dir, &source, &policy))
+        status = CLI_FAILED;
     if (status == CLI_GOOD && options.token_file) {
         if (!read_token(options.token_file, token, sizeof token))
             status = CLI_FAILED;
         source.token = token;
     }
-    if (status == CLI_GOOD) {
-        struct view view = {.source = &source};
-        view.live = !options.once && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
-        status = view.live ? run_live(&view) : run_once(&view);
-        close_events(&view);
-        json_decref(view.snapshot);
-    }
+    if (status == CLI_GOOD)
+        status = show(&options, &source);
     tls_client_free(source.tls);
     policy_drop(policy);
     return status;
 }
+
+const struct command command_top = {
+    .name = "top",
+    .arguments = "[-c FILE] [OPTION...] [URL]",
+    .what = "live view of a running weir",
+    .help =
+        "--once             print one screen, as wide as COLUMNS says (default 100), and exit\n"
+        "--token-file FILE  token of the admin listener, if it is not in the policy\n"
+        "--ca FILE          authorities of the listener's certificate, for TLS\n"
+        "--cert FILE        client certificate, for a listener that requires one\n"
+        "--key FILE         its key\n"
+        "URL                admin listener; default: one of the policy FILE, without TLS if there "
+        "is one\n",
+    .run = run};

@@ -411,7 +411,8 @@ def test_exit_statuses_and_options(rig):
     rig.write("below/policy.yaml", POLICY.replace("burst: 20", "burst: 10"))
     rig.write("below/test.yaml", PASSING.replace(", upstream: api", ""))
     assert rig.command("test", "below/test.yaml").returncode == 1, "the policy is relative to the test"
-    assert rig.command("test", "-c", "policy.yaml", "below/test.yaml").returncode == 0, "-c takes precedence"
+    for arguments in ["test", "-c", "policy.yaml"], ["-c", "policy.yaml", "test"], ["--config=policy.yaml", "test", "--tap"]:
+        assert rig.command(*arguments, "below/test.yaml").returncode == 0, "-c takes precedence"
     done = rig.command("test", "test.yaml", "below/test.yaml")
     assert done.returncode == 1 and re.findall(r"^(\w+) +(\S+)", done.stdout, re.M)[:1] == [("FAIL", "test.yaml:4")], done
 
@@ -425,7 +426,8 @@ def test_certificates_of_listeners_are_not_read(rig):
     done = rig.command("check", "-c", "policy.yaml")
     assert done.returncode == 1 and "a.pem" in done.stderr, "weir check does read them"
     rig.write("a.log", '192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 1\n')
-    assert "1 requests" in rig.command("replay", "-c", "policy.yaml", "a.log").stdout
+    for arguments in ["replay", "-c", "policy.yaml"], ["-c", "policy.yaml", "replay", "--quiet"]:
+        assert "1 requests" in rig.command(*arguments, "a.log").stdout, arguments
 
 
 def test_without_limits_no_redis_is_needed(rig):

@@ -37,10 +37,11 @@ def test_version_and_help(rig):
         helped = rig.command(command, "--help")
         assert helped.returncode == 0 and helped.stdout.startswith(f"usage: weir {command} "), helped
         assert max(map(len, helped.stdout.splitlines())) <= 110, helped.stdout
+        assert rig.command("-c", "policy.yaml", command, "-h").stdout == helped.stdout
 
 
 def test_usage_errors_exit_with_2(rig):
-    for arguments in (["--no-such-option"], ["no-such-command"], ["-c"], ["script"], ["check", "surplus"]):
+    for arguments in (["--no-such-option"], ["no-such-command"], ["-c"], ["script"], ["check", "surplus"], ["check", "-x"], ["check", "-c"], ["inspect"]):
         result = rig.command(*arguments)
         assert result.returncode == 2, (arguments, result)
         assert result.stderr and not result.stdout, (arguments, result)

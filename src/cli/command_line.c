@@ -1,0 +1,42 @@
+/* command_line.c - options and operands of the subcommands. */
+#include "cli/cli.h"
+
+int cli_bad_usage(const char *command, const char *why, const char *what)
+{
+    fprintf(stderr, "weir: %s%s%s%s%s\nweir%s%s --help lists the %s.\n", command ? command : "",
+            command ? ": " : "", why, what ? ": " : "", what ? what : "", command ? " " : "",
+            command ? command : "", command ? "options" : "commands");
+    return CLI_USAGE;
+}
+
+int cli_read_options(int argc, char **argv, const struct cli_options *known,
+                     const char **policy_file, void *context)
+{
+    optind = 0; /* begins anew, after the options before the command */
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, known->letters, known->options, NULL)) != -1;)
+        switch (c) {
+        case 'c': *policy_file = optarg; break;
+        case 'h': return CLI_HELP;
+        case '?':
+            return cli_bad_usage(argv[0], "unknown option, or one that lacks its value",
+                                 argv[optind - 1]);
+        default:
+            if (!known->take(context, c, optarg))
+                return CLI_USAGE;
+        }
+    return CLI_GOOD;
+}
+
+int cli_read_operands(int argc, char **argv, const char **policy_file, int least, int most,
+                      const char *expected)
+{
+    static const struct option options[] = {CLI_COMMON_OPTIONS, {0}};
+    int status = cli_read_options(argc, argv, &(struct cli_options){"c:h", options, NULL},
+                                  policy_file, NULL);
+
+    if (status == CLI_GOOD && (argc - optind < least || argc - optind > most))
+        status =
+            cli_bad_usage(argv[0], expected, argc - optind > most ? argv[optind + most] : NULL);
+    return status;
+}
