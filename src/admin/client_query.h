@@ -9,7 +9,7 @@
  * keys are found with SCAN, which reads all key names in Redis, about 1000 per call. SCAN stops
  * after a time limit; the result then covers only the keys found so far (client_query_complete).
  *
- * This directory owns what an operator does to one client: inspect, reset, grant. It decides no
+ * These files own what an operator does to one client: inspect, reset, grant. They decide no
  * requests. In reading order:
  *
  *   client_query.h                query_identity.c: whose keys; query_replies.c: from replies

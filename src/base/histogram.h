@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-typedef _Atomic uint64_t counter_t; /* the only typedef: an array needs a name for an atomic type */
+typedef _Atomic uint64_t counter_t; /* a typedef: an array needs a name for an atomic type */
 
 static inline void counter_add(counter_t *counter, uint64_t amount)
 {

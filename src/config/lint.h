@@ -1,8 +1,7 @@
 /* lint.h - checks of a policy across its sections: contradictions and probable mistakes.
  *
- * This directory owns findings that concern more than one section of a policy. It never changes
- * the policy. lint.c calls the others: lint_rules.c, lint_match.c, lint_identity.c and
- * lint_listeners.c. */
+ * These files own findings that concern more than one section of a policy, and never change the
+ * policy. lint.c calls the others. */
 #ifndef WEIR_CONFIG_LINT_H
 #define WEIR_CONFIG_LINT_H
 
@@ -12,15 +11,25 @@
 /* Reports contradictions as errors. If there are no errors at all, warns of probable mistakes. */
 void policy_check(struct loading *l);
 
-/* The warnings by subject; the file of each is check_SUBJECT.c. */
+/* --- lint_listeners.c --- */
+
 void warn_of_admin(struct loading *l);
 void warn_of_decisions(struct loading *l);
 void warn_of_rate_limit_service(struct loading *l);
+
+/* --- lint_rules.c --- */
+
 void warn_of_costs(struct loading *l);
-void warn_of_paths(struct loading *l);
-void warn_of_identity(struct loading *l);
 void warn_of_rules(struct loading *l);
-void warn_of_match(struct loading *l, const struct node *item,
-                   const struct rule *rule); /* one rule */
+
+/* --- lint_match.c --- */
+
+void warn_of_paths(struct loading *l);
+/* Of one rule. */
+void warn_of_match(struct loading *l, const struct node *item, const struct rule *rule);
+
+/* --- lint_identity.c --- */
+
+void warn_of_identity(struct loading *l);
 
 #endif

@@ -1,6 +1,6 @@
 /* options.h - table of all options of a policy file.
  *
- * This directory has what is independent of single sections: reading and printing by table
+ * These files have what is independent of single sections: reading and printing by table
  * (options.c), types of values (types.h), and their output as YAML (printer.h). The rows are in
  * config/options_*.c. The table is used by the reader, by the output of `weir check`, and by the
  * test that compares it with conf/weir.yaml and weir.yaml(5). An option's path is its name in the

@@ -1,11 +1,14 @@
 /* policy_file.h - loads a policy from memory; policy_load() is in policy/policy.h.
  *
- * This directory owns the way from a tree of YAML nodes to a policy. It does nothing after the
- * policy is read. In reading order:
+ * This directory owns the way from a YAML file to a policy. It does nothing after the policy is
+ * read. In reading order:
  *
+ *   yaml_load.h                   a file as a tree of YAML nodes, and messages about it
+ *   options.h, types.h            reading and printing by table; types of values
  *   policy_file.h                 the sections, one after the other
  *   option_rows.h                 options_*.c: the rows of the option table
- *   sections.h                    read_*.c: one reader per section, for what rows cannot express */
+ *   sections.h                    read_*.c: one reader per section, for what rows cannot express
+ *   lint.h                        checks across sections */
 #ifndef WEIR_CONFIG_POLICY_FILE_H
 #define WEIR_CONFIG_POLICY_FILE_H
 

@@ -63,6 +63,9 @@ const char *file_path(struct loading *l, const struct option *option, const stru
  * error. Blocks. */
 bool destination_read(struct loading *l, const struct node *node, struct address *address);
 
+/* Notes that a secret stands in the policy itself, unless it is an environment variable. */
+void note_secret(struct loading *l, const struct node *node);
+
 /* Makes tls->client from the files that the options name. `node` is the map of these options, or a
  * node for errors if there is none. */
 void client_tls_load(struct loading *l, const struct node *node, struct client_tls *tls);
@@ -80,13 +83,11 @@ void print_slice(const struct printer *printer, const struct option *option, con
 /* Prints an address as a YAML scalar. */
 void print_address(FILE *out, const struct address *address);
 
-/* --- files with secrets, certificates (type_files.c, type_files.c) --- */
+/* --- type_files.c: files with secrets, certificates --- */
 
 /* Removes a trailing newline, as added by editors and `echo`. */
 struct slice without_newline(struct slice bytes);
 /* Warns if every user of the machine may read or write the file with a secret that `node` names. */
-/* Notes that a secret stands in the policy itself, unless it is an environment variable. */
-void note_secret(struct loading *l, const struct node *node);
 void warn_of_file_mode(struct loading *l, const struct node *node, const char *path);
 
 /* Reads a file that holds a secret alone, on one line, into the scratch arena. `what` is its name

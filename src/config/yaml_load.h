@@ -1,6 +1,6 @@
 /* yaml_load.h - what the readers and checks of a policy file share: state, messages, node access.
  *
- * This directory owns YAML files as trees of nodes, and messages about them. It contains nothing of
+ * These files own YAML files as trees of nodes, and messages about them, and contain nothing of
  * single options. In reading order: yaml_tree.h, report.h, suggest.h, yaml_load.h. */
 #ifndef WEIR_CONFIG_YAML_LOAD_H
 #define WEIR_CONFIG_YAML_LOAD_H

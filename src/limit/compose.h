@@ -1,7 +1,7 @@
 /* compose.h - composes the policy's limiters and the driver into one Redis script, or a single
  * limiter into a plain script.
  *
- * This directory owns what Redis runs: the Lua text, and whether it is fit to run. It decides no
+ * These files own what Redis runs: the Lua text, and whether it is fit to run. They decide no
  * requests. In reading order: compose.h, compose_text.h, compose_check.c (compiles it in Redis),
  * contract.h (an operator's own limiters). */
 #ifndef WEIR_LIMIT_COMPOSE_H

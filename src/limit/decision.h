@@ -1,8 +1,8 @@
 /* decision.h - the decision about one request.
  *
- * This directory describes a decision and writes what the client receives of it: the rate-limit
- * fields (header_families.h) and the body of a rejection (problem.h). limit/ makes decisions.
- * Files in reading order: decision.h, numbers.h, header_families.h, problem.h. */
+ * These files describe a decision and write what the client receives of it: the rate-limit fields
+ * (header_families.h) and the body of a rejection (problem.h). limiter.h makes decisions.
+ * In reading order: decision.h, numbers.h, header_families.h, problem.h. */
 #ifndef WEIR_LIMIT_DECISION_H
 #define WEIR_LIMIT_DECISION_H
 

@@ -5,8 +5,8 @@
  *   token ----------------------------jwt_verify.c----+--> struct jwt_token --> claims
  *                                                          token_cache.c: verified tokens
  *
- * This directory reads bytes and returns claims. It opens no files and has no HTTP. JSON is parsed
- * by jansson, signatures are verified by OpenSSL. */
+ * These files read bytes and return claims. They open no files and have no HTTP. JSON is parsed by
+ * jansson, signatures are verified by OpenSSL. */
 #ifndef WEIR_POLICY_JWT_H
 #define WEIR_POLICY_JWT_H
 

@@ -5,6 +5,7 @@
  * requests. What exchanges and clients use of their worker is in proxy/worker_state.h.
  *
  *   loop iteration:  event_base_loop(ONCE) -> generations_flush() -> servers_refresh()
+ *                    -> worker_memory_check() -> clients_flush() -> upstream_worker_flush()
  *                    -> free closed objects -> log_thread_flush() */
 #ifndef WEIR_WORKER_WORKER_H
 #define WEIR_WORKER_WORKER_H
