@@ -6,6 +6,7 @@
 #include "base/descriptors.h"
 #include "base/library_memory.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "config/policy_changes.h"
@@ -155,15 +156,32 @@ void report_reloaded(struct weir *weir)
     systemd_ready(weir);
 }
 
+/* Returns true if listeners of the option are added, removed or changed. */
+static bool listeners_changed(const struct weir *weir, const struct policy *next,
+                              const char *option)
+{
+    const struct listen_settings *a = next->listen, *a_end = a + next->listen_count,
+                                 *b = weir->written, *b_end = b + weir->first->listen_count;
+
+    for (;; a++, b++) {
+        while (a < a_end && strcmp(listen_option(a), option) != 0)
+            a++;
+        while (b < b_end && strcmp(listen_option(b), option) != 0)
+            b++;
+        if (a == a_end || b == b_end || !listen_settings_same(a, b))
+            return a < a_end || b < b_end;
+    }
+}
+
 static void warn_of_restart(const struct weir *weir, const struct policy *next)
 {
+    static const char *const options[] = {"listen", "decisions.listen",
+                                          "rate_limit_service.listen"};
     const struct policy *first = weir->first;
-    bool listen = next->listen_count != first->listen_count;
 
-    for (unsigned i = 0; i < next->listen_count && !listen; i++)
-        listen = !listen_settings_same(&next->listen[i], &weir->written[i]);
-    if (listen)
-        log_warn("reload: a changed listen takes effect after a restart");
+    for (unsigned i = 0; i < COUNT_OF(options); i++)
+        if (listeners_changed(weir, next, options[i]))
+            log_warn("reload: a changed %s takes effect after a restart", options[i]);
     if (next->workers != first->workers)
         log_warn("reload: a changed workers takes effect after a restart");
     if (!policy_same_admin(next, weir->policy, weir->written_admin))

@@ -69,9 +69,8 @@ static bool all_are_taken(const struct inherited *inherited)
     char text[ADDRESS_TEXT_MAX];
 
     if (left)
-        log_error("systemd passes a socket for %s (%s), which is neither in listen nor admin; make "
-                  "ListenStream= "
-                  "of the socket unit and the policy agree",
+        log_error("systemd passes a socket for %s (%s), which no listener of the policy has; make "
+                  "ListenStream= of the socket unit and the policy agree",
                   address_format(&left->address, text), left->name);
     return !left;
 }

@@ -172,7 +172,7 @@ void admin_finish(struct loading *l)
         for (unsigned j = 0; j < policy->listen_count && address->length; j++)
             if (address_conflicts(&policy->listen[j].address, address))
                 mistake(l, item, "%s is an address of %s as well; use another one",
-                        address_format(address, text), listener_section(&policy->listen[j]));
+                        address_format(address, text), listen_option(&policy->listen[j]));
     }
 }
 

@@ -165,18 +165,11 @@ void listener_add(struct loading *l, const struct node *node,
         if ((!listener->serves_limits || !all[i].serves_limits) &&
             address_conflicts(&all[i].address, &listener->address))
             mistake(l, node, "is an address of %s as well; use another one",
-                    listener_section(&all[i]));
+                    listen_option(&all[i]));
     }
     all[policy->listen_count] = *listener;
     policy->listen = all;
     policy->listen_count++;
-}
-
-const char *listener_section(const struct listen_settings *listener)
-{
-    return listener->decides         ? "decisions"
-           : listener->serves_limits ? "rate_limit_service"
-                                     : "listen";
 }
 
 void decisions_finish(struct loading *l)

@@ -184,7 +184,8 @@ bool upstream_has_health(const void *upstream); /* for option->applies */
 
 /* --- identity --- */
 
-/* Sets headers_from_anyone after the section is read, and reports a jwt source without keys. */
+/* Sets headers_from_anyone after the section is read. Reports a jwt source without keys, and a
+ * certificate source without a listener that requests certificates. */
 void identity_finish(struct loading *l);
 
 bool jwt_has_inline_secret(const void *policy);
@@ -218,8 +219,6 @@ void listeners_print(const struct printer *printer, const struct listen_settings
 /* Adds a listener of another section to those of clients. Reports an address that is used twice. */
 void listener_add(struct loading *l, const struct node *node,
                   const struct listen_settings *listener);
-/* Returns the name of the listener's section. */
-const char *listener_section(const struct listen_settings *listener);
 /* Trusts programs on this machine and identity.trusted_proxies, if `trusted` is not set. */
 void peers_trust_by_default(const struct policy *policy, struct identity_settings *trusted);
 /* Reports an address of admin that is one of listen, decisions or rate_limit_service, too. */

@@ -54,6 +54,13 @@ void policy_drop(struct policy *policy)
     free(policy);
 }
 
+const char *listen_option(const struct listen_settings *listener)
+{
+    return listener->decides         ? "decisions.listen"
+           : listener->serves_limits ? "rate_limit_service.listen"
+                                     : "listen";
+}
+
 bool listen_settings_same(const struct listen_settings *one, const struct listen_settings *other)
 {
     char text[2][ADDRESS_TEXT_MAX];

@@ -241,6 +241,9 @@ bool policy_same_admin(const struct policy *next, const struct policy *now,
 void policy_keep_listeners(struct policy *next, const struct policy *now,
                            const struct listen_settings *written);
 
+/* Returns the option that the listener stands in, such as "decisions.listen". */
+const char *listen_option(const struct listen_settings *listener);
+
 /* Returns true if all settings that require a restart are equal. */
 bool listen_settings_same(const struct listen_settings *one, const struct listen_settings *other);
 

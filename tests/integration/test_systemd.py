@@ -160,7 +160,7 @@ def test_a_socket_that_the_policy_does_not_list_is_an_error(rig):
     one = listening()
     weir = rig.weir(wait=False, sockets=[("weir.socket", one)])
     weir.expected_exit = 1
-    weir.expect_errors("neither in listen nor admin")
+    weir.expect_errors("which no listener of the policy has")
     assert weir.wait() == 1 and text_of(one.getsockname()) in weir.output()
 
 
