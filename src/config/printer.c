@@ -1,17 +1,20 @@
 #include "config/printer.h"
 
+#include "base/macros.h"
 #include "http/chars.h"
 
 /* Returns true for a text that YAML could read as null, a boolean or a number if it is not quoted
- * (YAML 1.2.2 section 10.3.2). Also some texts that look similar. */
+ * (YAML 1.2.2 section 10.3.2; booleans of YAML 1.1). Also some texts that look similar. */
 static bool has_other_type(struct slice text)
 {
+    static const char *const words[] = {"null", "true", "false", "yes", "no",
+                                        "on",   "off",  "y",     "n"};
     bool based = text.n > 2 && text.p[0] == '0' && (text.p[1] == 'x' || text.p[1] == 'o');
     unsigned dots = 0;
 
-    if (slice_equal_nocase(text, SLICE("null")) || slice_equal_nocase(text, SLICE("true")) ||
-        slice_equal_nocase(text, SLICE("false")))
-        return true;
+    for (size_t i = 0; i < COUNT_OF(words); i++)
+        if (slice_equal_nocase(text, slice_of(words[i])))
+            return true;
     for (size_t i = 0; i < text.n && !based; i++) {
         dots += text.p[i] == '.';
         if (!char_is(text.p[i], CHAR_DIGIT) && !memchr("._eE+-", text.p[i], 6))

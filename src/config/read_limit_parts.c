@@ -125,7 +125,7 @@ static void print_lease(const struct printer *printer, const struct option *opti
     else if (limit->lease_units == LEASE_AUTO)
         fputs(" auto\n", printer->out);
     else if (limit->lease_units == 0)
-        fputs(" off\n", printer->out);
+        print_scalar_value(printer, SLICE("off"));
     else
         fprintf(printer->out, " %lld\n", (long long)limit->lease_units);
 }

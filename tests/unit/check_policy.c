@@ -583,6 +583,9 @@ START_TEST(the_printed_policy_contains_the_effective_values)
                      "    quota: 7\n  silver-4:\n"));
     ck_assert_ptr_nonnull(
         strstr(text, "  - name: by host\n") ? text : strstr(text, "  - name: \"by host\"\n"));
+    /* booleans in YAML 1.1 */
+    ck_assert_ptr_nonnull(strstr(text, "      \"on\": [ connect, reset ]\n"));
+    ck_assert_ptr_nonnull(strstr(text, "  access: \"off\"\n"));
     free(text);
     policy_drop(policy);
 }
