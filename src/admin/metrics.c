@@ -246,7 +246,7 @@ static void redis_memory(const struct metric_output *s)
         const char *name, *help;
         size_t offset;
     } metrics[] = {{"weir_redis_memory_used_bytes",
-                    "Memory used by Redis (used_memory of INFO), updated every minute.",
+                    "Memory used by Redis (used_memory of INFO), updated every 10 s.",
                     offsetof(struct redis_memory_part, used)},
                    {"weir_redis_memory_max_bytes",
                     "Memory that Redis may use (maxmemory); 0: no limit is set.",
