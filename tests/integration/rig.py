@@ -41,6 +41,12 @@ os.environ["WEIR_LUA_DIR"] = os.path.join(top, "lua")
 os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=1")
 os.environ.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
 
+# A test that reads a metric of another name would read None for ever.
+documented_metrics = set()
+for document in "monitoring.md", "backends.md":
+    with open(os.path.join(top, "docs", document), encoding="utf-8") as lines:
+        documented_metrics.update(re.findall(r"\b(?:weir|process)_[a-z0-9_]+", lines.read()))
+
 # Patterns that must not appear in weir's stderr.
 FATAL = re.compile(r"Sanitizer|runtime error:|[Aa]ssert|magic|core dumped|double free|corrupt")
 LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z (error|warn|info|debug) +(.*)$", re.M)
@@ -299,8 +305,8 @@ class Weir(Process):
         super().__init__(rig, name, [*activate, weir_program, "-c", self.policy_file], env=environment, pass_fds=descriptors)
         if wait:
             self.wait_for_output(r"^\S+ info +(ready)")
-            self.addresses = [address_of(t) for t in self.wait_for_output(r"listening on (\S+)$")]
-            self.address = self.addresses[0]
+            self.addresses = [address_of(t) for t in re.findall(r"listening on (\S+)$", self.output(), re.M)]
+            self.address = self.addresses[0] if self.addresses else None  # None: rate_limit_service alone
             admin = re.search(r"admin on (\S+)$", self.output(), re.M)
             self.admin = admin and address_of(admin[1])
 
@@ -332,6 +338,7 @@ class Weir(Process):
     def metric(self, name, **labels):
         """The sum of the samples of this metric with these labels. None if there are none."""
         from wire import get
+        assert re.sub(r"_(bucket|count|sum)$", "", name) in documented_metrics, f"{name} is not in docs/monitoring.md or backends.md"
         total = None
         for line in get(self.admin, "/metrics", host="127.0.0.1").body.decode().splitlines():
             if not line.startswith(name):

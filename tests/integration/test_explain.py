@@ -3,12 +3,13 @@
 import json
 import os
 import random
+import re
 import time
 
 import explained as x
 from certificates import FROM_CN, MANY, Authority, hours, listener
 from postgres import Postgres
-from rig import eventually, timeout
+from rig import eventually, timeout, top
 
 POLICY = """listen: 127.0.0.1:0
 redis: { address: "%s" }
@@ -183,6 +184,25 @@ def test_state_is_read_without_charging(rig):
     assert found["client_limits"]["from"] == "grant" and 3590 < found["client_limits"]["grant_seconds"] <= 3600
     assert rig.command("grant", "-c", "weir.yaml", "zoe", "0", "1h").returncode == 0
     assert explain_json(rig, *url, address=redis.text, status=3)["client_limits"]["quota"] == "prohibited"
+
+
+def keys_within(value):
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return set(value if isinstance(value, dict) else ()).union(*map(keys_within, parts))
+
+
+def test_json_has_the_keys_of_the_manual(rig):
+    redis = rig.redis()
+    rig.write("weir.yaml", POLICY % redis.text)
+    assert rig.command("grant", "-c", "weir.yaml", "zoe", "100", "1h").returncode == 0
+    report = explain_json(rig, "--state", "-H", "X-Client-Id: zoe", "-H", "X_Client_Id: bob", "http://a.test/v1/a%2fb", address=redis.text)
+    with open(os.path.join(top, "man/weir.8"), encoding="utf-8") as manual:
+        entries = manual.read().partition("The keys of\n.BR \\-\\-json :\n")[2].partition(".PP\nExit status")[0].split(".TP\n")[1:]
+    documented = {}
+    for heading, _, text in (entry.partition("\n") for entry in entries):
+        bold = {word for line in re.findall(r"^\.R?BR? (.*)", text, re.M) for word in re.findall(r"(?<![\w-])[a-z_]+(?![\w-])", line)}
+        documented.update({key: bold for key in re.findall("[a-z_]+", heading.partition(" ")[2])})
+    assert {key: keys_within(value) for key, value in report.items()} == documented
 
 
 def test_the_row_of_a_database_counts_where_redis_has_it(rig):

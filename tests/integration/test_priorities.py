@@ -206,7 +206,7 @@ def test_shares_hold_without_redis(rig):
     weir = rig.weir(workers=2, redis={"on_failure": "local"}, priorities=SHARES, limits=limits, rules=rules)
     rig.redis().kill()
     weir.expect_errors("Redis")
-    eventually(lambda: not weir.metric("weir_redis_up"), what="the outage")
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0, what="the outage")
     for limit in limits:
         answer = get(weir.address, f"/{limit}/batch")
         assert (answer.status, answer["X-RateLimit-Limit"], answer["X-RateLimit-Remaining"]) == (200, "10", "9"), answer

@@ -163,7 +163,7 @@ def test_formats_and_paths(rig):
 
 
 def test_a_cost_of_a_limit_is_not_that_of_its_rule(rig):
-    model = Model(rig, {"/stated": document(b"x", kind=b"text/plain", fields=b"X-Rows: 70\r\n")})
+    model = Model(rig, {"/stated": document(b"x", kind=b"text/plain", fields=b"X-Rows: 70\r\n"), "/free/x": document(openai(1))})
     limits = {"requests": dict(script="token_bucket", limit=1000, period="36500s"), "tokens": tokens(),
               "rows": tokens(usage=["a"], response_header="X-Rows"),
               "asked": dict(script="token_bucket", limit=1000, period="36500s", cost={"reserve": 2, "request_header": "X-Units", "max": 50})}
@@ -171,6 +171,8 @@ def test_a_cost_of_a_limit_is_not_that_of_its_rule(rig):
                                                 {"limits": list(limits), "cost": 3}],
                      identity={"from": ["header:X-Client-Id"], "trusted_proxies": ["127.0.0.1"]})
     assert remaining(get(weir.address, "/1", headers={"X-Client-Id": "a"})) == {"requests": 997, "tokens": 990, "rows": 990, "asked": 998}
+    free = get(weir.address, "/free/x", headers={"X-Client-Id": "free"})
+    assert remaining(free) == {"requests": 1000, "tokens": 990, "rows": 990, "asked": 998}, "cost 0 takes nothing, except where the limit has a map"
     settles(rig, weir, "/stated", 70, limit="rows")
     assert remaining(get(weir.address, "/1", headers={"X-Client-Id": "b", "X-Units": "7"}))["asked"] == 993
     assert remaining(get(weir.address, "/1", headers={"X-Client-Id": "d", "X-Units": "700"}))["asked"] == 950
