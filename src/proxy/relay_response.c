@@ -103,6 +103,8 @@ static enum step switch_protocols(struct exchange *x, const struct response_head
     upstream_note_answer(x->upstream.link);
     x->record.status = 101;
     x->response.progress = MESSAGE_CONTENT;
+    if (x->route.rule->adjusts)
+        response_cost_begin(x, head, &none);
     deadline_cancel(&x->whole); /* a tunnel has only an idle timeout */
     exchange_forget_request(x);
     enum downstream_sent sent = d->ops->send_head(d, &response, NULL, 0, false);

@@ -1,6 +1,7 @@
 """Upgrade: after the server's 101 to a requested upgrade, weir relays bytes in both directions
 unchanged."""
 
+import json
 import random
 import socket
 import threading
@@ -8,7 +9,7 @@ import threading
 from rig import eventually
 from scripted import OK, Scripted
 from tunnels import ASKED, SWITCH, open_tunnel, tunnel
-from wire import Connection, request_bytes
+from wire import Connection, get, request_bytes
 
 
 def test_a_tunnel_lasts_until_both_sides_have_closed(rig):
@@ -25,6 +26,25 @@ def test_a_tunnel_lasts_until_both_sides_have_closed(rig):
     assert b"upgrade: websocket" in head and b"connection: upgrade" in head
     weir.counts(1, "weir_requests_total", decision="allowed")
     eventually(lambda: weir.metric("weir_requests_active") == 0)
+
+
+def test_the_status_101_adjusts_the_charge(rig):
+    """A tunnel is charged, or not, as soon as it begins, and stays charged when it ends."""
+    limits = {"tunnels": dict(script="fixed_window", limit=6, period="10d", count=["1xx", "2xx"]),
+              "failures": dict(script="fixed_window", limit=2, period="10d", count=[401]),
+              "cost": dict(script="fixed_window", limit=10, period="10d")}
+    rules = [{"limits": list(limits), "cost": {"response_header": "X-Cost"}}]
+    _, weir = tunnel(rig, switch=SWITCH[:-2] + b"X-Cost: 3\r\n\r\n", limits=limits, rules=rules)
+
+    def left():
+        return {row["limit"]: row["remaining"] for row in json.loads(get(weir.admin, "/api/v1/clients/ip:127.0.0.1").body)["limits"]}
+    for n in range(1, 3):
+        with Connection(weir.address) as connection:
+            open_tunnel(connection)
+            eventually(lambda: left() == {"tunnels": 6 - 3 * n, "failures": 2, "cost": 10 - 3 * n})  # noqa: B023
+        eventually(lambda: weir.metric("weir_requests_active") == 0)
+    with Connection(weir.address) as connection:
+        assert connection.request(headers=ASKED).status == 429
 
 
 def test_large_data_in_both_directions_and_after_a_half_close(rig):
