@@ -3,7 +3,8 @@
 --
 -- A limiter fails if it raises an error or returns values that the contract does not allow. A
 -- failure is reported as a rejection with retry_after -2 and the error message in place of the
--- delay. So the driver charges nothing for the request, and weir applies on_failure.
+-- delay. So the driver charges nothing for the request, unless it only tries the limit, and weir
+-- applies on_failure.
 
 local error, pcall, tostring, type, floor = error, pcall, tostring, type, math.floor
 

@@ -3,18 +3,21 @@
 #include "limit/limiter_parts.h"
 #include "limit/queue.h"
 
+void op_limit_write_charge(struct op_limit *part, const struct limit_reply *reply, int64_t time_us)
+{
+    bool repeat = part->repeat_key.n && reply->retry_after_us == LIMIT_REPLY_REPEATS;
+
+    part->charge.granted = reply->granted > 0 && !repeat;
+    part->charge.units = part->cost && !repeat ? reply->granted : 0;
+    part->charge.counts_us = reply->reset_us;
+    /* Unsigned addition: defined for any values. */
+    part->charge.at_us = (int64_t)((uint64_t)time_us + (uint64_t)reply->delay_us);
+}
+
 void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int64_t time_us)
 {
-    time_us = op->now_us ? op->now_us : time_us;
-    for (unsigned i = 0; i < op->count; i++, replies++) {
-        struct op_limit *part = &op->limits[i];
-        bool repeat = part->repeat_key.n && replies->retry_after_us == LIMIT_REPLY_REPEATS;
-        part->charge.granted = replies->granted > 0 && !repeat;
-        part->charge.units = part->cost && !repeat ? replies->granted : 0;
-        part->charge.counts_us = replies->reset_us;
-        /* Unsigned addition: defined for any values. */
-        part->charge.at_us = (int64_t)((uint64_t)time_us + (uint64_t)replies->delay_us);
-    }
+    for (unsigned i = 0; i < op->count; i++)
+        op_limit_write_charge(&op->limits[i], &replies[i], op->now_us ? op->now_us : time_us);
 }
 
 /* Returns true if a charge may be given back. The script of a window or a queue finds a charge
@@ -68,6 +71,15 @@ void op_adjust(struct limit_op *op, const int64_t *totals)
     op->is_adjustment = true;
     op->now_us = l->now_us;
     op_gather_quietly(op);
+}
+
+void op_refund(struct limit_op *op)
+{
+    int64_t totals[LIMITS_PER_RULE_MAX];
+
+    for (unsigned i = 0; i < op->count; i++)
+        totals[i] = op_kept_charge(&op->limits[i]);
+    op_adjust(op, totals);
 }
 
 void op_leave_queue(struct limit_op *op, const struct limit_reply *replies)

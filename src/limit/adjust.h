@@ -5,8 +5,9 @@
 #include "limit/limit_reply.h"
 #include "limit/operation.h"
 
-/* Records Redis' charges in the op, for a later adjustment. */
+/* Records Redis' charges in the op, for a later adjustment; or that of one of its limits. */
 void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int64_t time_us);
+void op_limit_write_charge(struct op_limit *part, const struct limit_reply *reply, int64_t time_us);
 /* Returns the charge that stays when a request is rejected: one remembered for dedup, since the
  * client's next try with the same ID is free; and a refund, since Redis does not return what it has
  * given back. */
@@ -16,6 +17,9 @@ static inline int64_t op_kept_charge(const struct op_limit *part)
 }
 /* Brings the charges to `totals` (one per limit). Takes ownership of the op. */
 void op_adjust(struct limit_op *op, const int64_t *totals);
+/* Gives back the charges of a request that was rejected or did not happen, but for those that stay.
+ * Takes ownership of the op. */
+void op_refund(struct limit_op *op);
 /* For a canceled request: frees its positions in queues. Other charges stay. Takes ownership of
  * the op. */
 void op_leave_queue(struct limit_op *op, const struct limit_reply *replies);

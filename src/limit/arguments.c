@@ -147,6 +147,8 @@ static void add_wide_group(struct arguments *a, struct call_ops *ops, unsigned i
     struct wide *wide = op->wide;
 
     for (unsigned j = 0; j < wide->count; j++) {
+        if (wide->decided[j])
+            continue;
         wide->limits[j].key_index = key_index(a, wide->limits[j].key);
         a->groups[wide->limits[j].key_index] = 0;
     }
@@ -314,26 +316,40 @@ static void append_now_argument(struct arguments *a, int64_t now_us, bool plain)
         append_argument(a, "", 0);
 }
 
+static void append_span(struct arguments *a, const struct wide *wide, const struct wide_span *span)
+{
+    unsigned count = 0;
+
+    for (unsigned k = 0; k < span->count; k++)
+        count += !wide->decided[span->first + k];
+    append_number_argument(a, 2 * count + span->quota);
+    for (unsigned k = 0; k < span->count; k++) {
+        const struct op_limit *part = &wide->limits[span->first + k];
+        if (wide->decided[span->first + k])
+            continue;
+        append_limit_arguments(a,
+                               &(struct limit_arguments){.limit = part->limit,
+                                                         .key = part->key_index,
+                                                         .cost = part->cost,
+                                                         .mode = wire_mode(part),
+                                                         .amount = part->numbers.limit,
+                                                         .burst = part->numbers.burst},
+                               false, false);
+    }
+}
+
 static void append_wide_run(struct arguments *a, const struct wide *wide)
 {
+    unsigned spans = 0;
+
+    for (unsigned i = 0; i < wide->span_count; i++)
+        spans += !wide->spans[i].decided;
     append_number_argument(a, WIDE_RUN);
     append_number_argument(a, wide->quota_passes);
-    append_number_argument(a, wide->span_count);
-    for (unsigned i = 0; i < wide->span_count; i++) {
-        const struct wide_span *span = &wide->spans[i];
-        append_number_argument(a, 2 * span->count + span->quota);
-        for (unsigned k = 0; k < span->count; k++) {
-            const struct op_limit *part = &wide->limits[span->first + k];
-            append_limit_arguments(a,
-                                   &(struct limit_arguments){.limit = part->limit,
-                                                             .key = part->key_index,
-                                                             .cost = part->cost,
-                                                             .mode = wire_mode(part),
-                                                             .amount = part->numbers.limit,
-                                                             .burst = part->numbers.burst},
-                                   false, false);
-        }
-    }
+    append_number_argument(a, spans);
+    for (unsigned i = 0; i < wide->span_count; i++)
+        if (!wide->spans[i].decided)
+            append_span(a, wide, &wide->spans[i]);
 }
 
 /* Appends a run of groups that starts at `first`; returns its length. */

@@ -8,8 +8,8 @@
 #include "base/magic.h"
 #include "limit/adjust.h"
 #include "limit/arguments.h"
+#include "limit/failed_limits.h"
 #include "limit/limiter_parts.h"
-#include "limit/local_charges.h"
 #include "limit/op_leases.h"
 #include "limit/op_permits.h"
 #include "limit/permits.h"
@@ -107,9 +107,14 @@ static bool read_replies(const struct redis_reply *reply, struct batch *batch, i
         return false;
     for (unsigned i = 0; i < batch->ops.group_count; i++) {
         struct group *group = &batch->ops.groups[i];
+        const struct wide *wide = group->first->wide;
         group->first_reply = (unsigned)(to - batch->limiter->batches->replies);
         for (unsigned j = 0; j < group->count; j++) {
             const struct op_limit *part = &op_limits(group->first)[j];
+            if (wide && wide->decided[j]) {
+                *to++ = (struct limit_reply){0};
+                continue;
+            }
             if (!limit_reply_read(&from, part->limit, &part->numbers, group->plain, to++))
                 return false;
         }
@@ -120,42 +125,13 @@ static bool read_replies(const struct redis_reply *reply, struct batch *batch, i
     return true;
 }
 
-/* If a limit's own script failed, decides such limits without Redis. If that admits, the other
- * limits are requested again. False: no failure matters; the reply is used as it is. */
-static bool op_set_failures_aside(struct limit_op *op, const struct limit_reply *replies)
-{
-    struct limiter *l = op->limiter;
-    struct decision *d = &op->decision_request->decision;
-    unsigned failed = failures_sort(op, replies), all = op->count;
-
-    if (failed == 0)
-        return false;
-    op->count = failed;
-    op->counting.partial = failed < all;
-    verdict_without_redis(l, op, REDIS_FAILURE_SCRIPT, d);
-    op->count = all;
-    op->counting.partial = false;
-    if (failed < all && decision_admits(d)) {
-        local_charges_set_aside(op, failed, d);
-        if (op->count == 1)
-            op_limit_alone(&op->limits[0]);
-        op_gather_quietly(op);
-        return true;
-    }
-    if (failed < all)
-        verdict_conclude(l, op, d);
-    struct decision_request *decision_request = op_cut(op);
-    op_release(op);
-    decision_request->decided(decision_request);
-    return true;
-}
-
 /* `time_us`: time of the reply by the Redis clock. */
 static void op_answer(struct limit_op *op, const struct limit_reply *replies, int64_t time_us,
                       uint64_t now_us)
 {
     struct limiter *l = op->limiter;
     struct decision_request *decision_request;
+    struct limit_reply sorted[LIMITS_PER_RULE_MAX];
     bool kept = false;
 
     op_permits_answered(op);
@@ -164,7 +140,7 @@ static void op_answer(struct limit_op *op, const struct limit_reply *replies, in
         split_answer(op, replies, time_us);
         return;
     }
-    if (op->decision_request && op_set_failures_aside(op, replies))
+    if (op->decision_request && !(replies = failed_limits_decide(op, replies, sorted, time_us)))
         return;
     decision_request = op_cut(op);
     op_permits_charged(op, decision_request, replies);

@@ -251,7 +251,8 @@ static struct wide *make_wide(struct call_request *call, unsigned count)
         wide->quota_passes |= item->quota && item->kind == ITEM_UNLIMITED;
         if (item->kind != ITEM_COUNTED)
             continue;
-        wide->spans[wide->span_count++] = (struct wide_span){item->first, item->count, item->quota};
+        wide->spans[wide->span_count++] =
+            (struct wide_span){.first = item->first, .count = item->count, .quota = item->quota};
         wide->count += fill_item(call, item, true, wide->limits + wide->count, &wide->keys);
     }
     assert(!wide->keys.failed);

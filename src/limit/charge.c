@@ -27,13 +27,9 @@ static void adjust_charge(struct decision_request *decision_request,
 
 static void refund(struct limit_op *op, const void *facts)
 {
-    int64_t totals[LIMITS_PER_RULE_MAX];
     (void)facts;
-
-    for (unsigned i = 0; i < op->count; i++)
-        totals[i] = op_kept_charge(&op->limits[i]);
     op_unspend_lease(op);
-    op_adjust(op, totals);
+    op_refund(op);
 }
 
 void limiter_refund(struct decision_request *decision_request)

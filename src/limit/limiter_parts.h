@@ -5,9 +5,10 @@
  *   operation.h                     one decision: its phases, and the spare ops
  *   queue.h                         the ops on their way to Redis
  *   local_charges.h                 what this process charges without Redis
+ *   adjust.h                        corrections of charges
  *   verdict.h  script_failures.h    decisions from replies, or without Redis
  *   op_permits.h  op_leases.h       concurrency limits; leased units
- *   adjust.h                        corrections of charges
+ *   failed_limits.h                 decisions whose own scripts failed in part
  *   split.h                         decisions over several slots of a cluster
  *   arguments.h  batch.h            calls of the driver
  *   charge.c  limiter.c             the interface (limiter.h) */

@@ -40,11 +40,11 @@ void op_permits_failed(struct limit_op *op)
         permits_failed(op->limiter->permits, op->permits.list[i]);
 }
 
-/* As in the driver: if a limit rejects and is not a shadow limit, no limit is charged. */
+/* As in the driver: if a limit rejects the request, no limit is charged. */
 static bool was_charged(const struct limit_op *op, const struct limit_reply *replies)
 {
     for (unsigned i = 0; i < op->count; i++, replies++)
-        if (replies->granted == 0 && !(op->limits[i].mode & MODE_SHADOW))
+        if (replies->granted == 0 && op_limit_may_reject(&op->limits[i]))
             return false;
     return true;
 }

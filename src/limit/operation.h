@@ -52,16 +52,20 @@ enum { WIDE_LIMITS_MAX = DESCRIPTORS_MAX * LIMITS_PER_RULE_MAX };
 /* The limits of a descriptor. */
 struct wide_span {
     unsigned first, count;
-    bool quota; /* quota_mode */
+    bool quota;   /* quota_mode */
+    bool decided; /* not requested again; see wide_requests_again() */
 };
 
 /* The limits of a wide op; see wide.h. */
 struct wide {
     unsigned count; /* of limits */
     unsigned span_count;
-    bool quota_passes; /* a descriptor with quota_mode passes without a limit */
+    bool quota_passes; /* a descriptor with quota_mode passes without a limit that is requested */
+    bool charged;      /* op_limit.charge has charges of the driver */
+    bool refused;      /* a limit whose own script failed has on_failure: deny */
     struct wide_span spans[DESCRIPTORS_MAX];
-    struct limit_result *results; /* the caller's, by limit; used while the op has its request */
+    bool decided[WIDE_LIMITS_MAX]; /* by limit: not requested again */
+    struct limit_result *results;  /* the caller's, by limit; used while the op has its request */
     struct text keys;
     struct op_limit limits[];
 };
@@ -164,6 +168,18 @@ static inline void op_limit_alone(struct op_limit *part)
 {
     if (part->mode != MODE_EVERY)
         part->mode &= ~(unsigned)MODE_SHADOW;
+}
+
+/* Returns true if the limit's rejection rejects the request, as in the driver. */
+static inline bool op_limit_may_reject(const struct op_limit *part)
+{
+    return part->cost >= 0 && !(part->mode & MODE_SHADOW);
+}
+
+/* Returns true if each limit is charged, whatever the others decide (charge: every). */
+static inline bool op_charges_each(const struct limit_op *op)
+{
+    return op->count > 0 && op->limits[0].mode == MODE_EVERY;
 }
 
 /* Returns the limits of an op, wide or not. */

@@ -78,28 +78,3 @@ void failures_note_late(const struct limit_op *op)
         if (is_own(op->limits[i].limit))
             count_failure(op, op->limits[i].limit, SCRIPT_LATE_COLUMN);
 }
-
-unsigned failures_sort(struct limit_op *op, const struct limit_reply *replies)
-{
-    struct op_limit sorted[LIMITS_PER_RULE_MAX];
-    unsigned failed = 0, rest = 0;
-    bool matters = false, rejects = false;
-
-    for (unsigned i = 0; i < op->count; i++) {
-        const struct op_limit *part = &op->limits[i];
-        if (!replies[i].failure) {
-            rejects = rejects || (replies[i].granted == 0 && !part->shadow);
-            continue;
-        }
-        op->denial.barred = true;
-        matters = matters || !part->shadow;
-        sorted[failed++] = *part;
-    }
-    if (!matters || rejects)
-        return 0;
-    for (unsigned i = 0; i < op->count; i++)
-        if (!replies[i].failure)
-            sorted[failed + rest++] = op->limits[i];
-    memcpy(op->limits, sorted, op->count * sizeof sorted[0]);
-    return failed;
-}

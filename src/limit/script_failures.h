@@ -9,8 +9,5 @@
 void failures_note(const struct limit_op *op, const struct limit_reply *replies, uint64_t now_us);
 /* Counts own-script limits whose request timed out. */
 void failures_note_late(const struct limit_op *op);
-/* Moves failed limits to the front and returns their number. Returns 0 if the failures do not
- * matter: the failed limits are shadow limits, or another limit rejects. */
-unsigned failures_sort(struct limit_op *op, const struct limit_reply *replies);
 
 #endif

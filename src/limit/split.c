@@ -13,6 +13,8 @@
  * later sub-operation rejects, an earlier one holds units that it will give back. Other requests
  * may be rejected for lack of these units.
  *
+ * With charge: every, each limit is charged whatever the others decide, and nothing is given back.
+ *
  * Each sub-operation adds its results to the caller's `decision`. Limits that were not requested
  * do not appear in it. */
 #include "limit/split.h"
@@ -20,12 +22,12 @@
 #include "base/clock.h"
 #include "base/magic.h"
 #include "limit/adjust.h"
+#include "limit/failed_limits.h"
 #include "limit/limiter_parts.h"
 #include "limit/local_charges.h"
 #include "limit/op_permits.h"
 #include "limit/permits.h"
 #include "limit/queue.h"
-#include "limit/script_failures.h"
 #include "limit/sub_op.h"
 #include "limit/verdict.h"
 
@@ -44,6 +46,16 @@ bool op_find_slots(struct limit_op *op)
 
 /* --- The decision ----------------------------------------------------------------------------- */
 
+static enum verdict verdict_of_both(enum verdict a, enum verdict b)
+{
+    static const uint8_t weights[VERDICT_COUNT] = {[VERDICT_FAILED_OPEN] = 1,
+                                                   [VERDICT_ALLOWED] = 2,
+                                                   [VERDICT_LIMITED] = 3,
+                                                   [VERDICT_FAILED_CLOSED] = 4};
+
+    return weights[a] > weights[b] ? a : b;
+}
+
 static void append_results(struct decision *d, const struct decision *more)
 {
     unsigned before = d->result_count;
@@ -54,17 +66,17 @@ static void append_results(struct decision *d, const struct decision *more)
         d->rejected_by = (int)before + more->rejected_by;
     if (more->delay_us > d->delay_us)
         d->delay_us = more->delay_us;
-    if (!decision_admits(more) || more->verdict == VERDICT_ALLOWED)
-        d->verdict = more->verdict;
+    d->verdict = verdict_of_both(d->verdict, more->verdict);
 }
 
 /* The verdict until a sub-operation sets another. */
-static void begin_decision(const struct limit_op *parent, struct decision *d)
+static void begin_decision(struct limit_op *parent, struct decision *d)
 {
     d->rejected_by = -1;
     d->delay_us = d->jitter_us = 0;
     d->result_count = 0;
     local_charges_add_set_aside(parent, d);
+    parent->counting.aside_results = 0; /* verdict_conclude() need not add them */
     d->verdict = d->result_count ? VERDICT_ALLOWED : VERDICT_FAILED_OPEN;
 }
 
@@ -96,15 +108,6 @@ static void add_refunded(struct decision *d, const struct sub_op *sub_op)
     }
 }
 
-static void refund_sub_op(struct limit_op *sub_op)
-{
-    int64_t totals[LIMITS_PER_RULE_MAX];
-
-    for (unsigned i = 0; i < sub_op->count; i++)
-        totals[i] = op_kept_charge(&sub_op->limits[i]);
-    op_adjust(sub_op, totals);
-}
-
 static bool is_by_redis(const struct split *split)
 {
     bool all = true;
@@ -120,17 +123,18 @@ static void complete_split(struct limit_op *parent)
     struct split *split = parent->cluster.split;
     struct decision *d = &parent->decision_request->decision;
     bool admitted = decision_admits(d), by_redis = is_by_redis(split);
+    bool refunds = !admitted && !op_charges_each(parent);
 
-    for (unsigned i = 0; i < split->count && !admitted; i++)
+    for (unsigned i = 0; i < split->count && refunds; i++)
         if (split->sub_ops[i].state == SUB_OP_CHARGED) {
             add_refunded(d, &split->sub_ops[i]);
-            refund_sub_op(sub_op_let_go(&split->sub_ops[i], SUB_OP_ENDED));
+            op_refund(sub_op_let_go(&split->sub_ops[i], SUB_OP_ENDED));
         }
-    if (!admitted) {
+    if (refunds) {
         local_charges_refund(parent, d);
         permits_leave(parent->decision_request);
     }
-    verdict_count(parent->limiter, d);
+    verdict_conclude(parent->limiter, parent, d);
     if (by_redis) {
         verdict_remember(parent->limiter, parent, d);
         histogram_add(&parent->limiter->stats->redis_latency, clock_us() - parent->started_us);
@@ -153,13 +157,19 @@ static void sub_op_send(struct sub_op *sub_op, bool alone)
     op_gather(sub_op->op);
 }
 
-/* Sends the next sub-operation. If there is none, the request is admitted. */
+/* False: the request is rejected, so no further limit is charged. */
+static bool goes_on(const struct limit_op *parent)
+{
+    return decision_admits(&parent->decision_request->decision) || op_charges_each(parent);
+}
+
+/* Sends the next sub-operation. If there is none, or if the request is rejected, it is decided. */
 static void send_next_sub_op(struct limit_op *parent)
 {
     struct limiter *l = parent->limiter;
     struct split *split = parent->cluster.split;
 
-    for (unsigned i = 0; i < split->count; i++) {
+    for (unsigned i = 0; i < split->count && goes_on(parent); i++) {
         struct sub_op *sub_op = &split->sub_ops[i];
         if (sub_op->state != SUB_OP_COMING)
             continue;
@@ -169,8 +179,6 @@ static void send_next_sub_op(struct limit_op *parent)
         }
         sub_op_decide_locally(parent, sub_op->op, REDIS_FAILURE_DOWN);
         op_release(sub_op_let_go(sub_op, SUB_OP_FAILED));
-        if (!decision_admits(&parent->decision_request->decision))
-            break;
     }
     complete_split(parent);
 }
@@ -195,32 +203,36 @@ bool split_apart(struct limit_op *op)
     return true;
 }
 
-/* Decides limits whose own script failed without Redis, and requests the others of the
- * sub-operation again. */
-static bool set_failures_aside(struct limit_op *sub_op, const struct limit_reply *replies)
+/* Decides limits whose own script failed without Redis. Returns the replies of the others. NULL:
+ * requests them again, since Redis has not charged them; or none is left, or the request is
+ * rejected. */
+static const struct limit_reply *sub_op_decide_failed(struct limit_op *sub_op,
+                                                      const struct limit_reply *replies,
+                                                      struct limit_reply *sorted)
 {
-    unsigned failed = failures_sort(sub_op, replies), rest = sub_op->count - failed;
     struct limit_op *parent = sub_op->cluster.parent;
+    bool charged;
+    unsigned failed = failed_limits_sort(sub_op, replies, sorted, &charged);
 
     if (failed == 0)
-        return false;
+        return replies;
     parent->denial.barred = true;
+    unsigned rest = sub_op->count - failed;
     sub_op->count = failed;
     sub_op_decide_locally(parent, sub_op, REDIS_FAILURE_SCRIPT);
     sub_op->count = rest;
-    if (rest && decision_admits(&parent->decision_request->decision)) {
-        memmove(sub_op->limits, sub_op->limits + failed, rest * sizeof sub_op->limits[0]);
-        if (rest == 1)
-            op_limit_alone(&sub_op->limits[0]);
+    memmove(sub_op->limits, sub_op->limits + failed, rest * sizeof sub_op->limits[0]);
+    if (rest && charged)
+        return sorted + failed;
+    if (rest == 1)
+        op_limit_alone(&sub_op->limits[0]);
+    if (rest && goes_on(parent)) {
         op_gather(sub_op);
-        return true;
+        return NULL;
     }
     op_release(sub_op_let_go(sub_op_find(sub_op), SUB_OP_FAILED));
-    if (decision_admits(&parent->decision_request->decision))
-        send_next_sub_op(parent);
-    else
-        complete_split(parent);
-    return true;
+    send_next_sub_op(parent);
+    return NULL;
 }
 
 void split_answer(struct limit_op *op, const struct limit_reply *replies, int64_t time_us)
@@ -228,9 +240,10 @@ void split_answer(struct limit_op *op, const struct limit_reply *replies, int64_
     struct limit_op *parent = op->cluster.parent;
     struct sub_op *sub_op = sub_op_find(op);
     struct decision d = {.delay_us = 0};
+    struct limit_reply sorted[LIMITS_PER_RULE_MAX];
 
     MAGIC_CHECK(parent, OP_MAGIC);
-    if (set_failures_aside(op, replies))
+    if (!(replies = sub_op_decide_failed(op, replies, sorted)))
         return;
     op_permits_charged(op, parent->decision_request, replies);
     op_write_charge(op, replies, time_us);
@@ -242,11 +255,9 @@ void split_answer(struct limit_op *op, const struct limit_reply *replies, int64_
         op_enter(op, OP_CHARGE);
         sub_op_enter(sub_op, SUB_OP_CHARGED);
         sub_op->waits = d.delay_us > 0;
-        send_next_sub_op(parent);
-        return;
-    }
-    op_release(sub_op_let_go(sub_op, SUB_OP_REJECTED));
-    complete_split(parent);
+    } else
+        op_release(sub_op_let_go(sub_op, SUB_OP_REJECTED));
+    send_next_sub_op(parent);
 }
 
 void split_failed(struct limit_op *op, enum redis_failure cause)
@@ -256,10 +267,7 @@ void split_failed(struct limit_op *op, enum redis_failure cause)
     MAGIC_CHECK(parent, OP_MAGIC);
     sub_op_decide_locally(parent, op, cause);
     op_release(sub_op_let_go(sub_op_find(op), SUB_OP_FAILED));
-    if (decision_admits(&parent->decision_request->decision))
-        send_next_sub_op(parent);
-    else
-        complete_split(parent);
+    send_next_sub_op(parent);
 }
 
 /* --- Timeout, cancel, adjustment -------------------------------------------------------------- */
@@ -278,8 +286,7 @@ void split_timeout(struct limit_op *op)
 {
     struct split *split = op->cluster.split;
 
-    for (unsigned i = 0; i < split->count && decision_admits(&op->decision_request->decision);
-         i++) {
+    for (unsigned i = 0; i < split->count && goes_on(op); i++) {
         struct sub_op *sub_op = &split->sub_ops[i];
         if (sub_op->state != SUB_OP_SENT && sub_op->state != SUB_OP_COMING)
             continue;

@@ -96,17 +96,29 @@ static void count_each(struct limiter *l, const struct decision *d)
         verdict_count_result(l, &d->results[i], d->results[i].verdict);
 }
 
+/* Lets the limits that reject the request decide. */
+static void apply_rejections(struct decision *d)
+{
+    for (unsigned i = 0; i < d->result_count; i++) {
+        if (d->results[i].verdict != VERDICT_LIMITED)
+            continue;
+        d->verdict = VERDICT_LIMITED;
+        if (d->rejected_by < 0 || waits_longer(&d->results[i], &d->results[d->rejected_by]))
+            d->rejected_by = (int)i;
+    }
+}
+
 void verdict_conclude(struct limiter *l, const struct limit_op *op, struct decision *d)
 {
-    bool each = d->verdict == VERDICT_LIMITED && op->limits[0].mode == MODE_EVERY;
-
     if (op->counting.partial)
         return;
     if (op->counting.aside_count) {
         local_charges_add_set_aside(op, d);
-        if (!decision_admits(d) && !each)
-            local_charges_refund(op, d);
+        apply_rejections(d);
     }
+    bool each = d->verdict == VERDICT_LIMITED && op_charges_each(op);
+    if (op->counting.aside_count && !decision_admits(d) && !each)
+        local_charges_refund(op, d);
     if (op->counting.later)
         return;
     if (each)
@@ -122,13 +134,7 @@ static void set_verdict(struct limiter *l, const struct limit_op *op, struct dec
 {
     d->verdict = VERDICT_ALLOWED;
     d->rejected_by = -1;
-    for (unsigned i = 0; i < d->result_count; i++) {
-        if (d->results[i].verdict != VERDICT_LIMITED)
-            continue;
-        d->verdict = VERDICT_LIMITED;
-        if (d->rejected_by < 0 || waits_longer(&d->results[i], &d->results[d->rejected_by]))
-            d->rejected_by = (int)i;
-    }
+    apply_rejections(d);
     verdict_conclude(l, op, d);
 }
 
@@ -146,7 +152,7 @@ static inline void set_limit_result(struct limit_result *r, const struct op_limi
 {
     *r = priority_result(part);
     if (reply->failure) {
-        /* This failure has no effect, see failures_sort(). The reply has no numbers. */
+        /* This failure has no effect, see failed_limits_sort(). The reply has no numbers. */
         r->verdict = VERDICT_FAILED_OPEN;
         r->shadow = true;
         return;
@@ -169,7 +175,7 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op,
                          const struct limit_reply *replies, struct decision *d)
 {
     if (op->wide) {
-        wide_from_answer(l, op, replies, d);
+        wide_from_answer(l, op, d);
         return;
     }
     d->result_count = op->count;

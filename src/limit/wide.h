@@ -15,10 +15,14 @@
  * it. */
 struct wide *wide_new(unsigned limits, size_t keys_size);
 
-/* As verdict_from_answer() and verdict_without_redis(), for a wide op: set the results, and of *d
- * the verdict alone. */
-void wide_from_answer(struct limiter *l, const struct limit_op *op,
-                      const struct limit_reply *replies, struct decision *d);
+/* Sets the results from Redis' reply. Decides limits whose own scripts failed by their on_failure.
+ * Returns true if other limits must be requested again, since the driver has not charged them: the
+ * op then requests them alone. */
+MUST_CHECK bool wide_requests_again(struct limit_op *op, const struct limit_reply *replies,
+                                    int64_t time_us);
+/* As verdict_from_answer() and verdict_without_redis(), for a wide op: set of *d the verdict alone.
+ * wide_requests_again() has returned false before. */
+void wide_from_answer(struct limiter *l, const struct limit_op *op, struct decision *d);
 void wide_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
                         struct decision *d);
 

@@ -10,6 +10,7 @@ import time
 import zoneinfo
 from datetime import datetime, timedelta
 
+from gate import Gate
 from rig import children_of, eventually, time_scale, timeout, top, weir_program
 from wire import Connection, get, request_bytes
 
@@ -205,6 +206,11 @@ def test_a_script_whose_end_was_not_observed_is_refused(rig):
     assert weir.returncode == 1 and re.search(r"does not end, .* had not replied after 0\.\d s of CPU time in \d+\.\d s", printed), printed
 
 
+def left(weir, client):
+    """What the client has left, by limit."""
+    return {row["limit"]: row.get("remaining") for row in json.loads(get(weir.admin, "/api/v1/clients/" + client).body)["limits"]}
+
+
 def script_errors(weir):
     return [message for level, message in weir.log() if level == "error" and "its script fails" in message]
 
@@ -254,6 +260,43 @@ def test_concurrency_slots_are_freed_if_another_script_fails(rig):
         weir.expect_errors("its script fails")
         with Connection(weir.address) as connection:
             assert [connection.request(headers=[("X-Client-Id", on_failure)]).status for _ in range(4)] == statuses, on_failure
+
+
+def test_limits_beside_a_failing_one_that_costs_nothing_are_charged_once(rig):
+    """The rule costs nothing, but a limit has a cost of its own, and one counts requests in progress."""
+    script = rig.write("failing.lua", FAILING.replace("cost == 123456", "now > 1.6e15 and limit == 777"))
+    gate = Gate(rig)
+    for on_failure, status in ("allow", 200), ("local", 200), ("deny", 503):
+        weir = rig.weir(workers=1, limits={"own": dict(script=script, limit=100_000_000, period="1h", on_failure=on_failure),
+                                           "tokens": dict(script="fixed_window", limit=100, period="10d", cost={"reserve": 10, "response_header": "X-Cost"}),
+                                           "flight": dict(script="concurrency", limit=3)},
+                        clients={on_failure: {"limits": {"own": {"limit": 777}}}}, upstreams=gate.upstreams,
+                        rules=[{"match": {"path": "/wait"}, "limits": ["own", "flight"], "cost": 0}, {"limits": ["own", "tokens", "flight"], "cost": 0}])
+        weir.expect_errors("its script fails")
+        client = [("X-Client-Id", on_failure)]
+        gate.open.set()
+        for n in range(1, 4):
+            assert get(weir.address, headers=client).status == status
+            eventually(lambda: left(weir, on_failure)["tokens"] == (100 if status == 503 else 100 - 10 * n))  # noqa: B023
+        gate.open.clear()
+        connections = [Connection(weir.address) for _ in range(3 if status == 200 else 0)]
+        for n, connection in enumerate(connections):
+            connection.send(request_bytes("/wait", headers=client))
+            eventually(lambda: left(weir, on_failure)["flight"] == 2 - n)  # noqa: B023
+        gate.open.set()
+        for connection in connections:
+            assert connection.response().status == 200
+            connection.close()
+        eventually(lambda: left(weir, on_failure)["flight"] == 3)  # noqa: B023
+
+
+def test_a_failing_limit_beside_one_that_is_used_up_but_costs_nothing(rig):
+    script = rig.write("failing.lua", FAILING)
+    weir = rig.weir(limits={"used": dict(script="fixed_window", limit=1, period="10d"),
+                            "own": dict(script=script, limit=100_000_000, period="10d", on_failure="deny", cost={"reserve": 123456, "response_header": "X-Cost"})},
+                    rules=[{"match": {"path": "/use"}, "limits": ["used"]}, {"limits": ["used", "own"], "cost": 0}])
+    weir.expect_errors("its script fails")
+    assert [get(weir.address, path).status for path in ("/use", "/use", "/")] == [200, 429, 503]
 
 
 def test_a_shadow_limit_with_a_failing_script_changes_nothing(rig):

@@ -49,26 +49,46 @@ static const char *on_failure;
     "        - { key: free, rate_limit: { unlimited: true } }\n"                                   \
     "        - { key: qfree, quota_mode: true, rate_limit: { unlimited: true } }\n"                \
     "        - { key: both, limits: [ tight, wide ] }\n"                                           \
+    "        - { key: f, limits: [ fails, wide ] }\n"                                              \
+    "        - { key: fq, quota_mode: true, limits: [ fails, wide ] }\n"                           \
+    "        - { key: alone, limits: [ fails ] }\n"                                                \
+    "        - { key: aloneq, quota_mode: true, limits: [ fails ] }\n"                             \
+    "        - { key: big, limits: [ fails-later, wide ] }\n"                                      \
+    "        - { key: bigq, quota_mode: true, limits: [ fails-later, wide ] }\n"                   \
     "        - { key: one, value: \"a*\", share_threshold: true,\n"                                \
     "            rate_limit: { unit: year, requests_per_unit: 2 } }\n"
 
+/* The limits with this script always fail. */
+static void write_script(char path[128])
+{
+    snprintf(path, 128, "%s/fails.lua", real.directory);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs("return function() error('broken on purpose') end\n", file);
+    fclose(file);
+}
+
 static void load(void)
 {
+    char path[128];
     char text[ADDRESS_TEXT_MAX], *yaml, *said;
     const char *lua_dir = getenv("WEIR_LUA_DIR") ? getenv("WEIR_LUA_DIR") : "lua";
     size_t size;
     FILE *report = open_memstream(&said, &size);
 
+    write_script(path);
     ck_assert_int_gt(asprintf(&yaml,
                               "redis: { address: \"%s\", timeout: 10s, on_failure: %s }\n"
                               "limits:\n"
                               "  tight: { script: gcra, limit: 2, period: 366d }\n"
                               "  wide: { script: token_bucket, limit: 5, period: 366d }\n"
+                              "  fails: { script: \"%s\", limit: 2, period: 366d }\n"
+                              "  fails-later: { script: \"%s\", limit: 7, period: 366d }\n"
                               "rate_limit_service:\n"
                               "  listen: 127.0.0.1:0\n"
                               "  domains:\n"
                               "    all:\n" ENTRIES "    every:\n      charge: every\n" ENTRIES,
-                              address_format(&real.address, text), on_failure),
+                              address_format(&real.address, text), on_failure, path, path),
                      0);
     policy = policy_load_text("test.yaml", slice_of(yaml), lua_dir, report);
     script = policy ? compose_driver(policy, lua_dir, report) : NULL;
@@ -591,6 +611,147 @@ START_TEST(in_a_cluster_refunds_have_the_time_of_the_call)
 }
 END_TEST
 
+/* --- Own scripts that fail -------------------------------------------------------------------- */
+
+/* Returns what is left of a limit of the last call. */
+static int64_t left_of(const char *limit)
+{
+    const struct call_request *call = &last.request;
+    const struct decision *d = &call->ops[0].request.decision;
+    const struct limit_result *results = call->wide_results ? call->wide_results : d->results;
+    unsigned count = call->wide_results ? call->limit_count : d->result_count;
+
+    for (unsigned i = 0; i < count; i++)
+        if (strcmp(results[i].limit->name, limit) == 0)
+            return results[i].remaining;
+    ck_abort_msg("no result of %s", limit);
+    return 0;
+}
+
+START_TEST(every_limit_beside_a_failing_one_is_charged_once)
+{
+    on_failure = "allow";
+    start(1, true);
+    for (int left = 4; left >= 0; left--) {
+        decide("every", "f=a");
+        ck_assert_int_eq(last.request.decision.verdict, VERDICT_ALLOWED);
+        ck_assert_int_eq(left_of("wide"), left);
+    }
+    expect("every", "f=a", "limited: over 0");
+}
+END_TEST
+
+START_TEST(every_limit_is_charged_if_a_failing_one_is_over)
+{
+    start(1, true);
+    expect("every", "f=a 2", "allowed: 0");
+    ck_assert_int_eq(left_of("wide"), 3);
+    expect("every", "f=a", "limited: over 0");
+    ck_assert_int_eq(left_of("wide"), 2);
+    expect("every", "f=a", "limited: over 0");
+    ck_assert_int_eq(left_of("wide"), 1);
+    ck_assert_int_eq(left_of("fails"), 0);
+}
+END_TEST
+
+/* Each call of a broken limit, a refund, does not charge the others again. */
+START_TEST(a_failing_refund_changes_no_other_limit)
+{
+    on_failure = "allow";
+    start(1, true);
+    expect("all", "f=a 3", "allowed: 2");
+    expect("all", "f=a -1", "allowed: 3");
+    expect("all", "f=a -1 k=b", "allowed: 4 2");
+    expect("all", "f=a -1 q=b", "allowed: 5 1"); /* wide */
+    expect("all", "alone=a -1 k=b", "allowed: - 1");
+    expect("all", "alone=a -1 q=b", "allowed: - 0");
+    expect("all", "alone=a -1 q=b k=b", "limited: - over 0 1");
+}
+END_TEST
+
+START_TEST(a_failing_refund_may_reject)
+{
+    on_failure = "deny";
+    start(1, true);
+    expect("all", "alone=a -1 k=b", "failed_closed: - -");
+    expect("all", "alone=a -1 q=b sh=a", "failed_closed: - - -");
+    expect("all", "k=b 0 q=b 0 sh=a 0", "allowed: 3 2 2"); /* given back */
+    expect("every", "alone=a -1 k=b", "failed_closed: - 2");
+    expect("every", "k=b 0", "allowed: 2");
+}
+END_TEST
+
+/* Redis decides all other limits of a call with quota_mode, or with more limits than a rule has. */
+START_TEST(a_failing_limit_of_a_wide_call_allows)
+{
+    on_failure = "allow";
+    start(1, true);
+    expect("all", "f=a q=b", "allowed: 4 1");
+    expect("all", "fq=a q=b", "allowed: 4 0");
+    expect("all", "fq=a q=b", "allowed: 3 over 0");
+    expect("all", "fq=a 3 q=b", "allowed: 0 over 0");
+    expect("all", "fq=a q=b", "limited: over 0 over 0");
+    expect("all", "fq=a q=c k=b", "allowed: over 0 1 2");
+    expect("all", "aloneq=a k=b", "allowed: - 1"); /* the only one with quota_mode passes */
+    expect("all", "aloneq=a k=b 2", "limited: - over 0");
+    expect("all", "f=a k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "allowed: 3 2 2 2 2 2 2 2 2");
+    expect("all", "f=a k=1 k=2 k=none k=4 k=5 k=6 k=7 k=8", "limited: 3 2 2 over 0 2 2 2 2 2");
+    expect("all", "alone=a aloneq=b", "failed_open: - -");
+}
+END_TEST
+
+START_TEST(a_failing_limit_of_a_wide_call_denies)
+{
+    on_failure = "deny";
+    start(1, true);
+    expect("all", "f=a q=b", "failed_closed: - -");
+    expect("all", "fq=a q=b k=b", "failed_closed: - - -"); /* Redis has charged b */
+    expect("all", "f=a q=b k=none", "limited: 5 2 over 0");
+    expect("all", "q=b 0 k=b 0", "allowed: 2 3");
+}
+END_TEST
+
+START_TEST(a_failing_limit_of_a_wide_call_is_counted_in_this_process)
+{
+    start(1, true);
+    expect("all", "f=a q=a", "allowed: 1 1");
+    expect("all", "f=a q=b", "allowed: 0 1");
+    expect("all", "f=a q=b k=a", "limited: over 0 1 3");
+    expect("all", "q=b 0 k=a 0", "allowed: 1 3");
+    expect("all", "fq=a 2 q=b 0", "allowed: 0 1");
+    expect("all", "fq=a q=b k=a", "allowed: over 0 0 2");
+    expect("all", "fq=a q=b k=a", "limited: over 0 over 0 2");
+    ck_assert_int_eq(left_of("wide"), 3);
+    expect("all", "aloneq=b q=b k=a", "allowed: 1 over 0 1");
+    expect("all", "aloneq=b q=b k=none", "limited: - over 0 over 0");
+}
+END_TEST
+
+/* Redis rejects some descriptors that this process has charged before, by 7 units. */
+START_TEST(charges_of_a_failing_limit_of_a_wide_call_are_given_back)
+{
+    static const char *const texts[] = {"big=a q=c 0", "bigq=a q=c 0"};
+    static struct test_call calls[12];
+    unsigned admitted = 0;
+
+    start(1, true);
+    for (unsigned i = 0; i < COUNT_OF(calls); i++)
+        begin(&calls[i], 0, "all", texts[_i]);
+    rig_run_until(base, flush_all, none_under_way, NULL);
+    for (unsigned i = 0; i < COUNT_OF(calls); i++) {
+        admitted += !calls[i].request.decision.results[0].over;
+        call_request_end(&calls[i].request);
+    }
+    ck_assert_uint_eq(admitted, 5);
+    real_redis_do(&real, "FLUSHALL");
+    for (unsigned i = 0; i < 3; i++) {
+        decide("all", texts[_i]);
+        ck_assert_int_eq(left_of("fails-later"), i < 2 ? 1 - (int)i : 0);
+        ck_assert(last.request.decision.results[0].over == (i == 2));
+    }
+}
+END_TEST
+
 /* --- Grants ----------------------------------------------------------------------------------- */
 
 static void grant(const char *client, int64_t quota)
@@ -857,6 +1018,14 @@ int main(void)
     tcase_add_test(tests, a_refund_forgets_the_denials_of_its_descriptors);
     tcase_add_test(tests, a_rejected_refund_forgets_nothing);
     tcase_add_test(tests, grants_replace_limits);
+    tcase_add_test(tests, every_limit_beside_a_failing_one_is_charged_once);
+    tcase_add_test(tests, every_limit_is_charged_if_a_failing_one_is_over);
+    tcase_add_test(tests, a_failing_refund_changes_no_other_limit);
+    tcase_add_test(tests, a_failing_refund_may_reject);
+    tcase_add_test(tests, a_failing_limit_of_a_wide_call_allows);
+    tcase_add_test(tests, a_failing_limit_of_a_wide_call_denies);
+    tcase_add_test(tests, a_failing_limit_of_a_wide_call_is_counted_in_this_process);
+    tcase_add_loop_test(tests, charges_of_a_failing_limit_of_a_wide_call_are_given_back, 0, 2);
     tcase_add_test(tests, without_redis_this_process_counts);
     tcase_add_test(tests, without_a_cluster_this_process_counts);
     tcase_add_test(tests, without_redis_calls_may_pass);
