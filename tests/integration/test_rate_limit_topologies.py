@@ -7,6 +7,7 @@ from envoy_calls import Caller, listener_of, weir_with_service
 from grpc_programs import begin, run
 from rig import eventually
 from topology import Cluster, Sentinels, slot_of
+from wire import get
 
 YEAR = "year"
 
@@ -71,6 +72,30 @@ def test_a_rejected_call_refunds_nothing_in_a_cluster(rig):
                 caller.call("edge", {"user": user})
                 assert caller.code(refund) == envoy.OVER_LIMIT, user
             eventually(lambda: left(listener, user=user) == 5 - used - 1, what=f"one unit of {user} in use")  # noqa: B023
+
+
+def test_while_a_slot_moves_every_limit_is_charged(rig):
+    """With charge: every. The keys of a descriptor are on two nodes, so each of its limits is a call."""
+    cluster = Cluster(rig, replicas=False)
+    limits = {"a": dict(script="fixed_window", limit=10, period="10d"), "b": dict(script="fixed_window", limit=2, period="10d"),
+              "c": dict(script="fixed_window", limit=10, period="10d")}
+    weir, listener = weir_with_service(rig, {"edge": {"charge": "every", "descriptors": [{"key": "user", "limits": list(limits)}]}},
+                                       limits=limits, redis=cluster.policy())
+    weir.wait_for_redis()
+    slot = slot_of("{descriptor:edge/user=x}")
+    with Caller(listener) as caller:
+        assert caller.code("edge", {"user": "x"}) == envoy.OK
+        source, to = cluster.owner(slot), next(m for m in cluster.masters if m is not cluster.owner(slot))
+        cluster.begin_move(slot, to)
+        moved = next(key for key in source.command("CLUSTER", "GETKEYSINSLOT", slot, 10) if key.endswith(":l:a"))
+        source.command("MIGRATE", *to.address, moved, 0, 5000)
+        assert [caller.code("edge", {"user": "x"}) for _ in range(3)] == [envoy.OK, envoy.OVER_LIMIT, envoy.OVER_LIMIT]
+        cluster.end_move(source, to, slot)
+    rows = json.loads(get(weir.admin, "/api/v1/clients/descriptor:edge%2Fuser=x").body)["limits"]
+    assert {row["limit"]: row["remaining"] for row in rows} == {"a": 6, "b": 0, "c": 6}, rows
+    for limit in "ac":
+        weir.counts(4, "weir_limit_decisions_total", limit=limit, decision="allowed")
+    weir.counts(2, "weir_limit_decisions_total", limit="b", decision="limited")
 
 
 def test_charges_of_this_process_are_returned_if_a_call_is_over(rig):
