@@ -144,6 +144,7 @@ static void fill_shared(struct weir *weir)
                                           .inherited = weir->inherited,
                                           .fallback = fallback_new(FALLBACK_ENTRIES_MAX),
                                           .quotas = weir->quotas,
+                                          .names = weir->names,
                                           .serving = worker_serving,
                                           .reloaded = worker_reloaded,
                                           .ended = worker_ended,
@@ -438,11 +439,8 @@ static void free_weir(struct weir *weir)
     ip_rates_free(weir->shared.handshakes);
     policy_drop(weir->policy);
     policy_drop(weir->first);
-    counter_names_clear(&weir->rules);
-    counter_names_clear(&weir->domains);
-    counter_names_clear(&weir->limits);
-    counter_names_clear(&weir->priorities);
-    counter_names_clear(&weir->servers);
+    for (unsigned i = 0; i < NAMES_COUNT; i++)
+        counter_names_clear(&weir->names[i]);
     free(weir->workers);
     free(weir->written);
     free(weir->inherited);

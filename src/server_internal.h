@@ -42,7 +42,7 @@ struct weir {
         *redis_host_name; /* NULL if no limit needs Redis or redis.address is no host name */
     struct admin *admin;
     struct admin_view view;
-    struct counter_names rules, limits, priorities, servers, domains;
+    struct counter_names names[NAMES_COUNT];
     struct worker_shared shared;
     struct quotas *quotas;
     struct key_fetcher *keys;

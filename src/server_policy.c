@@ -75,48 +75,61 @@ void apply_log_settings(const struct policy *policy)
 }
 
 /* "UPSTREAM SERVER": names of upstreams contain no blank. */
-static void assign_server_rows(struct weir *weir, struct upstream *upstream)
+static void assign_server_rows(struct counter_names *names, struct upstream *upstream)
 {
     char name[1024];
 
     for (unsigned s = 0; s < upstream->server_count; s++) {
         snprintf(name, sizeof name, "%s %s", upstream->name, upstream->servers[s].text);
-        upstream->servers[s].row = counter_names_row(&weir->servers, name);
+        upstream->servers[s].row = counter_names_row(names, name);
     }
 }
 
-static void assign_descriptor_rows(struct weir *weir, struct rate_limit_service *service)
+static void assign_descriptor_rows(struct counter_names *names, struct rate_limit_service *service)
 {
     for (unsigned i = 0; i < service->rate_limit_count; i++)
         service->rate_limits[i]->row =
-            counter_names_row(&weir->limits, service->rate_limits[i]->name);
-    for (unsigned i = 0; i < service->domain_count; i++)
+            counter_names_row(&names[NAMES_LIMITS], service->rate_limits[i]->name);
+    (void)counter_names_row(&names[NAMES_DOMAINS], "(unknown)");
+    for (unsigned i = 0; i < service->domain_count; i++) {
+        struct rate_limit_domain *domain = &service->domains[i];
+        domain->row = counter_names_row(&names[NAMES_DOMAINS], domain->name);
         for (unsigned unit = UNIT_SECOND; unit < UNIT_COUNT; unit++)
-            service->domains[i].stated[unit].row =
-                counter_names_row(&weir->limits, service->domains[i].stated[unit].name);
+            domain->stated[unit].row =
+                counter_names_row(&names[NAMES_LIMITS], domain->stated[unit].name);
+    }
+}
+
+/* Listeners do not change: each has the row of its number. */
+static void name_listeners(struct weir *weir)
+{
+    char number[16];
+
+    for (unsigned i = 0; i < weir->first->listen_count; i++) {
+        snprintf(number, sizeof number, "%u", i);
+        (void)counter_names_row(&weir->names[NAMES_LISTENERS], number);
+    }
 }
 
 bool assign_rows(struct weir *weir, struct policy *policy)
 {
+    struct counter_names *names = weir->names;
+
     for (unsigned i = 0; i < policy->rule_count; i++)
-        policy->rules[i].row = counter_names_row(&weir->rules, policy->rules[i].name);
+        policy->rules[i].row = counter_names_row(&names[NAMES_RULES], policy->rules[i].name);
     for (unsigned i = 0; i < policy->limit_count; i++)
-        policy->limits[i].row = counter_names_row(&weir->limits, policy->limits[i].name);
+        policy->limits[i].row = counter_names_row(&names[NAMES_LIMITS], policy->limits[i].name);
     for (unsigned i = 0; i < policy->priority_count; i++)
         policy->priorities[i].row =
-            counter_names_row(&weir->priorities, policy->priorities[i].name);
+            counter_names_row(&names[NAMES_PRIORITIES], policy->priorities[i].name);
     for (unsigned i = 0; i < policy->variant_count; i++)
         policy->variants[i]->row = policy->limits[policy->variants[i]->base].row;
-    assign_descriptor_rows(weir, &policy->rate_limit_service);
+    assign_descriptor_rows(names, &policy->rate_limit_service);
     for (unsigned i = 0; i < policy->upstream_count; i++)
-        assign_server_rows(weir, &policy->upstreams[i]);
-    (void)counter_names_row(&weir->domains, "(unknown)");
-    for (unsigned i = 0; i < policy->rate_limit_service.domain_count; i++)
-        policy->rate_limit_service.domains[i].row =
-            counter_names_row(&weir->domains, policy->rate_limit_service.domains[i].name);
+        assign_server_rows(&names[NAMES_SERVERS], &policy->upstreams[i]);
+    name_listeners(weir);
     for (unsigned i = 0; i < weir->made; i++)
-        if (!worker_make_rows(weir->workers[i], weir->rules.count, weir->limits.count,
-                              weir->priorities.count, weir->servers.count, weir->domains.count))
+        if (!worker_make_rows(weir->workers[i]))
             return false;
     return true;
 }

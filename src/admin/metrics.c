@@ -24,24 +24,24 @@ static void requests_by_rule(const struct metric_output *s)
     const char *name = "weir_requests_total";
 
     metric_head(s->out, name, "counter", "Requests by matching rule and verdict.");
-    for (unsigned r = 0; r < s->view->rules->count; r++)
+    for (unsigned r = 0; r < s->view->names[NAMES_RULES].count; r++)
         for (unsigned v = 0; v < VERDICT_NOT_CHARGED;
              v++) /* VERDICT_NOT_CHARGED applies to limits only */
-            decision_sample(s, name, "rule", s->view->rules->name[r], v,
-                            metric_row_sum(s->view, ROWS_RULES, r, v));
+            decision_sample(s, name, "rule", s->view->names[NAMES_RULES].name[r], v,
+                            metric_row_sum(s->view, TABLE_RULES, r, v));
 }
 
 static void requests_by_priority(const struct metric_output *s)
 {
     const char *name = "weir_priority_requests_total";
 
-    if (!s->view->priorities->count)
+    if (!s->view->names[NAMES_PRIORITIES].count)
         return;
     metric_head(s->out, name, "counter", "Requests by priority and verdict.");
-    for (unsigned p = 0; p < s->view->priorities->count; p++)
+    for (unsigned p = 0; p < s->view->names[NAMES_PRIORITIES].count; p++)
         for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++)
-            decision_sample(s, name, "priority", s->view->priorities->name[p], v,
-                            metric_row_sum(s->view, ROWS_PRIORITIES, p, v));
+            decision_sample(s, name, "priority", s->view->names[NAMES_PRIORITIES].name[p], v,
+                            metric_row_sum(s->view, TABLE_PRIORITIES, p, v));
 }
 
 static void decisions_by_limit(const struct metric_output *s)
@@ -52,27 +52,27 @@ static void decisions_by_limit(const struct metric_output *s)
                 "Decisions by limit; a request with several limits counts once for each. Allowed: "
                 "it was admitted; "
                 "not_charged: another limit rejected it.");
-    for (unsigned l = 0; l < s->view->limits->count; l++)
+    for (unsigned l = 0; l < s->view->names[NAMES_LIMITS].count; l++)
         for (unsigned v = 0; v < VERDICT_COUNT; v++)
-            decision_sample(s, name, "limit", s->view->limits->name[l], v,
-                            metric_row_sum(s->view, ROWS_LIMITS, l, v));
+            decision_sample(s, name, "limit", s->view->names[NAMES_LIMITS].name[l], v,
+                            metric_row_sum(s->view, TABLE_LIMITS, l, v));
 }
 
 /* Appends name{limit="LIMIT"} SUM. */
 static void limit_sample(const struct metric_output *s, const char *name, unsigned limit,
                          unsigned column)
 {
-    metric_labelled(s->out, name, metric_row_sum(s->view, ROWS_LIMITS, limit, column),
-                    LABELS("limit", s->view->limits->name[limit]));
+    metric_labelled(s->out, name, metric_row_sum(s->view, TABLE_LIMITS, limit, column),
+                    LABELS("limit", s->view->names[NAMES_LIMITS].name[limit]));
 }
 
 struct metric_calls metric_calls(const struct admin_view *view)
 {
     struct metric_calls calls = {0};
 
-    for (unsigned d = 0; d < view->domains->count; d++)
+    for (unsigned d = 0; d < view->names[NAMES_DOMAINS].count; d++)
         for (unsigned code = 0; code < SERVICE_CODE_COUNT; code++) {
-            uint64_t sum = metric_row_sum(view, ROWS_DOMAINS, d, code);
+            uint64_t sum = metric_row_sum(view, TABLE_DOMAINS, d, code);
             calls.all += sum;
             calls.over_limit += code == SERVICE_OVER_LIMIT ? sum : 0;
             calls.errors += code > SERVICE_OVER_LIMIT ? sum : 0;
@@ -89,13 +89,13 @@ static void calls_by_domain(const struct metric_output *s)
     metric_head(s->out, name, "counter",
                 "Calls of the rate limit service by domain and code: OK, OVER_LIMIT, or the gRPC "
                 "status.");
-    for (unsigned d = 0; d < s->view->domains->count; d++)
+    for (unsigned d = 0; d < s->view->names[NAMES_DOMAINS].count; d++)
         for (unsigned code = 0; code < SERVICE_CODE_COUNT; code++) {
-            uint64_t sum = metric_row_sum(s->view, ROWS_DOMAINS, d, code);
+            uint64_t sum = metric_row_sum(s->view, TABLE_DOMAINS, d, code);
             if (sum)
-                metric_labelled(
-                    s->out, name, sum,
-                    LABELS("domain", s->view->domains->name[d], "code", service_code_name[code]));
+                metric_labelled(s->out, name, sum,
+                                LABELS("domain", s->view->names[NAMES_DOMAINS].name[d], "code",
+                                       service_code_name[code]));
         }
 }
 
@@ -105,7 +105,7 @@ static void near_limits(const struct metric_output *s)
 
     metric_head(s->out, name, "counter",
                 "Admitted requests that left less of a limit than its option near.");
-    for (unsigned l = 0; l < s->view->limits->count; l++)
+    for (unsigned l = 0; l < s->view->names[NAMES_LIMITS].count; l++)
         limit_sample(s, name, l, NEAR_COLUMN);
 }
 
@@ -116,7 +116,7 @@ static void limit_units(const struct metric_output *s)
     metric_head(s->out, name, "counter",
                 "Units that admitted requests have cost in a limit whose cost is a map, "
                 "after adjustment by the response.");
-    for (unsigned l = 0; l < s->view->limits->count; l++)
+    for (unsigned l = 0; l < s->view->names[NAMES_LIMITS].count; l++)
         limit_sample(s, name, l, UNITS_COLUMN);
 }
 
@@ -145,13 +145,13 @@ static void script_failures(const struct metric_output *s)
                 "Requests of a limit with a script of its own that the script failed, or that had "
                 "no answer in "
                 "time.");
-    for (unsigned l = 0; l < s->view->limits->count; l++)
+    for (unsigned l = 0; l < s->view->names[NAMES_LIMITS].count; l++)
         for (unsigned i = 0; i < COUNT_OF(causes); i++) {
-            uint64_t sum = metric_row_sum(s->view, ROWS_LIMITS, l, causes[i].column);
+            uint64_t sum = metric_row_sum(s->view, TABLE_LIMITS, l, causes[i].column);
             if (sum)
-                metric_labelled(
-                    s->out, name, sum,
-                    LABELS("limit", s->view->limits->name[l], "cause", causes[i].cause));
+                metric_labelled(s->out, name, sum,
+                                LABELS("limit", s->view->names[NAMES_LIMITS].name[l], "cause",
+                                       causes[i].cause));
         }
 }
 

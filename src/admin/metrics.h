@@ -4,7 +4,6 @@
 
 #include <event2/buffer.h>
 
-#include "base/counter_table.h"
 #include "upstream/endpoint_set.h"
 #include "worker/worker.h"
 
@@ -18,7 +17,7 @@ struct admin_view {
     bool ready, stopping; /* all workers serve; weir is stopping */
     uint64_t reloads_good, reloads_failed;
     bool last_reload_failed;
-    const struct counter_names *rules, *limits, *priorities, *servers, *domains;
+    const struct counter_names *names; /* [enum worker_names] */
     const struct quotas *quotas;
     const struct key_fetcher *keys;
     const struct recent_counts *recent; /* NULL: not yet */
@@ -42,21 +41,8 @@ struct metric_output {
         sum_;                                                                                      \
     })
 
-/* The counter tables of a worker. */
-enum metric_rows {
-    ROWS_RULES,
-    ROWS_RULE_DURATIONS,
-    ROWS_PRIORITIES,
-    ROWS_DOMAINS,
-    ROWS_HANDSHAKE_FAILURES,
-    ROWS_LIMITS,
-    ROWS_SERVERS,
-    ROWS_SERVER_FIRST, /* times to the first byte of responses */
-    ROWS_SERVER_LAST
-};
-
-/* Returns the sum of a counter of such a table over all workers. */
-uint64_t metric_row_sum(const struct admin_view *view, enum metric_rows rows, unsigned row,
+/* Returns the sum of a counter of a table over all workers. */
+uint64_t metric_row_sum(const struct admin_view *view, enum worker_table table, unsigned row,
                         unsigned column);
 /* Requests by rules, and those that were rejected. Rows of rules that are not in the policy any
  * more count, too: the sums never fall. */
@@ -72,7 +58,7 @@ struct metric_calls metric_calls(const struct admin_view *view);
 /* Appends the samples of a histogram in a row (base/row_histogram.h), unless it is empty. `labels`:
  * KEY="VALUE",... */
 void metric_row_histogram(struct evbuffer *out, const char *family, const char *labels,
-                          const struct admin_view *view, enum metric_rows rows, unsigned row);
+                          const struct admin_view *view, enum worker_table table, unsigned row);
 
 /* Appends the metrics that WORKER_METRICS, UPSTREAM_METRICS and LIMITER_METRICS declare. */
 void metrics_write_table(struct evbuffer *out, const struct admin_view *view);

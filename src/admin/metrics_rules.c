@@ -9,13 +9,13 @@ void metrics_write_rules(struct evbuffer *out, const struct admin_view *view)
 
     metric_head(out, "weir_rule_duration_seconds", "histogram",
                 "Time from reading a request header to writing the end of the response, by rule.");
-    for (unsigned row = 0; row < view->rules->count; row++) {
+    for (unsigned row = 0; row < view->names[NAMES_RULES].count; row++) {
         struct text text = text_over(label, sizeof label);
         text_literal(&text, "rule=\"");
-        label_value(&text, view->rules->name[row]);
+        label_value(&text, view->names[NAMES_RULES].name[row]);
         text_put(&text, (struct slice){"\"", 2}); /* with the NUL */
         if (!text.failed)
             metric_row_histogram(out, "weir_rule_duration_seconds", label, view,
-                                 ROWS_RULE_DURATIONS, row);
+                                 TABLE_RULE_DURATIONS, row);
     }
 }

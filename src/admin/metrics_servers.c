@@ -30,9 +30,10 @@ static void sample(const struct metric_output *s, const char *family, unsigned r
 {
     char labels[LABELS_MAX];
 
-    if (write_labels(labels, s->view->servers->name[row], key, value))
-        evbuffer_add_printf(s->out, "%s{%s} %llu\n", family, labels,
-                            (unsigned long long)metric_row_sum(s->view, ROWS_SERVERS, row, column));
+    if (write_labels(labels, s->view->names[NAMES_SERVERS].name[row], key, value))
+        evbuffer_add_printf(
+            s->out, "%s{%s} %llu\n", family, labels,
+            (unsigned long long)metric_row_sum(s->view, TABLE_SERVERS, row, column));
 }
 
 /* A family with a sample per server. */
@@ -40,7 +41,7 @@ static void family(const struct metric_output *s, const char *name, const char *
                    const char *help, unsigned column)
 {
     metric_head(s->out, name, type, help);
-    for (unsigned row = 0; row < s->view->servers->count; row++)
+    for (unsigned row = 0; row < s->view->names[NAMES_SERVERS].count; row++)
         sample(s, name, row, column, NULL, NULL);
 }
 
@@ -51,7 +52,7 @@ static void responses(const struct metric_output *s)
 
     metric_head(s->out, name, "counter",
                 "Responses of servers, also those that were retried, by status class.");
-    for (unsigned row = 0; row < s->view->servers->count; row++) {
+    for (unsigned row = 0; row < s->view->names[NAMES_SERVERS].count; row++) {
         for (unsigned i = 1; i < SERVER_CLASSES; i++)
             sample(s, name, row, SERVER_RESPONSES + i, "class", classes[i]);
     }
@@ -63,7 +64,7 @@ static void errors(const struct metric_output *s)
 
     metric_head(s->out, name, "counter",
                 "Requests that a server did not answer, also those that were retried, by cause.");
-    for (unsigned row = 0; row < s->view->servers->count; row++) {
+    for (unsigned row = 0; row < s->view->names[NAMES_SERVERS].count; row++) {
         for (unsigned i = 0; i < SERVER_ERROR_COUNT; i++)
             sample(s, name, row, SERVER_ERROR_FIRST + i, "cause", server_error_name(i));
     }
@@ -77,11 +78,11 @@ static void durations(const struct metric_output *s)
     metric_head(s->out, name, "histogram",
                 "Time from sending a request to a server to the first byte of its response, and to "
                 "the last one.");
-    for (unsigned row = 0; row < s->view->servers->count; row++) {
-        if (write_labels(labels, s->view->servers->name[row], "part", "first"))
-            metric_row_histogram(s->out, name, labels, s->view, ROWS_SERVER_FIRST, row);
-        if (write_labels(labels, s->view->servers->name[row], "part", "last"))
-            metric_row_histogram(s->out, name, labels, s->view, ROWS_SERVER_LAST, row);
+    for (unsigned row = 0; row < s->view->names[NAMES_SERVERS].count; row++) {
+        if (write_labels(labels, s->view->names[NAMES_SERVERS].name[row], "part", "first"))
+            metric_row_histogram(s->out, name, labels, s->view, TABLE_SERVER_FIRST, row);
+        if (write_labels(labels, s->view->names[NAMES_SERVERS].name[row], "part", "last"))
+            metric_row_histogram(s->out, name, labels, s->view, TABLE_SERVER_LAST, row);
     }
 }
 
@@ -95,9 +96,9 @@ static void problems(const struct metric_output *s)
         s->out, name, "gauge",
         "1 while a server fails more than 5 % of its requests (server_errors), or takes more than "
         "1 s, and three times its usual time, to begin half of its responses (server_slow).");
-    for (unsigned row = 0; row < s->view->servers->count; row++)
+    for (unsigned row = 0; row < s->view->names[NAMES_SERVERS].count; row++)
         for (unsigned i = 0; i < COUNT_OF(kinds); i++)
-            if (write_labels(labels, s->view->servers->name[row], "problem",
+            if (write_labels(labels, s->view->names[NAMES_SERVERS].name[row], "problem",
                              problem_name(kinds[i])))
                 evbuffer_add_printf(s->out, "%s{%s} %d\n", name, labels,
                                     problem_of_server(s->view, kinds[i], row));

@@ -7,7 +7,7 @@
 
 static uint64_t of_clients(const struct admin_view *view, unsigned index, unsigned failure)
 {
-    return metric_row_sum(view, ROWS_HANDSHAKE_FAILURES, index, failure);
+    return metric_row_sum(view, TABLE_HANDSHAKE_FAILURES, index, failure);
 }
 
 static uint64_t of_admin(const struct admin_view *view, unsigned index, unsigned failure)

@@ -255,11 +255,11 @@ static void write_server_name(struct text *out, const char *name)
 static bool server_problem(const struct admin_view *view, enum problem problem,
                            struct text *sentence)
 {
-    for (unsigned row = 0; row < view->servers->count; row++) {
+    for (unsigned row = 0; row < view->names[NAMES_SERVERS].count; row++) {
         if (!problem_of_server(view, problem, row))
             continue;
         struct recent_server recent = recent_of_server(view->recent, view, row);
-        write_server_name(sentence, view->servers->name[row]);
+        write_server_name(sentence, view->names[NAMES_SERVERS].name[row]);
         if (problem == PROBLEM_SERVER_ERRORS)
             text_printf(sentence, " fails %.0f %% of its requests",
                         100 * (double)recent.failed / (double)recent.all);

@@ -49,16 +49,16 @@ static struct server_counts count_server(const struct admin_view *view, unsigned
     struct server_counts counts = {0};
 
     for (unsigned i = 0; i < SERVER_CLASSES; i++)
-        counts.all += metric_row_sum(view, ROWS_SERVERS, row, SERVER_RESPONSES + i);
+        counts.all += metric_row_sum(view, TABLE_SERVERS, row, SERVER_RESPONSES + i);
     counts.failed =
-        metric_row_sum(view, ROWS_SERVERS, row, SERVER_RESPONSES + SERVER_CLASSES - 1); /* 5xx */
+        metric_row_sum(view, TABLE_SERVERS, row, SERVER_RESPONSES + SERVER_CLASSES - 1); /* 5xx */
     for (unsigned i = 0; i < SERVER_ERROR_COUNT; i++) {
-        uint64_t n = metric_row_sum(view, ROWS_SERVERS, row, SERVER_ERROR_FIRST + i);
+        uint64_t n = metric_row_sum(view, TABLE_SERVERS, row, SERVER_ERROR_FIRST + i);
         counts.all += n;
         counts.failed += n;
     }
     for (unsigned i = 0; i <= ROW_HISTOGRAM_BUCKETS; i++)
-        counts.first[i] = metric_row_sum(view, ROWS_SERVER_FIRST, row, i);
+        counts.first[i] = metric_row_sum(view, TABLE_SERVER_FIRST, row, i);
     return counts;
 }
 
@@ -67,10 +67,10 @@ static void copy_counts(const struct admin_view *view, struct copy *copy)
 {
     *copy = (struct copy){.requests = metric_requests(view), .lost_lines = log_dropped()};
     read_redis(view, copy);
-    copy->servers = calloc(view->servers->count + 1, sizeof *copy->servers);
+    copy->servers = calloc(view->names[NAMES_SERVERS].count + 1, sizeof *copy->servers);
     if (!copy->servers)
         return;
-    copy->server_count = view->servers->count;
+    copy->server_count = view->names[NAMES_SERVERS].count;
     for (unsigned row = 0; row < copy->server_count; row++)
         copy->servers[row] = count_server(view, row);
 }

@@ -15,7 +15,7 @@ static void requests(struct snapshot *s)
         failed += METRIC_SUM(s->view, worker_stats, errors[c]);
     for (unsigned r = 0; r < s->view->policy->rule_count; r++)
         for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++)
-            rejected[v] += metric_row_sum(s->view, ROWS_RULES, s->view->policy->rules[r].row, v);
+            rejected[v] += metric_row_sum(s->view, TABLE_RULES, s->view->policy->rules[r].row, v);
     json_begin(&s->json, "requests", '{');
     snapshot_counter(s, "ended", ended);
     snapshot_counter(s, "failed", failed);

@@ -2,11 +2,11 @@
 
 /* Writes "decisions": allowed and limited always, the others if they have occurred. Every count is
  * read, so that the history has the same order in every snapshot. */
-static void decisions(struct snapshot *s, enum metric_rows rows, unsigned row, unsigned verdicts)
+static void decisions(struct snapshot *s, enum worker_table table, unsigned row, unsigned verdicts)
 {
     json_begin(&s->json, "decisions", '{');
     for (unsigned v = 0; v < verdicts; v++) {
-        uint64_t total = metric_row_sum(s->view, rows, row, v);
+        uint64_t total = metric_row_sum(s->view, table, row, v);
         if (total || v == VERDICT_ALLOWED || v == VERDICT_LIMITED)
             snapshot_counter(s, verdict_label[v], total);
         else
@@ -28,7 +28,7 @@ static void rules(struct snapshot *s)
         for (unsigned i = 0; i < rule->limit_count; i++)
             json_put_text(&s->json, NULL, rule->limits[i]->name);
         json_end(&s->json, ']');
-        decisions(s, ROWS_RULES, rule->row, VERDICT_NOT_CHARGED);
+        decisions(s, TABLE_RULES, rule->row, VERDICT_NOT_CHARGED);
         json_end(&s->json, '}');
     }
     json_end(&s->json, ']');
@@ -44,7 +44,7 @@ static void priorities(struct snapshot *s)
         json_begin(&s->json, NULL, '{');
         json_put_text(&s->json, "name", priority->name);
         json_put_number(&s->json, "share", (double)priority->share / (double)SHARE_WHOLE);
-        decisions(s, ROWS_PRIORITIES, priority->row, VERDICT_NOT_CHARGED);
+        decisions(s, TABLE_PRIORITIES, priority->row, VERDICT_NOT_CHARGED);
         json_end(&s->json, '}');
     }
     json_end(&s->json, ']');
@@ -75,7 +75,7 @@ static struct counted count_rate_limit(struct snapshot *s, const struct limit *l
     struct counted c = {.limit = limit};
 
     for (unsigned v = 0; v < VERDICT_COUNT; v++) {
-        c.total[v] = metric_row_sum(s->view, ROWS_LIMITS, limit->row, v);
+        c.total[v] = metric_row_sum(s->view, TABLE_LIMITS, limit->row, v);
         c.more[v] = snapshot_increase(s->history, c.total[v]);
         c.all += c.total[v];
         c.lately += c.more[v] > 0 ? c.more[v] : 0;
@@ -127,8 +127,8 @@ static void limits(struct snapshot *s)
         const struct limit *limit = &policy->limits[l];
         json_begin(&s->json, NULL, '{');
         put_limit_numbers(s, limit);
-        decisions(s, ROWS_LIMITS, limit->row, VERDICT_COUNT);
-        uint64_t units = metric_row_sum(s->view, ROWS_LIMITS, limit->row, UNITS_COLUMN);
+        decisions(s, TABLE_LIMITS, limit->row, VERDICT_COUNT);
+        uint64_t units = metric_row_sum(s->view, TABLE_LIMITS, limit->row, UNITS_COLUMN);
         if (limit->own_cost)
             snapshot_counter(s, "units", units);
         else

@@ -1,12 +1,13 @@
 #include "admin/snapshot_parts.h"
 #include "base/row_histogram.h"
 
-static void server_latency(struct snapshot *s, const char *key, enum metric_rows rows, unsigned row)
+static void server_latency(struct snapshot *s, const char *key, enum worker_table table,
+                           unsigned row)
 {
     uint64_t counts[ROW_HISTOGRAM_BUCKETS + 1];
 
     for (unsigned i = 0; i <= ROW_HISTOGRAM_BUCKETS; i++) {
-        int64_t more = snapshot_increase(s->history, metric_row_sum(s->view, rows, row, i));
+        int64_t more = snapshot_increase(s->history, metric_row_sum(s->view, table, row, i));
         counts[i] = more > 0 && s->interval_s > 0 ? (uint64_t)more : 0;
     }
     snapshot_percentiles(s, key, counts, row_histogram_bounds_us, ROW_HISTOGRAM_BUCKETS);
@@ -19,25 +20,25 @@ static void server(struct snapshot *s, const struct upstream *upstream,
     uint64_t errors = 0;
 
     for (unsigned i = 0; i < SERVER_ERROR_COUNT; i++)
-        errors += metric_row_sum(s->view, ROWS_SERVERS, server->row, SERVER_ERROR_FIRST + i);
+        errors += metric_row_sum(s->view, TABLE_SERVERS, server->row, SERVER_ERROR_FIRST + i);
     json_begin(&s->json, NULL, '{');
     json_put_text(&s->json, "upstream", upstream->name);
     json_put_text(&s->json, "server", server->text);
     json_begin(&s->json, "responses", '{');
     for (unsigned i = 1; i < SERVER_CLASSES; i++)
         snapshot_counter(s, classes[i],
-                         metric_row_sum(s->view, ROWS_SERVERS, server->row, SERVER_RESPONSES + i));
+                         metric_row_sum(s->view, TABLE_SERVERS, server->row, SERVER_RESPONSES + i));
     json_end(&s->json, '}');
     snapshot_counter(s, "errors", errors);
     snapshot_counter(s, "retries",
-                     metric_row_sum(s->view, ROWS_SERVERS, server->row, SERVER_RETRIES));
+                     metric_row_sum(s->view, TABLE_SERVERS, server->row, SERVER_RETRIES));
     snapshot_counter(s, "ejections",
-                     metric_row_sum(s->view, ROWS_SERVERS, server->row, SERVER_EJECTIONS));
+                     metric_row_sum(s->view, TABLE_SERVERS, server->row, SERVER_EJECTIONS));
     json_put_u64(&s->json, "in_flight",
-                 metric_row_sum(s->view, ROWS_SERVERS, server->row, SERVER_IN_FLIGHT));
+                 metric_row_sum(s->view, TABLE_SERVERS, server->row, SERVER_IN_FLIGHT));
     json_begin(&s->json, "latency", '{');
-    server_latency(s, "first", ROWS_SERVER_FIRST, server->row);
-    server_latency(s, "last", ROWS_SERVER_LAST, server->row);
+    server_latency(s, "first", TABLE_SERVER_FIRST, server->row);
+    server_latency(s, "last", TABLE_SERVER_LAST, server->row);
     json_end(&s->json, '}');
     json_end(&s->json, '}');
 }

@@ -47,12 +47,9 @@ struct cli_options {
 };
 
 /* Options that every command has. */
-/* clang-format off: it would spread the braces over lines */
+/* clang-format off */
 #define CLI_COMMON_OPTIONS                                                                         \
-    {"config", required_argument, NULL, 'c'},                                                      \
-    {                                                                                              \
-        "help", no_argument, NULL, 'h'                                                             \
-    }
+    {"config", required_argument, NULL, 'c'}, {"help", no_argument, NULL, 'h'}
 /* clang-format on */
 
 /* Reads the options. CLI_GOOD: argv + optind are the operands. Otherwise the exit status. */

@@ -268,13 +268,6 @@ static inline const struct priority *policy_priority(const struct policy *policy
     return rule->priority ? rule->priority : policy->default_priority;
 }
 
-/* Returns the most names that limits have, each with a counter row. */
-static inline unsigned policy_limit_name_count(const struct policy *policy)
-{
-    return policy->limit_count + policy->rate_limit_service.rate_limit_count +
-           policy->rate_limit_service.domain_count;
-}
-
 /* Without limits, weir does not connect to Redis. */
 static inline bool policy_needs_redis(const struct policy *policy)
 {

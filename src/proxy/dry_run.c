@@ -148,6 +148,9 @@ void dry_run_end(struct dry_run *run)
 
 static bool make_worker(struct dry_run *run, struct policy *policy)
 {
+    const unsigned rows[NAMES_COUNT] = {[NAMES_RULES] = policy->rule_count,
+                                        [NAMES_PRIORITIES] = policy->priority_count,
+                                        [NAMES_LIMITS] = policy->limit_count};
     struct worker *w = run->worker = calloc(1, sizeof *w);
 
     if (!w)
@@ -160,12 +163,9 @@ static bool make_worker(struct dry_run *run, struct policy *policy)
     if (!(w->base = event_base_new()) || deadlines_init(&w->deadlines, w->base) != 0)
         return false;
     exchanges_init(w);
-    return counter_table_grow(&w->stats.by_rule, policy->rule_count) &&
-           counter_table_grow(&w->stats.rule_durations, policy->rule_count) &&
-           counter_table_grow(&w->stats.by_priority, policy->priority_count) &&
-           counter_table_grow(&w->limiter_stats.by_limit, policy->limit_count) &&
-           top_clients_init(&w->top_clients) && (w->requests_by_ip = ip_shares_new(NULL, 1)) &&
-           (run->quotas = quotas_new()) && quotas_prepare(run->quotas, policy) &&
+    return worker_tables_grow(w, rows) && top_clients_init(&w->top_clients) &&
+           (w->requests_by_ip = ip_shares_new(NULL, 1)) && (run->quotas = quotas_new()) &&
+           quotas_prepare(run->quotas, policy) &&
            (w->quotas = quota_client_new(run->quotas, w->base, &w->deadlines));
 }
 
@@ -213,10 +213,7 @@ static void free_worker(struct worker *w)
     iobuf_pool_clear(&w->buffers);
     top_clients_clear(&w->top_clients);
     ip_shares_free(w->requests_by_ip);
-    counter_table_clear(&w->stats.by_rule);
-    counter_table_clear(&w->stats.rule_durations);
-    counter_table_clear(&w->stats.by_priority);
-    counter_table_clear(&w->limiter_stats.by_limit);
+    worker_tables_clear(w);
     MAGIC_WIPE(w);
     free(w);
 }

@@ -6,6 +6,7 @@
 
 #include "limit/limiter.h"
 #include "proxy/stats.h"
+#include "proxy/worker_tables.h"
 #include "quota/quotas.h"
 
 struct worker;
@@ -14,12 +15,13 @@ struct worker;
 struct worker_shared {
     struct fallback *fallback;
     struct quotas *quotas;
-    unsigned workers;            /* number of workers */
-    struct worker **all;         /* set before the first worker starts */
-    const bool *inherited;       /* [listener] its socket outlives the process */
-    unsigned connections_max;    /* cap on size_limits.connections by descriptors; 0: none */
-    struct ip_counts *ip_counts; /* connections by address; NULL if connections_per_ip is 0 */
-    struct ip_rates *handshakes; /* of TLS, by address */
+    const struct counter_names *names; /* [enum worker_names] main thread only */
+    unsigned workers;                  /* number of workers */
+    struct worker **all;               /* set before the first worker starts */
+    const bool *inherited;             /* [listener] its socket outlives the process */
+    unsigned connections_max;          /* cap on size_limits.connections by descriptors; 0: none */
+    struct ip_counts *ip_counts;       /* connections by address; NULL if connections_per_ip is 0 */
+    struct ip_rates *handshakes;       /* of TLS, by address */
     /* weir should get no traffic, as /readyz says. Written by the main thread, which then wakes the
      * workers. */
     atomic_bool unready;

@@ -11,16 +11,3 @@ const char *server_error_name(unsigned error)
     };
     return names[error];
 }
-
-bool server_stats_grow(struct server_stats *stats, unsigned rows)
-{
-    return counter_table_grow(&stats->counts, rows) && counter_table_grow(&stats->first, rows) &&
-           counter_table_grow(&stats->last, rows);
-}
-
-void server_stats_clear(struct server_stats *stats)
-{
-    counter_table_clear(&stats->counts);
-    counter_table_clear(&stats->first);
-    counter_table_clear(&stats->last);
-}

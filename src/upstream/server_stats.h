@@ -5,7 +5,6 @@
 #define WEIR_UPSTREAM_SERVER_STATS_H
 
 #include "base/counter_table.h"
-#include "base/macros.h"
 
 /* Failures of single tries, also of those that were repeated: name, label in metrics */
 #define SERVER_ERRORS(X)                                                                           \
@@ -42,9 +41,5 @@ struct server_stats {
     /* From sending a request to the first byte of its response, and to the last one. */
     struct counter_table first, last; /* base/row_histogram.h */
 };
-
-/* Allocates rows 0 to `rows` - 1. False: no memory. */
-MUST_CHECK bool server_stats_grow(struct server_stats *stats, unsigned rows);
-void server_stats_clear(struct server_stats *stats);
 
 #endif

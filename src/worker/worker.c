@@ -262,15 +262,6 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 
 /* ---- creation and destruction ---------------------------------------------------------------- */
 
-static unsigned server_count(const struct policy *policy)
-{
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < policy->upstream_count; i++)
-        count += policy->upstreams[i].server_count;
-    return count;
-}
-
 struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *endpoint_set,
                           unsigned number, const int *listen_fds)
 {
@@ -287,11 +278,8 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     w->wake_fd = -1;
     w->date_second = -1;
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
-        !counter_table_grow(&w->stats.handshake_failures, policy->listen_count) ||
-        !worker_make_rows(w, policy->rule_count, policy_limit_name_count(policy),
-                          policy->priority_count, server_count(policy),
-                          policy->rate_limit_service.domain_count + 1) ||
-        !(w->base = event_base_new()) || deadlines_init(&w->deadlines, w->base) != 0)
+        !worker_make_rows(w) || !(w->base = event_base_new()) ||
+        deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
     request_ids_init(w);
     if (!clients_init(w))
@@ -362,15 +350,13 @@ bool worker_uses(const struct worker *w, const struct endpoint_set *endpoint_set
     return atomic_load(&w->current_set) == endpoint_set;
 }
 
-bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits, unsigned priorities,
-                      unsigned servers, unsigned domains)
+bool worker_make_rows(struct worker *w)
 {
-    return counter_table_grow(&w->stats.by_rule, rules) &&
-           counter_table_grow(&w->stats.rule_durations, rules) &&
-           counter_table_grow(&w->stats.by_priority, priorities) &&
-           counter_table_grow(&w->stats.by_domain, domains) &&
-           counter_table_grow(&w->limiter_stats.by_limit, limits) &&
-           server_stats_grow(&w->upstream.stats.servers, servers);
+    unsigned rows[NAMES_COUNT];
+
+    for (unsigned n = 0; n < NAMES_COUNT; n++)
+        rows[n] = w->shared->names[n].count;
+    return worker_tables_grow(w, rows);
 }
 
 void worker_join(struct worker *w)
@@ -399,13 +385,7 @@ void worker_free(struct worker *w)
     iobuf_pool_clear(&w->buffers);
     top_clients_clear(&w->top_clients);
     ip_shares_free(w->requests_by_ip);
-    counter_table_clear(&w->stats.handshake_failures);
-    counter_table_clear(&w->stats.by_rule);
-    counter_table_clear(&w->stats.rule_durations);
-    counter_table_clear(&w->stats.by_priority);
-    counter_table_clear(&w->stats.by_domain);
-    counter_table_clear(&w->limiter_stats.by_limit);
-    server_stats_clear(&w->upstream.stats.servers);
+    worker_tables_clear(w);
     endpoint_set_drop(atomic_exchange(&w->reload, NULL));
     MAGIC_WIPE(w);
     free(w);

@@ -41,10 +41,8 @@ void worker_reload(struct worker *worker, struct endpoint_set *endpoint_set);
  * worker_reload() with a delay. Callable from any thread. */
 bool worker_uses(const struct worker *worker, const struct endpoint_set *endpoint_set);
 
-/* Grows the counter tables to these numbers of rules, limits, priorities, servers and domains.
- * False: no memory. Main thread only. */
-MUST_CHECK bool worker_make_rows(struct worker *worker, unsigned rules, unsigned limits,
-                                 unsigned priorities, unsigned servers, unsigned domains);
+/* Grows the counter tables to the names in worker_shared. False: no memory. Main thread only. */
+MUST_CHECK bool worker_make_rows(struct worker *worker);
 
 /* Waits until the thread has ended. */
 void worker_join(struct worker *worker);
