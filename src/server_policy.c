@@ -74,29 +74,18 @@ void apply_log_settings(const struct policy *policy)
     log_set_format(policy->log.format);
 }
 
-/* "UPSTREAM SERVER": names of upstreams contain no blank. */
-static void assign_server_rows(struct counter_names *names, struct upstream *upstream)
-{
-    char name[1024];
-
-    for (unsigned s = 0; s < upstream->server_count; s++) {
-        snprintf(name, sizeof name, "%s %s", upstream->name, upstream->servers[s].text);
-        upstream->servers[s].row = counter_names_row(names, name);
-    }
-}
-
 static void assign_descriptor_rows(struct counter_names *names, struct rate_limit_service *service)
 {
     for (unsigned i = 0; i < service->rate_limit_count; i++)
         service->rate_limits[i]->row =
-            counter_names_row(&names[NAMES_LIMITS], service->rate_limits[i]->name);
-    (void)counter_names_row(&names[NAMES_DOMAINS], "(unknown)");
+            counter_names_row(&names[NAMES_LIMITS], NULL, service->rate_limits[i]->name);
+    (void)counter_names_row(&names[NAMES_DOMAINS], NULL, "(unknown)");
     for (unsigned i = 0; i < service->domain_count; i++) {
         struct rate_limit_domain *domain = &service->domains[i];
-        domain->row = counter_names_row(&names[NAMES_DOMAINS], domain->name);
+        domain->row = counter_names_row(&names[NAMES_DOMAINS], NULL, domain->name);
         for (unsigned unit = UNIT_SECOND; unit < UNIT_COUNT; unit++)
             domain->stated[unit].row =
-                counter_names_row(&names[NAMES_LIMITS], domain->stated[unit].name);
+                counter_names_row(&names[NAMES_LIMITS], NULL, domain->stated[unit].name);
     }
 }
 
@@ -107,7 +96,7 @@ static void name_listeners(struct weir *weir)
 
     for (unsigned i = 0; i < weir->first->listen_count; i++) {
         snprintf(number, sizeof number, "%u", i);
-        (void)counter_names_row(&weir->names[NAMES_LISTENERS], number);
+        (void)counter_names_row(&weir->names[NAMES_LISTENERS], NULL, number);
     }
 }
 
@@ -116,17 +105,22 @@ bool assign_rows(struct weir *weir, struct policy *policy)
     struct counter_names *names = weir->names;
 
     for (unsigned i = 0; i < policy->rule_count; i++)
-        policy->rules[i].row = counter_names_row(&names[NAMES_RULES], policy->rules[i].name);
+        policy->rules[i].row = counter_names_row(&names[NAMES_RULES], NULL, policy->rules[i].name);
     for (unsigned i = 0; i < policy->limit_count; i++)
-        policy->limits[i].row = counter_names_row(&names[NAMES_LIMITS], policy->limits[i].name);
+        policy->limits[i].row =
+            counter_names_row(&names[NAMES_LIMITS], NULL, policy->limits[i].name);
     for (unsigned i = 0; i < policy->priority_count; i++)
         policy->priorities[i].row =
-            counter_names_row(&names[NAMES_PRIORITIES], policy->priorities[i].name);
+            counter_names_row(&names[NAMES_PRIORITIES], NULL, policy->priorities[i].name);
     for (unsigned i = 0; i < policy->variant_count; i++)
         policy->variants[i]->row = policy->limits[policy->variants[i]->base].row;
     assign_descriptor_rows(names, &policy->rate_limit_service);
     for (unsigned i = 0; i < policy->upstream_count; i++)
-        assign_server_rows(&names[NAMES_SERVERS], &policy->upstreams[i]);
+        for (unsigned j = 0; j < policy->upstreams[i].server_count; j++) {
+            struct upstream_server *server = &policy->upstreams[i].servers[j];
+            server->row =
+                counter_names_row(&names[NAMES_SERVERS], policy->upstreams[i].name, server->text);
+        }
     name_listeners(weir);
     for (unsigned i = 0; i < weir->made; i++)
         if (!worker_make_rows(weir->workers[i]))

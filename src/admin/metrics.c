@@ -10,116 +10,6 @@
 #include "redis/cluster.h"
 #include "redis/sentinel.h"
 
-/* Appends name{KEY="VALUE",decision="DECISION"} SUM. Decisions that have not occurred are left
- * out, to keep the output of a large policy readable. */
-static void decision_sample(const struct metric_output *s, const char *name, const char *key,
-                            const char *value, enum verdict verdict, uint64_t sum)
-{
-    if (sum || verdict == VERDICT_ALLOWED || verdict == VERDICT_LIMITED)
-        metric_labelled(s->out, name, sum, LABELS(key, value, "decision", verdict_label[verdict]));
-}
-
-static void requests_by_rule(const struct metric_output *s)
-{
-    const char *name = "weir_requests_total";
-
-    metric_head(s->out, name, "counter", "Requests by matching rule and verdict.");
-    for (unsigned r = 0; r < s->view->names[NAMES_RULES].count; r++)
-        for (unsigned v = 0; v < VERDICT_NOT_CHARGED;
-             v++) /* VERDICT_NOT_CHARGED applies to limits only */
-            decision_sample(s, name, "rule", s->view->names[NAMES_RULES].name[r], v,
-                            metric_row_sum(s->view, TABLE_RULES, r, v));
-}
-
-static void requests_by_priority(const struct metric_output *s)
-{
-    const char *name = "weir_priority_requests_total";
-
-    if (!s->view->names[NAMES_PRIORITIES].count)
-        return;
-    metric_head(s->out, name, "counter", "Requests by priority and verdict.");
-    for (unsigned p = 0; p < s->view->names[NAMES_PRIORITIES].count; p++)
-        for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++)
-            decision_sample(s, name, "priority", s->view->names[NAMES_PRIORITIES].name[p], v,
-                            metric_row_sum(s->view, TABLE_PRIORITIES, p, v));
-}
-
-static void decisions_by_limit(const struct metric_output *s)
-{
-    const char *name = "weir_limit_decisions_total";
-
-    metric_head(s->out, name, "counter",
-                "Decisions by limit; a request with several limits counts once for each. Allowed: "
-                "it was admitted; "
-                "not_charged: another limit rejected it.");
-    for (unsigned l = 0; l < s->view->names[NAMES_LIMITS].count; l++)
-        for (unsigned v = 0; v < VERDICT_COUNT; v++)
-            decision_sample(s, name, "limit", s->view->names[NAMES_LIMITS].name[l], v,
-                            metric_row_sum(s->view, TABLE_LIMITS, l, v));
-}
-
-/* Appends name{limit="LIMIT"} SUM. */
-static void limit_sample(const struct metric_output *s, const char *name, unsigned limit,
-                         unsigned column)
-{
-    metric_labelled(s->out, name, metric_row_sum(s->view, TABLE_LIMITS, limit, column),
-                    LABELS("limit", s->view->names[NAMES_LIMITS].name[limit]));
-}
-
-struct metric_calls metric_calls(const struct admin_view *view)
-{
-    struct metric_calls calls = {0};
-
-    for (unsigned d = 0; d < view->names[NAMES_DOMAINS].count; d++)
-        for (unsigned code = 0; code < SERVICE_CODE_COUNT; code++) {
-            uint64_t sum = metric_row_sum(view, TABLE_DOMAINS, d, code);
-            calls.all += sum;
-            calls.over_limit += code == SERVICE_OVER_LIMIT ? sum : 0;
-            calls.errors += code > SERVICE_OVER_LIMIT ? sum : 0;
-        }
-    return calls;
-}
-
-/* Calls by domain; those of domains that the policy does not have share the first row. Codes that
- * have not occurred are left out. */
-static void calls_by_domain(const struct metric_output *s)
-{
-    const char *name = "weir_rate_limit_service_requests_total";
-
-    metric_head(s->out, name, "counter",
-                "Calls of the rate limit service by domain and code: OK, OVER_LIMIT, or the gRPC "
-                "status.");
-    for (unsigned d = 0; d < s->view->names[NAMES_DOMAINS].count; d++)
-        for (unsigned code = 0; code < SERVICE_CODE_COUNT; code++) {
-            uint64_t sum = metric_row_sum(s->view, TABLE_DOMAINS, d, code);
-            if (sum)
-                metric_labelled(s->out, name, sum,
-                                LABELS("domain", s->view->names[NAMES_DOMAINS].name[d], "code",
-                                       service_code_name[code]));
-        }
-}
-
-static void near_limits(const struct metric_output *s)
-{
-    const char *name = "weir_limit_near_total";
-
-    metric_head(s->out, name, "counter",
-                "Admitted requests that left less of a limit than its option near.");
-    for (unsigned l = 0; l < s->view->names[NAMES_LIMITS].count; l++)
-        limit_sample(s, name, l, NEAR_COLUMN);
-}
-
-static void limit_units(const struct metric_output *s)
-{
-    const char *name = "weir_limit_units_total";
-
-    metric_head(s->out, name, "counter",
-                "Units that admitted requests have cost in a limit whose cost is a map, "
-                "after adjustment by the response.");
-    for (unsigned l = 0; l < s->view->names[NAMES_LIMITS].count; l++)
-        limit_sample(s, name, l, UNITS_COLUMN);
-}
-
 static void inspected_contents(const struct metric_output *s)
 {
     const char *name = "weir_content_inspected_total";
@@ -131,28 +21,6 @@ static void inspected_contents(const struct metric_output *s)
             metric_labelled(
                 s->out, name, METRIC_SUM(s->view, worker_stats, content_inspected[d][r]),
                 LABELS("direction", content_direction_name[d], "result", content_result_name[r]));
-}
-
-static void script_failures(const struct metric_output *s)
-{
-    const char *name = "weir_script_failures_total";
-    static const struct {
-        unsigned column;
-        const char *cause;
-    } causes[] = {{SCRIPT_FAILED_COLUMN, "failed"}, {SCRIPT_LATE_COLUMN, "late"}};
-
-    metric_head(s->out, name, "counter",
-                "Requests of a limit with a script of its own that the script failed, or that had "
-                "no answer in "
-                "time.");
-    for (unsigned l = 0; l < s->view->names[NAMES_LIMITS].count; l++)
-        for (unsigned i = 0; i < COUNT_OF(causes); i++) {
-            uint64_t sum = metric_row_sum(s->view, TABLE_LIMITS, l, causes[i].column);
-            if (sum)
-                metric_labelled(s->out, name, sum,
-                                LABELS("limit", s->view->names[NAMES_LIMITS].name[l], "cause",
-                                       causes[i].cause));
-        }
 }
 
 static void upstream_server(const struct metric_output *s, const struct upstream *upstream,
@@ -347,19 +215,10 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
 
     metric_head(out, "weir_build_info", "gauge", "The running version.");
     evbuffer_add_printf(out, "weir_build_info{version=\"%s\"} 1\n", PACKAGE_VERSION);
-    requests_by_rule(&s);
-    requests_by_priority(&s);
-    metrics_write_rules(out, view);
-    decisions_by_limit(&s);
-    near_limits(&s);
-    if (view->policy->rate_limit_service.is_set)
-        calls_by_domain(&s);
-    limit_units(&s);
+    metrics_write_rows(out, view);
     inspected_contents(&s);
-    script_failures(&s);
     metrics_write_table(out, view);
     upstream_servers(&s);
-    metrics_write_servers(out, view);
     redis(&s);
     quotas(&s);
     metrics_write_tokens(out, view);

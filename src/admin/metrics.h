@@ -55,17 +55,10 @@ struct metric_calls {
     uint64_t all, over_limit, errors;
 };
 struct metric_calls metric_calls(const struct admin_view *view);
-/* Appends the samples of a histogram in a row (base/row_histogram.h), unless it is empty. `labels`:
- * KEY="VALUE",... */
-void metric_row_histogram(struct evbuffer *out, const char *family, const char *labels,
-                          const struct admin_view *view, enum worker_table table, unsigned row);
-
 /* Appends the metrics that WORKER_METRICS, UPSTREAM_METRICS and LIMITER_METRICS declare. */
 void metrics_write_table(struct evbuffer *out, const struct admin_view *view);
-/* Appends what is counted by upstream and server. */
-void metrics_write_servers(struct evbuffer *out, const struct admin_view *view);
-/* Appends durations by rule, of rules that had a request. */
-void metrics_write_rules(struct evbuffer *out, const struct admin_view *view);
+/* Appends what is counted by rule, limit, server and so on. */
+void metrics_write_rows(struct evbuffer *out, const struct admin_view *view);
 /* Appends the process's resource usage, with the names of Prometheus' own client libraries. */
 void metrics_write_process(struct evbuffer *out, const struct admin_view *view);
 /* Appends the counts of tokens, if the policy reads any. */

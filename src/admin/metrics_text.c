@@ -1,9 +1,5 @@
 #include "admin/metrics_text.h"
 
-#include "base/text.h"
-
-enum { LABELS_MAX = 4096 }; /* bytes; a sample with longer labels is left out */
-
 void metric_head(struct evbuffer *out, const char *name, const char *type, const char *help)
 {
     evbuffer_add_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
@@ -28,19 +24,24 @@ void metric_single_number(struct evbuffer *out, const char *name, const char *ty
     evbuffer_add_printf(out, "%s %.15g\n", name, value);
 }
 
+bool metric_write_labels(struct text *text, const char *const *labels)
+{
+    for (; *labels; labels += 2) {
+        text_printf(text, "%s%s=\"", text->n ? "," : "", labels[0]);
+        label_value(text, labels[1]);
+        text_char(text, '"');
+    }
+    return !text->failed;
+}
+
 void metric_labelled(struct evbuffer *out, const char *name, uint64_t number,
                      const char *const *labels)
 {
-    char bytes[LABELS_MAX];
+    char bytes[METRIC_LABELS_MAX];
     struct text text = text_over(bytes, sizeof bytes);
 
-    for (; *labels; labels += 2) {
-        text_printf(&text, "%c%s=\"", text.n ? ',' : '{', labels[0]);
-        label_value(&text, labels[1]);
-        text_char(&text, '"');
-    }
-    if (!text.failed)
-        evbuffer_add_printf(out, "%s%.*s} %llu\n", name, SLICE_ARG(text_slice(&text)),
+    if (metric_write_labels(&text, labels))
+        evbuffer_add_printf(out, "%s{%.*s} %llu\n", name, SLICE_ARG(text_slice(&text)),
                             (unsigned long long)number);
 }
 

@@ -3,9 +3,10 @@
 #define WEIR_ADMIN_METRICS_TEXT_H
 
 #include <event2/buffer.h>
-#include <stdint.h>
 
-struct text;
+#include "base/text.h"
+
+enum { METRIC_LABELS_MAX = 4096 }; /* bytes; a sample with longer labels is left out */
 
 /* Writes the lines HELP and TYPE of a family. */
 void metric_head(struct evbuffer *out, const char *name, const char *type, const char *help);
@@ -20,6 +21,8 @@ void metric_single_number(struct evbuffer *out, const char *name, const char *ty
 #define LABELS(...) ((const char *const[]){__VA_ARGS__, NULL})
 void metric_labelled(struct evbuffer *out, const char *name, uint64_t number,
                      const char *const *labels);
+/* Writes NAME="VALUE",... False: they are too long. */
+bool metric_write_labels(struct text *text, const char *const *labels);
 /* Appends a label value; escapes backslash, quote and newline. */
 void label_value(struct text *t, const char *value);
 

@@ -242,24 +242,17 @@ bool problem_of_server(const struct admin_view *view, enum problem problem, unsi
     return problem == PROBLEM_SERVER_ERRORS ? server_fails(&recent) : server_is_slow(&recent);
 }
 
-/* Names are "UPSTREAM SERVER". */
-static void write_server_name(struct text *out, const char *name)
-{
-    size_t upstream = strcspn(name, " ");
-
-    text_printf(out, "server %s of upstream %.*s", name + upstream + (name[upstream] != 0),
-                (int)upstream, name);
-}
-
 /* Names the first of the servers that have the problem. */
 static bool server_problem(const struct admin_view *view, enum problem problem,
                            struct text *sentence)
 {
-    for (unsigned row = 0; row < view->names[NAMES_SERVERS].count; row++) {
+    const struct counter_names *names = &view->names[NAMES_SERVERS];
+
+    for (unsigned row = 0; row < names->count; row++) {
         if (!problem_of_server(view, problem, row))
             continue;
         struct recent_server recent = recent_of_server(view->recent, view, row);
-        write_server_name(sentence, view->names[NAMES_SERVERS].name[row]);
+        text_printf(sentence, "server %s of upstream %s", names->name[row], names->owner[row]);
         if (problem == PROBLEM_SERVER_ERRORS)
             text_printf(sentence, " fails %.0f %% of its requests",
                         100 * (double)recent.failed / (double)recent.all);

@@ -5,21 +5,24 @@
 
 #include "base/memory.h"
 
-unsigned counter_names_row(struct counter_names *names, const char *name)
+unsigned counter_names_row(struct counter_names *names, const char *owner, const char *name)
 {
     for (unsigned i = 0; i < names->count; i++)
-        if (strcmp(names->name[i], name) == 0)
+        if (strcmp(names->name[i], name) == 0 && (!owner || strcmp(names->owner[i], owner) == 0))
             return i;
     if (names->count == COUNTER_TABLE_ROWS_MAX)
         return COUNTER_TABLE_ROWS_MAX - 1;
     names->name[names->count] = xstrdup(name);
+    names->owner[names->count] = owner ? xstrdup(owner) : NULL;
     return names->count++;
 }
 
 void counter_names_clear(struct counter_names *names)
 {
-    while (names->count)
+    while (names->count) {
         free(names->name[--names->count]);
+        free(names->owner[names->count]);
+    }
 }
 
 bool counter_table_grow(struct counter_table *counter_table, unsigned rows)

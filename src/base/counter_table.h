@@ -25,12 +25,13 @@ struct counter_table {
 /* Row names. Main thread only. */
 struct counter_names {
     char *name[COUNTER_TABLE_ROWS_MAX];
+    char *owner[COUNTER_TABLE_ROWS_MAX]; /* of a server: its upstream. NULL: none */
     unsigned count;
 };
 
-/* Returns the row of `name`, adding one if needed. When the table is full, returns the last row,
- * which several names then share. */
-unsigned counter_names_row(struct counter_names *names, const char *name);
+/* Returns the row of `name`, adding one if needed. `owner`: NULL if the name alone is unique. When
+ * the table is full, returns the last row, which several names then share. */
+unsigned counter_names_row(struct counter_names *names, const char *owner, const char *name);
 void counter_names_clear(struct counter_names *names);
 
 /* Allocates rows 0 to `rows` - 1. Returns false if out of memory. */

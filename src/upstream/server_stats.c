@@ -2,12 +2,8 @@
 
 _Static_assert((int)SERVER_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row holds all counts");
 
-const char *server_error_name(unsigned error)
-{
-    static const char *const names[SERVER_ERROR_COUNT] = {
+const char *const server_error_label[SERVER_ERROR_COUNT] = {
 #define X(name, label) [name] = label,
-        SERVER_ERRORS(X)
+    SERVER_ERRORS(X)
 #undef X
-    };
-    return names[error];
-}
+};

@@ -23,7 +23,7 @@ enum server_error {
 };
 
 /* Value of the label `cause`. */
-const char *server_error_name(unsigned error);
+extern const char *const server_error_label[SERVER_ERROR_COUNT];
 
 /* Columns of server_stats.counts. */
 enum server_column {
