@@ -42,18 +42,12 @@ struct chart_history {
 
 static const struct timeval a_second = {1, 0};
 
-static void add_histogram(uint64_t *sums, const struct histogram *histogram)
-{
-    for (unsigned i = 0; i <= HISTOGRAM_BUCKETS; i++)
-        sums[i] += counter_read(&histogram->bucket[i]);
-}
-
 static void read_counts(const struct admin_view *view, struct counts *counts)
 {
     *counts = (struct counts){.by_rule = metric_requests(view), .calls = metric_calls(view)};
     for (unsigned w = 0; w < view->worker_count; w++) {
-        add_histogram(counts->requests, &worker_stats(view->workers[w])->request_duration);
-        add_histogram(counts->redis, &worker_limiter_stats(view->workers[w])->redis_latency);
+        histogram_add_to(&worker_stats(view->workers[w])->request_duration, counts->requests);
+        histogram_add_to(&worker_limiter_stats(view->workers[w])->redis_latency, counts->redis);
     }
 }
 

@@ -68,16 +68,19 @@ static void write_histogram(struct evbuffer *out, const struct admin_view *view,
                             const struct metric_row *row,
                             const void *(*stats)(const struct worker *))
 {
-    uint64_t total = 0,
-             sum_us = sum_at(view, stats, row->offset + offsetof(struct histogram, sum_us));
+    uint64_t counts[HISTOGRAM_BUCKETS + 1] = {0}, total = 0,
+                                        sum_us = sum_at(view, stats,
+                                                        row->offset +
+                                                            offsetof(struct histogram, sum_us));
 
-    for (unsigned i = 0; i <= HISTOGRAM_BUCKETS; i++) {
-        total += sum_at(view, stats,
-                        row->offset + offsetof(struct histogram, bucket) + i * sizeof(counter_t));
-        if (i < HISTOGRAM_BUCKETS)
-            evbuffer_add_printf(out, "%s_bucket{le=\"%g\"} %llu\n", row->name,
-                                (double)histogram_bounds_us[i] / 1e6, (unsigned long long)total);
-    }
+    for (unsigned w = 0; w < view->worker_count; w++)
+        histogram_add_to((const void *)((const char *)stats(view->workers[w]) + row->offset),
+                         counts);
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
+        evbuffer_add_printf(out, "%s_bucket{le=\"%g\"} %llu\n", row->name,
+                            (double)histogram_bounds_us[i] / 1e6,
+                            (unsigned long long)(total += counts[i]));
+    total += counts[HISTOGRAM_BUCKETS];
     evbuffer_add_printf(out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.6f\n%s_count %llu\n", row->name,
                         (unsigned long long)total, row->name, (double)sum_us / 1e6, row->name,
                         (unsigned long long)total);

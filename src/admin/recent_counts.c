@@ -39,8 +39,7 @@ static void read_redis(const struct admin_view *view, struct copy *copy)
         const struct limiter_stats *stats = worker_limiter_stats(view->workers[w]);
         copy->decisions += counter_read(&stats->redis_requests);
         copy->late += counter_read(&stats->redis_failures[REDIS_FAILURE_TIMEOUT]);
-        for (unsigned i = 0; i <= HISTOGRAM_BUCKETS; i++)
-            copy->redis[i] += counter_read(&stats->redis_latency.bucket[i]);
+        histogram_add_to(&stats->redis_latency, copy->redis);
     }
 }
 

@@ -116,14 +116,14 @@ static const struct histogram *histogram_of(const struct worker *worker,
 
 void snapshot_latency(struct snapshot *s, const char *key, enum snapshot_latency latency)
 {
-    uint64_t *before = s->history->latencies[latency], counts[HISTOGRAM_BUCKETS + 1];
+    uint64_t *before = s->history->latencies[latency], counts[HISTOGRAM_BUCKETS + 1],
+             now[HISTOGRAM_BUCKETS + 1] = {0};
 
+    for (unsigned w = 0; w < s->view->worker_count; w++)
+        histogram_add_to(histogram_of(s->view->workers[w], latency), now);
     for (unsigned i = 0; i <= HISTOGRAM_BUCKETS; i++) {
-        uint64_t now = 0;
-        for (unsigned w = 0; w < s->view->worker_count; w++)
-            now += counter_read(&histogram_of(s->view->workers[w], latency)->bucket[i]);
-        counts[i] = s->interval_s > 0 ? now - before[i] : 0;
-        before[i] = now;
+        counts[i] = s->interval_s > 0 ? now[i] - before[i] : 0;
+        before[i] = now[i];
     }
     snapshot_percentiles(s, key, counts, histogram_bounds_us, HISTOGRAM_BUCKETS);
 }

@@ -56,4 +56,12 @@ static inline void histogram_add(struct histogram *histogram, uint64_t value_us)
     counter_add(&histogram->sum_us, value_us);
 }
 
+/* Adds the counts of the buckets to `counts`, as any thread may. */
+static inline void histogram_add_to(const struct histogram *histogram,
+                                    uint64_t counts[static HISTOGRAM_BUCKETS + 1])
+{
+    for (unsigned i = 0; i <= HISTOGRAM_BUCKETS; i++)
+        counts[i] += counter_read(&histogram->bucket[i]);
+}
+
 #endif
