@@ -9,6 +9,7 @@
 #include "proxy/exchange.h"
 #include "proxy/generation.h"
 #include "proxy/step.h"
+#include "proxy/worker_tables.h"
 
 struct dry_run {
     struct worker *worker;

@@ -6,9 +6,9 @@
 
 #include "limit/limiter.h"
 #include "proxy/stats.h"
-#include "proxy/worker_tables.h"
 #include "quota/quotas.h"
 
+struct counter_names;
 struct worker;
 
 /* Shared by all workers of a process. Outlives them. */

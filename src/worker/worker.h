@@ -11,6 +11,7 @@
 #define WEIR_WORKER_WORKER_H
 
 #include "proxy/worker_shared.h"
+#include "proxy/worker_tables.h"
 #include "upstream/upstream_stats.h"
 
 struct worker;
