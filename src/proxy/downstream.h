@@ -116,7 +116,9 @@ struct downstream_ops {
      * received before. Returns as body_read(); BODY_CLOSED: the client is gone. */
     enum body_status (*read_body)(struct downstream *d, bool receive, struct content_piece *piece,
                                   const char **why);
-    /* Releases the piece of the last read_body(). Returns false if there is no memory. */
+    /* Releases the piece of the last read_body(). Returns false if there is no memory.
+     * Call it also if the piece could not be used: its bytes would otherwise be read again, as the
+     * next message. */
     bool (*consume_body)(struct downstream *d, const struct content_piece *piece);
     /* Returns whether there is unread input: used to be fair when a deadline has passed. */
     bool (*has_input)(const struct downstream *d);

@@ -125,8 +125,6 @@ enum relay relay_request_head(struct exchange *x, const char **why)
     sort_trailers(x, &piece);
     keep_request(x, &piece);
     enum link_sent sent = x->upstream.link->ops->send_head(x->upstream.link, &request, &piece);
-    /* Also if the link failed: the piece is consumed, and the bytes after it are the next
-     * message. */
     if (status == BODY_READ && !d->ops->consume_body(d, &piece))
         return RELAY_NO_MEMORY;
     return relay_of_link(sent, piece.last);
@@ -193,9 +191,10 @@ enum relay relay_keep_request(struct exchange *x, size_t most, const char **why)
     x->request.trailers |= piece.trailers != NULL;
     struct iobuf **to =
         iobuf_held(x->request.kept) + piece.size <= most ? &x->request.kept : &x->request.ahead;
-    if (!iobuf_store_up_to(&x->worker->buffers, to, (struct slice){piece.bytes, piece.size},
-                           most > IOBUF_LARGE ? most : IOBUF_LARGE) ||
-        !d->ops->consume_body(d, &piece))
+    bool stored =
+        iobuf_store_up_to(&x->worker->buffers, to, (struct slice){piece.bytes, piece.size},
+                          most > IOBUF_LARGE ? most : IOBUF_LARGE);
+    if (!d->ops->consume_body(d, &piece) || !stored)
         return RELAY_NO_MEMORY;
     return x->request.progress == MESSAGE_END || x->request.ahead ? RELAY_ENDED : RELAY_SOURCE;
 }
@@ -208,8 +207,7 @@ enum relay relay_drop_request(struct exchange *x, const char **why)
 
     if (status != BODY_READ)
         return relay_of_status(status);
-    if (!count_request(x, &piece))
-        return RELAY_TOO_LARGE;
+    (void)count_request(x, &piece);
     if (!d->ops->consume_body(d, &piece))
         return RELAY_NO_MEMORY;
     return x->request.progress == MESSAGE_END ? RELAY_ENDED : RELAY_SOURCE;

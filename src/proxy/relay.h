@@ -52,8 +52,9 @@ enum relay relay_request(struct exchange *x, const char **why);
  * (RFC 9110 section 6.5.1). */
 enum relay relay_keep_request(struct exchange *x, size_t most, const char **why);
 
-/* Reads one piece of the request's content and discards it. Never returns RELAY_SINK or
- * RELAY_GONE. */
+/* Reads one piece of the request's content and discards it; request.max does not apply. Returns
+ * RELAY_SOURCE, RELAY_ENDED, RELAY_CLOSED, or RELAY_BAD or RELAY_NO_MEMORY: the downstream reads no
+ * further request. */
 enum relay relay_drop_request(struct exchange *x, const char **why);
 
 /* Sends a final response head, which was just read, and the first piece of its content to the

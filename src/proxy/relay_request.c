@@ -42,9 +42,7 @@ enum step request_broken(struct exchange *x)
     loss = x->upstream.link->ops->loss(x->upstream.link);
     refused = loss == LINK_REFUSED || loss == LINK_GOING_AWAY;
     x->upstream.broken = true;
-    if (!refused) /* otherwise the retry needs the rest of the content */
-        x->request.max = 0;
-    want_request_body(x, !refused);
+    want_request_body(x, !refused); /* a retry needs the rest of the content */
     exchange_watch(x, false, true);
     return STEP_WAIT;
 }

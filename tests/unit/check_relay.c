@@ -341,9 +341,10 @@ START_TEST(a_large_head_and_kept_content_wait_for_a_full_sink)
 }
 END_TEST
 
+/* Also beyond request.max. */
 START_TEST(discarded_content_leaves_the_next_message)
 {
-    begin(FRAMING_CHUNKED, 0, false, 0);
+    begin(FRAMING_CHUNKED, 0, false, _i ? 2 : 0);
     client_sends("3\r\nabc\r\n0\r\n\r\nGET /next");
     ck_assert_int_eq(relay_drop_request(&x, &why), RELAY_ENDED);
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
@@ -362,6 +363,19 @@ START_TEST(content_that_the_sink_did_not_accept_is_consumed_anyway)
     ck_assert_int_eq(x.request.progress, MESSAGE_END);
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
     sink = -1;
+}
+END_TEST
+
+START_TEST(content_that_cannot_be_kept_leaves_the_next_message)
+{
+    begin(FRAMING_LENGTH, 4, false, 0);
+
+    ck_assert(stream_keep(&from, &pool, SLICE("bodyGET /next")));
+    memory_set_limit(1);
+    memory_report(&pool.memory);
+    ck_assert_int_eq(relay_keep_request(&x, IOBUF_LARGE, &why), RELAY_NO_MEMORY);
+    memory_set_limit(UINT64_MAX);
+    ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
 }
 END_TEST
 
@@ -653,7 +667,8 @@ int main(void)
     tcase_add_test(tests, content_after_a_head_keeps_the_following_bytes);
     tcase_add_test(tests, no_content_is_read_while_the_sink_is_full);
     tcase_add_test(tests, a_large_head_and_kept_content_wait_for_a_full_sink);
-    tcase_add_test(tests, discarded_content_leaves_the_next_message);
+    tcase_add_loop_test(tests, discarded_content_leaves_the_next_message, 0, 2);
+    tcase_add_test(tests, content_that_cannot_be_kept_leaves_the_next_message);
     tcase_add_test(tests, content_that_the_sink_did_not_accept_is_consumed_anyway);
     tcase_add_loop_test(tests, spliced_content_arrives_unchanged, 0,
                         4 * (int)COUNT_OF(spliced_sizes));
