@@ -273,7 +273,8 @@ static bool splice_response(struct exchange *x, enum relay *result)
     enum body_status status;
     enum downstream_sent sent;
 
-    if (!d->ops->splice_from || !x->upstream.link->ops->splice || response_cost_reads(x))
+    if (!d->ops->splice_from || !x->upstream.link->ops->splice || response_cost_reads(x) ||
+        added_usage_removes(x))
         return false;
     from = x->upstream.link->ops->splice(x->upstream.link);
     uint64_t before = from.reader->bytes;

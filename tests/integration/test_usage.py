@@ -328,6 +328,23 @@ def test_stream_options_with_every_framing(rig):
     assert b"total_tokens" in answer and cost == 200, "its length cannot be changed"
 
 
+def test_the_usage_is_removed_from_a_long_stream_that_was_not_charged(rig):
+    """A stream that ends with its connection, for a client of HTTP/1.0: such content is else moved within the kernel."""
+    plain = events({"choices": [{"delta": {"content": "x" * 1000}}]}) * 1000 + b"data: [DONE]\n\n"
+
+    def script(peer, _number):
+        assert ADDED.encode() in peer.read_request()[1]
+        usage = events({"choices": [], "usage": {"total_tokens": 200}})
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + plain[:-14] + usage + plain[-14:])
+    weir = rig.weir(workers=1, limits={"tokens": tokens(include_usage="add")}, rules=[{"limits": ["tokens"]}],
+                    upstreams={"api": {"servers": [Scripted(rig, script).text]}}, redis={"on_failure": "allow", "timeout": "200ms"})
+    weir.expect_errors("redis", "Redis")
+    rig.redis().kill()
+    eventually(lambda: get(weir.admin, "/readyz", host="127.0.0.1").body.count(b"edis") > 0)
+    response = get(weir.address, "/", method="POST", body=b'{"stream": true}', version="HTTP/1.0")
+    assert response.status == 200 and response.body == plain, (len(response.body), len(plain), response.body[-100:])
+
+
 class Slow:
     """A server that sends the rest of its stream when the test lets it."""
 
