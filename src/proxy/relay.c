@@ -238,6 +238,15 @@ static void count_response(struct exchange *x, const struct content_piece *piece
         response_cost_read(x, piece);
 }
 
+/* Nothing was sent to the client: weir can still respond itself. */
+static enum relay unsent(struct exchange *x, enum relay why)
+{
+    x->response.progress = MESSAGE_HEAD;
+    x->response.bytes = 0;
+    x->record.status = 0;
+    return why;
+}
+
 enum relay relay_response_head(struct exchange *x, struct response *response, const char **why)
 {
     struct downstream *d = x->downstream;
@@ -248,19 +257,19 @@ enum relay relay_response_head(struct exchange *x, struct response *response, co
     if (status == BODY_AGAIN)
         piece = (struct content_piece){.size = 0};
     else if (status != BODY_READ)
-        return relay_of_status(status);
+        return unsent(x, relay_of_status(status));
     count_response(x, &piece);
     response->trailers = piece.trailers;
     struct content_piece out = piece;
     struct iobuf *room = NULL;
     if (added_usage_removes(x) && !added_usage_remove(x, &piece, &out, &room))
-        return RELAY_NO_MEMORY;
+        return unsent(x, RELAY_NO_MEMORY);
     struct iovec content = {out.bytes, out.size};
     enum downstream_sent sent = d->ops->send_head(d, response, &content, out.size > 0, out.last);
     if (room)
         iobuf_put(&x->worker->buffers, &room);
     if (sent == DOWNSTREAM_TOO_LARGE)
-        return RELAY_TOO_LARGE;
+        return unsent(x, RELAY_TOO_LARGE);
     if (!x->upstream.link->ops->consume_body(x->upstream.link, &piece))
         return RELAY_NO_MEMORY;
     return relay_of_downstream(sent, piece.last);

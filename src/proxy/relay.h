@@ -58,8 +58,8 @@ enum relay relay_keep_request(struct exchange *x, size_t most, const char **why)
 enum relay relay_drop_request(struct exchange *x, const char **why);
 
 /* Sends a final response head, which was just read, and the first piece of its content to the
- * client; nothing is read from the socket. RELAY_BAD and RELAY_TOO_LARGE (of the head): nothing was
- * sent. */
+ * client; nothing is read from the socket. RELAY_TOO_LARGE: the head is too large.
+ * If nothing was sent, the progress of the response is MESSAGE_HEAD again. */
 enum relay relay_response_head(struct exchange *x, struct response *response, const char **why);
 
 /* Sends one piece of the response's content to the client. The downstream must have no pending

@@ -73,12 +73,6 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     struct response response;
     choose_fields(x, head, framing, &lines, &response);
     enum relay moved = relay_response_head(x, &response, &why);
-    if (moved == RELAY_BAD ||
-        moved == RELAY_TOO_LARGE) { /* nothing was sent: weir can still respond with 502 */
-        x->response.progress = MESSAGE_HEAD;
-        x->response.bytes = 0;
-        x->record.status = 0;
-    }
     if (moved == RELAY_TOO_LARGE)
         why = "the response header is larger than weir can forward";
     return piece_sent_to_client(x, moved, why);

@@ -1,14 +1,15 @@
 """HTTP/2 servers: reloads, responses that end with RST_STREAM, requests that are sent again."""
 
+import socket
 import struct
 import threading
 
 from http2_server import Http2Peer, Http2Server, respond_to_requests
-from http2_wire import INITIAL_WINDOW_SIZE, INTERNAL_ERROR, NO_ERROR, REFUSED_STREAM, WINDOW_UPDATE, Http2
+from http2_wire import ACK, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, NO_ERROR, PING, REFUSED_STREAM, WINDOW_UPDATE, Http2
 from rig import eventually, free_port
-from scripted import Scripted, respond_to_all
+from scripted import Peer, Scripted, respond_to_all
 from tls_server import CA, TlsServer, context
-from wire import Connection, IncompleteResponse, get, run_in_threads
+from wire import Connection, IncompleteResponse, get, request_bytes, run_in_threads
 
 
 def weir_before(rig, *servers, protocol="http2", **upstream):
@@ -139,6 +140,43 @@ def test_no_error_while_the_client_reads_slowly(rig):
             client.send(WINDOW_UPDATE, 0, number, struct.pack(">I", 2 * len(body)))
         assert client.response(stream).body == body
         server.next_recorded()
+
+
+# --- interim responses ---
+
+def slow_client(weir):
+    """Its connection holds little that it does not read."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+    s.connect(weir.address)
+    return Peer(s)
+
+
+def test_a_response_that_is_reset_before_the_client_gets_its_header_is_502(rig):
+    """weir stores the final header if the client does not take the interim ones. How many of those the sockets hold is
+    not known: with too few, the client gets the header at once; with too many, weir stores no more."""
+    reset, interims = threading.Semaphore(0), range(4, 16, 3)
+
+    def script(connection, number):
+        request = connection.next_request()
+        for _ in range(interims[number]):
+            request.head(103, [("link", "x" * 15000)])
+        request.head(200, [("content-length", "5")])
+        request.rst(INTERNAL_ERROR)
+        connection.put(PING, payload=bytes(8))
+        while (received := connection.take_frame())[:2] != (PING, ACK):
+            connection.apply(*received)
+        reset.release()
+    weir, answers = weir_before(rig, Http2Server(rig, script)), []
+    for number in interims:
+        with slow_client(weir) as client:
+            client.send(request_bytes())
+            assert reset.acquire(timeout=20)
+            while (head := client.read_head()).status == 103:
+                pass
+            answers.append(head.status == 502 and client.read_body(head))
+    assert any(b"INTERNAL_ERROR" in body for body in answers if body), answers
 
 
 # --- many fields ---

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "content/stream_usage.h"
 #include "proxy/relay.h"
 #include "proxy/step.h"
 #include "run_suite.h"
@@ -117,6 +118,12 @@ static void begin(enum framing_kind kind, uint64_t length, bool chunked_out, uin
     x.request.progress = kind == FRAMING_NONE ? MESSAGE_END : MESSAGE_CONTENT;
     x.request.bytes = 0;
     x.request.max = max;
+}
+
+static void allow_memory(uint64_t bytes)
+{
+    memory_set_limit(bytes);
+    memory_report(&pool.memory);
 }
 
 static void client_sends(const char *bytes)
@@ -371,11 +378,31 @@ START_TEST(content_that_cannot_be_kept_leaves_the_next_message)
     begin(FRAMING_LENGTH, 4, false, 0);
 
     ck_assert(stream_keep(&from, &pool, SLICE("bodyGET /next")));
-    memory_set_limit(1);
-    memory_report(&pool.memory);
+    allow_memory(0);
     ck_assert_int_eq(relay_keep_request(&x, IOBUF_LARGE, &why), RELAY_NO_MEMORY);
-    memory_set_limit(UINT64_MAX);
+    allow_memory(UINT64_MAX);
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
+}
+END_TEST
+
+/* weir can then respond itself. */
+START_TEST(a_response_that_cannot_be_filtered_is_not_begun)
+{
+    struct stream_usage_filter filter;
+    struct response response = {.status = 200};
+
+    begin(FRAMING_NONE, 0, false, 0);
+    stream_usage_filter_begin(&filter);
+    x.cost.filter = &filter;
+    x.response.progress = MESSAGE_CONTENT;
+    body_reader_begin(&server.response, &(struct framing){.kind = FRAMING_UNTIL_CLOSE});
+    server.head_end = worker.receive;
+    server.after_head = 5;
+    allow_memory(0);
+    ck_assert_int_eq(relay_response_head(&x, &response, &why), RELAY_NO_MEMORY);
+    allow_memory(UINT64_MAX);
+    ck_assert_int_eq(x.response.progress, MESSAGE_HEAD);
+    ck_assert_uint_eq(x.response.bytes, 0);
 }
 END_TEST
 
@@ -669,6 +696,7 @@ int main(void)
     tcase_add_test(tests, a_large_head_and_kept_content_wait_for_a_full_sink);
     tcase_add_loop_test(tests, discarded_content_leaves_the_next_message, 0, 2);
     tcase_add_test(tests, content_that_cannot_be_kept_leaves_the_next_message);
+    tcase_add_test(tests, a_response_that_cannot_be_filtered_is_not_begun);
     tcase_add_test(tests, content_that_the_sink_did_not_accept_is_consumed_anyway);
     tcase_add_loop_test(tests, spliced_content_arrives_unchanged, 0,
                         4 * (int)COUNT_OF(spliced_sizes));
