@@ -44,10 +44,15 @@ void connection_failed(struct connection *c, enum link_failure failure, const ch
         [LINK_FAILED_TLS] = SERVER_ERROR_TLS, [LINK_FAILED_TIMEOUT] = SERVER_ERROR_CONNECT_TIMEOUT};
     struct link_owner *owner = c->link.owner;
 
-    if (c->state != CONNECTION_PROBING && failure != LINK_FAILED_NO_MEMORY)
+    bool own = failure != LINK_FAILED_NO_MEMORY; /* the server's */
+
+    if (c->state != CONNECTION_PROBING && own)
         server_stats_error(&c->link, errors[failure]);
     connection_close(c);
-    server_eject(c->link.server, why);
+    if (own)
+        server_eject(c->link.server, why);
+    else
+        server_probe_again(c->link.server);
     c->events->failed(c, owner, failure);
 }
 

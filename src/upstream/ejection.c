@@ -38,11 +38,19 @@ static void report_ejected(struct server *server, const char *why, const char *u
              server->endpoint->text, why, until);
 }
 
-/* Ejects the server for at least `after_us`. */
-static void eject_for(struct server *server, enum ejected ejected, uint64_t after_us)
+/* Arms the deadline of the next probe, unless the server or its pool is no longer used. */
+static void probe_after(struct server *server, uint64_t after_us)
 {
     const struct upstream_pools *pools = server->pool->pools;
 
+    server->ejected_us = after_us;
+    if (!server->gone && pools == pools->worker->pools && !pools->worker->stopping)
+        deadline_arm(&pools->worker->queue.probe, &server->probe, clock_us(), after_us);
+}
+
+/* Ejects the server for at least `after_us`. */
+static void eject_for(struct server *server, enum ejected ejected, uint64_t after_us)
+{
     if (server->ejected == EJECTED_NOT)
         atomic_fetch_add_explicit(&server->endpoint->ejected, 1, memory_order_relaxed);
     if (ejected == EJECTED_DOWN && server->ejected != EJECTED_DOWN) {
@@ -50,9 +58,7 @@ static void eject_for(struct server *server, enum ejected ejected, uint64_t afte
         atomic_fetch_add_explicit(&server->endpoint->down, 1, memory_order_release);
     }
     server->ejected = ejected;
-    server->ejected_us = after_us;
-    if (!server->gone && pools == pools->worker->pools && !pools->worker->stopping)
-        deadline_arm(&pools->worker->queue.probe, &server->probe, clock_us(), after_us);
+    probe_after(server, after_us);
 }
 
 static void count_ejection(const struct server *server, enum ejection why)
@@ -61,12 +67,18 @@ static void count_ejection(const struct server *server, enum ejection why)
     counter_add(&server->counts[SERVER_EJECTIONS], 1);
 }
 
+/* One probe at a time: its result decides. */
+static bool awaits_probe(const struct server *server)
+{
+    return server->ejected != EJECTED_NOT && (deadline_is_armed(&server->probe) || server->probing);
+}
+
 void server_eject(struct server *server, const char *why)
 {
     uint64_t after_us = DOWN_MIN_US;
 
-    if (server->ejected != EJECTED_NOT && (deadline_is_armed(&server->probe) || server->probing))
-        return; /* one probe at a time: its result decides */
+    if (awaits_probe(server))
+        return;
     if (server->ejected == EJECTED_DOWN)
         after_us = server->ejected_us * 2 < DOWN_MAX_US ? server->ejected_us * 2 : DOWN_MAX_US;
     else {
@@ -74,6 +86,12 @@ void server_eject(struct server *server, const char *why)
         count_ejection(server, EJECTION_CONNECT);
     }
     eject_for(server, EJECTED_DOWN, after_us);
+}
+
+void server_probe_again(struct server *server)
+{
+    if (server->ejected != EJECTED_NOT && !awaits_probe(server))
+        probe_after(server, server->ejected_us);
 }
 
 void server_forget_ejection(struct server *server)

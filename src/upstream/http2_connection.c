@@ -145,10 +145,12 @@ static void end_connection(struct http2_connection *h)
 /* The connection can carry nothing any more. */
 static void lose_connection(struct http2_connection *h)
 {
+    bool no_memory = h->why == http2_cause_text[HTTP2_NO_MEMORY];
+
     if (h->open)
         end_connection(h);
     else
-        connection_failed(h->connection, LINK_FAILED_CONNECT,
+        connection_failed(h->connection, no_memory ? LINK_FAILED_NO_MEMORY : LINK_FAILED_CONNECT,
                           h->why ? h->why
                           : http2_session_is_open(h->session)
                               ? "the server allows no HTTP/2 stream"

@@ -82,6 +82,12 @@ static struct link *take_again(struct server *server, struct link_owner *owner,
     return NULL;
 }
 
+/* The error is weir's own, not the server's. */
+static bool is_local(int error)
+{
+    return error == ENOMEM || error == ENOBUFS || descriptors_lack(error);
+}
+
 struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
                            struct link_owner *owner, bool fresh, struct upstream_tries *tries,
                            enum link_failure *failure)
@@ -98,7 +104,7 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
             return link;
         if (descriptors_lack(errno) && (link = take_again(server, owner, tries)))
             return link;
-        if (errno == ENOMEM || errno == ENOBUFS || descriptors_lack(errno)) {
+        if (is_local(errno)) {
             *failure = descriptors_lack(errno) ? LINK_FAILED_NO_DESCRIPTORS : LINK_FAILED_NO_MEMORY;
             return NULL;
         }
@@ -126,13 +132,12 @@ static void probe(struct deadline *deadline)
 
     if (dial_probe(server))
         return;
-    if (!descriptors_lack(errno)) {
+    if (descriptors_lack(errno))
+        descriptors_note_lack(errno);
+    if (is_local(errno))
+        server_probe_again(server);
+    else
         server_eject(server, strerror(errno));
-        return;
-    }
-    descriptors_note_lack(errno); /* the failure is local, not the server's */
-    deadline_arm(&server->pool->pools->worker->queue.probe, &server->probe, clock_us(),
-                 server->ejected_us);
 }
 
 /* ---- a worker's connections ------------------------------------------------------------------ */

@@ -129,6 +129,9 @@ struct pool {
 /* Ejects a server that did not accept a connection. Its first probe follows after 1
  * s, then at doubled intervals up to 32 s. */
 void server_eject(struct server *server, const char *why);
+/* A connection or probe failed for a reason that is not the server's: if it is ejected, it is
+ * probed again after the same time. */
+void server_probe_again(struct server *server);
 /* Ends the ejection: the server accepts connections or answers again. `what` is for the log. */
 void server_admit(struct server *server, const char *what);
 /* Removes the server from the count of ejected ones, for instance before it is freed. */
@@ -165,7 +168,7 @@ struct server *servers_choose(struct pool *pool, const struct upstream_tries *tr
 struct connection_events {
     /* It is established, with TLS if the upstream uses it. */
     void (*up)(struct connection *c);
-    /* It was closed, and the server ejected. `owner`: of its link until then, or NULL. */
+    /* It was closed, and the server ejected if the failure is its own. `owner`: of its link until then, or NULL. */
     void (*failed)(struct connection *c, struct link_owner *owner, enum link_failure failure);
     void (*readable)(struct connection *c);
     void (*writable)(struct connection *c);
@@ -186,7 +189,8 @@ struct connection_use {
 struct connection *connection_dial(struct server *server, const struct connection_use *use);
 /* Closes the connection; it is freed after the loop iteration. */
 void connection_close(struct connection *c);
-/* Closes it and ejects the server; its owner or its links are notified. */
+/* Closes it, and ejects the server unless weir has no memory; its owner or its links are
+ * notified. */
 void connection_failed(struct connection *c, enum link_failure failure, const char *why);
 /* Returns whether an idle connection or its socket holds unexpected data or has ended. */
 bool connection_is_stale(struct connection *c);
