@@ -430,6 +430,7 @@ void batches_flush(struct limiter *l)
 {
     bool waits;
 
+    l->unflushed = false;
     if (!l->redis)
         return;
     if (deadlines_are_due(&l->deadlines, clock_cached_us()))

@@ -90,9 +90,10 @@ void limiter_final_charges(const struct decision_request *decision_request,
                                          : total_of(&op->limits[i], outcome);
 }
 
-void limiter_leave(struct decision_request *decision_request)
+void limiter_leave(struct limiter *l, struct decision_request *decision_request)
 {
     permits_leave(decision_request);
+    l->unflushed = true;
 }
 
 static void keep_units(struct limit_op *op, const void *facts)

@@ -341,6 +341,12 @@ void limiter_flush(struct limiter *l)
     batches_flush(l);
 }
 
+void limiter_wake(struct limiter *l)
+{
+    if (l->unflushed)
+        op_queue_wake(l->queue);
+}
+
 void limiter_set_time(struct limiter *l, int64_t now_us)
 {
     l->now_us = now_us;

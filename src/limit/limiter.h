@@ -103,7 +103,7 @@ void limiter_abandon(struct decision_request *decision_request);
 /* Call when the request has ended, for any reason: releases its units of concurrency limits. If
  * Redis is down, they are released later or expire with their lease. May be called when the
  * request holds none. */
-void limiter_leave(struct decision_request *decision_request);
+void limiter_leave(struct limiter *limiter, struct decision_request *decision_request);
 
 /* Returns true when nothing is left to give back, or when Redis is down. */
 bool limiter_is_quiet(const struct limiter *limiter);
@@ -137,5 +137,8 @@ void limiter_keep_charge(struct decision_request *decision_request);
 
 /* Sends the gathered requests. Call once per loop iteration, after all callbacks. */
 void limiter_flush(struct limiter *limiter);
+/* Call when the loop iteration ends: the next one begins at once if anything is to be sent that
+ * came after limiter_flush(). */
+void limiter_wake(struct limiter *limiter);
 
 #endif

@@ -26,6 +26,7 @@ enum { LIMITER_MAGIC = 0x4c4d5452 };
 struct limiter {
     uint32_t magic;
     bool in_slots;  /* Redis is a cluster */
+    bool unflushed; /* ops were gathered, or units released, since the last flush */
     int64_t now_us; /* virtual time, see limiter_set_time(); 0: the clock of Redis */
     struct policy *policy;
     struct limiter_stats *stats; /* of the worker, over all its limiters */

@@ -80,6 +80,7 @@ void op_queue_free(struct op_queue *q)
 void op_gather_quietly(struct limit_op *op)
 {
     op_enter(op, OP_GATHERED);
+    op->limiter->unflushed = true;
     TAILQ_INSERT_TAIL(&op->limiter->queue->gathered, op, sending.entry);
 }
 

@@ -231,7 +231,7 @@ static void count_client_cost(const struct exchange *x)
 static void end_charge(struct exchange *x)
 {
     if (x->decision_request.held_count)
-        limiter_leave(&x->decision_request);
+        limiter_leave(x->generation->limiter, &x->decision_request);
     if (x->upstream.sent_us == 0 && (x->hold.left_early || cause_table[x->record.cause].refund))
         response_cost_refund(x);
     else if (x->cost.usage || x->decision_request.charge)

@@ -106,6 +106,15 @@ void generations_flush(struct worker *worker)
     }
 }
 
+void generations_wake(struct worker *worker)
+{
+    struct generation *g;
+
+    limiter_wake(worker->now->limiter);
+    TAILQ_FOREACH (g, &worker->retired, link)
+        limiter_wake(g->limiter);
+}
+
 bool generations_quiet(const struct worker *worker)
 {
     const struct generation *g;

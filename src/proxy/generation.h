@@ -41,6 +41,10 @@ void generations_init(struct worker *worker);
  * installs an announced generation that is ready, and frees unused retired generations. */
 void generations_flush(struct worker *worker);
 
+/* Called at the end of a loop iteration: the next one begins at once if the limiters have anything
+ * to send that came after generations_flush(). */
+void generations_wake(struct worker *worker);
+
 /* Frees all generations, at shutdown. */
 void generations_free(struct worker *worker);
 

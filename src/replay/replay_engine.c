@@ -385,7 +385,7 @@ void replay_engine_finish(struct replay_engine *engine, struct replay_decision *
     if (decision->kind != REPLAY_DECIDED)
         return;
     limiter_set_time(engine->limiter, now_us);
-    limiter_leave(&decision->request);
+    limiter_leave(engine->limiter, &decision->request);
     if (!decision->request.charge)
         return;
     set_own_costs(decision, response, costs);

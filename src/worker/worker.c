@@ -98,6 +98,7 @@ static void run_iteration(struct worker *w)
     clients_flush(w);
     if (upstream_worker_has_work(&w->upstream))
         flush_upstreams(w);
+    generations_wake(w);
     clients_free_closed(w);
     upstream_worker_free_closed(&w->upstream);
     if (w->downstream->slots_exhausted)

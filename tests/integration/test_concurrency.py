@@ -12,6 +12,7 @@ import time
 from random import Random
 
 from gate import Gate, send_request, concurrency
+from http2_server import Http2Server
 from rig import eventually, free_port, timeout
 from scripted import Scripted
 from tunnels import ASKED, SWITCH, echo_after
@@ -77,6 +78,24 @@ def test_slots_are_freed_however_a_request_ends(rig):
     assert answer["RateLimit"] == '"c";r=2' and answer["X-RateLimit-Remaining"] == "2"
     assert answer["X-RateLimit-Limit"] == "3" and answer["X-RateLimit-Reset"] is None
     assert answer["X-Rate-Limit-Used"] == "1" and answer["X-Rate-Limit-Reset"] is None
+
+
+def test_a_slot_is_freed_at_once_if_an_http2_server_closes_the_connection(rig):
+    """Also if nothing else happens: HTTP/2 connections are flushed after the limiter. A request begins when the last slot
+    was freed: a release that waits for the timer of a second needs most of it."""
+    def script(connection, _number):
+        connection.next_request()
+    upstreams = {"api": {"servers": [Http2Server(rig, script).text], "protocol": "http2", "eject": {"failures": 0}}}
+    weir = rig.weir(workers=1, limits={"c": concurrency(3)}, upstreams=upstreams, rules=[{"limits": ["c"]}])
+    weir.expect_errors("upstream")
+    waits, client = [], Connection(weir.address)
+    for _ in range(4):
+        assert client.request().status == 502
+        began = time.monotonic()
+        eventually(lambda: not rig.redis().command("KEYS", "weir:*:l:c"), what="the release")
+        waits.append(time.monotonic() - began)
+    client.close()
+    assert sum(waits) < 1, waits
 
 
 def test_a_denial_is_not_cached(rig):

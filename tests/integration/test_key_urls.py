@@ -195,6 +195,28 @@ def test_requests_wait_for_an_unknown_key(rig):
     weir.counts(0, "weir_requests_active")
 
 
+def test_requests_whose_empty_content_ends_while_they_wait_are_decided_by_redis(rig):
+    """Their decisions come when weir reads the end of the content, after it has sent other decisions to Redis."""
+    old, new, statuses = Issuer(rig, "EdDSA", kid="1"), Issuer(rig, "EdDSA", kid="2"), []
+    token = new.sign("EdDSA", CLAIMS)[0]
+    limits = {"each": {**LIMIT["each"], "cost": {"reserve": 1, "request_json": ["n"], "max": 9}}}
+    for _ in range(3):
+        server = KeyServer(rig, old.jwks)
+        weir = rig.weir(limits=limits, workers=1, identity={"from": ["jwt:sub", "ip"], "jwt": settings(server)},
+                        redis={"timeout": "100ms", "on_failure": "deny"})
+        server.gate, server.content = threading.Event(), new.jwks
+        rig.add_cleanup(server.gate.set)
+        with Http2(weir.address) as client:
+            streams = [client.start("/", "POST", [("authorization", "Bearer " + token)], end=False) for _ in range(8)]
+            eventually(lambda: len(server.fetches) == 2, what="a fetch")
+            for stream in streams:
+                client.send_body(stream, b"")
+            assert client.responds_to_ping()
+            server.gate.set()
+            statuses.append([client.response(stream).status for stream in streams])
+    assert [200] * 8 in statuses, statuses
+
+
 def test_no_address_takes_all_places_to_wait_for_a_key(rig):
     old, new = Issuer(rig, "EdDSA", kid="1"), Issuer(rig, "EdDSA", kid="2")
     server = KeyServer(rig, old.jwks)

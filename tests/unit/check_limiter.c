@@ -634,10 +634,32 @@ START_TEST(concurrency_slots_are_held_until_they_are_released)
         ck_assert_uint_eq(requests[i].decision_request.held_count,
                           requests[i].decision_request.decision.verdict == VERDICT_ALLOWED);
     for (unsigned i = 0; i < 4; i++)
-        limiter_leave(&requests[i].decision_request);
-    limiter_leave(&requests[0].decision_request); /* nothing left to give back */
+        limiter_leave(limiters[i % 2], &requests[i].decision_request);
+    limiter_leave(limiters[0], &requests[0].decision_request); /* nothing left to give back */
     iterate_until(all_quiet);
     assert_nothing_in_flight();
+    stop_real();
+}
+END_TEST
+
+/* In a worker, HTTP/2 connections are flushed after the limiter. */
+START_TEST(what_comes_after_the_flush_of_an_iteration_does_not_wait_for_an_event)
+{
+    timeout = "5s";
+    start_real(1);
+    (void)!send_request(0, 0, "flight", "a");
+    iterate_until(all_decided);
+    limiter_flush(limiters[0]);
+    limiter_wake(limiters[0]);
+    ck_assert_int_eq(event_base_get_num_events(base, EVENT_BASE_COUNT_ACTIVE), 0);
+    limiter_leave(limiters[0], &requests[0].decision_request);
+    limiter_wake(limiters[0]);
+    ck_assert_int_gt(event_base_get_num_events(base, EVENT_BASE_COUNT_ACTIVE), 0);
+    iterate_until(all_quiet);
+    (void)!send_request(0, 0, "window", "a");
+    limiter_wake(limiters[0]);
+    ck_assert_int_gt(event_base_get_num_events(base, EVENT_BASE_COUNT_ACTIVE), 0);
+    iterate_until(all_decided);
     stop_real();
 }
 END_TEST
@@ -655,16 +677,16 @@ START_TEST(concurrency_slots_survive_every_redis_fault)
         for (unsigned i = 2; i < 6; i++) /* decided without Redis, which admits one of them later */
             (void)!send_request(i, i % 2, "flight", "a");
         iterate_until(all_decided);
-        limiter_leave(&requests[0].decision_request);
+        limiter_leave(limiters[0], &requests[0].decision_request);
         if (round == 1)
             iterate_until(none_ready);
         kill(real.pid, SIGCONT);
         iterate_until(all_ready);
         if (round == 2)
             real_redis_do(&real, "CLIENT KILL TYPE normal SKIPME yes");
-        limiter_leave(&requests[1].decision_request);
+        limiter_leave(limiters[1], &requests[1].decision_request);
         for (unsigned i = 2; i < 6; i++)
-            limiter_leave(&requests[i].decision_request);
+            limiter_leave(limiters[i % 2], &requests[i].decision_request);
         iterate_until(all_quiet);
         assert_nothing_in_flight();
     }
@@ -1305,6 +1327,8 @@ int main(void)
     tcase_add_test(real_case, several_limits_are_charged_all_or_none);
     tcase_add_test(real_case, exact_under_concurrency);
     tcase_add_test(real_case, concurrency_slots_are_held_until_they_are_released);
+    tcase_add_test(real_case,
+                   what_comes_after_the_flush_of_an_iteration_does_not_wait_for_an_event);
     tcase_add_test(real_case, concurrency_slots_survive_every_redis_fault);
     tcase_add_test(real_case, a_request_abandoned_before_its_reply_leaves_the_queue);
     tcase_add_test(real_case, a_flushed_script_cache_is_not_noticeable);
