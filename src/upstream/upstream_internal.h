@@ -168,7 +168,8 @@ struct server *servers_choose(struct pool *pool, const struct upstream_tries *tr
 struct connection_events {
     /* It is established, with TLS if the upstream uses it. */
     void (*up)(struct connection *c);
-    /* It was closed, and the server ejected if the failure is its own. `owner`: of its link until then, or NULL. */
+    /* It was closed, and the server ejected if the failure is its own. `owner`: of its link until
+     * then, or NULL. */
     void (*failed)(struct connection *c, struct link_owner *owner, enum link_failure failure);
     void (*readable)(struct connection *c);
     void (*writable)(struct connection *c);
