@@ -6,23 +6,30 @@
 
 #include "admin/access.h"
 #include "admin/answer.h"
-#include "admin/api.h"
 #include "admin/bound.h"
+#include "admin/chart_history.h"
+#include "admin/clients_api.h"
 #include "admin/dashboard.h"
+#include "admin/events.h"
+#include "admin/policy_api.h"
 #include "admin/problems.h"
+#include "admin/status_api.h"
+#include "admin/top_api.h"
+
+enum { PATHS_MAX = 1024 }; /* bytes of the paths that a 404 lists, and its other words */
 
 struct admin {
-    const struct admin_view *view;
-    struct api api;
+    struct admin_view *view;
     unsigned bound_count;
     struct admin_bound *bound[]; /* by admin listener */
 };
 
-static void healthz(struct admin *admin, struct evhttp_request *request)
+/* --- Answers ---------------------------------------------------------------------------------- */
+
+static void healthz(const struct admin_view *view, struct evhttp_request *request)
 {
-    (void)admin;
-    if (answer_reads(request))
-        answer_line(request, 200, "ok");
+    (void)view;
+    answer_line(request, 200, "ok");
 }
 
 static bool is_in_slow_start(const struct admin_view *view)
@@ -35,18 +42,16 @@ static bool is_in_slow_start(const struct admin_view *view)
 }
 
 /* Names the first problem; those that keep traffic away stand first. */
-static void readyz(struct admin *admin, struct evhttp_request *request)
+static void readyz(const struct admin_view *view, struct evhttp_request *request)
 {
     char bytes[PROBLEM_TEXT_MAX + 16];
     struct text line = text_over(bytes, sizeof bytes - 1);
     unsigned i = 0;
 
-    if (!answer_reads(request))
-        return;
     text_literal(&line, "ready; ");
-    while (i < PROBLEM_COUNT && !problem_exists(admin->view, i, &line))
+    while (i < PROBLEM_COUNT && !problem_exists(view, i, &line))
         i++;
-    if (i == PROBLEM_COUNT && is_in_slow_start(admin->view))
+    if (i == PROBLEM_COUNT && is_in_slow_start(view))
         text_literal(&line, "Redis is available again, in slow start");
     bytes[line.n] = 0;
     if (i < PROBLEM_COUNT && problem_is_unready(i))
@@ -55,112 +60,108 @@ static void readyz(struct admin *admin, struct evhttp_request *request)
         answer_line(request, 200, line.n > strlen("ready; ") ? bytes : "ready");
 }
 
-static void metrics(struct admin *admin, struct evhttp_request *request)
+static void metrics(const struct admin_view *view, struct evhttp_request *request)
 {
-    if (!answer_reads(request))
-        return;
     struct evbuffer *body = evbuffer_new();
+
     if (!body) {
         answer_line(request, 500, "no memory");
         return;
     }
-    metrics_write(body, admin->view);
+    metrics_write(body, view);
     answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", body);
     evbuffer_free(body);
 }
 
-static void api(struct admin *admin, struct evhttp_request *request)
-{
-    api_answer(&admin->api, request);
-}
+/* --- Paths ------------------------------------------------------------------------------------ */
 
-static void page(struct admin *admin, struct evhttp_request *request)
-{
-    (void)admin;
-    dashboard_page(request);
-}
+#define API_PATH "/api/"
 
-static void script(struct admin *admin, struct evhttp_request *request)
-{
-    (void)admin;
-    dashboard_script(request);
-}
-
-static void stylesheet(struct admin *admin, struct evhttp_request *request)
-{
-    (void)admin;
-    dashboard_style(request);
-}
-
-/* The first match is used. A path that ends with "/" matches all that start with it, except "/". */
 static const struct resource {
     const char *path;
-    unsigned access; /* ACCESS_* */
-    void (*answer)(struct admin *admin, struct evhttp_request *request);
+    void (*answer)(const struct admin_view *view, struct evhttp_request *request);
+    unsigned access;   /* ACCESS_* */
+    const char *below; /* what follows the path; NULL: nothing */
+    bool writes;       /* `answer` checks the method; otherwise only GET and HEAD are allowed */
 } resources[] = {
-    {"/healthz", ACCESS_PUBLIC | ACCESS_READ_ONLY, healthz},
-    {"/readyz", ACCESS_PUBLIC | ACCESS_READ_ONLY, readyz},
-    {"/metrics", ACCESS_READ_ONLY, metrics},
-    {"/api/", 0, api},
-    {"/", ACCESS_PUBLIC, page},
-    {"/dashboard.js", ACCESS_PUBLIC, script},
-    {"/dashboard.css", ACCESS_PUBLIC, stylesheet},
+    {"/healthz", healthz, .access = ACCESS_PUBLIC | ACCESS_READ_ONLY},
+    {"/readyz", readyz, .access = ACCESS_PUBLIC | ACCESS_READ_ONLY},
+    {"/metrics", metrics, .access = ACCESS_READ_ONLY},
+    {API_PATH "v1/status", status_answer, .access = 0},
+    {API_PATH "v1/policy", policy_answer, .access = 0},
+    {API_PATH "v1/top", top_answer, .access = 0},
+    {API_PATH "v1/events", events_answer, .access = 0},
+    {API_PATH "v1/history", chart_history_answer, .access = 0},
+    {CLIENTS_PATH, clients_answer, .below = "CLIENT", .writes = true},
+    {"/", dashboard_answer, .access = ACCESS_PUBLIC},
+    {"/dashboard.js", dashboard_answer, .access = ACCESS_PUBLIC},
+    {"/dashboard.css", dashboard_answer, .access = ACCESS_PUBLIC},
 };
 
-static void not_found(struct admin *admin, struct evhttp_request *request)
+/* Lists the paths that begin with `start`. */
+static void list_paths(struct text *out, struct slice start)
 {
-    char bytes[ADMIN_PATHS_MAX];
-    struct text line = text_over(bytes, sizeof bytes - 1);
+    const char *separator = "";
 
-    (void)admin;
-    text_literal(&line, "not found; the paths are ");
-    for (size_t i = 0; i < COUNT_OF(resources); i++) {
-        if (i)
-            text_literal(&line, ", ");
-        if (resources[i].answer == api)
-            api_list(&line);
-        else
-            text_put(&line, slice_of(resources[i].path));
-    }
-    bytes[line.n] = 0;
-    answer_line(request, 404, bytes);
+    for (size_t i = 0; i < COUNT_OF(resources); i++)
+        if (slice_starts_with(slice_of(resources[i].path), start)) {
+            text_printf(out, "%s%s%s", separator, resources[i].path,
+                        resources[i].below ? resources[i].below : "");
+            separator = ", ";
+        }
 }
 
-static const struct resource *resource_at(struct evhttp_request *request)
+static void not_found(struct evhttp_request *request, bool is_api)
 {
-    static const struct resource none = {"", 0, not_found};
-    const char *text = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
-    struct slice path = slice_of(text ? text : "");
+    char bytes[PATHS_MAX];
+    struct text line = text_over(bytes, sizeof bytes - 1);
 
+    text_put(&line, is_api ? SLICE("the paths are ") : SLICE("not found; the paths are "));
+    list_paths(&line, is_api ? SLICE(API_PATH) : SLICE("/"));
+    bytes[line.n] = 0;
+    if (is_api)
+        answer_problem(request, 404, "Not Found", bytes);
+    else
+        answer_line(request, 404, bytes);
+}
+
+static const struct resource *resource_at(struct slice path)
+{
     for (size_t i = 0; i < COUNT_OF(resources); i++) {
         struct slice name = slice_of(resources[i].path);
-        bool all = name.n > 1 && name.p[name.n - 1] == '/';
-        if (all ? slice_starts_with(path, name) : slice_equal(path, name))
+        if (resources[i].below ? slice_starts_with(path, name) : slice_equal(path, name))
             return &resources[i];
     }
-    return &none;
+    return NULL;
 }
 
 static void on_request(void *context, unsigned index, struct evhttp_request *request)
 {
-    struct admin *admin = context;
-    const struct resource *resource = resource_at(request);
+    const struct admin_view *view = ((const struct admin *)context)->view;
+    struct slice path = request_path(request);
+    const struct resource *resource = resource_at(path);
 
-    if (access_is_allowed(&admin->view->policy->admin[index], resource->access, request))
-        resource->answer(admin, request);
+    if (!access_is_allowed(&view->policy->admin[index], resource ? resource->access : 0, request))
+        return;
+    if (!resource)
+        not_found(request, slice_starts_with(path, SLICE(API_PATH)));
+    else if (resource->writes || answer_reads(request))
+        resource->answer(view, request);
 }
 
-struct admin *admin_new(struct event_base *base, int *fds, const struct admin_view *view)
+/* --- Creation and destruction ----------------------------------------------------------------- */
+
+struct admin *admin_new(struct event_base *base, int *fds, struct admin_view *view)
 {
     unsigned count = view->policy->admin_count;
     struct admin *admin = calloc(1, sizeof *admin + count * sizeof *admin->bound);
 
     if (!admin)
         return NULL;
-    admin->view = admin->api.view = view;
-    if (!(admin->api.clients = clients_api_new(base, view->policy)) ||
-        !(admin->api.events = events_new(base, view)) ||
-        !(admin->api.history = chart_history_new(base, view))) {
+    admin->view = view;
+    if (!(view->clients = clients_api_new(base, view->policy)) ||
+        !(view->events = events_new(base, view)) ||
+        !(view->history = chart_history_new(base, view))) {
         admin_free(admin);
         return NULL;
     }
@@ -179,17 +180,17 @@ void admin_reload(struct admin *admin)
 {
     if (!admin)
         return;
-    clients_api_reload(admin->api.clients, admin->view->policy);
-    events_reload(admin->api.events);
+    clients_api_reload(admin->view->clients, admin->view->policy);
+    events_reload(admin->view->events);
 }
 
 void admin_free(struct admin *admin)
 {
     if (!admin)
         return;
-    clients_api_free(admin->api.clients); /* before evhttp frees the pending requests */
-    events_free(admin->api.events);
-    chart_history_free(admin->api.history);
+    clients_api_free(admin->view->clients); /* before evhttp frees the pending requests */
+    events_free(admin->view->events);
+    chart_history_free(admin->view->history);
     for (unsigned i = 0; i < admin->bound_count; i++)
         admin_bound_free(admin->bound[i]);
     free(admin);

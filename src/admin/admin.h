@@ -7,9 +7,8 @@
  *   admin.h, bound.h, access.h    listeners; one socket; who may ask
  *   answer.h                      how answers are written
  *   metrics.h, metrics_text.h     /metrics: metrics_table.c has the declared counters
- *   api.h                         /api/v1: the table of its paths
  *   status_api.h, policy_api.h, top_api.h, clients_api.h
- *                                 its answers; client_body.h, grant_body.h
+ *                                 /api/v1; client_body.h, grant_body.h
  *   events.h, snapshot.h          a snapshot a second, for the dashboard
  *   dashboard.h                   files of src/admin/dashboard/ */
 #ifndef WEIR_ADMIN_ADMIN_H
@@ -23,8 +22,8 @@ struct admin;
 
 /* Serves `view` on the listening sockets `fds`, one per admin listener of view->policy. Takes
  * ownership of them and sets them to -1. The workers must outlive it. NULL: no memory; sockets that
- * are not -1 are still the caller's. */
-struct admin *admin_new(struct event_base *base, int *fds, const struct admin_view *view);
+ * are not -1 are still the caller's. Sets view->clients, events and history. */
+struct admin *admin_new(struct event_base *base, int *fds, struct admin_view *view);
 /* Call after a reload, with the new policy in view->policy. */
 void admin_reload(struct admin *admin);
 void admin_free(struct admin *admin);

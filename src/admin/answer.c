@@ -5,6 +5,12 @@
 
 #include "base/json_writer.h"
 
+struct slice request_path(const struct evhttp_request *request)
+{
+    const char *path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
+    return slice_of(path ? path : "");
+}
+
 void answer(struct evhttp_request *request, int status, const char *type, struct evbuffer *body)
 {
     struct evkeyvalq *fields = evhttp_request_get_output_headers(request);

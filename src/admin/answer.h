@@ -11,6 +11,9 @@
 #include "base/macros.h"
 #include "base/text.h"
 
+/* Returns the path of the target. */
+struct slice request_path(const struct evhttp_request *request);
+
 /* Sends a response with the content of `body`, which is moved out of the buffer; the caller
  * still owns the buffer. A HEAD request gets only the length. `body` NULL (no memory): sends no
  * content. */

@@ -134,8 +134,9 @@ static void write_sample(struct json_writer *json, const struct sample *sample)
     json_end(json, ']');
 }
 
-void chart_history_answer(struct chart_history *h, struct evhttp_request *request)
+void chart_history_answer(const struct admin_view *view, struct evhttp_request *request)
 {
+    const struct chart_history *h = view->history;
     struct text body;
     struct json_writer json = json_writer_growing(&body);
 

@@ -17,6 +17,6 @@ struct chart_history *chart_history_new(struct event_base *base, const struct ad
 void chart_history_free(struct chart_history *history);
 
 /* Handles /api/v1/history. */
-void chart_history_answer(struct chart_history *history, struct evhttp_request *request);
+void chart_history_answer(const struct admin_view *view, struct evhttp_request *request);
 
 #endif

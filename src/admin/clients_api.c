@@ -269,13 +269,14 @@ static bool decode_name(struct slice encoded, struct text *out)
 
 /* False: a response was sent. */
 static bool read_client_name(const struct clients_api *api, struct evhttp_request *request,
-                             struct slice id, struct identity *identity,
-                             struct query_descriptor *descriptor)
+                             struct identity *identity, struct query_descriptor *descriptor)
 {
+    struct slice id = request_path(request);
     char bytes[CLIENT_NAME_MAX];
     struct text name = text_over(bytes, sizeof bytes);
     const char *why = "the client's name is not percent-encoded, or too long";
 
+    id.p += strlen(CLIENTS_PATH), id.n -= strlen(CLIENTS_PATH);
     if (decode_name(id, &name) &&
         client_query_named(api->policy, text_slice(&name), identity, descriptor, &why))
         return true;
@@ -344,19 +345,20 @@ static bool read_order(struct evhttp_request *request, struct order *order)
     return order->kind != CLIENT_QUERY_GRANT || read_grant(request, order);
 }
 
-void clients_answer(struct clients_api *api, struct evhttp_request *request, struct slice id)
+void clients_answer(const struct admin_view *view, struct evhttp_request *request)
 {
     static const struct timeval deadline = {CLIENTS_DEADLINE_US / 1000000,
                                             CLIENTS_DEADLINE_US % 1000000};
     static const unsigned methods =
         EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE;
+    struct clients_api *api = view->clients;
     struct order order = {0};
     struct identity identity;
     struct query_descriptor descriptor;
     struct pending_query *pending_query;
 
     if (!answer_methods(request, methods, "GET, HEAD, PUT, DELETE") ||
-        !read_client_name(api, request, id, &identity, &descriptor) || !read_order(request, &order))
+        !read_client_name(api, request, &identity, &descriptor) || !read_order(request, &order))
         return;
     if (api->count >= PENDING_QUERIES_MAX ||
         !(pending_query = pending_query_new(api, &identity, &descriptor, &order))) {

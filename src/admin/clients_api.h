@@ -10,9 +10,11 @@
 #include <event2/event.h>
 #include <event2/http.h>
 
-#include "policy/policy.h"
+#include "admin/metrics.h"
 
 enum { CLIENTS_DEADLINE_US = 3000000, PENDING_QUERIES_MAX = 16 };
+
+#define CLIENTS_PATH "/api/v1/clients/"
 
 struct clients_api;
 
@@ -23,7 +25,7 @@ void clients_api_free(struct clients_api *api);
 /* Switches to a new policy. Requests in progress are answered with 503. */
 void clients_api_reload(struct clients_api *api, struct policy *policy);
 
-/* Handles a request for the client named by `id`, which is still percent-encoded. */
-void clients_answer(struct clients_api *api, struct evhttp_request *request, struct slice id);
+/* Handles a request below CLIENTS_PATH; the rest of its path is the name of a client. */
+void clients_answer(const struct admin_view *view, struct evhttp_request *request);
 
 #endif

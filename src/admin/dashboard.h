@@ -5,9 +5,9 @@
 
 #include <event2/http.h>
 
-/* Send the page, its script and its style sheet. */
-void dashboard_page(struct evhttp_request *request);
-void dashboard_script(struct evhttp_request *request);
-void dashboard_style(struct evhttp_request *request);
+#include "admin/metrics.h"
+
+/* Sends the page, its script or its style sheet, by the path. */
+void dashboard_answer(const struct admin_view *view, struct evhttp_request *request);
 
 #endif

@@ -164,8 +164,10 @@ static void listen_with(struct events *events, struct event_listener *listener,
     }
 }
 
-void events_answer(struct events *events, struct evhttp_request *request)
+void events_answer(const struct admin_view *view, struct evhttp_request *request)
 {
+    struct events *events = view->events;
+
     if (evhttp_request_get_command(request) == EVHTTP_REQ_HEAD) {
         answer(request, 200, "text/event-stream", NULL);
         return;

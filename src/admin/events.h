@@ -23,6 +23,6 @@ void events_free(struct events *events);
 void events_reload(struct events *events);
 
 /* Handles a request for the events. */
-void events_answer(struct events *events, struct evhttp_request *request);
+void events_answer(const struct admin_view *view, struct evhttp_request *request);
 
 #endif

@@ -21,6 +21,9 @@ struct admin_view {
     const struct quotas *quotas;
     const struct key_fetcher *keys;
     const struct recent_counts *recent; /* NULL: not yet */
+    struct clients_api *clients;        /* this and the next two are admin_new()'s */
+    struct events *events;
+    struct chart_history *history;
     struct worker *const *workers;
     unsigned worker_count;
 };

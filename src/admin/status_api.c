@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "admin/answer.h"
 #include "admin/problems.h"
 #include "base/clock.h"
 #include "config.h"
@@ -137,9 +138,10 @@ void status_write_upstreams(struct json_writer *json, const struct admin_view *v
     json_end(json, ']');
 }
 
-void status_write(struct text *out, const struct admin_view *view)
+void status_answer(const struct admin_view *view, struct evhttp_request *request)
 {
-    struct json_writer json = json_writer_growing(out);
+    struct text body;
+    struct json_writer json = json_writer_growing(&body);
 
     json_begin(&json, NULL, '{');
     status_write_process(&json, view);
@@ -156,4 +158,5 @@ void status_write(struct text *out, const struct admin_view *view)
         json_put_null(&json, "redis");
     status_write_upstreams(&json, view);
     json_end(&json, '}');
+    answer_json(request, &body);
 }

@@ -2,13 +2,13 @@
 #ifndef WEIR_ADMIN_STATUS_API_H
 #define WEIR_ADMIN_STATUS_API_H
 
-#include <event2/buffer.h>
+#include <event2/http.h>
 
 #include "admin/metrics.h"
 #include "base/json_writer.h"
 
-/* Writes the answer to /api/v1/status, by json_writer_growing(). */
-void status_write(struct text *out, const struct admin_view *view);
+/* Handles /api/v1/status. */
+void status_answer(const struct admin_view *view, struct evhttp_request *request);
 
 /* Writes the members version, pid, state, uptime_seconds, policy_file and problems. */
 void status_write_process(struct json_writer *json, const struct admin_view *view);
