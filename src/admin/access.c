@@ -9,7 +9,7 @@
 
 static bool refuse_access(struct evhttp_request *request, const char *detail)
 {
-    answer_problem(request, 403, "Forbidden", detail);
+    answer_problem(request, 403, detail);
     return false;
 }
 
@@ -45,7 +45,7 @@ static bool host_is_ours(const struct admin_listener *settings, struct evhttp_re
             count++;
         }
     if (count > 1 || (count == 0 && !is_version_1_0(request))) {
-        answer_problem(request, 400, "Bad Request", "expected one Host field");
+        answer_problem(request, 400, "expected one Host field");
         return false;
     }
     if (target && !host_is_own(&settings->hosts, slice_of(target)))
@@ -108,7 +108,7 @@ static bool refuse_unauthorized(struct evhttp_request *request)
 {
     evhttp_add_header(evhttp_request_get_output_headers(request), "WWW-Authenticate",
                       "Bearer realm=\"weir admin\"");
-    answer_problem(request, 401, "Unauthorized",
+    answer_problem(request, 401,
                    "expected \"Authorization: Bearer TOKEN\" with the token of admin.token_file");
     return false;
 }

@@ -120,7 +120,7 @@ static void not_found(struct evhttp_request *request, bool is_api)
     list_paths(&line, is_api ? SLICE(API_PATH) : SLICE("/"));
     bytes[line.n] = 0;
     if (is_api)
-        answer_problem(request, 404, "Not Found", bytes);
+        answer_problem(request, 404, bytes);
     else
         answer_line(request, 404, bytes);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/json_writer.h"
+#include "http/rewrite.h"
 
 struct slice request_path(const struct evhttp_request *request)
 {
@@ -50,8 +51,7 @@ void answer_line(struct evhttp_request *request, int status, const char *line)
         evbuffer_free(body);
 }
 
-void answer_problem(struct evhttp_request *request, int status, const char *title,
-                    const char *detail)
+void answer_problem(struct evhttp_request *request, int status, const char *detail)
 {
     struct text text;
     struct json_writer json = json_writer_growing(&text);
@@ -60,7 +60,7 @@ void answer_problem(struct evhttp_request *request, int status, const char *titl
         evhttp_add_header(evhttp_request_get_output_headers(request), "Retry-After", "1");
     json_begin(&json, NULL, '{');
     json_put_text(&json, "type", "about:blank");
-    json_put_text(&json, "title", title);
+    json_put_text(&json, "title", reason_phrase((unsigned)status));
     json_put_i64(&json, "status", status);
     json_put_text(&json, "detail", detail);
     json_end(&json, '}');
@@ -75,7 +75,7 @@ void answer_json(struct evhttp_request *request, struct text *json)
     struct evbuffer *body = buffer_of_json(json);
 
     if (!body) {
-        answer_problem(request, 500, "Internal Server Error", "no memory");
+        answer_problem(request, 500, "no memory");
         return;
     }
     answer(request, 200, "application/json", body);
@@ -87,7 +87,6 @@ bool answer_methods(struct evhttp_request *request, unsigned methods, const char
     if (evhttp_request_get_command(request) & methods)
         return true;
     evhttp_add_header(evhttp_request_get_output_headers(request), "Allow", allow);
-    answer_problem(request, 405, "Method Not Allowed",
-                   "the Allow field lists the methods of this resource");
+    answer_problem(request, 405, "the Allow field lists the methods of this resource");
     return false;
 }

@@ -28,9 +28,9 @@ void answer_json(struct evhttp_request *request, struct text *json);
 /* Sends one line of plain text. */
 void answer_line(struct evhttp_request *request, int status, const char *line);
 
-/* Sends application/problem+json (RFC 9457), with Retry-After if the status is 503. */
-void answer_problem(struct evhttp_request *request, int status, const char *title,
-                    const char *detail);
+/* Sends application/problem+json (RFC 9457) with the reason phrase as its title, and Retry-After if
+ * the status is 503. */
+void answer_problem(struct evhttp_request *request, int status, const char *detail);
 
 /* Returns true if the request's method is one of `methods` (EVHTTP_REQ_*). Otherwise sends 405
  * with `allow` as the Allow field. */

@@ -76,7 +76,7 @@ static bool is_secure(const struct admin_bound *bound, struct evhttp_request *re
         return true;
     evhttp_add_header(evhttp_request_get_output_headers(request), "Connection", "close");
     answer_problem(
-        request, 421, "Misdirected Request",
+        request, 421,
         "the client's certificate has expired, or the TLS settings of this listener have "
         "changed; open a new connection");
     return false;

@@ -78,7 +78,7 @@ static void pending_query_end(struct pending_query *pending_query)
 static void pending_query_fail(struct pending_query *pending_query, const char *detail)
 {
     if (pending_query->request)
-        answer_problem(pending_query->request, 503, "Service Unavailable", detail);
+        answer_problem(pending_query->request, 503, detail);
     pending_query_end(pending_query);
 }
 
@@ -280,7 +280,7 @@ static bool read_client_name(const struct clients_api *api, struct evhttp_reques
     if (decode_name(id, &name) &&
         client_query_named(api->policy, text_slice(&name), identity, descriptor, &why))
         return true;
-    answer_problem(request, 400, "Bad Request", why);
+    answer_problem(request, 400, why);
     return false;
 }
 
@@ -330,7 +330,7 @@ static bool read_grant(struct evhttp_request *request, struct order *order)
     if (grant_body_read((struct slice){(const char *)evbuffer_pullup(body, -1), size},
                         &order->quota, &order->us, why))
         return true;
-    answer_problem(request, 400, "Bad Request", why);
+    answer_problem(request, 400, why);
     return false;
 }
 
@@ -362,8 +362,7 @@ void clients_answer(const struct admin_view *view, struct evhttp_request *reques
         return;
     if (api->count >= PENDING_QUERIES_MAX ||
         !(pending_query = pending_query_new(api, &identity, &descriptor, &order))) {
-        answer_problem(request, 503, "Service Unavailable",
-                       "too many such requests are in progress");
+        answer_problem(request, 503, "too many such requests are in progress");
         return;
     }
     pending_query->request = request;

@@ -177,6 +177,5 @@ void events_answer(const struct admin_view *view, struct evhttp_request *request
             listen_with(events, &events->listeners[i], request);
             return;
         }
-    answer_problem(request, 503, "Service Unavailable",
-                   "the maximum number of clients that receive events is reached");
+    answer_problem(request, 503, "the maximum number of clients that receive events is reached");
 }

@@ -45,7 +45,7 @@ void policy_answer(const struct admin_view *view, struct evhttp_request *request
     free(yaml);
     evhttp_add_header(evhttp_request_get_output_headers(request), "Vary", "Accept");
     if (!body) {
-        answer_problem(request, 500, "Internal Server Error", "no memory");
+        answer_problem(request, 500, "no memory");
         return;
     }
     answer(request, 200, json ? "application/json" : "application/yaml", body);

@@ -82,7 +82,7 @@ static bool read_top_query(struct evhttp_request *request, enum top_by *by, unsi
         evhttp_clear_headers(&fields);
     }
     if (wrong)
-        answer_problem(request, 400, "Bad Request", wrong);
+        answer_problem(request, 400, wrong);
     return !wrong;
 }
 
