@@ -16,8 +16,9 @@ enum {
 
 struct op_queue {
     struct op_list gathered;
-    /* Gathered, but held back by the connection's slow start: see redis_client_has_room() */
-    struct op_list beyond;
+    /* Sent before these: permit calls, then ops that were held back, see op_queue_holds_back(). The
+     * total that a permit call states leaves out the charges of both lists. */
+    struct op_list first;
     struct op_list later;               /* `again` gathers these again */
     struct event *again;                /* timer; also ends the wait of gathered ops */
     struct event *resume;               /* triggers a loop iteration */
@@ -53,7 +54,7 @@ struct op_queue *op_queue_new(struct event_base *base, uint64_t timeout_us)
     if (!q)
         return NULL;
     TAILQ_INIT(&q->gathered);
-    TAILQ_INIT(&q->beyond);
+    TAILQ_INIT(&q->first);
     TAILQ_INIT(&q->later);
     q->gather_us = timeout_us / 4 < GATHER_US ? timeout_us / 4 : GATHER_US;
     q->resume = event_new(base, -1, 0, on_resume, q);
@@ -96,7 +97,7 @@ void op_gather(struct limit_op *op)
 void op_gather_first(struct limit_op *op)
 {
     op_enter(op, OP_GATHERED);
-    TAILQ_INSERT_HEAD(&op->limiter->queue->gathered, op, sending.entry);
+    TAILQ_INSERT_HEAD(&op->limiter->queue->first, op, sending.entry);
 }
 
 void op_gather_later(struct limit_op *op)
@@ -180,7 +181,7 @@ void op_queue_take(struct op_queue *q, struct op_list *list)
     if (q->gathered_count)
         note_density(q);
     q->gathered_count = q->gathered_before = 0;
-    TAILQ_CONCAT(list, &q->beyond, sending.entry);
+    TAILQ_CONCAT(list, &q->first, sending.entry);
     TAILQ_CONCAT(list, &q->gathered, sending.entry);
 }
 
@@ -188,7 +189,7 @@ struct limit_op *op_queue_pop(struct op_queue *q)
 {
     struct limit_op *op;
 
-    TAILQ_CONCAT(&q->gathered, &q->beyond, sending.entry);
+    TAILQ_CONCAT(&q->gathered, &q->first, sending.entry);
     TAILQ_CONCAT(&q->gathered, &q->later, sending.entry);
     if ((op = TAILQ_FIRST(&q->gathered)))
         TAILQ_REMOVE(&q->gathered, op, sending.entry);
@@ -205,7 +206,7 @@ bool op_queue_holds_back(struct op_list *list, struct limit_op *op)
         (op->is_adjustment && op->permits.count))
         return false;
     TAILQ_REMOVE(list, op, sending.entry);
-    TAILQ_INSERT_TAIL(&l->queue->beyond, op, sending.entry);
+    TAILQ_INSERT_TAIL(&l->queue->first, op, sending.entry);
     return true;
 }
 
@@ -238,6 +239,6 @@ bool op_queue_is_silent(const struct op_queue *q, uint64_t us)
 /* A call in progress may get the reply "unknown script" or "wrong node" and be sent again. */
 bool op_queue_is_empty(const struct op_queue *q)
 {
-    return q->under_way == 0 && TAILQ_EMPTY(&q->gathered) && TAILQ_EMPTY(&q->beyond) &&
+    return q->under_way == 0 && TAILQ_EMPTY(&q->gathered) && TAILQ_EMPTY(&q->first) &&
            TAILQ_EMPTY(&q->later);
 }

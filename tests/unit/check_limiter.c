@@ -694,6 +694,56 @@ START_TEST(concurrency_slots_survive_every_redis_fault)
 }
 END_TEST
 
+static long long units_in_flight(void)
+{
+    redisReply *reply = real_redis_command(&real, "GET weir:{id:a}:l:flight");
+    long long units = 0;
+
+    ck_assert(reply->type == REDIS_REPLY_STRING &&
+              sscanf(reply->str, "%*[0-9]:%lld:", &units) == 1);
+    freeReplyObject(reply);
+    return units;
+}
+
+static bool total_has_arrived(void *context)
+{
+    (void)context;
+    return units_in_flight() != 3;
+}
+
+/* More decisions than may be under way: the last one waits. A total that is stated meanwhile leaves
+ * it out. */
+START_TEST(a_total_is_sent_before_charges_that_were_held_back)
+{
+    enum { UNDER_WAY = 512, HELD_BACK = UNDER_WAY + 2 };
+    char client[16];
+
+    timeout = "10s";
+    start_real(1);
+    for (unsigned i = 0; i < 2; i++)
+        (void)!send_request(i, 0, "flight", "a");
+    iterate_until(all_decided);
+    kill(real.pid, SIGSTOP);
+    for (unsigned i = 2; i < HELD_BACK; i++) {
+        snprintf(client, sizeof client, "client %u", i);
+        (void)!send_request(i, 0, "window", client);
+    }
+    (void)!send_request(HELD_BACK, 0, "flight", "a");
+    flush_all(NULL);
+    limiter_leave(limiters[0], &requests[0].decision_request);
+    kill(real.pid, SIGCONT);
+    iterate_until(all_decided);
+    ck_assert_uint_eq(requests[HELD_BACK].decision_request.held_count, 1);
+    iterate_until(total_has_arrived);
+    ck_assert_int_eq(units_in_flight(), 2);
+    limiter_leave(limiters[0], &requests[1].decision_request);
+    limiter_leave(limiters[0], &requests[HELD_BACK].decision_request);
+    iterate_until(all_quiet);
+    assert_nothing_in_flight();
+    stop_real();
+}
+END_TEST
+
 START_TEST(a_request_abandoned_before_its_reply_leaves_the_queue)
 {
     timeout = "5s";
@@ -1330,6 +1380,7 @@ int main(void)
     tcase_add_test(real_case,
                    what_comes_after_the_flush_of_an_iteration_does_not_wait_for_an_event);
     tcase_add_test(real_case, concurrency_slots_survive_every_redis_fault);
+    tcase_add_test(real_case, a_total_is_sent_before_charges_that_were_held_back);
     tcase_add_test(real_case, a_request_abandoned_before_its_reply_leaves_the_queue);
     tcase_add_test(real_case, a_flushed_script_cache_is_not_noticeable);
     tcase_add_test(real_case, every_request_is_decided_while_redis_is_killed_stopped_and_restarted);
