@@ -114,12 +114,17 @@ static int64_t not_before(const struct fallback_state *state, int64_t now)
     return before ? state->at_us : now;
 }
 
-/* Carries usage of a window that is still running over to the window by the current numbers. */
+/* Carries usage of a window that is still running over to the window by the current numbers. If the
+ * clock was set back, the window begins again with its used units. */
 static void window_renumber(struct fallback_state *state, const struct limit *limit, int64_t now)
 {
     int64_t period = limit->period_us;
 
-    if (!state->window || now < state->at_us || now - state->at_us >= state->period_us)
+    if (!state->window)
+        return;
+    if (now < state->at_us)
+        state->at_us = window_at(limit, now).start_us;
+    if (now - state->at_us >= state->period_us)
         return;
     if (limit->rest_us && state->fraction >= state->scale)
         return; /* a rest */

@@ -223,6 +223,36 @@ START_TEST(an_earlier_clock_does_not_reset_a_window)
 }
 END_TEST
 
+/* The window begins again at the earlier time, with its used units. */
+START_TEST(a_window_keeps_its_units_if_the_clock_is_set_back)
+{
+    static const int64_t minute = 60000000;
+    static const int64_t steps[] = {200000, 50000000, 600000000};
+    struct limit limit = limit_of(LIMIT_WINDOW, 3, 3, minute);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+    char key[16];
+
+    for (unsigned i = 0; i < 3 * COUNT_OF(steps); i++) {
+        uint64_t now = begin_us / 60000000 * 60000000, back = now - (uint64_t)steps[i / 3];
+        snprintf(key, sizeof key, "key %u", i);
+        limit.has_offset = i % 3 == 1;
+        limit.rest_us = i % 3 == 2 ? 10 * minute : 0;
+        ck_assert(decide(f, &limit, slice_of(key), 2, now, &r));
+        ck_assert(!decide(f, &limit, slice_of(key), 2, back, &r));
+        ck_assert_int_eq(r.remaining, 1);
+        ck_assert(r.retry_after_us > 0 && r.retry_after_us <= minute);
+        ck_assert(decide(f, &limit, slice_of(key), 1, back, &r));
+        ck_assert(!decide(f, &limit, slice_of(key), 1, back - 1000000, &r));
+        ck_assert_int_le(r.retry_after_us, limit.rest_us ? limit.rest_us : minute);
+        ck_assert_int_gt(r.retry_after_us, limit.rest_us / 2);
+        ck_assert(
+            decide(f, &limit, slice_of(key), 3, back - 1000000 + (uint64_t)r.retry_after_us, &r));
+    }
+    fallback_free(f);
+}
+END_TEST
+
 START_TEST(a_changed_bucket_keeps_its_used_units)
 {
     static const int64_t hour = 3600000000, day = 86400000000;
@@ -533,6 +563,7 @@ int main(void)
     tcase_add_loop_test(tests, an_aligned_window_follows_the_clock, 0, 2);
     tcase_add_test(tests, a_lockout_lasts_for_its_rest_time);
     tcase_add_test(tests, an_earlier_clock_does_not_reset_a_window);
+    tcase_add_test(tests, a_window_keeps_its_units_if_the_clock_is_set_back);
     tcase_add_test(tests, several_limits_are_charged_all_or_none);
     tcase_add_test(tests, refunded_units_can_be_charged_again);
     tcase_add_test(tests, a_refund_for_a_window_that_has_ended_gives_nothing);
