@@ -16,6 +16,7 @@
 #include "limit/queue.h"
 #include "limit/script_failures.h"
 #include "limit/split.h"
+#include "limit/sub_op.h"
 #include "limit/verdict.h"
 
 enum {
@@ -231,10 +232,24 @@ static void batch_fail(struct batch *batch, enum redis_failure failure)
     SLIST_INSERT_HEAD(&l->batches->spare, batch, spare);
 }
 
+/* The limits of an adjustment do not depend on each other. */
+static void adjust_apart(struct limit_op *op)
+{
+    struct limit_op *own;
+
+    while (op->count > 1 && (own = op_take_last(op))) {
+        own->cluster.alone = true;
+        own->cluster.tries = 0;
+        op_gather_quietly(own);
+    }
+    if (op->count == 1)
+        op_limit_alone(&op->limits[0]);
+}
+
 /* The keys are spread over two nodes of a cluster (a slot is moving), and nothing was charged. A
  * single key can always be found, so each op is sent alone. An op with several keys is then
- * split into one sub-operation per limit. If that is not possible, the op is retried until its
- * deadline. */
+ * split into one sub-operation per limit, or into one adjustment per limit. If that is not
+ * possible, the op is retried until its deadline. */
 static void op_try_again(struct limit_op *op)
 {
     bool apart = op->cluster.alone && (op->decision_request || op->cluster.parent) &&
@@ -249,6 +264,8 @@ static void op_try_again(struct limit_op *op)
         op->cluster.tries = 0;
         op_gather(op);
     } else if (!apart || !(op->cluster.parent ? split_apart(op) : split_begin(op, true))) {
+        if (op->is_adjustment)
+            adjust_apart(op);
         op_gather_later(op);
     }
 }

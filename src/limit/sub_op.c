@@ -192,6 +192,19 @@ bool sub_op_part(struct limit_op *op)
     return true;
 }
 
+struct limit_op *op_take_last(struct limit_op *adjustment)
+{
+    struct limit_op *own = op_take(adjustment->limiter);
+
+    if (!own)
+        return NULL;
+    op_copy(own, adjustment);
+    own->is_adjustment = true;
+    add_limit(own, adjustment, &adjustment->limits[--adjustment->count]);
+    op_limit_alone(&own->limits[0]);
+    return own;
+}
+
 /* --- The end ---------------------------------------------------------------------------------- */
 
 void op_drop_split(struct limit_op *op)

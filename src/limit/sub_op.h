@@ -39,6 +39,9 @@ MUST_CHECK bool op_make_split(struct limit_op *parent, bool each);
 /* Replaces a sub-operation of several limits by one per limit. False: no memory, and nothing has
  * changed. */
 MUST_CHECK bool sub_op_part(struct limit_op *op);
+/* Moves the last limit of an adjustment of several limits to an op of its own, PREPARED. NULL: no
+ * memory. */
+struct limit_op *op_take_last(struct limit_op *adjustment);
 /* Returns the sub-operation of an op that has a parent. */
 struct sub_op *sub_op_find(const struct limit_op *op);
 /* Enters a state without an op: detaches the op from its parent; the caller owns it. */

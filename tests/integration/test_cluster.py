@@ -1,6 +1,7 @@
 """Redis Cluster: real nodes, three masters with replicas. Slots move and masters fail under
 load."""
 
+import json
 import re
 import threading
 import time
@@ -10,7 +11,7 @@ from queues import reset
 from rig import eventually, free_port, time_scale, timeout
 from scripted import Scripted
 from topology import Cluster, Load, charged_twice, slot_of, slot_of_client
-from wire import count, flood, get
+from wire import Connection, count, flood, get, request_bytes
 
 
 def weirs_with(rig, redis, number=1, **keys):
@@ -190,6 +191,41 @@ def test_while_a_slot_moves_each_key_is_a_separate_call(rig):
         assert count(answers) == {200: 8, 429: 32}, "the two keys are on different nodes"
         cluster.end_move(source, to, slot)
         assert get(weir.address, path, headers=client(name)).status == 429
+
+
+def test_charges_are_settled_while_their_keys_are_on_two_nodes(rig):
+    """A cost in the response, and a refund. The key of one limit has moved meanwhile, that of the other has not."""
+    cluster = Cluster(rig, replicas=False)
+    received, go = threading.Semaphore(0), threading.Event()
+    rig.add_cleanup(go.set)
+
+    def script(peer, _number):
+        while request := peer.read_request():
+            received.release()
+            go.wait()
+            status = request[0].split(b" ")[1][1:]
+            peer.send(b"HTTP/1.1 %s X\r\nContent-Length: 0\r\nX-Cost: 5\r\n\r\n" % status)
+    limits = {"minute": dict(script="fixed_window", limit=20, period="10d"), "day": dict(script="token_bucket", limit=100, period="10d"),
+              "failures": dict(script="sliding_window_log", limit=10, period="10d", count=[404])}
+    weir, = weirs_with(rig, cluster.policy(), limits=limits, upstreams={"api": {"servers": [Scripted(rig, script).text]}},
+                       rules=[{"limits": list(limits), "cost": {"reserve": 2, "response_header": "X-Cost"}}])
+    with Connection(weir.address) as kept, Connection(weir.address) as refunded:
+        kept.send(request_bytes("/404", headers=client("a")))
+        refunded.send(request_bytes("/200", headers=client("a")))
+        received.acquire(), received.acquire()
+        slot = slot_of_client("a")
+        to = next(m for m in cluster.masters if m is not cluster.owner(slot))
+        source = cluster.begin_move(slot, to)
+        key = next(key for key in source.command("CLUSTER", "GETKEYSINSLOT", slot, 10) if key.endswith(":l:day"))
+        source.command("MIGRATE", *to.address, key, 0, 5000)
+        go.set()
+        assert [c.response().status for c in (kept, refunded)] == [404, 200]
+    eventually(lambda: (weir.metric("weir_redis_redirects_total", kind="ask") or 0) >= 2, what="adjustments of the limit that has moved")
+    cluster.end_move(source, to, slot)
+
+    def left():
+        return {row["limit"]: row["remaining"] for row in json.loads(get(weir.admin, "/api/v1/clients/a").body)["limits"]}
+    eventually(lambda: left() == {"minute": 10, "day": 90, "failures": 5})
 
 
 @timeout(120)
