@@ -225,6 +225,14 @@ static void count_client_cost(const struct exchange *x)
         top_keys_add(top->by[TOP_BY_COST], clock_cached_us(), client, (uint64_t)x->limits.cost - 1);
 }
 
+/* Returns true if the request has not waited for its slot in a queue to the end, or not at all. */
+static bool left_queue_early(const struct exchange *x)
+{
+    return x->hold.left_early ||
+           (x->decision_request.charge && x->decision_request.decision.delay_us > 0 &&
+            x->hold.since_us == 0);
+}
+
 /* Refunds the charge if nothing was sent to the server and the cause allows it, or if the request
  * left a queue early, which frees its slot. Otherwise keeps the charge, except that limits with
  * `count` do not charge weir's own responses. */
@@ -232,7 +240,7 @@ static void end_charge(struct exchange *x)
 {
     if (x->decision_request.held_count)
         limiter_leave(x->generation->limiter, &x->decision_request);
-    if (x->upstream.sent_us == 0 && (x->hold.left_early || cause_table[x->record.cause].refund))
+    if (x->upstream.sent_us == 0 && (cause_table[x->record.cause].refund || left_queue_early(x)))
         response_cost_refund(x);
     else if (x->cost.usage || x->decision_request.charge)
         response_cost_end(x);

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 
+from http2_wire import Http2
 from queues import queue, reset
 from rig import eventually, free_port
 from scripted import OK, Scripted
@@ -141,6 +142,25 @@ def test_the_last_slot_of_the_queue_is_freed(rig):
     waiting = send_request(weir, "/")
     eventually(lambda: held_requests(weir) == 1)
     assert get(weir.address).status == 429
+    reset(waiting)
+
+
+def test_a_call_that_ends_before_its_decision_frees_its_slot(rig):
+    """The deadline of the call passes while Redis does not reply. The reply then has a delay."""
+    weir = rig.weir(workers=1, limits={"q": queue(limit=1, period="1h", max_delay="90m")}).wait_for_redis()
+    assert get(weir.address).status == 200
+    for _ in range(3):
+        with Http2(weir.address) as client:
+            rig.redis().freeze()
+            stream = client.start("/", method="POST", fields=[("content-type", "application/grpc"), ("te", "trailers"), ("grpc-timeout", "20m")])
+            eventually(lambda: weir.metric("weir_requests_active") == 1)
+            passed = time.monotonic() + 0.1
+            eventually(lambda: time.monotonic() > passed)  # noqa: B023
+            rig.redis().thaw()
+            assert client.response(stream)["grpc-status"] == "4"
+        eventually(lambda: weir.metric("weir_requests_active") == 0)
+    waiting = send_request(weir, "/")
+    eventually(lambda: held_requests(weir) == 1)
     reset(waiting)
 
 
