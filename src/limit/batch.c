@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/free_list.h"
 #include "base/magic.h"
 #include "limit/adjust.h"
 #include "limit/arguments.h"
@@ -22,23 +23,33 @@
 enum {
     ADJUSTMENT_TRIES_MAX = 100,
     SLOT_LISTS = 64,
+    SPARE_BATCHES_MAX = 128, /* 0.5 MiB; further ones are freed */
 };
 
 /* One EVALSHA. */
 struct batch {
     struct redis_call call;
     struct limiter *limiter;
-    SLIST_ENTRY(batch) spare;
     bool timed_out; /* the connection was notified of a timeout */
     uint64_t sent_us;
     struct call_ops ops;
 };
 
 struct batches {
-    SLIST_HEAD(batch_list, batch) spare;
+    struct free_list spare;
     struct arguments *arguments;
     struct limit_reply replies[BATCH_KEYS_MAX]; /* of the batch that is being answered */
 };
+
+static void batch_free(struct batch *batch)
+{
+    struct free_list *spare = &batch->limiter->batches->spare;
+
+    if (spare->count < SPARE_BATCHES_MAX)
+        free_list_put(spare, batch);
+    else
+        free(batch);
+}
 
 /* --- Without a reply -------------------------------------------------------------------------- */
 
@@ -215,21 +226,19 @@ static void batch_answer(struct batch *batch, int64_t time_us)
         else
             op_request_again(op);
     }
-    SLIST_INSERT_HEAD(&l->batches->spare, batch, spare);
+    batch_free(batch);
 }
 
 /* The same for a batch without a reply. */
 static void batch_fail(struct batch *batch, enum redis_failure failure)
 {
-    struct limiter *l = batch->limiter;
-
     answer_leases(batch, NULL, 0);
     for (unsigned i = 0; i < batch->ops.count; i++) {
         op_enter(batch->ops.list[i], OP_ANSWERED);
         op_permits_failed(batch->ops.list[i]);
         op_give_up(batch->ops.list[i], failure);
     }
-    SLIST_INSERT_HEAD(&l->batches->spare, batch, spare);
+    batch_free(batch);
 }
 
 /* The limits of an adjustment do not depend on each other. */
@@ -277,7 +286,7 @@ static void batch_try_again(struct batch *batch)
     answer_leases(batch, NULL, 0);
     for (unsigned i = 0; i < batch->ops.count; i++)
         op_try_again(batch->ops.list[i]);
-    SLIST_INSERT_HEAD(&l->batches->spare, batch, spare);
+    batch_free(batch);
     op_queue_wake(l->queue);
 }
 
@@ -303,10 +312,9 @@ static void on_batch_reply(struct redis_call *call, const struct redis_reply *re
 
 static struct batch *batch_take(struct limiter *l)
 {
-    struct batch *batch = SLIST_FIRST(&l->batches->spare);
-    if (batch)
-        SLIST_REMOVE_HEAD(&l->batches->spare, spare);
-    else if (!(batch = malloc(sizeof *batch)))
+    struct batch *batch = free_list_take(&l->batches->spare);
+
+    if (!batch && !(batch = malloc(sizeof *batch)))
         return NULL;
     batch->limiter = l;
     batch->timed_out = false;
@@ -409,7 +417,7 @@ static void send_list(struct limiter *l, struct op_list *list)
         if (batch->ops.count)
             batch_send(l, batch);
         else
-            SLIST_INSERT_HEAD(&l->batches->spare, batch, spare);
+            batch_free(batch);
     }
 }
 
@@ -467,7 +475,6 @@ struct batches *batches_new(void)
 
     if (!b)
         return NULL;
-    SLIST_INIT(&b->spare);
     if ((b->arguments = arguments_new()))
         return b;
     free(b);
@@ -476,14 +483,9 @@ struct batches *batches_new(void)
 
 void batches_free(struct batches *b)
 {
-    struct batch *batch;
-
     if (!b)
         return;
-    while ((batch = SLIST_FIRST(&b->spare))) {
-        SLIST_REMOVE_HEAD(&b->spare, spare);
-        free(batch);
-    }
+    (void)free_list_drop(&b->spare, b->spare.count);
     arguments_free(b->arguments);
     free(b);
 }

@@ -13,7 +13,8 @@
 
 enum {
     PENDING_MAX = 8192,      /* pending calls; more are refused */
-    SPARE_BYTES_MAX = 65536, /* larger command buffers are not reused */
+    SPARE_MAX = 128,         /* calls kept for reuse; further ones are freed */
+    SPARE_BYTES_MAX = 16384, /* larger command buffers are not reused */
 };
 
 static const uint64_t complain_every_us = 10000000;
@@ -38,27 +39,18 @@ static bool link_is_up(const struct redis_link *link)
     return link->state == LINK_READY || link->state == LINK_SUSPECT;
 }
 
-static struct sent_call *sent_take(struct redis_link *link, size_t size)
+static void sent_free(struct sent_call *sent)
 {
-    struct sent_call *sent = TAILQ_FIRST(&link->spare);
-    if (sent)
-        TAILQ_REMOVE(&link->spare, sent, entry);
-    else if (!(sent = calloc(1, sizeof *sent)))
-        return NULL;
-    if (sent->cap < size) {
-        char *bytes = realloc(sent->bytes, size);
-        if (!bytes) {
-            TAILQ_INSERT_HEAD(&link->spare, sent, entry);
-            return NULL;
-        }
-        sent->bytes = bytes;
-        sent->cap = size;
-    }
-    return sent;
+    free(sent->bytes);
+    free(sent);
 }
 
 static void sent_release(struct redis_link *link, struct sent_call *sent)
 {
+    if (link->spare_count >= SPARE_MAX) {
+        sent_free(sent);
+        return;
+    }
     sent->call = NULL;
     if (sent->cap > SPARE_BYTES_MAX) {
         free(sent->bytes);
@@ -66,6 +58,27 @@ static void sent_release(struct redis_link *link, struct sent_call *sent)
         sent->cap = 0;
     }
     TAILQ_INSERT_HEAD(&link->spare, sent, entry);
+    link->spare_count++;
+}
+
+static struct sent_call *sent_take(struct redis_link *link, size_t size)
+{
+    struct sent_call *sent = TAILQ_FIRST(&link->spare);
+    if (sent) {
+        TAILQ_REMOVE(&link->spare, sent, entry);
+        link->spare_count--;
+    } else if (!(sent = calloc(1, sizeof *sent)))
+        return NULL;
+    if (sent->cap < size) {
+        char *bytes = realloc(sent->bytes, size);
+        if (!bytes) {
+            sent_release(link, sent);
+            return NULL;
+        }
+        sent->bytes = bytes;
+        sent->cap = size;
+    }
+    return sent;
 }
 
 static void on_script_loaded(redisAsyncContext *ac, void *r, void *arg)
@@ -303,7 +316,6 @@ void redis_calls_free(struct redis_link *link)
 
     while ((sent = TAILQ_FIRST(&link->spare))) {
         TAILQ_REMOVE(&link->spare, sent, entry);
-        free(sent->bytes);
-        free(sent);
+        sent_free(sent);
     }
 }

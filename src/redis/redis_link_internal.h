@@ -41,6 +41,7 @@ struct redis_link {
     struct redis_slow_start slow_start; /* after a failure */
 
     struct sent_call_list waiting, spare;
+    unsigned spare_count;
     unsigned pending;    /* number of calls in `waiting` */
     unsigned unanswered; /* all commands without a reply, including set-up and PING */
     char sha[SHA_SIZE + 1];

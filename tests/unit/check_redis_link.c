@@ -2,6 +2,7 @@
  * completes exactly once, and the state is correct. */
 #include <check.h>
 #include <event2/thread.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -233,6 +234,30 @@ START_TEST(calls_get_complete_replies)
         ck_assert_str_eq(calls[i].first, "a key\r\n|");
         ck_assert_int_eq(calls[i].sum, 3 + i);
     }
+    real_redis_stop(&real);
+}
+END_TEST
+
+/* Commands are kept for reuse, but not all of a peak. With a sanitizer, mallinfo2() returns 0. */
+START_TEST(the_memory_of_many_answered_calls_is_freed)
+{
+    enum { CALLS = 4000, SIZE = 8000, KEPT = 128 };
+    static char large[SIZE];
+    static const char *const argv[] = {"1", "key", large};
+
+    memset(large, 'x', sizeof large);
+    start_real();
+    iterate_until(is_ready);
+    size_t before = mallinfo2().uordblks;
+    for (unsigned i = 0; i < CALLS; i++) {
+        calls[i] = (struct test_call){.call.done = on_done};
+        ck_assert(redis_link_call(test_link, &calls[i].call, 3, (const char **)argv,
+                                  (size_t[]){1, 3, SIZE}));
+    }
+    iterate_until(nothing_pending);
+    ck_assert_uint_eq(done_count, CALLS);
+    size_t kept = mallinfo2().uordblks - before;
+    ck_assert_uint_lt(kept, 2 * KEPT * SIZE);
     real_redis_stop(&real);
 }
 END_TEST
@@ -791,6 +816,7 @@ int main(void)
     tcase_set_timeout(set_up_case_2, 60);
     tcase_add_test(real_case, durations_of_outages_are_correct_with_several_workers);
     tcase_add_test(real_case, calls_get_complete_replies);
+    tcase_add_test(real_case, the_memory_of_many_answered_calls_is_freed);
     tcase_add_test(real_case, after_a_script_flush_the_script_is_sent_again_within_the_call);
     tcase_add_test(real_case, a_killed_redis_fails_every_call_once_and_is_used_again);
     tcase_add_test(real_case, a_stopped_redis_opens_the_breaker_until_it_continues);
