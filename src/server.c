@@ -192,7 +192,9 @@ static bool start_workers(struct weir *weir)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     bool good = log_start() == 0;
-    if (!good)
+    if (good)
+        log_thread_begin();
+    else
         log_error("cannot start the log writer: %s", strerror(errno));
     good = good && quotas_start(weir->quotas);
     for (unsigned i = 0; i < weir->made && good; i++) {
@@ -460,7 +462,7 @@ int server_run(const char *policy_file, const char *lua_dir)
     else
         stop_weir(&weir);
     while (atomic_load(&weir.ended) < weir.started && event_base_loop(weir.base, EVLOOP_ONCE) == 0)
-        ;
+        log_thread_flush();
     for (unsigned i = 0; i < weir.started; i++)
         worker_join(weir.workers[i]);
     free_weir(&weir);

@@ -62,7 +62,8 @@ struct policy *read_policy(struct weir *weir, FILE *report)
 bool open_log(const struct policy *policy, FILE *report)
 {
     if (log_open(policy->log.file) != 0) {
-        fprintf(report, "weir: cannot open the log %s: %s\n", policy->log.file, strerror(errno));
+        fprintf(report, "weir: cannot open the log %s: %s\n", policy->log.file,
+                errno == ENXIO ? "it is a FIFO that no process reads" : strerror(errno));
         return false;
     }
     return true;

@@ -1,8 +1,8 @@
-/* log.c - one ring per worker and one writer thread. The file itself is in log_file.c.
+/* log.c - one ring per thread and one writer thread. The file itself is in log_file.c.
  *
  *   log_write(), log_put_line()
- *     in a worker  -> its ring -> writer thread -> writev(2) -> file
- *     elsewhere    -> writev(2) -> file, under the file's lock
+ *     of a thread with a ring -> its ring -> writer thread -> writev(2) -> file
+ *     before log_start()      -> writev(2) -> file, under the file's lock
  *
  * A ring has one writer and one reader, so head and tail are plain atomics. After each round, the
  * writer thread pauses for WRITER_PAUSE_US, or less if a ring fills up. Under load it wakes about
@@ -27,7 +27,8 @@ enum {
     WRITER_PAUSE_US = 20000,
     WRITER_PAUSE_MIN_US = 1000,
     LOG_DROPPED_US = 1000000,
-    LOG_NO_MEMORY_US = 10000000
+    LOG_NO_MEMORY_US = 10000000,
+    STOP_S = 5 /* the time in which the last lines are written */
 };
 
 struct ring {
@@ -43,13 +44,15 @@ static _Atomic enum log_format event_format = LOG_TEXT;
 
 static _Atomic(struct ring *) rings[LOG_THREADS_MAX];
 static _Thread_local struct ring *own_ring;
-static _Thread_local bool own_wrote;
+static _Thread_local bool wants_ring, own_wrote;
+static _Atomic uint64_t dropped_without_ring;
 
 static struct {
     pthread_t thread;
     pthread_mutex_t lock; /* protects the wait on `wake` */
     pthread_cond_t wake;
     _Atomic bool started, asleep, stop, reopen, check, writes;
+    _Atomic(struct log_file *) next; /* to be installed; NULL: none */
     _Atomic uint64_t rounds;
     uint64_t rounds_seen; /* by log_writer_is_alive() */
     uint64_t dropped_logged, dropped_logged_us;
@@ -210,10 +213,28 @@ static void ring_put(struct ring *ring, struct slice line)
     own_wrote = true;
 }
 
+/* Sets own_ring, unless there is no memory or are more threads than rings. */
+static void take_ring(void)
+{
+    struct ring *ring = calloc(1, sizeof *ring);
+    for (unsigned i = 0; ring && i < LOG_THREADS_MAX; i++) {
+        struct ring *none = NULL;
+        if (atomic_compare_exchange_strong(&rings[i], &none, ring)) {
+            own_ring = ring;
+            return;
+        }
+    }
+    free(ring);
+}
+
 void log_put_line(struct slice line)
 {
+    if (wants_ring && !own_ring)
+        take_ring();
     if (own_ring)
         ring_put(own_ring, line);
+    else if (wants_ring)
+        atomic_fetch_add_explicit(&dropped_without_ring, 1, memory_order_relaxed);
     else
         log_file_write(line, SLICE_NONE);
 }
@@ -238,22 +259,14 @@ void log_write(enum log_level level, const char *format, ...)
 
 void log_thread_begin(void)
 {
-    struct ring *ring = calloc(1, sizeof *ring);
-    for (unsigned i = 0; ring && i < LOG_THREADS_MAX; i++) {
-        struct ring *none = NULL;
-        if (atomic_compare_exchange_strong(&rings[i], &none, ring)) {
-            own_ring = ring;
-            return;
-        }
-    }
-    free(ring); /* no memory, or more threads than rings: this one writes directly to the file */
+    wants_ring = true;
+    take_ring();
 }
 
 void log_thread_end(void)
 {
-    if (!own_ring)
-        return;
     log_thread_flush();
+    wants_ring = false;
     own_ring = NULL;
 }
 
@@ -277,12 +290,21 @@ void log_thread_flush(void)
 
 /* ---- the writer thread ----------------------------------------------------------------------- */
 
+static void install_next(void)
+{
+    struct log_file *next = atomic_exchange(&writer.next, NULL);
+
+    if (next)
+        log_file_install(next);
+}
+
 /* Writes out a ring. Returns its number of bytes. */
 static size_t ring_drain(struct ring *ring)
 {
     size_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
     size_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
 
+    install_next(); /* after the head was read: lines after log_open() are for the next file */
     if (head == tail)
         return 0;
     size_t at = tail % RING_SIZE, n = head - tail, first = n < RING_SIZE - at ? n : RING_SIZE - at;
@@ -307,7 +329,7 @@ static size_t drain_all(void)
 
 static uint64_t rings_dropped(void)
 {
-    uint64_t sum = 0;
+    uint64_t sum = atomic_load_explicit(&dropped_without_ring, memory_order_relaxed);
     for (unsigned i = 0; i < LOG_THREADS_MAX; i++) {
         struct ring *ring = atomic_load(&rings[i]);
         if (ring)
@@ -354,7 +376,7 @@ static void wait_for_lines(void)
         any = ring && atomic_load(&ring->head) != atomic_load(&ring->tail);
     }
     if (!any && !atomic_load(&writer.stop) && !atomic_load(&writer.reopen) &&
-        !atomic_load(&writer.check))
+        !atomic_load(&writer.check) && !atomic_load(&writer.next))
         pthread_cond_wait(&writer.wake, &writer.lock);
     atomic_store(&writer.asleep, false);
     pthread_mutex_unlock(&writer.lock);
@@ -381,6 +403,21 @@ static void *writer_main(void *unused)
     drain_all();
     report_dropped(true);
     return NULL;
+}
+
+int log_open(const char *path)
+{
+    struct log_file *opened = log_file_open(path);
+
+    if (!opened)
+        return -1;
+    if (!wants_ring) {
+        log_file_install(opened);
+        return 0;
+    }
+    log_file_close(atomic_exchange(&writer.next, opened));
+    wake_writer();
+    return 0;
 }
 
 void log_reopen(void)
@@ -422,12 +459,18 @@ static void free_rings(void)
 
 void log_stop(void)
 {
+    struct timespec until;
+
     if (!atomic_exchange(&writer.started, false))
         return;
     atomic_store(&writer.stop, true);
     wake_writer();
-    pthread_join(writer.thread, NULL);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += STOP_S;
+    if (pthread_timedjoin_np(writer.thread, NULL, &until) != 0)
+        return; /* the file blocks: the thread, its rings and the last lines end with the process */
     atomic_store(&writer.stop, false);
+    log_thread_end();
     free_rings();
 }
 

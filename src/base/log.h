@@ -2,8 +2,8 @@
  *
  * A thread that called log_thread_begin() writes into its own ring and never blocks; a writer
  * thread copies the lines to the file. If the disk is too slow, lines are dropped and counted, and
- * the count is logged. Threads without a ring write directly to the file, as do all threads before
- * log_start(). */
+ * the count is logged. Before log_start(), and on the command line, threads write directly to the
+ * file. */
 #ifndef WEIR_BASE_LOG_H
 #define WEIR_BASE_LOG_H
 
@@ -58,7 +58,8 @@ void log_put_line(struct slice line);
 void log_keep_early_lines(void);
 
 /* Opens `file` ("stderr", or a path to append to). Returns -1 with errno on failure; the current
- * file then stays open. */
+ * file then stays open. ENXIO: a FIFO that no process reads. A thread with a ring does not wait for
+ * writes to the current file: the writer thread replaces it after them. */
 MUST_CHECK int log_open(const char *file);
 /* Returns whether log_open() may open the file; else sets errno. Does not open it: that would
  * create it, possibly owned by the wrong user. */
@@ -72,12 +73,14 @@ void log_reopen(void);
  * there is no writer thread. */
 bool log_writer_is_alive(void);
 
-/* Starts the writer thread, once. log_stop() writes the remaining lines. */
+/* Starts the writer thread, once. log_stop() writes the remaining lines, and then stops using the
+ * calling thread's ring. If the file blocks for 5 s, they are lost. */
 MUST_CHECK int log_start(void);
 void log_stop(void);
 
-/* Gives the calling thread a ring, or stops using it. log_stop() frees the rings, after all threads
- * have ended. At most LOG_THREADS_MAX rings. */
+/* Gives the calling thread a ring, or stops using it. log_stop() frees the rings, after all other
+ * threads have ended. At most LOG_THREADS_MAX rings. Without memory for a ring, lines are dropped
+ * and counted until there is. */
 enum { LOG_THREADS_MAX = 260 };
 void log_thread_begin(void);
 void log_thread_end(void);

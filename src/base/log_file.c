@@ -13,15 +13,16 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+static struct log_file on_stderr = {.fd = STDERR_FILENO};
+
 static struct {
     pthread_mutex_t lock;
-    int fd;
-    char *path;            /* NULL: stderr */
+    struct log_file *open;
     int trouble;           /* errno of the last failed write; 0: the last write succeeded */
     bool torn;             /* the last line was written only in part */
     uint64_t lost_logged;  /* value of `lost` already logged */
     _Atomic uint64_t lost; /* lines that could not be written */
-} file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
+} file = {.lock = PTHREAD_MUTEX_INITIALIZER, .open = &on_stderr};
 
 /* Lines written before the first log_open(), which are copied to that file. Protected by file.lock.
  * bytes is NULL: none are kept. */
@@ -51,7 +52,7 @@ static void remove_written(struct iovec pieces[2], size_t n)
 static bool write_all(struct iovec pieces[2])
 {
     while (pieces[0].iov_len + pieces[1].iov_len) {
-        ssize_t n = writev(file.fd, pieces, 2);
+        ssize_t n = writev(file.open->fd, pieces, 2);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -85,11 +86,11 @@ static void count_lost(const struct iovec pieces[2])
 {
     int why = errno;
 
-    if (!file.trouble && file.path) {
+    if (!file.trouble && file.open != &on_stderr) {
         char message[LOG_LINE_MAX / 2];
         int n = snprintf(message, sizeof message,
-                         "log: %s cannot be written: %s; lines are lost until it can be", file.path,
-                         strerror(why));
+                         "log: %s cannot be written: %s; lines are lost until it can be",
+                         file.open->path, strerror(why));
         write_to_stderr(
             (struct slice){message, n < (int)sizeof message ? (size_t)n : sizeof message - 1});
     }
@@ -143,7 +144,7 @@ static void write_early(void)
                                               "on stderr only");
     char line[LOG_LINE_MAX];
 
-    if (early.bytes && file.path) {
+    if (early.bytes && file.open != &on_stderr) {
         struct iovec pieces[2] = {{early.bytes, early.n}, {NULL, 0}};
         if (early.missing)
             pieces[1] = (struct iovec){line, log_event(line, LEVEL_WARN, missing)};
@@ -166,9 +167,15 @@ void log_file_write(struct slice first, struct slice second)
     pthread_mutex_unlock(&file.lock);
 }
 
+/* open(2) of a FIFO that no process reads would wait for a reader. With O_NONBLOCK it fails with
+ * ENXIO; writes then wait as usual. */
 static int open_for_appending(const char *path)
 {
-    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
+
+    if (fd >= 0)
+        (void)fcntl(fd, F_SETFL, O_APPEND);
+    return fd;
 }
 
 static bool is_stderr(const char *path)
@@ -176,31 +183,44 @@ static bool is_stderr(const char *path)
     return strcmp(path, "stderr") == 0;
 }
 
-int log_open(const char *path)
+struct log_file *log_file_open(const char *path)
 {
-    char *copy = is_stderr(path) ? NULL : strdup(path);
+    size_t size = strlen(path) + 1;
 
-    if (!is_stderr(path) && !copy)
-        return -1;
-    int fd = is_stderr(path) ? STDERR_FILENO : open_for_appending(path);
+    if (is_stderr(path))
+        return &on_stderr;
+    int fd = open_for_appending(path);
     if (fd < 0 && descriptors_lack(errno) && descriptors_give(DESCRIPTOR_FOR_MAIN, errno))
         fd = open_for_appending(path);
-    if (fd < 0) {
+    struct log_file *opened = fd < 0 ? NULL : malloc(sizeof *opened + size);
+    if (!opened) {
         int error = errno;
-        free(copy);
+        if (fd >= 0)
+            close(fd);
         errno = error;
-        return -1;
+        return NULL;
     }
+    opened->fd = fd;
+    memcpy(opened->path, path, size);
+    return opened;
+}
+
+void log_file_close(struct log_file *opened)
+{
+    if (!opened || opened == &on_stderr)
+        return;
+    close(opened->fd);
+    free(opened);
+}
+
+void log_file_install(struct log_file *opened)
+{
     pthread_mutex_lock(&file.lock);
-    if (file.fd != STDERR_FILENO)
-        close(file.fd);
-    free(file.path);
-    file.fd = fd;
-    file.path = copy;
+    log_file_close(file.open);
+    file.open = opened;
     file.torn = false;
     write_early();
     pthread_mutex_unlock(&file.lock);
-    return 0;
 }
 
 bool log_may_open(const char *path)
@@ -217,19 +237,6 @@ bool log_may_open(const char *path)
     return access(directory, W_OK | X_OK) == 0;
 }
 
-/* Copies the path, because a reload may change it. Returns false if the log is stderr. A path
- * that could be opened is shorter than PATH_MAX. */
-static bool copy_path(char path[static PATH_MAX])
-{
-    pthread_mutex_lock(&file.lock);
-    size_t size = file.path ? strlen(file.path) + 1 : 0;
-    bool known = size > 0 && size <= PATH_MAX;
-    if (known)
-        memcpy(path, file.path, size);
-    pthread_mutex_unlock(&file.lock);
-    return known;
-}
-
 /* The old file may have been deleted: stderr gets the message too. */
 static void report_not_reopened(const char *path, const char *why)
 {
@@ -243,14 +250,15 @@ static void report_not_reopened(const char *path, const char *why)
 
 void log_file_reopen(void)
 {
-    char path[PATH_MAX];
+    struct log_file *again; /* no other thread replaces file.open once the writer runs */
 
-    if (!copy_path(path))
+    if (file.open == &on_stderr)
         return;
-    if (log_open(path) == 0)
-        log_info("log: %s reopened", path);
-    else
-        report_not_reopened(path, strerror(errno));
+    if ((again = log_file_open(file.open->path))) {
+        log_file_install(again);
+        log_info("log: %s reopened", again->path);
+    } else
+        report_not_reopened(file.open->path, strerror(errno));
 }
 
 uint64_t log_file_lost(void)

@@ -14,6 +14,18 @@ size_t log_event(char line[static LOG_LINE_MAX], enum log_level level, struct sl
  * as lost. */
 void log_file_write(struct slice first, struct slice second);
 
+/* An open file. */
+struct log_file {
+    int fd;
+    char path[];
+};
+/* Same as log_open(), without installing the file. Returns NULL with errno on failure. */
+MUST_CHECK struct log_file *log_file_open(const char *path);
+/* Closes a file that was not installed, or does nothing if it is NULL. */
+void log_file_close(struct log_file *opened);
+/* From now on, lines are written to this file. Closes the one before it. Waits for writes in
+ * progress. Takes ownership. */
+void log_file_install(struct log_file *opened);
 /* Reopens the same path. Writer thread only. */
 void log_file_reopen(void);
 

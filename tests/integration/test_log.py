@@ -6,7 +6,7 @@ import re
 import resource
 import signal
 
-from rig import eventually
+from rig import address_of, eventually
 from wire import Connection, get, request_bytes
 
 LIMIT = {"few": dict(script="gcra", limit=2, period="1h")}
@@ -27,7 +27,6 @@ def lines_of(rig, count, access, **more):
             return ""
     eventually(lambda: " ready" in look() or " ready" in weir.output(), what="weir ready")
     text = look() + weir.output()
-    from rig import address_of
     weir.address = address_of(re.search(r"listening on (\S+)", text)[1])
     for target in ["/a?b=1", '/"quoted"\\x', "/c"][:count]:
         with Connection(weir.address) as connection:
@@ -162,7 +161,6 @@ def test_every_line_of_a_json_log_is_json(rig):
 
 
 def address_in_log(weir):
-    from rig import address_of
     eventually(lambda: '"ready"' in weir.output(), what="weir ready")
     return address_of(re.search(r"listening on ([^\s\"]+)", weir.output())[1])
 
@@ -254,3 +252,49 @@ def test_access_off_writes_no_access_log(rig):
     weir = rig.weir(limits=LIMIT, log={"access": "off"})
     get(weir.address, "/not-to-be-seen")
     assert "/not-to-be-seen" not in weir.output()
+
+
+def test_a_blocked_log_stops_neither_the_admin_listener_nor_reload_and_shutdown(rig):
+    """The log is a pipe whose reader stops reading."""
+    fifo, other = os.path.join(rig.directory, "fifo"), os.path.join(rig.directory, "other.log")
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    rig.add_cleanup(lambda: os.close(reader))
+    weir = rig.weir(workers=1, log={"access": "json", "file": fifo}, wait=False)
+    seen = bytearray()
+
+    def read_more():
+        try:
+            seen.extend(os.read(reader, 65536))
+        except BlockingIOError:
+            pass
+        return seen
+    eventually(lambda: b" ready\n" in read_more(), what="weir ready")
+    text = seen.decode()
+    weir.address = address_of(re.search(r"listening on (\S+)", text)[1])
+    weir.admin = address_of(re.search(r"admin on (\S+)", text)[1])
+    with Connection(weir.address) as connection:
+        def drops_lines():
+            for _ in range(200):
+                connection.send(request_bytes("/" + "x" * 6000))
+                assert connection.response().status == 200
+            return weir.metric("weir_log_lines_dropped_total")
+        eventually(drops_lines, what="dropped lines")
+    # The main thread logs the problem, too.
+    eventually(lambda: b"log lines are lost" in get(weir.admin, "/readyz").body, what="the problem")
+    assert get(weir.admin, "/healthz").status == 200
+    rig.write(os.path.basename(weir.policy_file), json.dumps({**weir.policy, "log": {"access": "json", "file": other}}))
+    weir.signal(signal.SIGHUP)
+    eventually(lambda: weir.metric("weir_reload_total", result="success"), what="the reload")
+    assert get(weir.address).status == 200
+    weir.signal(signal.SIGTERM)
+    assert weir.wait() == 0
+
+
+def test_a_fifo_that_no_process_reads_is_refused(rig):
+    fifo = os.path.join(rig.directory, "fifo")
+    os.mkfifo(fifo)
+    weir = rig.weir(log={"file": fifo}, wait=False)
+    weir.expected_exit = 1
+    assert weir.wait() == 1
+    assert f"cannot open the log {fifo}: it is a FIFO that no process reads" in weir.output()
