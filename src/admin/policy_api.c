@@ -4,21 +4,35 @@
 
 #include "admin/answer.h"
 #include "base/json_writer.h"
+#include "base/memory.h"
 #include "base/memory_stream.h"
 #include "config/policy_file.h"
 #include "config/printer.h"
 
+struct conversion {
+    struct slice yaml;
+    struct arena arena;
+    struct report report;
+    struct text out;
+};
+
+static void convert(void *conversion)
+{
+    struct conversion *c = conversion;
+    struct json_writer json = json_writer_growing(&c->out);
+
+    print_json(&json, tree_read(&c->arena, c->yaml, &c->report));
+}
+
 static struct evbuffer *json_of(struct slice yaml)
 {
-    struct arena arena = {NULL};
-    struct report report = {.file = "policy"};
-    struct text out;
-    struct json_writer json = json_writer_growing(&out);
+    struct conversion c = {.yaml = yaml, .report.file = "policy"};
 
-    print_json(&json, tree_read(&arena, yaml, &report));
-    report_forget(&report);
-    arena_free(&arena);
-    return buffer_of_json(&out);
+    if (!memory_try(convert, &c))
+        c.out.failed = true;
+    report_forget(&c.report);
+    arena_free(&c.arena);
+    return buffer_of_json(&c.out);
 }
 
 static bool wants_json(struct evhttp_request *request)
