@@ -144,11 +144,13 @@ static enum truth query_truth(const struct criterion *criterion,
                             .steps = request->steps,
                             .separator = ",",
                             .joined = text_over(request->room, CRITERIA_ROOM)};
-    struct query_reader reader = query_reader(request->facts->head->query, criterion->name,
-                                              request->room + CRITERIA_ROOM, CRITERIA_ROOM);
+    struct slice query = request->facts->head->query;
+    struct query_reader reader =
+        query_reader(query, criterion->name, request->room + CRITERIA_ROOM, CRITERIA_ROOM);
     struct query_value value;
 
-    if (request->query_doubt)
+    *request->steps += QUERY_STEPS * query.n;
+    if (request->query_doubt || *request->steps > MATCH_STEPS_MAX)
         return TRUTH_MAYBE;
     while (query_next(&reader, &value)) {
         if (value.reading == QUERY_ALL) {

@@ -20,6 +20,11 @@ enum {
     CRITERIA_MAX = 1024 * CRITERIA_PER_RULE_MAX,
 };
 
+/* The work to match one request, over all rules and readings of the path: a step for each rule, and
+ * for each byte of patterns and of the request that is looked at; QUERY_STEPS for each byte of the
+ * query, each time that a criterion reads it. */
+enum { MATCH_STEPS_MAX = 4000000, QUERY_STEPS = 8 };
+
 /* A client: an id, an address range, or all peers on unix sockets. */
 struct client_pattern {
     struct slice identity; /* as in struct identity, "id:partner"; n == 0: an address */
@@ -71,7 +76,7 @@ struct criteria_request {
     const struct request_facts *facts;
     bool query_doubt; /* a server may read part of the path as the query */
     char *room;       /* two times CRITERIA_ROOM bytes */
-    size_t *steps;    /* of patterns, see path_matches() */
+    size_t *steps;    /* see MATCH_STEPS_MAX */
 };
 
 enum { CRITERIA_ROOM = 64 << 10 }; /* at least the largest head */

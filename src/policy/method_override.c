@@ -2,7 +2,10 @@
 #include "http/parse.h"
 #include "policy/rule_choice.h"
 
-enum { METHOD_LONGEST = 32 }; /* longest method in a rule */
+enum {
+    METHOD_LONGEST = 32, /* longest method in a rule */
+    OVERRIDES_MAX = 4    /* per request: each is matched in all readings of the path */
+};
 
 static bool counts_by_method(const struct rule *rule)
 {
@@ -32,20 +35,52 @@ static bool override_agrees(const struct policy *policy, const struct rule *rule
            (policy_match(policy, &overridden) == rule && !counts_by_method(rule));
 }
 
+/* The elements of all fields that override the method. */
+struct overrides {
+    const struct field *field, *end;
+    struct slice rest;
+};
+
+static struct overrides overrides_of(const struct fields *fields)
+{
+    bool any = fields_have(fields, FIELD_METHOD_OVERRIDE);
+    const struct field *end = fields->at + fields->count;
+
+    return (struct overrides){.field = any ? fields->at : end, .end = end};
+}
+
+static bool next_override(struct overrides *overrides, struct slice *method)
+{
+    while (!slice_next_element(&overrides->rest, method)) {
+        if (overrides->field == overrides->end)
+            return false;
+        const struct field *field = overrides->field++;
+        if (field->id == FIELD_METHOD_OVERRIDE && !field->hop_by_hop)
+            overrides->rest = field->value;
+    }
+    return true;
+}
+
+bool policy_overrides_are_few(const struct fields *fields)
+{
+    struct overrides overrides = overrides_of(fields);
+    struct slice method;
+    unsigned count = 0;
+
+    while (next_override(&overrides, &method))
+        if (++count > OVERRIDES_MAX)
+            return false;
+    return true;
+}
+
 bool policy_overrides_agree(const struct policy *policy, const struct rule *rule,
                             const struct rule_request *request)
 {
-    const struct fields *fields = &request->criteria.facts->head->fields;
+    struct overrides overrides = overrides_of(&request->criteria.facts->head->fields);
+    struct slice method;
 
-    if (!fields_have(fields, FIELD_METHOD_OVERRIDE))
-        return true;
-    for (const struct field *field = fields->at; field < fields->at + fields->count; field++) {
-        struct slice rest = field->value, element;
-        if (field->id != FIELD_METHOD_OVERRIDE || field->hop_by_hop)
-            continue;
-        while (slice_next_element(&rest, &element))
-            if (!override_agrees(policy, rule, request, element))
-                return false;
-    }
+    while (next_override(&overrides, &method))
+        if (!override_agrees(policy, rule, request, method))
+            return false;
     return true;
 }

@@ -5,13 +5,18 @@
 
 #include "http/chars.h"
 
+static bool is_separator(const struct pairs *pairs, char c)
+{
+    return c == pairs->separators[0] || c == pairs->separators[1];
+}
+
 bool pairs_next(struct pairs *pairs, struct pair *pair)
 {
     size_t n = 0;
 
     if (pairs->ended)
         return false;
-    while (n < pairs->rest.n && !strchr(pairs->separators, pairs->rest.p[n]))
+    while (n < pairs->rest.n && !is_separator(pairs, pairs->rest.p[n]))
         n++;
     *pair = (struct pair){.text = {pairs->rest.p, n}, .before = pairs->before};
     pairs->ended = n == pairs->rest.n;

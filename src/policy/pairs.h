@@ -5,7 +5,7 @@
 
 #include "base/slice.h"
 
-/* Unread pairs, separated by one of the characters in `separators`. */
+/* Unread pairs, separated by one of the characters in `separators`, which has one or two. */
 struct pairs {
     struct slice rest;
     const char *separators;

@@ -180,7 +180,7 @@ static bool path_may_hold_query(struct slice normal)
 }
 
 static const char too_many_steps[] =
-    "comparing the request with the patterns of the rules takes more than 4 million steps; see "
+    "comparing the request with the rules takes more than 4 million steps; see "
     "rules[].match.path";
 
 static const char repeated[] = "fields or query parameters are repeated or encoded so that servers "
@@ -196,6 +196,8 @@ static const char *read_unusual(const struct policy *policy, struct rule_request
 
     if (head->method == METHOD_OTHER && method_is_disguised(policy, head->method_text))
         return "the method differs from a known one only in case, and methods are case-sensitive";
+    if (!policy_overrides_are_few(&head->fields))
+        return "headers such as X-HTTP-Method-Override name more than 4 methods";
     if (!head->path_is_plain && (why = normal_form(policy, *path, room, route, path)))
         return why;
     request->criteria.query_doubt = policy->criterion_count && path_may_hold_query(*path);

@@ -21,7 +21,7 @@ struct route {
 /* Selects the rule of a request. Returns NULL on success; `route->path` then points into `room`.
  * Otherwise the request must be rejected with 400 and the returned reason (static text):
  *   - the method differs from a known one only in case (RFC 9110 section 9.1)
- *   - a method override header selects another rule
+ *   - a method override header selects another rule, or there are more than 4 overrides
  *   - the path has an invalid percent code, or dot segments while paths.dot_segments is "reject"
  *   - the path is too long after removal of its dot segments
  *   - the path is ambiguous: one of its readings (http/readings.h) selects another rule than its
@@ -58,6 +58,9 @@ static inline bool policy_compares_readings(const struct policy *policy)
 const struct rule *policy_rule_of_reading(const struct policy *policy,
                                           const struct rule_request *request, struct slice reading,
                                           const struct rule *rule, struct route_room *room);
+
+/* Returns true if headers such as X-HTTP-Method-Override name at most 4 methods in all. */
+bool policy_overrides_are_few(const struct fields *fields);
 
 /* Returns true if `rule`, the result of policy_match(), also applies to each method named by a
  * header such as X-HTTP-Method-Override. Otherwise the server may execute a request of another

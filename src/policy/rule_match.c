@@ -82,7 +82,7 @@ static inline bool host_fits(const struct rule *rule, const struct rule_request 
 
 static enum truth rule_truth(const struct rule *rule, const struct rule_request *request)
 {
-    if (*request->criteria.steps > MATCH_STEPS_MAX || !method_fits(rule, request) ||
+    if ((*request->criteria.steps)++ > MATCH_STEPS_MAX || !method_fits(rule, request) ||
         !path_fits(rule, request) || !host_fits(rule, request))
         return TRUTH_NO;
     return rule->criterion_count ? criteria_truth(rule, request) : TRUTH_YES;
@@ -148,6 +148,8 @@ const struct rule *policy_match(const struct policy *policy, const struct rule_r
         rule_index_visit(policy->rule_index, request->path, request->host, search_bucket, &search);
     else
         search_all(policy, &search);
+    if (*request->criteria.steps > MATCH_STEPS_MAX)
+        return NULL;
     return search.truth == TRUTH_YES || policy->paths.ambiguous == AMBIGUOUS_ALLOW ? search.first
                                                                                    : NULL;
 }

@@ -5,10 +5,6 @@
 #include "policy/criteria.h"
 #include "policy/policy.h"
 
-/* Bytes of patterns and of the request that matching may look at, over all rules and readings of
- * the path (path_matches()). */
-enum { MATCH_STEPS_MAX = 4000000 };
-
 /* Buffers for one request at a time. */
 struct match_room {
     size_t steps; /* of patterns, see MATCH_STEPS_MAX */
@@ -39,7 +35,8 @@ void rule_request_begin(struct rule_request *request, const struct policy *polic
  * how a server reads repeated fields or the query (TRUTH_MAYBE), unless paths.ambiguous is "allow";
  * then any value may match.
  *
- * Rules after MATCH_STEPS_MAX do not match: the caller must then refuse the request.
+ * Also returns NULL once more than MATCH_STEPS_MAX steps have been taken: the caller must then
+ * refuse the request.
  *
  * Policies with many rules use an index by host and path prefix. The time then depends on the rules
  * that share the request's host and path prefix, not on all rules. */

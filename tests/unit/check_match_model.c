@@ -576,35 +576,56 @@ END_TEST
 
 /* --- the number of steps --- */
 
-/* Returns the steps of a request whose path is `unit`, repeated up to 15,000 bytes, under many rules
- * with this pattern. `*why` as of policy_route(). */
-static size_t steps_of(unsigned rules, const char *pattern, const char *unit, const char **why)
+/* Returns the steps of a request under many rules that match on `match` with their number. `*why`
+ * as of policy_route(). */
+static __attribute__((format(printf, 2, 0))) size_t
+steps_of_request(unsigned rules, const char *match, struct slice bytes, const char **why)
 {
     static struct route_room room;
     static struct request_head head;
-    static char yaml[1 << 17], bytes[16 << 10];
+    static char yaml[1 << 17];
     struct identity identity = {.has_ip = true};
     struct refusal refusal;
     struct route route;
     size_t n = (size_t)snprintf(yaml, sizeof yaml,
                                 "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\nrules:\n");
 
-    for (unsigned i = 0; i < rules; i++)
-        n += (size_t)snprintf(yaml + n, sizeof yaml - n, "  - { match: { path: '%s%u' } }\n",
-                              pattern, i);
+    for (unsigned i = 0; i < rules; i++) {
+        n += (size_t)snprintf(yaml + n, sizeof yaml - n, "  - match: { ");
+        n += (size_t)snprintf(yaml + n, sizeof yaml - n, match, i);
+        n += (size_t)snprintf(yaml + n, sizeof yaml - n, " }\n");
+    }
     FILE *report = tmpfile();
     struct policy *policy = policy_load_text("steps.yaml", slice_of(yaml), ".", report);
     fclose(report);
     ck_assert_ptr_nonnull(policy);
-    n = (size_t)snprintf(bytes, sizeof bytes, "GET /");
-    while (n < 15000)
-        n += (size_t)snprintf(bytes + n, sizeof bytes - n, "%s", unit);
-    n += (size_t)snprintf(bytes + n, sizeof bytes - n, " HTTP/1.1\r\nHost: a\r\n\r\n");
-    ck_assert(request_head_parse((struct slice){bytes, n}, &head, &refusal));
+    ck_assert(request_head_parse(bytes, &head, &refusal));
     struct request_facts request = {.head = &head, .identity = &identity};
     *why = policy_route(policy, &request, &room, &route);
     policy_drop(policy);
     return room.match.steps;
+}
+
+/* The same for a request whose target is `start` and `unit`, repeated up to 15,000 bytes. */
+static __attribute__((format(printf, 2, 0))) size_t
+steps_of_target(unsigned rules, const char *match, const char *start, const char *unit,
+                const char **why)
+{
+    static char bytes[16 << 10];
+    size_t n = (size_t)snprintf(bytes, sizeof bytes, "GET %s", start);
+
+    while (n < 15000)
+        n += (size_t)snprintf(bytes + n, sizeof bytes - n, "%s", unit);
+    n += (size_t)snprintf(bytes + n, sizeof bytes - n, " HTTP/1.1\r\nHost: a\r\n\r\n");
+    return steps_of_request(rules, match, (struct slice){bytes, n}, why);
+}
+
+static size_t steps_of(unsigned rules, const char *pattern, const char *unit, const char **why)
+{
+    char match[64];
+
+    snprintf(match, sizeof match, "path: '%s%%u'", pattern);
+    return steps_of_target(rules, match, "/", unit, why);
 }
 
 START_TEST(the_steps_of_a_request_are_bounded)
@@ -628,6 +649,57 @@ START_TEST(the_steps_of_a_request_are_bounded)
 }
 END_TEST
 
+START_TEST(rules_of_other_methods_count_in_every_reading)
+{
+    enum { RULES = 100, METHODS = 5 }; /* the request's own method and four overrides */
+    /* many readings, with one authority */
+    static const char path[] = "//a%2525;x//b%2f%5cc;y/%253b;%3fq//z%25252e%2523%09";
+    static const struct {
+        const char *fields;
+        unsigned methods;
+    } cases[] = {
+        {"", 1},
+        {"X-HTTP-Method-Override: A,B\r\nX-HTTP-Method: C\r\nX-Method-Override: D\r\n", METHODS}};
+    const char *why;
+    char bytes[512];
+
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        int n = snprintf(bytes, sizeof bytes, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", path,
+                         cases[i].fields);
+        size_t steps = steps_of_request(RULES, "methods: [ POST ], host: a, path: '/*/s-%u/**'",
+                                        (struct slice){bytes, (size_t)n}, &why);
+        ck_assert_ptr_nonnull(strstr(why, "too many ways")); /* 64 readings */
+        ck_assert_uint_ge(steps, RULES * cases[i].methods * 64);
+        ck_assert_uint_le(steps, RULES * cases[i].methods * 2 * 70);
+    }
+    int n = snprintf(bytes, sizeof bytes, "GET %s HTTP/1.1\r\nHost: a\r\n%s%s\r\n", path,
+                     cases[1].fields, "X-HTTP-Method-Override: E\r\n");
+    steps_of_request(RULES, "methods: [ POST ], path: '/*/s-%u/**'",
+                     (struct slice){bytes, (size_t)n}, &why);
+    ck_assert_ptr_nonnull(strstr(why, "more than 4 methods"));
+}
+END_TEST
+
+START_TEST(each_reading_of_the_query_counts)
+{
+    enum { TARGET = 15000 /* bytes */ };
+    static const char match[] = "path: /search, query: { f: plan-%u }";
+    const char *const units[] = {"g&", "f=&", "%66&", "f;", "%2566&"};
+    const char *why;
+
+    for (size_t i = 0; i < COUNT_OF(units); i++) {
+        size_t few = steps_of_target(10, match, "/search?", units[i], &why);
+        ck_assert_uint_gt(few, 10 * TARGET);
+        size_t steps = steps_of_target(1000, match, "/search?", units[i], &why);
+        ck_assert_ptr_nonnull(strstr(why, "4 million steps"));
+        ck_assert_uint_le(steps, MATCH_STEPS_MAX + 2 * QUERY_STEPS * TARGET);
+    }
+    const char *honest = "GET /search?page=7&f=plan-998&lang=en HTTP/1.1\r\nHost: a\r\n\r\n";
+    steps_of_request(1000, match, slice_of(honest), &why);
+    ck_assert_ptr_null(why);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("match model");
@@ -636,6 +708,8 @@ int main(void)
     tcase_add_test(tests, all_server_models_select_the_same_rule_or_the_request_is_refused);
     tcase_add_test(tests, patterns_match_as_with_backtracking_in_linear_time);
     tcase_add_test(tests, the_steps_of_a_request_are_bounded);
+    tcase_add_test(tests, rules_of_other_methods_count_in_every_reading);
+    tcase_add_test(tests, each_reading_of_the_query_counts);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
