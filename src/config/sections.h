@@ -124,15 +124,35 @@ enum { SCRIPT_TEXT_MAX = 1024 }; /* bytes of a text option of a script */
 
 enum { DEDUP_REPEATS_DEFAULT = 10, DEDUP_REPEATS_MAX = 1000 };
 
-/* --- limits --- */
+/* --- read_limits.c --- */
 
 bool limit_has_burst(const void *limit); /* for option->applies */
 bool limit_has_align(const void *limit);
-bool limit_has_own_options(const void *limit);
 bool limit_is_not_in_flight(const void *limit);
 bool limit_is_in_flight(const void *limit); /* a concurrency limit */
-/* read_limit_cost.c; for a struct limit_cost. */
-bool cost_is_of_openai(const void *cost);
+/* Reads an entry of the section limits, without its name. */
+void limit_read(struct loading *l, const struct node *node, struct limit *limit);
+/* Reports numbers that Lua doubles cannot hold exactly. */
+void limit_check_numbers(struct loading *l, const struct node *node, const struct limit *limit,
+                         const struct limit_numbers *numbers);
+/* Returns the limit that the node, or its key, names; NULL after reporting an error. */
+struct limit *limit_named(struct loading *l, const struct node *node, bool is_key);
+
+/* --- read_limit_parts.c --- */
+
+/* Reports combinations in which granted_header has no meaning. */
+void limit_check_granted_header(struct loading *l, const struct node *node,
+                                const struct limit *limit);
+/* Sets the lease after the section is read; reports limiters that allow none. */
+void limit_finish_lease(struct loading *l, const struct node *node, struct limit *limit);
+/* Returns `limit` with the period of `written`, for plans and clients; NULL: it is the limit's own,
+ * or an error was reported at `period`. */
+const struct limit *limit_variant(struct loading *l, const struct node *period,
+                                  const struct limit *limit, const struct limit *written);
+
+/* --- read_limit_cost.c --- */
+
+bool cost_is_of_openai(const void *cost); /* for a struct limit_cost */
 bool cost_has_weights(const void *cost);
 bool cost_is_adjusted(const void *cost);
 /* Returns true if `name` is a header name; NULL: the key is missing. Reports other names. */
@@ -140,37 +160,24 @@ bool cost_header_is_good(struct loading *l, const struct node *map, const char *
                          const char *name);
 /* Reports that `max` is missing for `what`, or stands without need (NULL). */
 void cost_check_max(struct loading *l, const struct node *map, const char *what);
-/* read_identity.c. Reads one source, as in identity.from; false: reported. */
-bool identity_read_source(struct loading *l, const struct node *item, struct identity_from *from);
-/* Adds a jwt source to those whose claims are read from tokens; of others, does nothing. */
-void identity_add_claim(struct loading *l, struct identity_from *from);
 /* Adds what the cost and the keys of a limit need to its rule. `item` names the limit there. */
 void rule_add_contents(struct loading *l, const struct node *item, struct rule *rule,
                        const struct limit *limit);
-/* Reads an entry of the section limits, without its name. */
-void limit_read(struct loading *l, const struct node *node, struct limit *limit);
-/* read_script.c. Reports options that the limit's script does not support. */
+
+/* --- read_script.c --- */
+
+bool limit_has_own_options(const void *limit); /* for option->applies */
+/* Reports options that the limit's script does not support. */
 void script_options_refuse(struct loading *l, const struct node *node, const struct limit *limit);
-/* Reports combinations in which granted_header has no meaning. */
-void limit_check_granted_header(struct loading *l, const struct node *node,
-                                const struct limit *limit);
-/* Sets the lease after the section is read; reports limiters that allow none. */
-void limit_finish_lease(struct loading *l, const struct node *node, struct limit *limit);
+
+/* --- read_windows.c --- */
+
 /* Returns the length of the limit's shortest window. */
 int64_t limit_shortest_window(const struct limit *limit);
 /* Reports contradictions between period, align, offset and time_zone, and sets derived fields. */
 void limit_finish_windows(struct loading *l, const struct node *node, struct limit *limit);
-/* read_limit_parts.c: returns `limit` with the period of `written`, for plans and clients; NULL:
- * it is the limit's own, or an error was reported at `period`. */
-const struct limit *limit_variant(struct loading *l, const struct node *period,
-                                  const struct limit *limit, const struct limit *written);
-/* Reports numbers that Lua doubles cannot hold exactly. */
-void limit_check_numbers(struct loading *l, const struct node *node, const struct limit *limit,
-                         const struct limit_numbers *numbers);
-/* Returns the limit that the node, or its key, names; NULL after reporting an error. */
-struct limit *limit_named(struct loading *l, const struct node *node, bool is_key);
 
-/* --- clients --- */
+/* --- read_clients.c --- */
 
 /* Returns the name of an id for messages and `weir check`, in the arena: values are shown as their
  * hash if they are hashed. */
@@ -178,40 +185,35 @@ char *client_printed_name(struct loading *l, struct slice identity);
 bool client_has_quota(const void *client);
 bool client_has_limits(const void *client);
 
-/* --- upstreams --- */
+/* --- read_upstreams.c --- */
 
 bool upstream_has_health(const void *upstream); /* for option->applies */
 
-/* --- identity --- */
+/* --- read_identity.c --- */
 
+/* Reads one source, as in identity.from; false: reported. */
+bool identity_read_source(struct loading *l, const struct node *item, struct identity_from *from);
+/* Adds a jwt source to those whose claims are read from tokens; of others, does nothing. */
+void identity_add_claim(struct loading *l, struct identity_from *from);
 /* Sets headers_from_anyone after the section is read. Reports a jwt source without keys, and a
  * certificate source without a listener that requests certificates. */
 void identity_finish(struct loading *l);
 
-bool jwt_has_inline_secret(const void *policy);
-void check_jwt(struct loading *l); /* read_jwt.c: reports a jwt source without keys */
+/* --- read_jwt.c --- */
 
-/* --- tls of listeners --- */
+bool jwt_has_inline_secret(const void *policy);
+void check_jwt(struct loading *l); /* reports a jwt source without keys */
+
+/* --- read_listen_tls.c --- */
 
 /* Prints ", tls: ..." for a listener that is printed as a map in one line; NULL: nothing. */
 void listen_tls_print_inline(FILE *out, const struct listen_tls *tls);
 /* Returns whether a listener of clients requests certificates. */
 bool listeners_verify_clients(const struct policy *policy);
 
-/* --- admin --- */
+/* --- read_listen.c --- */
 
-bool admin_is_unix(const void *listener); /* for option->applies */
-
-/* --- addresses --- */
-
-/* Reads the files named in the section into policy->addresses.table. */
-void addresses_read(struct loading *l);
-/* Completes the section decisions; call after listen and identity. */
-void decisions_finish(struct loading *l);
-/* Reports that `last` is one of the addresses before it, which are `stride` bytes apart. */
-void refuse_same_address(struct loading *l, const struct node *item, const struct address *first,
-                         const struct address *last, size_t stride);
-/* read_listen.c. Reads, prints a list of listeners. */
+/* Reads, prints a list of listeners. */
 void listeners_read(struct loading *l, const struct option *option, const struct node *node,
                     struct listen_settings **listen, unsigned *listen_count);
 void listeners_print(const struct printer *printer, const struct listen_settings *listen,
@@ -219,12 +221,26 @@ void listeners_print(const struct printer *printer, const struct listen_settings
 /* Adds a listener of another section to those of clients. Reports an address that is used twice. */
 void listener_add(struct loading *l, const struct node *node,
                   const struct listen_settings *listener);
+/* Reports that `last` is one of the addresses before it, which are `stride` bytes apart. */
+void refuse_same_address(struct loading *l, const struct node *item, const struct address *first,
+                         const struct address *last, size_t stride);
 /* Trusts programs on this machine and identity.trusted_proxies, if `trusted` is not set. */
 void peers_trust_by_default(const struct policy *policy, struct identity_settings *trusted);
+/* Completes the section decisions; call after listen and identity. */
+void decisions_finish(struct loading *l);
+
+/* --- read_admin.c --- */
+
+bool admin_is_unix(const void *listener); /* for option->applies */
 /* Reports an address of admin that is one of listen, decisions or rate_limit_service, too. */
 void admin_finish(struct loading *l);
 
-/* --- rate_limit_service --- */
+/* --- read_addresses.c --- */
+
+/* Reads the files named in the section into policy->addresses.table. */
+void addresses_read(struct loading *l);
+
+/* --- read_rate_limit_service.c --- */
 
 /* Sets which sections the policy has; call before it is read. */
 void service_begin(struct loading *l);
@@ -234,28 +250,38 @@ void service_finish(struct loading *l);
 struct limit *rate_limit_new(struct loading *l, struct slice name, enum rate_limit_unit unit);
 /* Adds the limit of an entry to those of the service. */
 void rate_limit_add(struct loading *l, struct limit *limit);
+
+/* --- read_descriptors.c --- */
+
 /* Reads a list of entries into a level below `parent`, which is NULL on the first one. */
 void entries_read(struct loading *l, const struct node *node,
                   const struct rate_limit_domain *domain, const struct configured_entry *parent,
                   struct entry_level *level);
 
-/* --- rules --- */
+/* --- read_match.c --- */
 
 bool rule_has_match(const void *rule);                      /* for option->applies */
 bool rule_has_criterion(const void *rule, const char *key); /* for option->has */
+
+/* --- read_rules.c --- */
+
 bool rule_has_cost(const void *rule);
 
-/* --- redis --- */
+/* --- redis_url.c --- */
 
-/* redis_url.c: reads redis[s]://USER:PASSWORD@HOST:PORT/DATABASE as redis.address. `*position` is
- * set to its host:port. Returns false after reporting an error. */
+/* Reads redis[s]://USER:PASSWORD@HOST:PORT/DATABASE as redis.address. `*position` is set to its
+ * host:port. Returns false after reporting an error. */
 bool redis_url_is_one(struct slice text);
 bool redis_url_read(struct loading *l, const struct node *node, struct redis_url *url,
                     struct slice *position);
 /* Applies the parts of the URL after the section is read; checks whether TLS fits the address. */
 void redis_url_finish(struct loading *l);
 
+/* --- read_redis.c --- */
+
 bool redis_has_address(const void *policy); /* for option->applies */
+
+/* --- collect_headers.c --- */
 
 /* Sets policy->read_headers, and reports names that servers may not distinguish. */
 void read_headers_collect(struct loading *l);
