@@ -212,6 +212,7 @@ static void batch_answer(struct batch *batch, int64_t time_us)
     struct limiter *l = batch->limiter;
     uint64_t now_us = clock_us();
     struct limit_reply own;
+    bool sent_again = batch->call.retried || batch->call.redirects;
 
     answer_leases(batch, l->batches->replies, time_us);
     for (unsigned i = 0; i < batch->ops.count; i++) {
@@ -220,6 +221,8 @@ static void batch_answer(struct batch *batch, int64_t time_us)
         const struct limit_reply *replies =
             group_answer(group, l->batches->replies + group->first_reply, &own);
         op_enter(op, OP_ANSWERED);
+        if (sent_again)
+            op_permits_sent_again(op);
         if (replies != NULL)
             op_answer(op, replies, time_us,
                       now_us); /* the op is now the charge's, reused or free */
@@ -265,6 +268,11 @@ static void op_try_again(struct limit_op *op)
                  op->count > 1 && op_key_count(op) == op->count;
 
     op_enter(op, OP_ANSWERED);
+    if (op->is_adjustment && op->permits.count) { /* its count may be old; a new call states it */
+        op_permits_failed(op);
+        op_release(op);
+        return;
+    }
     op_permits_answered(op);
     if (op->cluster.alone && op->is_adjustment && ++op->cluster.tries > ADJUSTMENT_TRIES_MAX)
         op_release(op);

@@ -40,6 +40,12 @@ void op_permits_failed(struct limit_op *op)
         permits_failed(op->limiter->permits, op->permits.list[i]);
 }
 
+void op_permits_sent_again(struct limit_op *op)
+{
+    for (unsigned i = 0; i < op->permits.count && op->is_adjustment; i++)
+        permits_sent_again(op->limiter->permits, op->permits.list[i]);
+}
+
 /* As in the driver: if a limit rejects the request, no limit is charged. */
 static bool was_charged(const struct limit_op *op, const struct limit_reply *replies)
 {
@@ -98,6 +104,7 @@ bool op_fill_permit_call(struct limit_op *op)
     op->permits.count = 1;
     op->started_us = clock_cached_us();
     op->is_adjustment = true;
+    op->cluster.alone = call.unsure && op->limiter->in_slots; /* its slot may be moving */
     return true;
 }
 

@@ -11,6 +11,8 @@ MUST_CHECK bool op_use_permits(struct limit_op *op);
 void op_permits_sent(struct limit_op *op);
 void op_permits_answered(struct limit_op *op);
 void op_permits_failed(struct limit_op *op);
+/* Call if the op's call was sent twice. */
+void op_permits_sent_again(struct limit_op *op);
 /* Gives the request the units that Redis charged. decision_request NULL: they are given back. */
 void op_permits_charged(struct limit_op *op, struct decision_request *decision_request,
                         const struct limit_reply *replies);

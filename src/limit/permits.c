@@ -30,6 +30,7 @@ struct permit {
     int64_t owed;   /* released by requests; not yet sent to Redis */
     unsigned users; /* requests that hold units, pending calls, calls in progress */
     unsigned sent;  /* calls without a reply */
+    bool followed;  /* the first of them was followed by others */
     bool unsure;
     uint64_t unsure_us; /* start of the unsure state */
     struct deadline renewal, retry;
@@ -187,6 +188,7 @@ void permits_free(struct permits *p)
 
 void permits_sent(struct permit *permit)
 {
+    permit->followed = permit->sent > 0;
     permit->sent++;
 }
 
@@ -196,14 +198,27 @@ void permits_answered(struct permit *permit)
     permit->sent--;
 }
 
+static void set_unsure(struct permit *permit, uint64_t now)
+{
+    if (!permit->unsure)
+        permit->unsure_us = now;
+    permit->unsure = true;
+}
+
+void permits_sent_again(struct permits *p, struct permit *permit)
+{
+    if (!permit->followed)
+        return;
+    set_unsure(permit, clock_us());
+    enlist(p, permit);
+}
+
 void permits_failed(struct permits *p, struct permit *permit)
 {
     uint64_t now = clock_us();
 
     permits_answered(permit);
-    if (!permit->unsure)
-        permit->unsure_us = now;
-    permit->unsure = true;
+    set_unsure(permit, now);
     if (!deadline_is_armed(&permit->retry))
         deadline_arm(&p->retries, &permit->retry, now, RETRY_US);
 }
@@ -247,6 +262,7 @@ static bool write_call(struct permit *permit, struct permit_call *call)
     *call = (struct permit_call){.permit = permit,
                                  .limit = permit->limit,
                                  .numbers = permit->numbers,
+                                 .unsure = permit->unsure,
                                  .key = permit_key(permit)};
     if (parent && permit->held > 0) {
         call->cost = permit->held;

@@ -46,6 +46,9 @@ void permits_unuse(struct permits *permits, struct permit *permit);
 void permits_sent(struct permit *permit);
 void permits_answered(struct permit *permit);
 void permits_failed(struct permits *permits, struct permit *permit);
+/* Call when a permit call was sent again. If other calls were sent after it, the count that it has
+ * stated leaves them out, but may have reached Redis after them. */
+void permits_sent_again(struct permits *permits, struct permit *permit);
 
 /* The request holds `units` from now on. `by_redis`: counted by Redis, else by the fallback. */
 void permits_hold(struct permits *permits, struct decision_request *decision_request,
@@ -64,6 +67,7 @@ struct permit_call {
     struct slice key; /* valid as long as the reference */
     int64_t cost;
     bool renews; /* sent with MODE_RENEW */
+    bool unsure; /* an earlier call has failed */
 };
 /* Gets the next pending call. Send it before all calls that have not been sent yet. */
 MUST_CHECK bool permits_next(struct permits *permits, struct permit_call *call);

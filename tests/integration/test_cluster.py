@@ -193,6 +193,25 @@ def test_while_a_slot_moves_each_key_is_a_separate_call(rig):
         assert get(weir.address, path, headers=client(name)).status == 429
 
 
+def test_slots_of_two_concurrency_limits_are_freed_while_their_keys_are_on_two_nodes(rig):
+    cluster, gate = Cluster(rig, replicas=False), Gate(rig)
+    limits = {"one": dict(script="concurrency", limit=9, lease="1h"), "two": dict(script="concurrency", limit=9, lease="1h")}
+    weir, = weirs_with(rig, cluster.policy(), workers=1, limits=limits, upstreams=gate.upstreams)
+    waiting = [send_request(weir, headers=client("a")) for _ in range(3)]
+    eventually(lambda: gate.total == 3)
+    slot = slot_of_client("a")
+    to = next(m for m in cluster.masters if m is not cluster.owner(slot))
+    source = cluster.begin_move(slot, to)
+    moved = next(key for key in source.command("CLUSTER", "GETKEYSINSLOT", slot, 10) if key.endswith(":l:two"))
+    source.command("MIGRATE", *to.address, moved, 0, 5000)
+    gate.open.set()
+    assert [c.response().status for c in waiting] == [200] * 3
+    eventually(lambda: source.command("KEYS", "*") == to.command("KEYS", "*") == [], what="no unit of either limit in use")
+    assert get(weir.address, headers=client("a")).status == 200
+    eventually(lambda: source.command("KEYS", "*") == to.command("KEYS", "*") == [])
+    cluster.end_move(source, to, slot)
+
+
 def test_charges_are_settled_while_their_keys_are_on_two_nodes(rig):
     """A cost in the response, and a refund. The key of one limit has moved meanwhile, that of the other has not."""
     cluster = Cluster(rig, replicas=False)

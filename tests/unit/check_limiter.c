@@ -744,6 +744,59 @@ START_TEST(a_total_is_sent_before_charges_that_were_held_back)
 }
 END_TEST
 
+static bool two_units_are_in_flight(void *context)
+{
+    (void)context;
+    return units_in_flight() == 2;
+}
+
+static bool no_script_was_found(void)
+{
+    redisReply *reply = real_redis_command(&real, "INFO errorstats");
+    bool found = strstr(reply->str, "NOSCRIPT") != NULL;
+
+    freeReplyObject(reply);
+    return found;
+}
+
+static void load_script(void)
+{
+    redisContext *c = redisConnectUnix(real.path);
+    redisReply *reply = redisCommand(c, "SCRIPT LOAD %s", script);
+
+    ck_assert_int_eq(reply->type, REDIS_REPLY_STRING);
+    freeReplyObject(reply);
+    redisFree(c);
+}
+
+/* Redis does not know the script, so the total is sent again. Another weir has loaded the script
+ * meanwhile, so a charge that was sent later comes before it. */
+START_TEST(a_total_that_was_sent_again_is_stated_once_more)
+{
+    timeout = "10s";
+    start_real(1);
+    for (unsigned i = 0; i < 2; i++)
+        (void)!send_request(i, 0, "flight", "a");
+    iterate_until(all_decided);
+    real_redis_do(&real, "SCRIPT FLUSH");
+    limiter_leave(limiters[0], &requests[0].decision_request);
+    flush_all(NULL);
+    while (!no_script_was_found()) {
+    }
+    load_script();
+    (void)!send_request(2, 0, "flight", "a");
+    flush_all(NULL);
+    iterate_until(all_decided);
+    ck_assert_uint_eq(requests[2].decision_request.held_count, 1);
+    iterate_until(two_units_are_in_flight);
+    for (unsigned i = 1; i < 3; i++)
+        limiter_leave(limiters[0], &requests[i].decision_request);
+    iterate_until(all_quiet);
+    assert_nothing_in_flight();
+    stop_real();
+}
+END_TEST
+
 START_TEST(a_request_abandoned_before_its_reply_leaves_the_queue)
 {
     timeout = "5s";
@@ -1381,6 +1434,7 @@ int main(void)
                    what_comes_after_the_flush_of_an_iteration_does_not_wait_for_an_event);
     tcase_add_test(real_case, concurrency_slots_survive_every_redis_fault);
     tcase_add_test(real_case, a_total_is_sent_before_charges_that_were_held_back);
+    tcase_add_test(real_case, a_total_that_was_sent_again_is_stated_once_more);
     tcase_add_test(real_case, a_request_abandoned_before_its_reply_leaves_the_queue);
     tcase_add_test(real_case, a_flushed_script_cache_is_not_noticeable);
     tcase_add_test(real_case, every_request_is_decided_while_redis_is_killed_stopped_and_restarted);
