@@ -47,10 +47,10 @@ unsigned failed_limits_sort(struct limit_op *op, const struct limit_reply *repli
     return failed;
 }
 
-/* The limits whose own scripts failed reject the request. `charged`: Redis has charged the others,
- * with these replies. */
-static void op_reject(struct limit_op *op, bool charged, const struct limit_reply *replies,
-                      int64_t time_us)
+/* Ends an op whose failed limits reject the request, or are all that it has. `charged`: Redis has
+ * charged the others, with these replies. */
+static void op_end_failed(struct limit_op *op, bool charged, const struct limit_reply *replies,
+                          int64_t time_us)
 {
     struct decision_request *decision_request = op_cut(op);
 
@@ -89,7 +89,7 @@ const struct limit_reply *failed_limits_decide(struct limit_op *op,
         (!decision_admits(d) && !op_charges_each(op))) {
         if (failed < all)
             verdict_conclude(l, op, d);
-        op_reject(op, charged, sorted, time_us);
+        op_end_failed(op, charged, sorted, time_us);
         return NULL;
     }
     local_charges_set_aside(op, failed, d);
