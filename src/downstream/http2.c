@@ -100,10 +100,24 @@ static void cut(struct client *client, enum cause cause)
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-static void wait_in(struct client *c, struct deadline_queue *queue, uint64_t after_us, bool restart)
+static void wait_in(struct client *c, struct deadline_queue *queue, uint64_t after_us)
 {
-    if (restart || c->deadline.queue != queue)
+    if (c->deadline.queue != queue)
         deadline_arm(queue, &c->deadline, clock_cached_us(), after_us);
+}
+
+static void await_reader(struct http2_client *connection, bool moved)
+{
+    struct client *c = &connection->client->client;
+    struct deadline_queue *queue = &connection->shared->unsent;
+    const struct timeouts *timeouts = &c->worker->policy->timeouts;
+    uint64_t now = clock_cached_us(), taken = connection->client->stream.sent;
+
+    if (c->deadline.queue != queue)
+        send_rate_begin(&connection->rate, now, taken);
+    else if (!moved || !send_rate_moved(&connection->rate, timeouts, now, taken))
+        return;
+    deadline_arm(queue, &c->deadline, now, timeouts->send_us / 2);
 }
 
 /* Chooses the connection's list and deadline. A connection with requests needs none: they have
@@ -125,15 +139,15 @@ static void choose_list_and_deadline(struct http2_client *connection, bool moved
         client_enter(c, CLIENT_IDLE);
     }
     if (unsent)
-        wait_in(c, &connection->shared->send, timeouts->send_us, moved);
+        await_reader(connection, moved);
     else if (c->state == CLIENT_HEAD || http2_session_in_head(connection->session))
-        wait_in(c, &w->downstream->queue.head, timeouts->request_header_us, false);
+        wait_in(c, &w->downstream->queue.head, timeouts->request_header_us);
     else if (busy)
         deadline_cancel(&c->deadline);
     else if (connection->stopping || connection->idle_over)
-        wait_in(c, &connection->shared->send, timeouts->send_us, false);
+        wait_in(c, &connection->shared->leaving, timeouts->send_us);
     else
-        wait_in(c, &w->downstream->queue.idle, timeouts->keepalive_us, false);
+        wait_in(c, &w->downstream->queue.idle, timeouts->keepalive_us);
 }
 
 static void head_timed_out(struct client *c)
@@ -152,7 +166,20 @@ static void idle_timed_out(struct client *c)
     http2_touch(connection);
 }
 
-static void send_passed(struct deadline *deadline)
+static void unsent_passed(struct deadline *deadline)
+{
+    struct client *c = CONTAINER_OF(deadline, struct client, deadline);
+    struct http2_client *connection = connection_of(c);
+    const struct timeouts *timeouts = &c->worker->policy->timeouts;
+    uint64_t now = clock_us(), taken = stream_taken(&connection->client->stream);
+
+    if (send_rate_renew(&connection->rate, timeouts, now, taken))
+        deadline_arm(&connection->shared->unsent, deadline, now, timeouts->send_us / 2);
+    else
+        cut(c, CAUSE_CLIENT_STALLED);
+}
+
+static void leaving_passed(struct deadline *deadline)
 {
     client_close(CONTAINER_OF(deadline, struct client, deadline));
 }
@@ -394,7 +421,8 @@ static struct http2_worker *worker_of(struct worker *w)
     TAILQ_INIT(&h->dirty);
     TAILQ_INIT(&h->ended);
     event_assign(&h->wake, w->base, -1, 0, wake, NULL);
-    deadline_queue_init(&w->deadlines, &h->send, send_passed);
+    deadline_queue_init(&w->deadlines, &h->unsent, unsent_passed);
+    deadline_queue_init(&w->deadlines, &h->leaving, leaving_passed);
     deadline_queue_init(&w->deadlines, &h->second, second_passed);
     h->protocol = (struct protocol_worker){.flush = flush_all, .free = free_all};
     clients_add_protocol(w, &h->protocol);

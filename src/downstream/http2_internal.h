@@ -4,6 +4,7 @@
 
 #include "downstream/http2.h"
 #include "http2/session.h"
+#include "proxy/send_rate.h"
 
 enum { HTTP2_REQUEST_MAGIC = 0x48325251 };
 
@@ -41,13 +42,14 @@ struct http2_client {
     bool stopping;          /* GOAWAY was sent */
     bool idle_over;         /* GOAWAY was sent since the connection was idle */
     struct deadline second; /* of the second GOAWAY */
+    struct send_rate rate;  /* of the client, while the socket holds output */
 };
 
 struct http2_worker {
     struct protocol_worker protocol;
     struct http2_scratch *scratch;
     struct event wake; /* active while output is pending */
-    struct deadline_queue send, second;
+    struct deadline_queue unsent, leaving, second;
     struct log_throttle throttle[HTTP2_CAUSE_COUNT];
     TAILQ_HEAD(http2_dirty, http2_client) dirty;
     unsigned dirty_count;

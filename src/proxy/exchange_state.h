@@ -7,6 +7,7 @@
 #include "http/grpc_status.h"
 #include "proxy/downstream.h"
 #include "proxy/generation.h"
+#include "proxy/send_rate.h"
 #include "quota/quotas.h"
 #include "upstream/upstream.h"
 
@@ -60,16 +61,12 @@ struct exchange {
     bool grpc;                     /* a gRPC call, see grpc.h */
     enum cause overdue; /* a deadline of the whole exchange has expired; CAUSE_NONE: none */
     struct deadline client_deadline; /* the client must send content, or read */
-    struct {                         /* of send_deadline.c */
-        uint64_t since_us, taken;    /* the mark: its time, the client's count then */
-        uint64_t kept_us;            /* when the client last kept the rate, or the wait began */
-        bool exact;                  /* `taken` is exact */
-    } send;
-    struct {             /* KEYS */
-        bool waits;      /* in worker->keys_awaited */
-        bool over;       /* the time to wait has passed */
-        bool counts;     /* it is one of the waiting requests of `group` */
-        struct ip group; /* the client's address, grouped as for connections_per_ip */
+    struct send_rate send;           /* of send_deadline.c */
+    struct {                         /* KEYS */
+        bool waits;                  /* in worker->keys_awaited */
+        bool over;                   /* the time to wait has passed */
+        bool counts;                 /* it is one of the waiting requests of `group` */
+        struct ip group;             /* the client's address, grouped as for connections_per_ip */
         TAILQ_ENTRY(exchange) link;
     } keys;
 

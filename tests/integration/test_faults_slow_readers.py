@@ -59,18 +59,35 @@ def stalled_http2(weir, source, path="/"):
     return connection
 
 
-def slow_socket(weir, source=None, path="/bytes/50000000", receive=4096):
-    """Requests a large response. A small maximum segment makes the kernel report each step of
-    reading, as on a real network."""
+def connect_slowly(address, source=None, receive=4096):
+    """A small maximum segment makes the kernel report each step of reading, as on a real network."""
     s = socket.socket()
     s.settimeout(20)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
     if source:
         s.bind((source, 0))
-    s.connect(weir.address)
+    s.connect(address)
+    return s
+
+
+def slow_socket(weir, source=None, path="/bytes/50000000", receive=4096):
+    """Requests a large response."""
+    s = connect_slowly(weir.address, source, receive)
     s.sendall(request_bytes(path))
     return s
+
+
+class SlowHttp2(Http2):
+    """Requests a large response. The windows are open."""
+
+    def __init__(self, weir):
+        super().__init__(weir.address, settings=[(INITIAL_WINDOW_SIZE, 0x7fffffff)], hold=True)
+        self.put(WINDOW_UPDATE, 0, 0, struct.pack(">I", 0x7fff0000))
+        self.start("/bytes/50000000")
+
+    def connect(self, address, timeout, source):
+        return connect_slowly(address, source, 8192)
 
 
 def fill(weir, connect):
@@ -211,6 +228,27 @@ def test_a_slow_reader_behind_large_kernel_buffers_is_not_cut_off(rig):
             received += len(data)
             threading.Event().wait(0.02)
         assert weir.metric("weir_requests_active") == 1
+
+
+def test_a_slow_http2_reader_behind_large_kernel_buffers_is_not_cut_off(rig):
+    weir = rig.weir(workers=1, timeouts={"send": "3s"})
+    with SlowHttp2(weir) as client:
+        end, received = time.monotonic() + 9, 0
+        while time.monotonic() < end:
+            data = client.socket.recv(512)
+            assert data, f"cut off after {received} bytes"
+            received += len(data)
+            threading.Event().wait(0.05)
+        assert weir.metric("weir_requests_active") == 1
+
+
+def test_an_http2_reader_below_the_rate_loses_the_connection(rig):
+    """A write alone does not renew the time, whether requests are left or not."""
+    weir = rig.weir(workers=1, timeouts={"send": "4s", "send_min_rate": 1000000})
+    with SlowHttp2(weir) as client:
+        with Background(lambda: client.socket.recv(2048), 0.02):
+            weir.counts(0, "weir_connections")
+    weir.counts(1, "weir_errors_total", cause="client_stalled")
 
 
 def test_a_window_above_the_rate_is_not_cut_off(rig):

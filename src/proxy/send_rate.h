@@ -1,0 +1,42 @@
+/* send_rate.h - whether a client takes its responses fast enough.
+ *
+ * While weir holds unsent bytes, the client has timeouts.send to take them. A write renews that
+ * time only if the client took timeouts.send_min_rate since the last renewal. Otherwise one octet
+ * per minute would keep a connection open without end.
+ *
+ * The kernel may report room for further writes late, because its send buffer is large. So after
+ * half of the time, weir marks the number of bytes that the client has acknowledged. It checks the
+ * growth after each further half, until the client has taken all bytes that weir holds. Surplus
+ * bytes count for at most another timeouts.send, because the client's kernel acknowledges a slow
+ * reader's bytes in bursts.
+ *
+ * The caller has a deadline of timeouts.send / 2. `taken` counts the bytes that the client has
+ * taken, as in struct downstream_ops. If the count has become smaller, it is one of another kind:
+ * the client counts as fast. */
+#ifndef WEIR_PROXY_SEND_RATE_H
+#define WEIR_PROXY_SEND_RATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+
+struct timeouts;
+
+struct send_rate {
+    uint64_t since_us, taken; /* the mark: its time, the client's count then */
+    uint64_t kept_us;         /* when the client last kept the rate, or the wait began */
+    bool exact;               /* `taken` is exact */
+};
+
+/* The wait for the client begins. The caller arms the deadline. */
+void send_rate_begin(struct send_rate *rate, uint64_t now_us, uint64_t taken);
+/* The client has taken some bytes. Returns whether the caller is to arm the deadline again. */
+MUST_CHECK bool send_rate_moved(struct send_rate *rate, const struct timeouts *timeouts,
+                                uint64_t now_us, uint64_t taken);
+/* The deadline has passed; `taken` is exact. Returns false if the client is late; otherwise the
+ * caller arms the deadline again. */
+MUST_CHECK bool send_rate_renew(struct send_rate *rate, const struct timeouts *timeouts,
+                                uint64_t now_us, uint64_t taken);
+
+#endif
