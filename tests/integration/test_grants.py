@@ -42,7 +42,8 @@ def two_weirs(rig, **more):
 
 
 def wait_for_grants(weir, count=1):
-    eventually(lambda: weir.metric("weir_grants") == count, what=f"{count} grants to be loaded")
+    """A read that Redis does not answer in time is repeated after 10 s."""
+    eventually(lambda: weir.metric("weir_grants") == count, 30, f"{count} grants to be loaded")
 
 
 def test_a_grant_replaces_the_quota_at_once_on_every_weir(rig):
