@@ -42,7 +42,7 @@ def two_weirs(rig, **more):
 
 
 def wait_for_grants(weir, count=1):
-    """A read that Redis does not answer in time is repeated after 10 s."""
+    """A read that Redis does not answer in time is repeated after 5 s."""
     eventually(lambda: weir.metric("weir_grants") == count, 30, f"{count} grants to be loaded")
 
 
