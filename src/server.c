@@ -15,6 +15,7 @@
 #include "admin/problems.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/event_timer.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -234,7 +235,7 @@ static void on_drain_over(evutil_socket_t fd, short what, void *arg)
 static bool drain_workers(struct weir *weir)
 {
     uint64_t us = weir->policy->timeouts.drain_us;
-    struct timeval time = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+    struct timeval time = timeval_of_us(us);
 
     if (us == 0 || !weir->ready)
         return false;
@@ -417,18 +418,14 @@ static void free_weir(struct weir *weir)
     log_stop();
     embedded_stop(weir->embedded);
     for (unsigned i = 0; i < COUNT_OF(weir->signals); i++)
-        if (weir->signals[i])
-            event_free(weir->signals[i]);
-    if (weir->drain)
-        event_free(weir->drain);
+        event_drop(weir->signals[i]);
+    event_drop(weir->drain);
     watchdog_stop(weir);
     memory_stop(weir);
     descriptors_stop();
-    if (weir->watch)
-        event_free(weir->watch);
+    event_drop(weir->watch);
     recent_counts_free(weir->recent);
-    if (weir->change)
-        event_free(weir->change);
+    event_drop(weir->change);
     if (weir->change_fd >= 0)
         close(weir->change_fd);
     if (weir->base)

@@ -6,6 +6,7 @@
 #include <malloc.h>
 
 #include "base/available_memory.h"
+#include "base/event_timer.h"
 #include "base/log.h"
 #include "net/iobuf.h"
 #include "server_internal.h"
@@ -70,6 +71,5 @@ bool memory_start(struct weir *weir)
 
 void memory_stop(struct weir *weir)
 {
-    if (weir->memory)
-        event_free(weir->memory);
+    event_drop(weir->memory);
 }

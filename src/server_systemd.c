@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/event_timer.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "config.h"
@@ -23,7 +24,7 @@ enum { RELOAD_US = 300000000, STOP_MARGIN_US = 10000000 };
 
 struct watchdog {
     struct weir *weir;
-    uint64_t interval_us; /* 0: systemd has set none */
+    uint64_t interval_us;
     struct event *check;
     uint64_t *iterations; /* [worker] at the last check */
     bool *stuck;          /* [worker] reported as stuck */
@@ -80,7 +81,7 @@ void systemd_reloading(const struct weir *weir)
 
     notify_systemd("RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=reading %s", clock_us(),
                    weir->file);
-    if (watchdog && watchdog->interval_us && watchdog->interval_us < RELOAD_US)
+    if (watchdog && watchdog->interval_us < RELOAD_US)
         notify_systemd("WATCHDOG=1\nWATCHDOG_USEC=%" PRIu64, (uint64_t)RELOAD_US);
 }
 
@@ -89,7 +90,7 @@ void systemd_reload_read(const struct weir *weir)
 {
     const struct watchdog *watchdog = weir->watchdog;
 
-    if (watchdog && watchdog->interval_us && watchdog->interval_us < RELOAD_US)
+    if (watchdog && watchdog->interval_us < RELOAD_US)
         notify_systemd("WATCHDOG_USEC=%" PRIu64 "\nWATCHDOG=1", watchdog->interval_us);
 }
 
@@ -183,7 +184,7 @@ bool watchdog_start(struct weir *weir)
     watchdog->stuck = xcalloc(weir->made, sizeof *watchdog->stuck);
     for (unsigned i = 0; i < weir->made; i++)
         watchdog->iterations[i] = UINT64_MAX;
-    struct timeval interval = {(time_t)(us / 4 / 1000000), (suseconds_t)(us / 4 % 1000000)};
+    struct timeval interval = timeval_of_us(us / 4);
     watchdog->check = event_new(weir->base, -1, EV_PERSIST, on_watchdog, watchdog);
     return watchdog->check && event_add(watchdog->check, &interval) == 0;
 }
@@ -194,8 +195,7 @@ void watchdog_stop(struct weir *weir)
 
     if (!watchdog)
         return;
-    if (watchdog->check)
-        event_free(watchdog->check);
+    event_drop(watchdog->check);
     free(watchdog->iterations);
     free(watchdog->stuck);
     free(watchdog);

@@ -6,10 +6,11 @@
 
 #include "admin/answer.h"
 #include "base/descriptors.h"
+#include "base/event_timer.h"
 #include "base/log_throttle.h"
 #include "net/tls_bufferevent.h"
 
-enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10 };
+enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10, PAUSE_US = 100000 };
 
 enum {
     METHODS = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
@@ -106,7 +107,6 @@ static void on_request(struct evhttp_request *request, void *arg)
  * loop. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
-    static const struct timeval a_while = {0, 100000};
     int error = EVUTIL_SOCKET_ERROR();
     (void)arg;
 
@@ -115,7 +115,7 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
     evconnlistener_disable(listener);
     for (const struct admin_bound *bound = all; bound; bound = bound->next)
         if (bound->listener == listener)
-            evtimer_add(bound->pause, &a_while);
+            event_timer_arm(bound->pause, PAUSE_US);
 }
 
 static void on_pause_over(evutil_socket_t fd, short what, void *arg)
@@ -176,8 +176,7 @@ void admin_bound_free(struct admin_bound *bound)
             *at = bound->next;
             break;
         }
-    if (bound->pause)
-        event_free(bound->pause);
+    event_drop(bound->pause);
     if (bound->http)
         evhttp_free(bound->http);
     free(bound);

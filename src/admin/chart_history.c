@@ -5,6 +5,7 @@
 #include "admin/answer.h"
 #include "admin/percentile.h"
 #include "base/clock.h"
+#include "base/event_timer.h"
 #include "base/json_writer.h"
 
 /* The lines of the charts. Durations in seconds; -1: none in this second. */
@@ -116,8 +117,7 @@ void chart_history_free(struct chart_history *h)
 {
     if (!h)
         return;
-    if (h->timer)
-        event_free(h->timer);
+    event_drop(h->timer);
     free(h);
 }
 

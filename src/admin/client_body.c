@@ -43,12 +43,6 @@ static void write_row(struct json_writer *json, const struct limit_status *row)
     json_end(json, '}');
 }
 
-bool client_was_granted(const struct query *query)
-{
-    int64_t quota, us;
-    return client_query_granted(query, &quota, &us);
-}
-
 /* Writes the client's active grant; quota -1: unlimited. */
 static void write_grant(struct json_writer *json, const struct query *query)
 {
@@ -96,7 +90,7 @@ static void write_database(struct json_writer *json, const struct query *query)
 
 static void write_look(struct json_writer *json, const struct query *query)
 {
-    const struct client_limits *client_limits = client_query_client(query);
+    const struct client_limits *client_limits = client_query_limits(query);
     const struct limit_status *rows;
     unsigned count = client_query_rows(query, &rows);
 

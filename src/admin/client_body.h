@@ -6,9 +6,6 @@
 
 #include "admin/client_query.h"
 
-/* Returns whether a grant took effect. */
-MUST_CHECK bool client_was_granted(const struct query *query);
-
 /* Writes the results of a completed query of this kind, by json_writer_growing(). */
 void client_body_write(struct text *out, const struct query *query, enum client_query_kind kind,
                        const struct identity *identity);

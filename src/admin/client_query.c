@@ -28,8 +28,7 @@ static const char preamble[] =
     "  return { row, till - time[1] * 1000 - math.floor(time[2] / 1000) }\n"
     "end\n";
 
-/* Returns the client's limits: a grant's, else the policy's, else the database row's. */
-static const struct client_limits *client_limits_of(const struct query *q)
+const struct client_limits *client_query_limits(const struct query *q)
 {
     const struct client_limits *client_limits = q->granted ? &q->grant_client_limits
                                                 : q->match ? NULL
@@ -87,7 +86,7 @@ struct limit_status *client_query_add_row(struct query *q, const struct limit *l
                                           struct slice key, struct slice rest)
 {
     struct limit_numbers n =
-        q->match ? descriptor_numbers(q, limit) : client_numbers(client_limits_of(q), limit);
+        q->match ? descriptor_numbers(q, limit) : client_numbers(client_query_limits(q), limit);
     struct limit_status *row = &q->rows[q->row_count++];
 
     *row = (struct limit_status){.limit = n.variant ? n.variant : limit,
@@ -162,7 +161,7 @@ char *client_query_channel(const struct policy *policy)
 /* Returns false if the client is prohibited or unlimited: no limit counts it. */
 static bool is_counted(const struct query *q)
 {
-    const struct client_limits *client_limits = client_limits_of(q);
+    const struct client_limits *client_limits = client_query_limits(q);
     return !client_limits || client_limits->quota == QUOTA_AS_WRITTEN;
 }
 
@@ -453,11 +452,6 @@ bool client_query_row(const struct query *q, struct quota_row *row, int64_t *us)
     *row = q->row;
     *us = q->row_us;
     return q->row_cached;
-}
-
-const struct client_limits *client_query_client(const struct query *q)
-{
-    return client_limits_of(q);
 }
 
 uint64_t client_query_removed(const struct query *q)

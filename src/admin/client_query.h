@@ -119,7 +119,7 @@ bool client_query_needs_database(const struct query *query);
 bool client_query_row(const struct query *query, struct quota_row *row, int64_t *us);
 /* Returns the client's limits: from a grant, else the policy, else the database. NULL: the
  * limits as written. Limits from a grant live as long as the query. */
-const struct client_limits *client_query_client(const struct query *query);
+const struct client_limits *client_query_limits(const struct query *query);
 uint64_t client_query_removed(const struct query *query); /* number of keys */
 /* the message to all weir processes was published */
 bool client_query_notified(const struct query *query);

@@ -15,6 +15,7 @@
 #include "admin/client_query.h"
 #include "admin/grant_body.h"
 #include "base/clock.h"
+#include "base/event_timer.h"
 #include "base/magic.h"
 #include "http/chars.h"
 #include "limit/denials.h"
@@ -60,8 +61,7 @@ static void pending_query_free(struct pending_query *pending_query)
 {
     TAILQ_REMOVE(&pending_query->api->askings, pending_query, entry);
     pending_query->api->count--;
-    if (pending_query->deadline)
-        event_free(pending_query->deadline);
+    event_drop(pending_query->deadline);
     client_query_free(pending_query->query);
     MAGIC_WIPE(pending_query);
     free(pending_query);
@@ -98,12 +98,14 @@ static void note_grant(const struct pending_query *pending_query)
 static void pending_query_succeed(struct pending_query *pending_query)
 {
     struct text body;
+    int64_t quota, us;
 
     if (pending_query->kind == CLIENT_QUERY_RESET) { /* others are notified */
         denials_forget_all();
         resets_note(identity_text(&pending_query->identity));
     }
-    if (pending_query->kind == CLIENT_QUERY_GRANT && !client_was_granted(pending_query->query)) {
+    if (pending_query->kind == CLIENT_QUERY_GRANT &&
+        !client_query_granted(pending_query->query, &quota, &us)) {
         pending_query_fail(
             pending_query,
             "the maximum number of grants is reached: revoke others, or wait until they end");
@@ -347,8 +349,6 @@ static bool read_order(struct evhttp_request *request, struct order *order)
 
 void clients_answer(const struct admin_view *view, struct evhttp_request *request)
 {
-    static const struct timeval deadline = {CLIENTS_DEADLINE_US / 1000000,
-                                            CLIENTS_DEADLINE_US % 1000000};
     static const unsigned methods =
         EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE;
     struct clients_api *api = view->clients;
@@ -366,7 +366,7 @@ void clients_answer(const struct admin_view *view, struct evhttp_request *reques
         return;
     }
     pending_query->request = request;
-    evtimer_add(pending_query->deadline, &deadline);
+    event_timer_arm(pending_query->deadline, CLIENTS_DEADLINE_US);
     pump_soon(api);
 }
 

@@ -6,6 +6,7 @@
 
 #include "admin/answer.h"
 #include "admin/snapshot.h"
+#include "base/event_timer.h"
 #include "net/tls_bufferevent.h"
 
 enum {
@@ -126,8 +127,7 @@ void events_free(struct events *events)
     if (events->history)
         events_reload(events);
     snapshot_history_free(events->history);
-    if (events->timer)
-        event_free(events->timer);
+    event_drop(events->timer);
     free(events);
 }
 

@@ -5,6 +5,7 @@
 #include "admin/grant_calls.h"
 #include "admin/redis_memory.h"
 #include "base/clock.h"
+#include "base/event_timer.h"
 #include "base/log.h"
 #include "base/magic.h"
 #include "limit/denials.h"
@@ -131,12 +132,11 @@ static void on_grants_readable(void *context)
 
 static void on_read_period(evutil_socket_t fd, short what, void *arg)
 {
-    static const struct timeval every = {GRANTS_EVERY_US / 1000000, GRANTS_EVERY_US % 1000000};
     struct grant_reader *reader = arg;
     (void)fd, (void)what;
 
     MAGIC_CHECK(reader, READER_MAGIC);
-    evtimer_add(reader->timer, &every);
+    event_timer_arm(reader->timer, GRANTS_EVERY_US);
     if (reader->under_way && clock_us() - reader->call.sent_us > READER_TIMEOUT_US)
         redis_client_note_timeout(reader->store, &reader->call);
     request_grants(reader);
@@ -194,8 +194,7 @@ void grant_reader_free(struct grant_reader *reader)
     if (reader->store)
         redis_client_free(reader->store); /* ends pending calls */
     redis_memory_free(reader->memory);
-    if (reader->timer)
-        event_free(reader->timer);
+    event_drop(reader->timer);
     free(reader->key);
     free(reader->script);
     policy_drop(reader->policy);

@@ -68,8 +68,7 @@ int deadlines_init(struct deadlines *all, struct event_base *base)
         event_new(base, all->fd, all->fd >= 0 ? EV_READ | EV_PERSIST : 0, timer_fired, all);
     if (all->timer && (all->fd < 0 || event_add(all->timer, NULL) == 0))
         return 0;
-    if (all->timer)
-        event_free(all->timer);
+    event_drop(all->timer);
     all->timer = NULL;
     if (all->fd >= 0)
         close(all->fd);

@@ -170,10 +170,8 @@ bool descriptors_start(struct event_base *base)
 
 void descriptors_stop(void)
 {
-    if (reserve.wake)
-        event_free(reserve.wake);
-    if (reserve.timer)
-        event_free(reserve.timer);
+    event_drop(reserve.wake);
+    event_drop(reserve.timer);
     if (reserve.wake_fd >= 0)
         close(reserve.wake_fd);
     reserve.wake = reserve.timer = NULL;

@@ -157,7 +157,7 @@ static void print_grant(const struct client_subject *subject)
 
 static void print_limits_in_force(const struct client_subject *subject)
 {
-    const struct client_limits *client_limits = client_query_client(subject->query);
+    const struct client_limits *client_limits = client_query_limits(subject->query);
 
     printf("client  %.*s\nlimits  %s", SLICE_ARG(identity_text(&subject->identity)),
            client_query_limits_text(client_limits));
@@ -177,7 +177,7 @@ static void print_limits_in_force(const struct client_subject *subject)
 
 int client_report_inspect(const struct client_subject *subject)
 {
-    const struct client_limits *client_limits = client_query_client(subject->query);
+    const struct client_limits *client_limits = client_query_limits(subject->query);
     const struct limit_status *rows;
 
     print_limits_in_force(subject);

@@ -69,10 +69,8 @@ void op_queue_free(struct op_queue *q)
 {
     if (!q)
         return;
-    if (q->resume)
-        event_free(q->resume);
-    if (q->again)
-        event_free(q->again);
+    event_drop(q->resume);
+    event_drop(q->again);
     free(q);
 }
 
@@ -102,13 +100,12 @@ void op_gather_first(struct limit_op *op)
 
 void op_gather_later(struct limit_op *op)
 {
-    static const struct timeval soon = {0, TRY_AGAIN_US};
     struct op_queue *q = op->limiter->queue;
 
     op_enter(op, OP_GATHERED);
     TAILQ_INSERT_TAIL(&q->later, op, sending.entry);
     if (!evtimer_pending(q->again, NULL))
-        evtimer_add(q->again, &soon);
+        event_timer_arm(q->again, TRY_AGAIN_US);
 }
 
 void op_queue_wake(struct op_queue *q)

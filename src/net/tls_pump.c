@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/event_timer.h"
 #include "base/macros.h"
 
 enum { PIECE = 16 * 1024 }; /* a TLS record */
@@ -260,10 +261,8 @@ void tls_pump_free(struct tls_pump *pump)
 {
     if (!pump)
         return;
-    if (pump->readable)
-        event_free(pump->readable);
-    if (pump->writable)
-        event_free(pump->writable);
+    event_drop(pump->readable);
+    event_drop(pump->writable);
     if (pump->stream.fd >= 0)
         stream_close(&pump->stream, &pump->buffers);
     if (pump->plain >= 0)

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/event_timer.h"
 #include "base/log.h"
 #include "quota/lookup.h"
 
@@ -233,8 +234,7 @@ void fetcher_free(struct fetcher *fetcher)
         hang_up_redis(fetcher);
     hang_up_database(fetcher);
     end_lookups(fetcher);
-    if (fetcher->pace)
-        event_free(fetcher->pace);
+    event_drop(fetcher->pace);
     deadlines_clear(&fetcher->deadlines);
     if (fetcher->base)
         event_base_free(fetcher->base);

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/event_timer.h"
 #include "base/log.h"
 #include "base/magic.h"
 #include "limit/key.h"
@@ -394,8 +395,7 @@ static bool may_query_first(struct fetcher *fetcher)
         fetcher->paced_us += each;
         return true;
     }
-    struct timeval wait = {0, (suseconds_t)(fetcher->paced_us - now)};
-    evtimer_add(fetcher->pace, &wait);
+    event_timer_arm(fetcher->pace, fetcher->paced_us - now);
     return false;
 }
 

@@ -478,12 +478,9 @@ void postgres_link_free(struct postgres_link *link)
     if (!link)
         return;
     disconnect(link);
-    if (link->io)
-        event_free(link->io);
-    if (link->timer)
-        event_free(link->timer);
-    if (link->call)
-        event_free(link->call);
+    event_drop(link->io);
+    event_drop(link->timer);
+    event_drop(link->call);
     MAGIC_WIPE(link);
     free(link);
 }

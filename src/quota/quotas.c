@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/event_timer.h"
 #include "base/log.h"
 #include "quota/quotas_internal.h"
 
@@ -125,8 +126,7 @@ void quotas_stop(struct quotas *q)
         pthread_join(q->thread, NULL);
         q->running = false;
     }
-    if (q->inbox)
-        event_free(q->inbox);
+    event_drop(q->inbox);
     q->inbox = NULL;
     fetcher_free(q->fetcher);
     q->fetcher = NULL;

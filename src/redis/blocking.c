@@ -53,8 +53,7 @@ void redis_blocking_free(struct redis_blocking *redis)
         return;
     redis_connection_free(redis->connection);
     redis_reply_clear(&redis->reply);
-    if (redis->timer)
-        event_free(redis->timer);
+    event_drop(redis->timer);
     if (redis->base)
         event_base_free(redis->base);
     free(redis);

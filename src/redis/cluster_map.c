@@ -201,7 +201,6 @@ static void on_lost(void *context, const char *why)
 
 static void read_next_node(struct redis_cluster_map_reader *r)
 {
-    static const struct timeval timeout = {ANSWER_US / 1000000, ANSWER_US % 1000000};
     const struct redis_connection_callbacks callbacks = {on_received, on_lost, r};
 
     r->read_us = clock_us();
@@ -212,7 +211,7 @@ static void read_next_node(struct redis_cluster_map_reader *r)
         !redis_connection_send(r->connection, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL))
         try_next_node(r, "the connection failed");
     else
-        evtimer_add(r->timer, &timeout);
+        event_timer_arm(r->timer, ANSWER_US);
 }
 
 static void on_read_or_timeout(evutil_socket_t fd, short what, void *arg)

@@ -399,10 +399,8 @@ void embedded_stop(struct embedded *e)
 {
     if (!e)
         return;
-    if (e->child_event)
-        event_free(e->child_event);
-    if (e->again_timer)
-        event_free(e->again_timer);
+    event_drop(e->child_event);
+    event_drop(e->again_timer);
     end_child(e);
     embedded_remove_directory(&e->directory);
     free(e->program);

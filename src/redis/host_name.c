@@ -199,8 +199,7 @@ void redis_host_name_free(struct redis_host_name *name)
     if (name->lookup)
         lookup_cancel(name->lookup);
     resolver_free(name->resolver);
-    if (name->timer)
-        event_free(name->timer);
+    event_drop(name->timer);
     MAGIC_WIPE(name);
     free(name);
 }

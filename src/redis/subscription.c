@@ -253,8 +253,7 @@ void redis_subscription_free(struct redis_subscription *s)
         return;
     drop_connection(s);
     redis_sentinel_free(s->sentinel);
-    if (s->timer)
-        event_free(s->timer);
+    event_drop(s->timer);
     free(s->channel);
     MAGIC_WIPE(s);
     free(s);

@@ -170,7 +170,7 @@ START_TEST(an_inspection_reads_the_grant_first)
     granted = "*2\r\n:1000\r\n$6\r\n9:1500\r\n";
     start_query("none", CLIENT_QUERY_LOOK, 0);
     ck_assert(client_query_granted(query, &quota, &us) && quota == 9 && us == 500);
-    ck_assert_int_eq(client_query_client(query)->each, 9);
+    ck_assert_int_eq(client_query_limits(query)->each, 9);
     expect_next();
     expect_argument(1, "scan"); /* a client without quota is counted while it has a grant */
     client_query_free(query);
@@ -180,7 +180,7 @@ START_TEST(an_inspection_reads_the_grant_first)
         granted = none[i];
         start_query("none", CLIENT_QUERY_LOOK, 0);
         ck_assert(!client_query_granted(query, &quota, &us) &&
-                  client_query_client(query)->quota == QUOTA_PROHIBITED);
+                  client_query_limits(query)->quota == QUOTA_PROHIBITED);
         client_query_free(query);
     }
     query = NULL;
