@@ -8,14 +8,6 @@
 #include "limit/compose.h"
 #include "limit/contract.h"
 
-static bool has_custom_scripts(const struct policy *policy)
-{
-    for (unsigned i = 0; i < policy->limit_count; i++)
-        if (policy->limits[i].kind == LIMIT_CUSTOM)
-            return true;
-    return false;
-}
-
 static void warn_untried(FILE *report)
 {
     fputs("warning: redis-server is not installed (Debian package redis-server), so the policy's "
@@ -30,7 +22,7 @@ bool cli_check_scripts(const struct policy *policy, const char *composed, const 
 {
     int result;
 
-    if (!has_custom_scripts(policy)) /* weir's own limiters have tests */
+    if (!policy_has_custom_limits(policy)) /* weir's own limiters have tests */
         return true;
     if ((result = contract_check(policy, lua_dir, report)) < 0)
         warn_untried(report);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "config/policy_file.h"
 #include "limit/compose.h"
 #include "redis/blocking.h"
 #include "redis/failure.h"
@@ -10,23 +11,20 @@
 
 enum { CONNECT_US = 2000000 };
 
-struct policy *query_policy(const char *file, const char *lua_dir)
+static struct policy *load_composed(const char *file, const char *lua_dir, FILE *report)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *report = open_memstream(&text, &size);
-    struct policy *policy = report ? policy_load(file, lua_dir, report) : NULL;
+    struct policy *policy = policy_load(file, lua_dir, report);
 
     if (policy && !(policy->driver = compose_driver(policy, lua_dir, report))) {
         policy_drop(policy);
         policy = NULL;
     }
-    if (report)
-        fclose(report);
-    if (!policy && text)
-        fputs(text, stderr);
-    free(text);
     return policy;
+}
+
+struct policy *query_policy(const char *file, const char *lua_dir)
+{
+    return policy_load_quietly(file, lua_dir, stderr, load_composed);
 }
 
 /* Prints the error and, if it is a known reply of Redis, its remedy. */

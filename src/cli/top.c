@@ -188,17 +188,9 @@ static bool source_of_policy(const struct options *options, const char *lua_dir,
                              struct top_source *source, struct policy **policy)
 {
     const struct admin_listener *best = NULL;
-    char *text = NULL;
-    size_t size;
-    FILE *report = open_memstream(&text, &size);
     unsigned most = 0;
 
-    *policy = report ? policy_load(options->policy_file, lua_dir, report) : NULL;
-    if (report)
-        fclose(report);
-    if (!*policy)
-        fputs(text ? text : "no memory\n", stderr);
-    free(text); /* warnings are for weir check */
+    *policy = policy_load_quietly(options->policy_file, lua_dir, stderr, policy_load);
     for (unsigned i = 0; *policy && i < (*policy)->admin_count; i++) {
         const struct admin_listener *listener = &(*policy)->admin[i];
         unsigned suited = suitability(listener, options->certificate != NULL);

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/memory_stream.h"
 #include "config/lint.h"
 #include "config/sections.h"
 #include "limit/header_families.h"
@@ -176,4 +178,22 @@ void policy_print(const struct policy *policy, FILE *out)
 {
     struct printer printer = {out, 0, false};
     options_print(&printer, "", policy);
+}
+
+struct policy *policy_load_quietly(const char *file, const char *lua_dir, FILE *out,
+                                   struct policy *(*load)(const char *file, const char *lua_dir,
+                                                          FILE *report))
+{
+    struct memory_stream report;
+    struct policy *policy = NULL;
+    char *text = NULL;
+
+    if (memory_stream_open(&report)) {
+        policy = load(file, lua_dir, report.file);
+        text = memory_stream_close(&report);
+    }
+    if (!policy)
+        fputs(text ? text : "weir: out of memory\n", out);
+    free(text);
+    return policy;
 }

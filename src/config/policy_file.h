@@ -18,4 +18,10 @@
 struct policy *policy_load_text(const char *file, struct slice bytes, const char *lua_dir,
                                 FILE *report);
 
+/* Calls `load`, which is policy_load() or takes the same. Prints its messages to `out` if it
+ * returns NULL; otherwise they are warnings, which `weir check` prints. */
+struct policy *policy_load_quietly(const char *file, const char *lua_dir, FILE *out,
+                                   struct policy *(*load)(const char *file, const char *lua_dir,
+                                                          FILE *report));
+
 #endif

@@ -268,6 +268,15 @@ static inline const struct priority *policy_priority(const struct policy *policy
     return rule->priority ? rule->priority : policy->default_priority;
 }
 
+/* Returns whether a limit uses a script of the operator, which may fail. */
+static inline bool policy_has_custom_limits(const struct policy *policy)
+{
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        if (policy->limits[i].kind == LIMIT_CUSTOM)
+            return true;
+    return false;
+}
+
 /* Without limits, weir does not connect to Redis. */
 static inline bool policy_needs_redis(const struct policy *policy)
 {

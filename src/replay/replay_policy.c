@@ -2,25 +2,11 @@
 
 #include <stdlib.h>
 
+#include "config/policy_file.h"
 #include "policy/client_table.h"
 #include "policy/criteria.h"
 
 static const uint64_t redis_timeout_us = 60000000;
-
-struct policy *policy_load_quietly(const char *file, const char *lua_dir, FILE *out)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *report = open_memstream(&text, &size);
-    struct policy *policy = report ? policy_load_unserved(file, lua_dir, report) : NULL;
-
-    if (report)
-        fclose(report);
-    if (!policy && text)
-        fputs(text, out);
-    free(text);
-    return policy;
-}
 
 static void add_note(struct replay_result *result, const char *text)
 {
@@ -122,7 +108,7 @@ struct policy *replay_policy_load(const char *file, const char *lua_dir,
                                   const struct address *redis, const char *prefix,
                                   struct replay_result *result)
 {
-    struct policy *policy = policy_load_quietly(file, lua_dir, stderr);
+    struct policy *policy = policy_load_quietly(file, lua_dir, stderr, policy_load_unserved);
 
     if (!policy)
         return NULL;

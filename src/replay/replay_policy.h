@@ -4,9 +4,6 @@
 
 #include "replay/replay_report.h"
 
-/* As policy_load_unserved(), but prints only errors: warnings are `weir check`'s. */
-struct policy *policy_load_quietly(const char *file, const char *lua_dir, FILE *report);
-
 /* Makes the limits of a policy independent of the outside: `redis` replaces its Redis, its keys
  * begin with `prefix`, a failing limit rejects, and units of concurrency limits do not expire. */
 void replay_policy_isolate(struct policy *policy, const struct address *redis, const char *prefix);

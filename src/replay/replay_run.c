@@ -126,15 +126,6 @@ static void finish_one(struct pass *p, unsigned policy, struct slot *slot)
                          &response);
 }
 
-/* A limiter script of the operator may fail. weir's own fail only if Redis does. */
-static bool has_custom_limits(const struct policy *policy)
-{
-    for (unsigned i = 0; i < policy->limit_count; i++)
-        if (policy->limits[i].kind == LIMIT_CUSTOM)
-            return true;
-    return false;
-}
-
 static void fail_pass(struct pass *p)
 {
     if (!p->failed) {
@@ -155,8 +146,8 @@ static void count_slot(struct pass *p, struct slot *slot)
         count_one(&p->summary->results[i].stats, slot, &slot->decisions[i]);
         finish_one(p, i, slot);
     }
-    for (unsigned i = 0; i < p->count; i++)
-        if (p->summary->results[i].stats.failed && !has_custom_limits(p->policies[i]))
+    for (unsigned i = 0; i < p->count; i++) /* weir's own limiters fail only if Redis does */
+        if (p->summary->results[i].stats.failed && !policy_has_custom_limits(p->policies[i]))
             fail_pass(p);
     if (p->count < 2)
         return;

@@ -2,6 +2,7 @@
 #include "admin/client_query.h"
 #include "base/file.h"
 #include "base/memory_stream.h"
+#include "config/policy_file.h"
 #include "replay/log_line.h"
 #include "replay/replay_policy.h"
 #include "scenario/read_internal.h"
@@ -251,7 +252,8 @@ static void read_root(struct loading *l, struct scenario_file *file, const char 
         return;
     if (!policy_file && !(policy_file = policy_path(l)))
         return;
-    l->policy = file->policy = policy_load_quietly(policy_file, l->lua_dir, report);
+    l->policy = file->policy =
+        policy_load_quietly(policy_file, l->lua_dir, report, policy_load_unserved);
     if (!file->policy)
         return;
     rows_read(l, l->root, file_rows, &file->defaults);
