@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "admin/access.h"
+#include "admin/admin_socket.h"
 #include "admin/answer.h"
-#include "admin/bound.h"
 #include "admin/chart_history.h"
 #include "admin/clients_api.h"
 #include "admin/dashboard.h"
@@ -20,8 +20,8 @@ enum { PATHS_MAX = 1024 }; /* bytes of the paths that a 404 lists, and its other
 
 struct admin {
     struct admin_view *view;
-    unsigned bound_count;
-    struct admin_bound *bound[]; /* by admin listener */
+    unsigned socket_count;
+    struct admin_socket *sockets[]; /* by admin listener */
 };
 
 /* --- Answers ---------------------------------------------------------------------------------- */
@@ -154,7 +154,7 @@ static void on_request(void *context, unsigned index, struct evhttp_request *req
 struct admin *admin_new(struct event_base *base, int *fds, struct admin_view *view)
 {
     unsigned count = view->policy->admin_count;
-    struct admin *admin = calloc(1, sizeof *admin + count * sizeof *admin->bound);
+    struct admin *admin = calloc(1, sizeof *admin + count * sizeof *admin->sockets);
 
     if (!admin)
         return NULL;
@@ -165,9 +165,9 @@ struct admin *admin_new(struct event_base *base, int *fds, struct admin_view *vi
         admin_free(admin);
         return NULL;
     }
-    for (; admin->bound_count < count; admin->bound_count++) {
-        unsigned i = admin->bound_count;
-        if (!(admin->bound[i] = admin_bound_new(base, fds[i], view, i, on_request, admin))) {
+    for (; admin->socket_count < count; admin->socket_count++) {
+        unsigned i = admin->socket_count;
+        if (!(admin->sockets[i] = admin_socket_new(base, fds[i], view, i, on_request, admin))) {
             admin_free(admin);
             return NULL;
         }
@@ -191,7 +191,7 @@ void admin_free(struct admin *admin)
     clients_api_free(admin->view->clients); /* before evhttp frees the pending requests */
     events_free(admin->view->events);
     chart_history_free(admin->view->history);
-    for (unsigned i = 0; i < admin->bound_count; i++)
-        admin_bound_free(admin->bound[i]);
+    for (unsigned i = 0; i < admin->socket_count; i++)
+        admin_socket_free(admin->sockets[i]);
     free(admin);
 }

@@ -4,11 +4,12 @@
  * This directory owns the answers to operators and monitoring. It reads what workers publish and
  * touches no request on its way. In reading order:
  *
- *   admin.h, bound.h, access.h    listeners; one socket; who may ask
+ *   admin.h, admin_socket.h, access.h
+ *                                 listeners; one socket; who may ask
  *   answer.h                      how answers are written
  *   metrics.h, metrics_text.h     /metrics: metrics_table.c has the declared counters
  *   status_api.h, policy_api.h, top_api.h, clients_api.h
- *                                 /api/v1; client_body.h, grant_body.h
+ *                                 /api/v1
  *   events.h, snapshot.h          a snapshot a second, for the dashboard
  *   dashboard.h                   files of src/admin/dashboard/ */
 #ifndef WEIR_ADMIN_ADMIN_H

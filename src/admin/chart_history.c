@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "admin/answer.h"
-#include "admin/percentile.h"
 #include "base/clock.h"
 #include "base/event_timer.h"
 #include "base/json_writer.h"

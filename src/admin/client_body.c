@@ -1,4 +1,4 @@
-#include "admin/client_body.h"
+#include "admin/clients_api.h"
 
 #include <time.h>
 
@@ -44,7 +44,7 @@ static void write_row(struct json_writer *json, const struct limit_status *row)
 }
 
 /* Writes the client's active grant; quota -1: unlimited. */
-static void write_grant(struct json_writer *json, const struct query *query)
+static void write_grant(struct json_writer *json, const struct client_query *query)
 {
     int64_t quota, us;
     char text[32];
@@ -64,7 +64,7 @@ static void write_grant(struct json_writer *json, const struct query *query)
 }
 
 /* Writes "database": the database's reply, or null if it is not queried for this client. */
-static void write_database(struct json_writer *json, const struct query *query)
+static void write_database(struct json_writer *json, const struct client_query *query)
 {
     struct quota_row row;
     int64_t us;
@@ -88,7 +88,7 @@ static void write_database(struct json_writer *json, const struct query *query)
     json_end(json, '}');
 }
 
-static void write_look(struct json_writer *json, const struct query *query)
+static void write_look(struct json_writer *json, const struct client_query *query)
 {
     const struct client_limits *client_limits = client_query_limits(query);
     const struct limit_status *rows;
@@ -106,18 +106,18 @@ static void write_look(struct json_writer *json, const struct query *query)
     json_end(json, ']');
 }
 
-void client_body_write(struct text *out, const struct query *query, enum client_query_kind kind,
-                       const struct identity *identity)
+void client_body_write(struct text *out, const struct client_query *query,
+                       enum client_query_kind kind, const struct identity *identity)
 {
     struct json_writer json = json_writer_growing(out);
 
     json_begin(&json, NULL, '{');
     json_put_slice(&json, "client", identity_text(identity));
-    if (kind == CLIENT_QUERY_LOOK)
+    if (kind == CLIENT_QUERY_INSPECT)
         write_look(&json, query);
     if (kind == CLIENT_QUERY_RESET)
         json_put_u64(&json, "removed", client_query_removed(query));
-    if (kind != CLIENT_QUERY_LOOK)
+    if (kind != CLIENT_QUERY_INSPECT)
         json_put_bool(&json, "published", client_query_notified(query));
     if (kind == CLIENT_QUERY_GRANT)
         write_grant(&json, query);

@@ -28,7 +28,7 @@ static const char preamble[] =
     "  return { row, till - time[1] * 1000 - math.floor(time[2] / 1000) }\n"
     "end\n";
 
-const struct client_limits *client_query_limits(const struct query *q)
+const struct client_limits *client_query_limits(const struct client_query *q)
 {
     const struct client_limits *client_limits = q->granted ? &q->grant_client_limits
                                                 : q->match ? NULL
@@ -41,7 +41,7 @@ const struct client_limits *client_query_limits(const struct query *q)
 
 /* Writes the key of a limit whose only `per` key is the client. An empty name gives the prefix
  * of all keys of the client. */
-static bool write_key(const struct query *q, const char *name, struct slice *key)
+static bool write_key(const struct client_query *q, const char *name, struct slice *key)
 {
     struct limit limit = {.name = (char *)name, .per = {{.per = PER_CLIENT}}, .per_count = 1};
     struct limit_facts facts = {.identity = q->identity};
@@ -59,7 +59,7 @@ static bool write_key(const struct query *q, const char *name, struct slice *key
 }
 
 /* Escapes the special characters of SCAN patterns. */
-static bool write_pattern(struct query *q, struct slice start)
+static bool write_pattern(struct client_query *q, struct slice start)
 {
     struct text pattern = text_over(q->pattern, sizeof q->pattern);
 
@@ -74,7 +74,8 @@ static bool write_pattern(struct query *q, struct slice start)
 }
 
 /* A grant replaces the numbers of all limits of a descriptor. */
-static struct limit_numbers descriptor_numbers(const struct query *q, const struct limit *limit)
+static struct limit_numbers descriptor_numbers(const struct client_query *q,
+                                               const struct limit *limit)
 {
     int64_t number = q->granted ? limit_bounded(limit, q->quota) : 0;
 
@@ -82,7 +83,7 @@ static struct limit_numbers descriptor_numbers(const struct query *q, const stru
                       : (struct limit_numbers){.limit = limit->limit, .burst = limit->burst};
 }
 
-struct limit_status *client_query_add_row(struct query *q, const struct limit *limit,
+struct limit_status *client_query_add_row(struct client_query *q, const struct limit *limit,
                                           struct slice key, struct slice rest)
 {
     struct limit_numbers n =
@@ -101,7 +102,7 @@ struct limit_status *client_query_add_row(struct query *q, const struct limit *l
     return row;
 }
 
-static bool add_descriptor_keys(struct query *q)
+static bool add_descriptor_keys(struct client_query *q)
 {
     struct slice key;
 
@@ -115,14 +116,14 @@ static bool add_descriptor_keys(struct query *q)
 }
 
 /* Limits that no rule uses are in no script and not shown, but they are reset. */
-static bool add_known_keys(struct query *q)
+static bool add_known_keys(struct client_query *q)
 {
     struct slice key;
 
     for (unsigned i = 0; i < q->policy->limit_count; i++) {
         const struct limit *limit = &q->policy->limits[i];
         if (!counts_client(q, limit) || is_list(limit) ||
-            (q->kind == CLIENT_QUERY_LOOK && !compose_uses(q->policy, limit)))
+            (q->kind == CLIENT_QUERY_INSPECT && !compose_uses(q->policy, limit)))
             continue;
         if (!write_key(q, limit->name, &key))
             return false;
@@ -131,7 +132,7 @@ static bool add_known_keys(struct query *q)
     return true;
 }
 
-static bool must_scan(const struct query *q)
+static bool must_scan(const struct client_query *q)
 {
     /* also finds keys of limits that were removed from the policy */
     if (q->kind == CLIENT_QUERY_RESET)
@@ -159,27 +160,27 @@ char *client_query_channel(const struct policy *policy)
 }
 
 /* Returns false if the client is prohibited or unlimited: no limit counts it. */
-static bool is_counted(const struct query *q)
+static bool is_counted(const struct client_query *q)
 {
     const struct client_limits *client_limits = client_query_limits(q);
     return !client_limits || client_limits->quota == QUOTA_AS_WRITTEN;
 }
 
-bool client_query_begin(struct query *q)
+bool client_query_begin(struct client_query *q)
 {
-    if (q->kind == CLIENT_QUERY_CLIENT || (q->kind == CLIENT_QUERY_LOOK && !is_counted(q))) {
+    if (q->kind == CLIENT_QUERY_CLIENT || (q->kind == CLIENT_QUERY_INSPECT && !is_counted(q))) {
         q->step = STEP_OVER;
         return true;
     }
     if (!(q->match ? add_descriptor_keys(q) : add_known_keys(q)))
         return false;
-    q->step = must_scan(q)                                        ? STEP_SCAN
-              : q->kind == CLIENT_QUERY_LOOK && q->row_count == 0 ? STEP_OVER
-                                                                  : STEP_LAST;
+    q->step = must_scan(q)                                           ? STEP_SCAN
+              : q->kind == CLIENT_QUERY_INSPECT && q->row_count == 0 ? STEP_OVER
+                                                                     : STEP_LAST;
     return true;
 }
 
-static bool prepare_query(struct query *q)
+static bool prepare_query(struct client_query *q)
 {
     struct slice start;
 
@@ -199,10 +200,11 @@ static bool prepare_query(struct query *q)
     return asks || client_query_begin(q);
 }
 
-static struct query *allocate_query(const struct policy *policy, const struct identity *identity,
-                                    enum client_query_kind kind)
+static struct client_query *allocate_query(const struct policy *policy,
+                                           const struct identity *identity,
+                                           enum client_query_kind kind)
 {
-    struct query *q = calloc(1, sizeof *q);
+    struct client_query *q = calloc(1, sizeof *q);
 
     if (!q)
         return NULL;
@@ -212,10 +214,11 @@ static struct query *allocate_query(const struct policy *policy, const struct id
     return q;
 }
 
-struct query *client_query_new_grant(const struct policy *policy, const struct identity *identity,
-                                     int64_t quota, int64_t us)
+struct client_query *client_query_new_grant(const struct policy *policy,
+                                            const struct identity *identity, int64_t quota,
+                                            int64_t us)
 {
-    struct query *q = allocate_query(policy, identity, CLIENT_QUERY_GRANT);
+    struct client_query *q = allocate_query(policy, identity, CLIENT_QUERY_GRANT);
 
     if (!q)
         return NULL;
@@ -227,11 +230,11 @@ struct query *client_query_new_grant(const struct policy *policy, const struct i
     return NULL;
 }
 
-struct query *client_query_new(const struct policy *policy, const struct identity *identity,
-                               const struct query_descriptor *descriptor,
-                               enum client_query_kind kind, uint64_t timeout_us)
+struct client_query *client_query_new(const struct policy *policy, const struct identity *identity,
+                                      const struct query_descriptor *descriptor,
+                                      enum client_query_kind kind, uint64_t timeout_us)
 {
-    struct query *q = allocate_query(policy, identity, kind);
+    struct client_query *q = allocate_query(policy, identity, kind);
 
     if (!q)
         return NULL;
@@ -244,11 +247,12 @@ struct query *client_query_new(const struct policy *policy, const struct identit
     return NULL;
 }
 
-struct query *client_query_new_key(const struct policy *policy, const struct identity *identity,
-                                   const struct limit *limit, const struct limit_numbers *numbers,
-                                   struct slice key)
+struct client_query *client_query_new_key(const struct policy *policy,
+                                          const struct identity *identity,
+                                          const struct limit *limit,
+                                          const struct limit_numbers *numbers, struct slice key)
 {
-    struct query *q = allocate_query(policy, identity, CLIENT_QUERY_KEY);
+    struct client_query *q = allocate_query(policy, identity, CLIENT_QUERY_KEY);
     char *bytes = q ? malloc(key.n) : NULL;
 
     if (!bytes) {
@@ -266,13 +270,13 @@ struct query *client_query_new_key(const struct policy *policy, const struct ide
     return q;
 }
 
-void client_query_drop_found(struct query *q)
+void client_query_drop_found(struct client_query *q)
 {
     while (q->found_count)
         free((char *)q->found[--q->found_count].p);
 }
 
-void client_query_free(struct query *q)
+void client_query_free(struct client_query *q)
 {
     if (!q)
         return;
@@ -287,21 +291,21 @@ void client_query_free(struct query *q)
 
 /* --- Calls ------------------------------------------------------------------------------------ */
 
-static void append_argument(struct query *q, struct slice s)
+static void append_argument(struct client_query *q, struct slice s)
 {
     assert(q->argc < ARGUMENTS_MAX);
     q->argv[q->argc] = s.p;
     q->sizes[q->argc++] = s.n;
 }
 
-static void append_number_argument(struct query *q, int64_t value)
+static void append_number_argument(struct client_query *q, int64_t value)
 {
     size_t start = q->numbers.n;
     text_i64(&q->numbers, value);
     append_argument(q, (struct slice){q->numbers.p + start, q->numbers.n - start});
 }
 
-static void append_grant_arguments(struct query *q)
+static void append_grant_arguments(struct client_query *q)
 {
     append_number_argument(q, 1);
     append_argument(q, slice_of(q->grants_key));
@@ -318,7 +322,7 @@ static void append_grant_arguments(struct query *q)
     append_number_argument(q, GRANTS_MAX);
 }
 
-static void append_scan_arguments(struct query *q)
+static void append_scan_arguments(struct client_query *q)
 {
     append_number_argument(q, 0);
     append_argument(q, SLICE("scan"));
@@ -326,7 +330,7 @@ static void append_scan_arguments(struct query *q)
     append_argument(q, (struct slice){q->pattern, q->pattern_size});
 }
 
-static void append_drop_arguments(struct query *q)
+static void append_drop_arguments(struct client_query *q)
 {
     append_number_argument(q, q->found_count);
     for (unsigned i = 0; i < q->found_count; i++)
@@ -334,14 +338,14 @@ static void append_drop_arguments(struct query *q)
     append_argument(q, SLICE("forget"));
 }
 
-static void append_rows_arguments(struct query *q)
+static void append_rows_arguments(struct client_query *q)
 {
     append_number_argument(q, q->row_count);
     for (unsigned i = 0; i < q->row_count; i++)
         append_argument(q, q->rows[i].key);
 }
 
-static void append_quota_arguments(struct query *q)
+static void append_quota_arguments(struct client_query *q)
 {
     char tag[16];
     int size = snprintf(tag, sizeof tag, "%08x", q->policy->quotas.tag);
@@ -357,7 +361,7 @@ static void append_quota_arguments(struct query *q)
 /* Deletes all keys in one call, each key once. If a key were deleted twice, requests admitted in
  * between would not be counted. The cached database row is deleted, too, and its lock, so the
  * result of a query in flight is not stored. */
-static void append_last_reset_arguments(struct query *q)
+static void append_last_reset_arguments(struct client_query *q)
 {
     bool quota = q->policy->quotas.connection && q->identity->is_id;
 
@@ -376,7 +380,7 @@ static void append_last_reset_arguments(struct query *q)
 }
 
 /* The driver's protocol (lua/driver.lua): each key is one request of cost 0. */
-static void append_look_arguments(struct query *q)
+static void append_look_arguments(struct client_query *q)
 {
     append_rows_arguments(q);
     append_argument(q, SLICE("")); /* now: use Redis' clock */
@@ -391,17 +395,17 @@ static void append_look_arguments(struct query *q)
     }
 }
 
-void client_query_set_shards(struct query *q, unsigned parts)
+void client_query_set_shards(struct client_query *q, unsigned parts)
 {
     q->parts = parts;
 }
 
-unsigned client_query_shard(const struct query *q)
+unsigned client_query_shard(const struct client_query *q)
 {
     return q->step == STEP_SCAN ? q->part : 0;
 }
 
-bool client_query_next(struct query *q, int *argc, const char ***argv, const size_t **sizes)
+bool client_query_next(struct client_query *q, int *argc, const char ***argv, const size_t **sizes)
 {
     q->argc = 0;
     q->numbers = text_over(q->digits, sizeof q->digits);
@@ -423,43 +427,43 @@ bool client_query_next(struct query *q, int *argc, const char ***argv, const siz
 
 /* --- Results ---------------------------------------------------------------------------------- */
 
-bool client_query_complete(const struct query *q)
+bool client_query_complete(const struct client_query *q)
 {
     return !q->cut;
 }
 
-unsigned client_query_rows(const struct query *q, const struct limit_status **rows)
+unsigned client_query_rows(const struct client_query *q, const struct limit_status **rows)
 {
     *rows = q->rows;
     return q->row_count;
 }
 
-bool client_query_granted(const struct query *q, int64_t *quota, int64_t *us)
+bool client_query_granted(const struct client_query *q, int64_t *quota, int64_t *us)
 {
     *quota = q->quota;
     *us = q->us;
     return q->granted;
 }
 
-bool client_query_needs_database(const struct query *q)
+bool client_query_needs_database(const struct client_query *q)
 {
     return q->policy->quotas.connection && q->identity->is_id &&
            !policy_client(q->policy, q->identity);
 }
 
-bool client_query_row(const struct query *q, struct quota_row *row, int64_t *us)
+bool client_query_row(const struct client_query *q, struct quota_row *row, int64_t *us)
 {
     *row = q->row;
     *us = q->row_us;
     return q->row_cached;
 }
 
-uint64_t client_query_removed(const struct query *q)
+uint64_t client_query_removed(const struct client_query *q)
 {
     return q->removed;
 }
 
-bool client_query_notified(const struct query *q)
+bool client_query_notified(const struct client_query *q)
 {
     return q->notified;
 }

@@ -1,6 +1,6 @@
 /* client_query.h - shows, resets or grants limits of one client. Showing charges nothing.
  *
- *   LOOK    read the grant -> [SCAN...] -> one driver call with cost 0 for each state key
+ *   INSPECT read the grant -> [SCAN...] -> one driver call with cost 0 for each state key
  *   GRANT   one call, which also notifies all weir processes
  *   RESET   SCAN -> DEL the keys found -> ... -> DEL the other keys and PUBLISH
  *
@@ -24,16 +24,16 @@
 #include "redis/redis_reply.h"
 
 enum client_query_kind {
-    CLIENT_QUERY_LOOK,
+    CLIENT_QUERY_INSPECT,
     CLIENT_QUERY_RESET,
     CLIENT_QUERY_GRANT,
-    CLIENT_QUERY_CLIENT, /* the client's grant and database row alone: the beginning of a LOOK */
-    CLIENT_QUERY_KEY     /* one state key: the end of a LOOK */
+    CLIENT_QUERY_CLIENT, /* the grant and the database row alone: the beginning of an INSPECT */
+    CLIENT_QUERY_KEY     /* one state key: the end of an INSPECT */
 };
 
 enum {
     CLIENT_QUERY_FOUND_MAX =
-        /* keys per batch of limits with several `per` keys: a LOOK shows at most this many, a
+        /* keys per batch of limits with several `per` keys: an INSPECT shows at most this many, a
          * RESET deletes them and goes on */
     256,
     CLIENT_QUERY_ROWS_MAX = LIMITS_MAX + CLIENT_QUERY_FOUND_MAX,
@@ -53,7 +53,7 @@ struct limit_status {
     bool failed; /* the custom script failed: only the key and the numbers of the limit are valid */
 };
 
-struct query;
+struct client_query;
 
 /* Parses a client as identity_parse() does, and looks up its address in the lists. Addresses are
  * grouped by identity.ipv4_prefix and ipv6_prefix; the form of the group in X-Weir-Client is
@@ -78,51 +78,53 @@ MUST_CHECK bool client_query_named(const struct policy *policy, struct slice tex
  * malloc'ed. NULL: out of memory. */
 char *client_query_script(const struct policy *policy);
 
-/* Creates a LOOK, RESET or CLIENT. `policy`, `identity` and `descriptor` (NULL: none) must outlive
- * it. SCAN runs for at most `timeout_us`. Returns NULL if out of memory. */
-struct query *client_query_new(const struct policy *policy, const struct identity *identity,
-                               const struct query_descriptor *descriptor,
-                               enum client_query_kind kind, uint64_t timeout_us);
-void client_query_free(struct query *query);
+/* Creates an INSPECT, RESET or CLIENT. `policy`, `identity` and `descriptor` (NULL: none) must
+ * outlive it. SCAN runs for at most `timeout_us`. Returns NULL if out of memory. */
+struct client_query *client_query_new(const struct policy *policy, const struct identity *identity,
+                                      const struct query_descriptor *descriptor,
+                                      enum client_query_kind kind, uint64_t timeout_us);
+void client_query_free(struct client_query *query);
 
 /* Creates a GRANT of `quota` for `us` microseconds. GRANT_NONE revokes a grant. */
-struct query *client_query_new_grant(const struct policy *policy, const struct identity *identity,
-                                     int64_t quota, int64_t us);
+struct client_query *client_query_new_grant(const struct policy *policy,
+                                            const struct identity *identity, int64_t quota,
+                                            int64_t us);
 
 /* Creates a KEY for a limit with these numbers. Copies `key`. */
-struct query *client_query_new_key(const struct policy *policy, const struct identity *identity,
-                                   const struct limit *limit, const struct limit_numbers *numbers,
-                                   struct slice key);
+struct client_query *client_query_new_key(const struct policy *policy,
+                                          const struct identity *identity,
+                                          const struct limit *limit,
+                                          const struct limit_numbers *numbers, struct slice key);
 
 /* Returns the next call: the arguments of EVALSHA after the SHA, valid until
  * client_query_take(). Returns false if the query is complete. */
-MUST_CHECK bool client_query_next(struct query *query, int *argc, const char ***argv,
+MUST_CHECK bool client_query_next(struct client_query *query, int *argc, const char ***argv,
                                   const size_t **sizes);
 /* Sets the number of nodes to scan (the masters of a cluster). Call before each
  * client_query_next() if there may be more than one. */
-void client_query_set_shards(struct query *query, unsigned parts);
+void client_query_set_shards(struct client_query *query, unsigned parts);
 /* Returns the node (from 0) for the next call. Only SCAN uses it; for all other calls it is 0. */
-unsigned client_query_shard(const struct query *query);
+unsigned client_query_shard(const struct client_query *query);
 /* Takes the call's reply. Returns false if the reply is malformed; the query then ends. */
-MUST_CHECK bool client_query_take(struct query *query, const struct redis_reply *reply);
+MUST_CHECK bool client_query_take(struct client_query *query, const struct redis_reply *reply);
 
 /* Results, after the last call: */
-bool client_query_complete(const struct query *query); /* every key was examined */
-unsigned client_query_rows(const struct query *query, const struct limit_status **rows);
-/* LOOK: returns whether a grant is in effect, and its quota and remaining time. GRANT: returns
+bool client_query_complete(const struct client_query *query); /* every key was examined */
+unsigned client_query_rows(const struct client_query *query, const struct limit_status **rows);
+/* INSPECT: returns whether a grant is in effect, and its quota and remaining time. GRANT: returns
  * whether it succeeded; false if GRANTS_MAX others exist. */
-bool client_query_granted(const struct query *query, int64_t *quota, int64_t *us);
-/* LOOK: returns true if the client's limits come from the policy's database. */
-bool client_query_needs_database(const struct query *query);
+bool client_query_granted(const struct client_query *query, int64_t *quota, int64_t *us);
+/* INSPECT: returns true if the client's limits come from the policy's database. */
+bool client_query_needs_database(const struct client_query *query);
 /* Sets the database's row, and how long it stays fresh (negative: expired). Returns false if the
  * row is not cached in Redis. */
-bool client_query_row(const struct query *query, struct quota_row *row, int64_t *us);
+bool client_query_row(const struct client_query *query, struct quota_row *row, int64_t *us);
 /* Returns the client's limits: from a grant, else the policy, else the database. NULL: the
  * limits as written. Limits from a grant live as long as the query. */
-const struct client_limits *client_query_limits(const struct query *query);
-uint64_t client_query_removed(const struct query *query); /* number of keys */
+const struct client_limits *client_query_limits(const struct client_query *query);
+uint64_t client_query_removed(const struct client_query *query); /* number of keys */
 /* the message to all weir processes was published */
-bool client_query_notified(const struct query *query);
+bool client_query_notified(const struct client_query *query);
 
 /* Returns "PREFIX:resets", the channel that publishes the identities of reset clients.
  * NUL-terminated, malloc'ed; NULL: out of memory. */

@@ -7,15 +7,15 @@
 #include "limit/key.h"
 
 enum {
-    ARGUMENTS_PER_LOOK = 7, /* the number of limits, then the driver's six arguments */
-    ARGUMENTS_MAX = 2 + CLIENT_QUERY_ROWS_MAX * (1 + ARGUMENTS_PER_LOOK),
+    ARGUMENTS_PER_KEY = 7, /* the number of limits, then the driver's six arguments */
+    ARGUMENTS_MAX = 2 + CLIENT_QUERY_ROWS_MAX * (1 + ARGUMENTS_PER_KEY),
     NUMBER_SIZE = 20,
     PATTERN_SIZE = 4096,
 };
 
 enum query_step { STEP_GRANT, STEP_QUOTA, STEP_SCAN, STEP_DROP, STEP_LAST, STEP_OVER };
 
-struct query {
+struct client_query {
     const struct policy *policy;
     const struct identity *identity;
     const struct descriptor_match *match; /* the client is a descriptor; NULL: it is none */
@@ -29,7 +29,7 @@ struct query {
     char cursor[24];
     unsigned parts, part;                   /* number of nodes; the node being scanned */
     char *channel, *grants_key, *key_start; /* key_start: "PREFIX:{IDENTITY}:l:" */
-    /* GRANT: quota and duration to grant; LOOK: the grant in effect and its remaining time */
+    /* GRANT: quota and duration to grant; INSPECT: the grant in effect and its remaining time */
     int64_t quota, us;
     bool granted;
     struct client_limits grant_client_limits;
@@ -54,7 +54,7 @@ struct query {
 
 /* Returns true if the first `per` key of the limit is this client, or the IP address of a client
  * that is identified by it. No limit counts a descriptor by its own `per`. */
-static inline bool counts_client(const struct query *q, const struct limit *limit)
+static inline bool counts_client(const struct client_query *q, const struct limit *limit)
 {
     enum limit_per first = limit->per[0].per;
     return !q->match && (first == PER_CLIENT || (first == PER_IP && !q->identity->is_id));
@@ -67,14 +67,14 @@ static inline bool is_list(const struct limit *limit)
 
 /* Starts after the client's limits are known: collects the keys to show or delete. Returns false
  * if out of memory. */
-bool client_query_begin(struct query *q);
+bool client_query_begin(struct client_query *q);
 
 /* Adds a row for a state key and takes ownership of `key`; `rest` as in struct limit_status. The
  * caller checks that there is room. */
-struct limit_status *client_query_add_row(struct query *q, const struct limit *limit,
+struct limit_status *client_query_add_row(struct client_query *q, const struct limit *limit,
                                           struct slice key, struct slice rest);
 
 /* Frees the keys that SCAN has found. */
-void client_query_drop_found(struct query *q);
+void client_query_drop_found(struct client_query *q);
 
 #endif

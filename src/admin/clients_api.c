@@ -11,9 +11,7 @@
 #include <sys/queue.h>
 
 #include "admin/answer.h"
-#include "admin/client_body.h"
 #include "admin/client_query.h"
-#include "admin/grant_body.h"
 #include "base/clock.h"
 #include "base/event_timer.h"
 #include "base/magic.h"
@@ -37,7 +35,7 @@ struct pending_query {
     struct identity identity;
     struct query_descriptor descriptor;
     int64_t quota, us; /* of a grant */
-    struct query *query;
+    struct client_query *query;
     struct redis_call call;
     bool under_way; /* the connection has the call */
     struct event *deadline;
@@ -51,7 +49,7 @@ struct clients_api {
     struct redis_client *store; /* NULL until the first request */
     bool down;                  /* Redis is known to be down */
     struct event *pump;
-    TAILQ_HEAD(askings, pending_query) askings;
+    TAILQ_HEAD(pending_queries, pending_query) pending;
     unsigned count;
 };
 
@@ -59,7 +57,7 @@ struct clients_api {
 
 static void pending_query_free(struct pending_query *pending_query)
 {
-    TAILQ_REMOVE(&pending_query->api->askings, pending_query, entry);
+    TAILQ_REMOVE(&pending_query->api->pending, pending_query, entry);
     pending_query->api->count--;
     event_drop(pending_query->deadline);
     client_query_free(pending_query->query);
@@ -180,7 +178,7 @@ static void on_pump(evutil_socket_t fd, short what, void *arg)
     struct pending_query *pending_query, *next;
     (void)fd, (void)what;
 
-    for (pending_query = TAILQ_FIRST(&api->askings); pending_query; pending_query = next) {
+    for (pending_query = TAILQ_FIRST(&api->pending); pending_query; pending_query = next) {
         next = TAILQ_NEXT(pending_query, entry);
         if (pending_query->request && !pending_query->under_way)
             pending_query_step(pending_query);
@@ -238,7 +236,7 @@ static void close_store(struct clients_api *api)
     struct pending_query *pending_query, *next;
 
     redis_client_free(api->store); /* completes every pending call */
-    for (pending_query = TAILQ_FIRST(&api->askings); pending_query; pending_query = next) {
+    for (pending_query = TAILQ_FIRST(&api->pending); pending_query; pending_query = next) {
         next = TAILQ_NEXT(pending_query, entry);
         pending_query_fail(pending_query,
                            "the policy is being reloaded, or weir is stopping: try again");
@@ -287,7 +285,7 @@ static bool read_client_name(const struct clients_api *api, struct evhttp_reques
 }
 
 /* The requested action, and a grant's quota and duration. */
-struct order {
+struct client_request {
     enum client_query_kind kind;
     int64_t quota, us;
 };
@@ -295,7 +293,7 @@ struct order {
 static struct pending_query *pending_query_new(struct clients_api *api,
                                                const struct identity *identity,
                                                const struct query_descriptor *descriptor,
-                                               const struct order *order)
+                                               const struct client_request *wanted)
 {
     struct pending_query *pending_query = calloc(1, sizeof *pending_query);
 
@@ -305,16 +303,17 @@ static struct pending_query *pending_query_new(struct clients_api *api,
     pending_query->api = api;
     pending_query->identity = *identity;
     pending_query->descriptor = *descriptor;
-    pending_query->kind = order->kind;
-    pending_query->quota = order->quota;
-    pending_query->us = order->us;
-    TAILQ_INSERT_TAIL(&api->askings, pending_query, entry);
+    pending_query->kind = wanted->kind;
+    pending_query->quota = wanted->quota;
+    pending_query->us = wanted->us;
+    TAILQ_INSERT_TAIL(&api->pending, pending_query, entry);
     api->count++;
     pending_query->query =
-        order->kind == CLIENT_QUERY_GRANT
-            ? client_query_new_grant(api->policy, &pending_query->identity, order->quota, order->us)
+        wanted->kind == CLIENT_QUERY_GRANT
+            ? client_query_new_grant(api->policy, &pending_query->identity, wanted->quota,
+                                     wanted->us)
             : client_query_new(api->policy, &pending_query->identity, &pending_query->descriptor,
-                               order->kind, SCAN_US);
+                               wanted->kind, SCAN_US);
     pending_query->deadline = evtimer_new(api->base, query_timed_out, pending_query);
     if (pending_query->query && pending_query->deadline && open_link(api))
         return pending_query;
@@ -323,28 +322,28 @@ static struct pending_query *pending_query_new(struct clients_api *api,
 }
 
 /* False: a response was sent. */
-static bool read_grant(struct evhttp_request *request, struct order *order)
+static bool read_grant(struct evhttp_request *request, struct client_request *wanted)
 {
     struct evbuffer *body = evhttp_request_get_input_buffer(request);
     size_t size = evbuffer_get_length(body);
     char why[GRANT_WHY_MAX];
 
     if (grant_body_read((struct slice){(const char *)evbuffer_pullup(body, -1), size},
-                        &order->quota, &order->us, why))
+                        &wanted->quota, &wanted->us, why))
         return true;
     answer_problem(request, 400, why);
     return false;
 }
 
 /* False: a response was sent. */
-static bool read_order(struct evhttp_request *request, struct order *order)
+static bool read_client_request(struct evhttp_request *request, struct client_request *wanted)
 {
     enum evhttp_cmd_type command = evhttp_request_get_command(request);
 
-    order->kind = command == EVHTTP_REQ_DELETE ? CLIENT_QUERY_RESET
-                  : command == EVHTTP_REQ_PUT  ? CLIENT_QUERY_GRANT
-                                               : CLIENT_QUERY_LOOK;
-    return order->kind != CLIENT_QUERY_GRANT || read_grant(request, order);
+    wanted->kind = command == EVHTTP_REQ_DELETE ? CLIENT_QUERY_RESET
+                   : command == EVHTTP_REQ_PUT  ? CLIENT_QUERY_GRANT
+                                                : CLIENT_QUERY_INSPECT;
+    return wanted->kind != CLIENT_QUERY_GRANT || read_grant(request, wanted);
 }
 
 void clients_answer(const struct admin_view *view, struct evhttp_request *request)
@@ -352,16 +351,17 @@ void clients_answer(const struct admin_view *view, struct evhttp_request *reques
     static const unsigned methods =
         EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE;
     struct clients_api *api = view->clients;
-    struct order order = {0};
+    struct client_request wanted = {0};
     struct identity identity;
     struct query_descriptor descriptor;
     struct pending_query *pending_query;
 
     if (!answer_methods(request, methods, "GET, HEAD, PUT, DELETE") ||
-        !read_client_name(api, request, &identity, &descriptor) || !read_order(request, &order))
+        !read_client_name(api, request, &identity, &descriptor) ||
+        !read_client_request(request, &wanted))
         return;
     if (api->count >= PENDING_QUERIES_MAX ||
-        !(pending_query = pending_query_new(api, &identity, &descriptor, &order))) {
+        !(pending_query = pending_query_new(api, &identity, &descriptor, &wanted))) {
         answer_problem(request, 503, "too many such requests are in progress");
         return;
     }
@@ -379,7 +379,7 @@ struct clients_api *clients_api_new(struct event_base *base, struct policy *poli
     if (!api)
         return NULL;
     api->base = base;
-    TAILQ_INIT(&api->askings);
+    TAILQ_INIT(&api->pending);
     if (!(api->pump = event_new(base, -1, 0, on_pump, api))) {
         free(api);
         return NULL;

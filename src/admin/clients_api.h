@@ -10,6 +10,7 @@
 #include <event2/event.h>
 #include <event2/http.h>
 
+#include "admin/client_query.h"
 #include "admin/metrics.h"
 
 enum { CLIENTS_DEADLINE_US = 3000000, PENDING_QUERIES_MAX = 16 };
@@ -27,5 +28,21 @@ void clients_api_reload(struct clients_api *api, struct policy *policy);
 
 /* Handles a request below CLIENTS_PATH; the rest of its path is the name of a client. */
 void clients_answer(const struct admin_view *view, struct evhttp_request *request);
+
+/* --- client_body.c: the answer --- */
+
+/* Writes the results of a completed query of this kind, by json_writer_growing(). */
+void client_body_write(struct text *out, const struct client_query *query,
+                       enum client_query_kind kind, const struct identity *identity);
+
+/* --- grant_body.c: the content of a PUT, {"quota": 100, "for": "1h"} --- */
+
+enum { GRANT_WHY_MAX = 160 };
+
+/* Parses a JSON object (RFC 8259) with a quota (0 or more, -1, "unlimited", or null for none)
+ * and, unless the quota is none, a duration. *quota is GRANT_NONE for none. False: `why`
+ * describes what was expected. */
+MUST_CHECK bool grant_body_read(struct slice body, int64_t *quota, int64_t *us,
+                                char why[static GRANT_WHY_MAX]);
 
 #endif

@@ -1,4 +1,4 @@
-#include "admin/grant_body.h"
+#include "admin/clients_api.h"
 
 #include <jansson.h>
 #include <stdio.h>

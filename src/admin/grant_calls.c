@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* - A user who may not read grants may still run LOOK.
+/* - A user who may not read grants may still run INSPECT.
  * - Each new grant deletes expired ones, so the hash stays small.
  * - A version is a time, because the key may expire and be created again. */
 const char grant_preamble[] =

@@ -58,6 +58,12 @@ struct metric_calls {
     uint64_t all, over_limit, errors;
 };
 struct metric_calls metric_calls(const struct admin_view *view);
+/* Returns the duration in seconds below which the share of the durations lies: interpolated in its
+ * bucket as by histogram_quantile() of Prometheus, at most the last bound. -1: there are none.
+ * `counts` has one count per bound, and one more above the last. */
+double percentile_seconds(const uint64_t *counts, const uint64_t *bounds_us, unsigned buckets,
+                          double share);
+
 /* Appends the metrics that WORKER_METRICS, UPSTREAM_METRICS and LIMITER_METRICS declare. */
 void metrics_write_table(struct evbuffer *out, const struct admin_view *view);
 /* Appends what is counted by rule, limit, server and so on. */

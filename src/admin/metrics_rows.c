@@ -4,7 +4,6 @@
 #include "admin/metrics.h"
 #include "admin/metrics_text.h"
 #include "admin/problems.h"
-#include "base/row_histogram.h"
 
 uint64_t metric_row_sum(const struct admin_view *view, enum worker_table table, unsigned row,
                         unsigned column)
@@ -41,6 +40,26 @@ struct metric_calls metric_calls(const struct admin_view *view)
             calls.errors += code > SERVICE_OVER_LIMIT ? sum : 0;
         }
     return calls;
+}
+
+double percentile_seconds(const uint64_t *counts, const uint64_t *bounds_us, unsigned buckets,
+                          double share)
+{
+    uint64_t total = 0;
+    double below = 0;
+
+    for (unsigned i = 0; i <= buckets; i++)
+        total += counts[i];
+    if (!total)
+        return -1;
+    double rank = share * (double)total;
+    for (unsigned i = 0; i < buckets; i++) {
+        double count = (double)counts[i], low = i ? (double)bounds_us[i - 1] : 0;
+        if (count > 0 && below + count >= rank)
+            return (low + ((double)bounds_us[i] - low) * (rank - below) / count) / 1e6;
+        below += count;
+    }
+    return (double)bounds_us[buckets - 1] / 1e6;
 }
 
 /* --- Labels ----------------------------------------------------------------------------------- */
@@ -147,7 +166,7 @@ static void write_family(const struct metric_output *s, const struct family *f)
 
 /* --- Durations and problems ------------------------------------------------------------------- */
 
-/* Appends the samples of a histogram in a row (base/row_histogram.h), unless it is empty. */
+/* Appends the samples of a histogram in a row, unless it is empty. */
 static void write_histogram(const struct metric_output *s, const char *family,
                             enum worker_table table, unsigned row, const char *const *labels)
 {

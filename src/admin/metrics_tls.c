@@ -1,5 +1,5 @@
 /* metrics_tls.c - failed handshakes by listener and reason. */
-#include "admin/bound.h"
+#include "admin/admin_socket.h"
 #include "admin/metrics.h"
 #include "admin/metrics_text.h"
 #include "base/text.h"
@@ -13,7 +13,7 @@ static uint64_t of_clients(const struct admin_view *view, unsigned index, unsign
 static uint64_t of_admin(const struct admin_view *view, unsigned index, unsigned failure)
 {
     (void)view;
-    return admin_bound_failures(index, failure);
+    return admin_socket_failures(index, failure);
 }
 
 static const char name[] = "weir_tls_handshake_failures_total";

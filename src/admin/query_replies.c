@@ -9,7 +9,7 @@
 #include "limit/limit_reply.h"
 #include "quota/quotas.h"
 
-static bool is_found(const struct query *q, struct slice key)
+static bool is_found(const struct client_query *q, struct slice key)
 {
     for (unsigned i = 0; i < q->row_count; i++)
         if (slice_equal(q->rows[i].key, key))
@@ -22,7 +22,8 @@ static bool is_found(const struct query *q, struct slice key)
 
 /* Returns the limit with several `per` keys that `key` belongs to, and the part after its name.
  * NULL for other keys, such as those of `dedup`. */
-static const struct limit *limit_of_key(const struct query *q, struct slice key, struct slice *rest)
+static const struct limit *limit_of_key(const struct client_query *q, struct slice key,
+                                        struct slice *rest)
 {
     size_t start = strlen(q->key_start);
     struct slice name = {key.p + start, key.n - start};
@@ -42,13 +43,13 @@ static const struct limit *limit_of_key(const struct query *q, struct slice key,
 }
 
 /* Stores a key found by SCAN, unless it is a duplicate. The key may expire before it is read. A
- * LOOK has its own rows for the known keys. */
-static void note_key(struct query *q, struct slice key)
+ * INSPECT has its own rows for the known keys. */
+static void note_key(struct client_query *q, struct slice key)
 {
     struct slice rest;
 
     if (!slice_starts_with(key, slice_of(q->key_start)) ||
-        (q->kind == CLIENT_QUERY_LOOK && !limit_of_key(q, key, &rest)) || is_found(q, key))
+        (q->kind == CLIENT_QUERY_INSPECT && !limit_of_key(q, key, &rest)) || is_found(q, key))
         return;
     if (q->found_count == CLIENT_QUERY_FOUND_MAX) {
         q->full = true;
@@ -74,7 +75,7 @@ static int by_limit_and_key(const void *a, const void *b)
 }
 
 /* Turns the found keys into rows. */
-static void adjust_found(struct query *q)
+static void adjust_found(struct client_query *q)
 {
     for (unsigned i = 0; i < q->found_count; i++) {
         struct slice rest = SLICE_NONE;
@@ -86,7 +87,7 @@ static void adjust_found(struct query *q)
 
 /* Adds rows for limits with several `per` keys of which this client has no key yet: their full
  * capacity is available. */
-static void add_untouched(struct query *q)
+static void add_untouched(struct client_query *q)
 {
     unsigned looked_at = q->row_count;
 
@@ -105,7 +106,7 @@ static void add_untouched(struct query *q)
 }
 
 /* After a SCAN step: continues, unless all keys were read or the time is up. */
-static void after_scan(struct query *q)
+static void after_scan(struct client_query *q)
 {
     bool again = q->full && q->kind == CLIENT_QUERY_RESET;
     bool all = !again && (q->full || strcmp(q->cursor, "0") == 0);
@@ -119,15 +120,15 @@ static void after_scan(struct query *q)
         all = true;
     }
     q->step = all ? STEP_LAST : STEP_SCAN;
-    if (all && q->kind == CLIENT_QUERY_LOOK)
+    if (all && q->kind == CLIENT_QUERY_INSPECT)
         adjust_found(q);
-    if (q->step == STEP_LAST && q->kind == CLIENT_QUERY_LOOK && q->row_count == 0) {
+    if (q->step == STEP_LAST && q->kind == CLIENT_QUERY_INSPECT && q->row_count == 0) {
         q->step = STEP_OVER; /* no keys to read */
         add_untouched(q);
     }
 }
 
-static bool take_scan(struct query *q, const struct redis_reply *reply)
+static bool take_scan(struct client_query *q, const struct redis_reply *reply)
 {
     if (!redis_reply_is(reply, "sa") || reply->elements[0].text.n >= sizeof q->cursor)
         return false;
@@ -136,10 +137,10 @@ static bool take_scan(struct query *q, const struct redis_reply *reply)
     for (size_t i = 0; i < keys->count; i++)
         if (keys->elements[i].type == RESP_STRING)
             note_key(q, keys->elements[i].text);
-    if (q->full && q->kind == CLIENT_QUERY_LOOK)
+    if (q->full && q->kind == CLIENT_QUERY_INSPECT)
         q->cut = true;
     /* else repeat this step after these keys are deleted */
-    if (!q->full || q->kind == CLIENT_QUERY_LOOK)
+    if (!q->full || q->kind == CLIENT_QUERY_INSPECT)
         memcpy(q->cursor, reply->elements[0].text.p, reply->elements[0].text.n + 1);
     if (q->kind == CLIENT_QUERY_RESET && q->full)
         q->step = STEP_DROP;
@@ -148,7 +149,7 @@ static bool take_scan(struct query *q, const struct redis_reply *reply)
     return true;
 }
 
-static bool take_forget(struct query *q, const struct redis_reply *reply)
+static bool take_forget(struct client_query *q, const struct redis_reply *reply)
 {
     if (!redis_reply_is(reply, "ii"))
         return false;
@@ -162,7 +163,7 @@ static bool take_forget(struct query *q, const struct redis_reply *reply)
     return true;
 }
 
-static bool take_grant(struct query *q, const struct redis_reply *reply)
+static bool take_grant(struct client_query *q, const struct redis_reply *reply)
 {
     int64_t until_us;
 
@@ -186,7 +187,7 @@ static bool take_grant(struct query *q, const struct redis_reply *reply)
     return true;
 }
 
-static bool take_quota(struct query *q, const struct redis_reply *reply)
+static bool take_quota(struct client_query *q, const struct redis_reply *reply)
 {
     if (!redis_reply_is(reply, "si"))
         return false;
@@ -207,7 +208,7 @@ static void set_status(struct limit_status *row, const struct limit_reply *reply
 }
 
 /* The time of the reply follows the rows. */
-static bool take_look(struct query *q, const struct redis_reply *reply)
+static bool take_look(struct client_query *q, const struct redis_reply *reply)
 {
     struct limit_replies from;
     struct limit_reply of_row;
@@ -224,12 +225,12 @@ static bool take_look(struct query *q, const struct redis_reply *reply)
     if (from.end - from.next != 1 || !limit_reply_is_number(from.next))
         return false;
     q->step = STEP_OVER;
-    if (q->kind == CLIENT_QUERY_LOOK)
+    if (q->kind == CLIENT_QUERY_INSPECT)
         add_untouched(q);
     return true;
 }
 
-bool client_query_take(struct query *q, const struct redis_reply *reply)
+bool client_query_take(struct client_query *q, const struct redis_reply *reply)
 {
     bool good = q->step == STEP_GRANT                                   ? take_grant(q, reply)
                 : q->step == STEP_QUOTA                                 ? take_quota(q, reply)

@@ -2,10 +2,8 @@
 
 #include <stdlib.h>
 
-#include "admin/percentile.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/row_histogram.h"
 
 enum {
     COPY_EVERY_US = 5000000,

@@ -22,7 +22,7 @@ void snapshot_history_free(struct snapshot_history *history);
 void snapshot_history_clear(struct snapshot_history *history);
 
 /* Writes one line of JSON, by json_writer_growing(). Rates are null in the first snapshot.
- * Percentiles are those of the histograms in /metrics (percentile.h). */
+ * Percentiles are those of the histograms in /metrics (percentile_seconds()). */
 void snapshot_write(struct text *out, const struct admin_view *view,
                     struct snapshot_history *history);
 

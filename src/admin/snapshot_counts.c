@@ -1,6 +1,5 @@
 #include <stdlib.h>
 
-#include "admin/percentile.h"
 #include "admin/snapshot_parts.h"
 
 /* Counters are stored in the order in which a snapshot reads them, which depends on the policy

@@ -1,5 +1,4 @@
 #include "admin/snapshot_parts.h"
-#include "base/row_histogram.h"
 
 static void server_latency(struct snapshot *s, const char *key, enum worker_table table,
                            unsigned row)

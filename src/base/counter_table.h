@@ -48,4 +48,20 @@ static inline counter_t *counter_table_row(struct counter_table *counter_table, 
 uint64_t counter_table_read(const struct counter_table *counter_table, unsigned row,
                             unsigned column);
 
+/* --- A histogram in one row, coarse, since there is one for each name ------------------------- */
+
+/* Columns of a row: a bucket for each bound, one for values above the last, and the sum. */
+enum { ROW_HISTOGRAM_BUCKETS = 14, ROW_HISTOGRAM_SUM = ROW_HISTOGRAM_BUCKETS + 1 };
+
+/* Upper bounds in microseconds. */
+extern const uint64_t row_histogram_bounds_us[ROW_HISTOGRAM_BUCKETS];
+
+static inline void row_histogram_add(counter_t *row, uint64_t value_us)
+{
+    unsigned i = bucket_of(row_histogram_bounds_us, ROW_HISTOGRAM_BUCKETS, value_us);
+
+    counter_add(&row[i], 1);
+    counter_add(&row[ROW_HISTOGRAM_SUM], value_us);
+}
+
 #endif

@@ -9,7 +9,8 @@
  *   memory.h, arena.h, magic.h    allocation; checked pointers
  *   memory_stream.h               a stream into memory that reports a lack of it
  *   descriptors.h, file.h         lack of descriptors; whole files
- *   histogram.h, counter_table.h, metric.h, row_histogram.h    counters
+ *   histogram.h, counter_table.h, metric.h
+ *                                 counters
  *   hash.h, hmac.h, recent.h, text_table.h, top_keys.h     data structures and algorithms
  *   json_read.h, json_writer.h    JSON */
 #ifndef WEIR_BASE_MACROS_H

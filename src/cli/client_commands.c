@@ -7,7 +7,7 @@
 #include "cli/query_redis.h"
 #include "policy/identity_source.h"
 
-enum { LOOK_US = 10000000, RESET_US = 60000000 };
+enum { INSPECT_US = 10000000, RESET_US = 60000000 };
 
 /* A client query from the command line. */
 struct client_command {
@@ -18,20 +18,21 @@ struct client_command {
 /* --- Commands --------------------------------------------------------------------------------- */
 
 /* The command, the client, and a grant's quota and duration. */
-struct order {
+struct client_arguments {
     enum client_query_kind kind;
     const char *client;
     int64_t quota, us;
 };
 
-static struct query *new_query(const struct client_command *command, const struct order *order)
+static struct client_query *new_query(const struct client_command *command,
+                                      const struct client_arguments *arguments)
 {
-    if (order->kind == CLIENT_QUERY_GRANT)
+    if (arguments->kind == CLIENT_QUERY_GRANT)
         return client_query_new_grant(command->subject.policy, &command->subject.identity,
-                                      order->quota, order->us);
+                                      arguments->quota, arguments->us);
     return client_query_new(command->subject.policy, &command->subject.identity,
-                            &command->subject.descriptor, order->kind,
-                            order->kind == CLIENT_QUERY_LOOK ? LOOK_US : RESET_US);
+                            &command->subject.descriptor, arguments->kind,
+                            arguments->kind == CLIENT_QUERY_INSPECT ? INSPECT_US : RESET_US);
 }
 
 /* Warns of a probable mistake: an address without "ip:", an id that the policy does not read, or a
@@ -62,31 +63,32 @@ static void doubt(const struct client_command *command, const char *client)
                 client, SLICE_ARG(source->prefix));
 }
 
-static int query_client(struct client_command *command, const struct order *order)
+static int query_client(struct client_command *command, const struct client_arguments *arguments)
 {
     const char *why;
 
-    if (!client_query_named(command->subject.policy, slice_of(order->client),
+    if (!client_query_named(command->subject.policy, slice_of(arguments->client),
                             &command->subject.identity, &command->subject.descriptor, &why)) {
-        fprintf(stderr, "weir: %s is not a client: %s\n", order->client, why);
+        fprintf(stderr, "weir: %s is not a client: %s\n", arguments->client, why);
         return CLI_USAGE;
     }
     if (!command->subject.descriptor.is_one)
-        doubt(command, order->client);
-    command->subject.query = new_query(command, order);
+        doubt(command, arguments->client);
+    command->subject.query = new_query(command, arguments);
     if (!command->subject.query || !query_redis_run(&command->redis, command->subject.query))
         return CLI_FAILED;
-    return order->kind == CLIENT_QUERY_LOOK    ? client_report_inspect(&command->subject)
-           : order->kind == CLIENT_QUERY_RESET ? client_report_reset(&command->subject)
-                                               : client_report_grant(&command->subject);
+    return arguments->kind == CLIENT_QUERY_INSPECT ? client_report_inspect(&command->subject)
+           : arguments->kind == CLIENT_QUERY_RESET ? client_report_reset(&command->subject)
+                                                   : client_report_grant(&command->subject);
 }
 
-static int run_order(const char *file, const char *lua_dir, const struct order *order)
+static int run_client_command(const char *file, const char *lua_dir,
+                              const struct client_arguments *arguments)
 {
     struct client_command command = {.subject.policy = query_policy(file, lua_dir)};
 
     command.redis.policy = command.subject.policy;
-    int status = command.subject.policy ? query_client(&command, order) : CLI_FAILED;
+    int status = command.subject.policy ? query_client(&command, arguments) : CLI_FAILED;
 
     client_query_free(command.subject.query);
     query_redis_close(&command.redis);
@@ -96,37 +98,37 @@ static int run_order(const char *file, const char *lua_dir, const struct order *
 
 static int run_inspect(int argc, char **argv, const char *file, const char *lua_dir)
 {
-    struct order order = {.kind = CLIENT_QUERY_LOOK};
+    struct client_arguments arguments = {.kind = CLIENT_QUERY_INSPECT};
     int status = cli_read_operands(argc, argv, &file, 1, 1, "expected one CLIENT");
 
-    order.client = argv[optind];
-    return status == CLI_GOOD ? run_order(file, lua_dir, &order) : status;
+    arguments.client = argv[optind];
+    return status == CLI_GOOD ? run_client_command(file, lua_dir, &arguments) : status;
 }
 
 static int run_reset(int argc, char **argv, const char *file, const char *lua_dir)
 {
-    struct order order = {.kind = CLIENT_QUERY_RESET};
+    struct client_arguments arguments = {.kind = CLIENT_QUERY_RESET};
     int status = cli_read_operands(argc, argv, &file, 1, 1, "expected one CLIENT");
 
-    order.client = argv[optind];
-    return status == CLI_GOOD ? run_order(file, lua_dir, &order) : status;
+    arguments.client = argv[optind];
+    return status == CLI_GOOD ? run_client_command(file, lua_dir, &arguments) : status;
 }
 
 /* `time`: NULL if not given. */
-static bool read_grant(struct order *order, const char *quota, const char *time)
+static bool read_grant(struct client_arguments *arguments, const char *quota, const char *time)
 {
-    if (!grant_quota_read(slice_of(quota), &order->quota))
+    if (!grant_quota_read(slice_of(quota), &arguments->quota))
         fprintf(
             stderr,
             "weir: %s is not a quota: expected a whole number from 0 to %lld, unlimited, or none\n",
             quota, (long long)LIMIT_MAX);
-    else if (!time && order->quota != GRANT_NONE)
+    else if (!time && arguments->quota != GRANT_NONE)
         fputs("weir: the duration is missing: add a duration from 1s to 30d after the quota, such "
               "as 1h\n",
               stderr);
-    else if (time && order->quota == GRANT_NONE)
+    else if (time && arguments->quota == GRANT_NONE)
         fputs("weir: none revokes the grant and takes no duration; remove it\n", stderr);
-    else if (time && !grant_time_read(slice_of(time), &order->us))
+    else if (time && !grant_time_read(slice_of(time), &arguments->us))
         fprintf(stderr, "weir: %s is not a duration; expected 1s to 30d, such as 1h\n", time);
     else
         return true;
@@ -135,16 +137,16 @@ static bool read_grant(struct order *order, const char *quota, const char *time)
 
 static int run_grant(int argc, char **argv, const char *file, const char *lua_dir)
 {
-    struct order order = {.kind = CLIENT_QUERY_GRANT};
+    struct client_arguments arguments = {.kind = CLIENT_QUERY_GRANT};
     int status = cli_read_operands(argc, argv, &file, 2, 3,
                                    "expected CLIENT, QUOTA and DURATION, or CLIENT none");
 
     if (status != CLI_GOOD)
         return status;
-    order.client = argv[optind];
-    if (!read_grant(&order, argv[optind + 1], argv[optind + 2]))
+    arguments.client = argv[optind];
+    if (!read_grant(&arguments, argv[optind + 1], argv[optind + 2]))
         return CLI_USAGE;
-    return run_order(file, lua_dir, &order);
+    return run_client_command(file, lua_dir, &arguments);
 }
 
 const struct command command_inspect = {

@@ -83,7 +83,7 @@ static void print_table(const struct table_row *rows, unsigned count)
                 printf("%s\n", rows[r].cell[c]);
 }
 
-static void print_standing(const struct query *query)
+static void print_standing(const struct client_query *query)
 {
     const struct limit_status *limit_status;
     unsigned count = client_query_rows(query, &limit_status);

@@ -9,7 +9,7 @@ struct client_subject {
     struct policy *policy;
     struct identity identity;
     struct query_descriptor descriptor;
-    struct query *query;
+    struct client_query *query;
 };
 
 /* Each prints the result to standard output, and what went wrong to standard error. Returns the

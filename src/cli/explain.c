@@ -34,7 +34,7 @@ struct state_reader {
     struct query_redis redis;
 };
 
-static bool run_query(struct explain_redis *redis, struct query *query)
+static bool run_query(struct explain_redis *redis, struct client_query *query)
 {
     struct state_reader *reader = CONTAINER_OF(redis, struct state_reader, ops);
 
@@ -45,7 +45,7 @@ static bool read_client_state(struct explain_redis *redis, const struct identity
                               struct explained_client *client)
 {
     const struct policy *policy = CONTAINER_OF(redis, struct state_reader, ops)->redis.policy;
-    struct query *query = client_query_new(policy, identity, NULL, CLIENT_QUERY_CLIENT, 0);
+    struct client_query *query = client_query_new(policy, identity, NULL, CLIENT_QUERY_CLIENT, 0);
     bool good = run_query(redis, query);
     int64_t row_us;
 
@@ -61,7 +61,7 @@ static bool read_limit_state(struct explain_redis *redis, const struct identity 
                              const struct planned_limit *limit, struct limit_status *status)
 {
     const struct policy *policy = CONTAINER_OF(redis, struct state_reader, ops)->redis.policy;
-    struct query *query =
+    struct client_query *query =
         client_query_new_key(policy, identity, limit->limit, &limit->numbers, limit->key);
     bool good = run_query(redis, query);
     const struct limit_status *rows;

@@ -59,7 +59,7 @@ static bool dial(struct query_redis *to)
 
 /* In a cluster, selects the node of the keys or the shard; closes the connection if it is for
  * another one. */
-static void go_where(struct query_redis *to, const struct query *query, const char **argv,
+static void go_where(struct query_redis *to, const struct client_query *query, const char **argv,
                      const size_t *sizes)
 {
     struct slice keys = {argv[0], sizes[0]};
@@ -77,7 +77,7 @@ static void go_where(struct query_redis *to, const struct query *query, const ch
 }
 
 /* Finds the number of shards of the keys. False: an error was printed. */
-static bool count_parts(const struct query_redis *to, struct query *query)
+static bool count_parts(const struct query_redis *to, struct client_query *query)
 {
     char why[REDIS_WHY_MAX];
     unsigned parts = 1;
@@ -126,7 +126,7 @@ static const struct redis_reply *run_call(struct query_redis *to, int argc, cons
     return reply;
 }
 
-bool query_redis_run(struct query_redis *to, struct query *query)
+bool query_redis_run(struct query_redis *to, struct client_query *query)
 {
     const char **argv;
     const size_t *sizes;

@@ -20,7 +20,7 @@ struct query_redis {
 struct policy *query_policy(const char *file, const char *lua_dir);
 
 /* Runs all calls of a query. False: an error was printed to stderr. */
-MUST_CHECK bool query_redis_run(struct query_redis *to, struct query *query);
+MUST_CHECK bool query_redis_run(struct query_redis *to, struct client_query *query);
 void query_redis_close(struct query_redis *to);
 
 #endif

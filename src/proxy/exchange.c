@@ -38,7 +38,6 @@
 #include "proxy/exchange.h"
 
 #include "base/clock.h"
-#include "base/row_histogram.h"
 #include "proxy/access_log.h"
 #include "proxy/added_usage.h"
 #include "proxy/client_requests.h"

@@ -116,7 +116,7 @@ struct worker_stats {
     struct counter_table handshake_failures; /* listener, enum tls_failure (net/tls.h) */
     struct counter_table by_rule;            /* rule->row, verdict */
     struct counter_table by_priority;        /* priority->row, verdict */
-    struct counter_table rule_durations;     /* rule->row; see base/row_histogram.h */
+    struct counter_table rule_durations;     /* rule->row; row_histogram_add() */
     struct counter_table by_domain; /* rate_limit_domain->row, 0: unknown; enum service_code */
 };
 

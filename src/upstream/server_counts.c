@@ -1,5 +1,4 @@
 /* server_counts.c - counts requests by server; see server_stats.h. */
-#include "base/row_histogram.h"
 #include "upstream/upstream_internal.h"
 
 void server_find_counts(struct server *server)

@@ -39,7 +39,7 @@ enum server_column {
 struct server_stats {
     struct counter_table counts;
     /* From sending a request to the first byte of its response, and to the last one. */
-    struct counter_table first, last; /* base/row_histogram.h */
+    struct counter_table first, last; /* row_histogram_add() */
 };
 
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/counter_table.h"
 #include "base/deadline.h"
 #include "base/hash.h"
 #include "base/histogram.h"
@@ -16,7 +17,6 @@
 #include "base/log.h"
 #include "base/log_throttle.h"
 #include "base/recent.h"
-#include "base/row_histogram.h"
 #include "base/text.h"
 #include "base/timer_heap.h"
 #include "net/iobuf.h"

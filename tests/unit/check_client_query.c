@@ -23,7 +23,7 @@ static const char yaml[] =
 
 static struct policy *policy;
 static struct identity identity;
-static struct query *query;
+static struct client_query *query;
 static int argc;
 static const char **argv;
 static const size_t *sizes;
@@ -87,7 +87,7 @@ static void start_query(const char *client, enum client_query_kind kind, uint64_
     ck_assert(client_query_identity(policy, slice_of(client), &identity, &why));
     query = client_query_new(policy, &identity, NULL, kind, timeout_us);
     ck_assert_ptr_nonnull(query);
-    if (kind != CLIENT_QUERY_LOOK)
+    if (kind != CLIENT_QUERY_INSPECT)
         return;
     expect_next();
     expect_argument(0, "1");
@@ -100,7 +100,7 @@ static void start_query(const char *client, enum client_query_kind kind, uint64_
 
 START_TEST(an_inspection_scans_for_keys_and_reads_all_at_once)
 {
-    start_query("few", CLIENT_QUERY_LOOK, 1000000);
+    start_query("few", CLIENT_QUERY_INSPECT, 1000000);
     expect_next();
     expect_argument(1, "scan");
     expect_argument(2, "0");
@@ -139,17 +139,17 @@ END_TEST
 
 START_TEST(an_inspection_of_an_unlimited_client_needs_no_calls)
 {
-    start_query("none", CLIENT_QUERY_LOOK, 1000000);
+    start_query("none", CLIENT_QUERY_INSPECT, 1000000);
     expect_end();
     client_query_free(query);
-    start_query("ip:2001:db8:1:2::3", CLIENT_QUERY_LOOK, 1000000);
+    start_query("ip:2001:db8:1:2::3", CLIENT_QUERY_INSPECT, 1000000);
     ck_assert(slice_equal(identity_text(&identity), SLICE("ip:2001:db8:1::/56")));
 }
 END_TEST
 
 START_TEST(a_scan_ends_at_the_timeout)
 {
-    start_query("a", CLIENT_QUERY_LOOK, 0);
+    start_query("a", CLIENT_QUERY_INSPECT, 0);
     expect_next();
     ck_assert(feed_reply("*2\r\n$2\r\n77\r\n*0\r\n"));
     expect_next();
@@ -168,7 +168,7 @@ START_TEST(an_inspection_reads_the_grant_first)
     int64_t quota, us;
 
     granted = "*2\r\n:1000\r\n$6\r\n9:1500\r\n";
-    start_query("none", CLIENT_QUERY_LOOK, 0);
+    start_query("none", CLIENT_QUERY_INSPECT, 0);
     ck_assert(client_query_granted(query, &quota, &us) && quota == 9 && us == 500);
     ck_assert_int_eq(client_query_limits(query)->each, 9);
     expect_next();
@@ -178,7 +178,7 @@ START_TEST(an_inspection_reads_the_grant_first)
                                        "*2\r\n:1\r\n$7\r\n9:1500x\r\n", "*2\r\n:1\r\n:9\r\n"};
     for (unsigned i = 0; i < COUNT_OF(none); i++) {
         granted = none[i];
-        start_query("none", CLIENT_QUERY_LOOK, 0);
+        start_query("none", CLIENT_QUERY_INSPECT, 0);
         ck_assert(!client_query_granted(query, &quota, &us) &&
                   client_query_limits(query)->quota == QUOTA_PROHIBITED);
         client_query_free(query);
@@ -288,7 +288,7 @@ END_TEST
 
 START_TEST(an_inspection_shows_at_most_as_many_keys_as_fit)
 {
-    start_query("a", CLIENT_QUERY_LOOK, 1000000);
+    start_query("a", CLIENT_QUERY_INSPECT, 1000000);
     expect_next();
     char *wire = scan_reply("5", CLIENT_QUERY_FOUND_MAX + 1);
     ck_assert(feed_reply(wire));
@@ -311,12 +311,12 @@ static const char *const misshapen[] = {
 
 START_TEST(malformed_replies_end_the_query)
 {
-    start_query("a", _i % 2 ? CLIENT_QUERY_LOOK : CLIENT_QUERY_RESET, 1000000);
+    start_query("a", _i % 2 ? CLIENT_QUERY_INSPECT : CLIENT_QUERY_RESET, 1000000);
     expect_next();
     ck_assert(!feed_reply(misshapen[_i]));
     expect_end();
     client_query_free(query);
-    start_query("a", _i % 2 ? CLIENT_QUERY_LOOK : CLIENT_QUERY_RESET, 1000000);
+    start_query("a", _i % 2 ? CLIENT_QUERY_INSPECT : CLIENT_QUERY_RESET, 1000000);
     expect_next();
     ck_assert(feed_reply("*2\r\n$1\r\n0\r\n*0\r\n"));
     expect_next();
@@ -415,7 +415,7 @@ START_TEST(an_inspection_of_a_descriptor_reads_its_limits_alone)
     const char *why;
 
     ck_assert(client_query_named(policy, SLICE("descriptor:d/b=xy"), &identity, &descriptor, &why));
-    query = client_query_new(policy, &identity, &descriptor, CLIENT_QUERY_LOOK, 1000000);
+    query = client_query_new(policy, &identity, &descriptor, CLIENT_QUERY_INSPECT, 1000000);
     expect_next();
     expect_argument(3, "descriptor:d/b=x*");
     ck_assert(feed_reply("*2\r\n:1000\r\n$10\r\n9:99999999\r\n"));

@@ -1,4 +1,4 @@
-#include "config/policy_changes.h"
+#include "config/log_changes.h"
 
 #include <stdlib.h>
 

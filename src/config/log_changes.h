@@ -1,6 +1,6 @@
-/* policy_changes.h - what a reload changes, for the log. */
-#ifndef WEIR_CONFIG_POLICY_CHANGES_H
-#define WEIR_CONFIG_POLICY_CHANGES_H
+/* log_changes.h - what a reload changes, for the log. */
+#ifndef WEIR_CONFIG_LOG_CHANGES_H
+#define WEIR_CONFIG_LOG_CHANGES_H
 
 #include "policy/policy.h"
 
