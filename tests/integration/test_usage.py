@@ -173,6 +173,8 @@ def test_a_cost_of_a_limit_is_not_that_of_its_rule(rig):
     assert remaining(get(weir.address, "/1", headers={"X-Client-Id": "a"})) == {"requests": 997, "tokens": 990, "rows": 990, "asked": 998}
     free = get(weir.address, "/free/x", headers={"X-Client-Id": "free"})
     assert remaining(free) == {"requests": 1000, "tokens": 990, "rows": 990, "asked": 998}, "cost 0 takes nothing, except where the limit has a map"
+    statuses = [get(weir.address, "/free/x", headers={"X-Client-Id": "free", "X-Units": "50"}).status for _ in range(20)]
+    assert statuses == [200] * 19 + [429], "and such a limit rejects"
     settles(rig, weir, "/stated", 70, limit="rows")
     assert remaining(get(weir.address, "/1", headers={"X-Client-Id": "b", "X-Units": "7"}))["asked"] == 993
     assert remaining(get(weir.address, "/1", headers={"X-Client-Id": "d", "X-Units": "700"}))["asked"] == 950
