@@ -2,13 +2,14 @@
 load."""
 
 import json
+import os
 import re
 import threading
 import time
 
 from gate import Gate, send_request
 from queues import reset
-from rig import eventually, free_port, time_scale, timeout
+from rig import eventually, free_port, time_scale, timeout, top
 from scripted import Scripted
 from topology import Cluster, Load, charged_twice, slot_of, slot_of_client
 from wire import Connection, count, flood, get, request_bytes
@@ -453,6 +454,29 @@ def test_a_failed_sub_operation_follows_its_own_on_failure(rig):
     eventually(lambda: left() > before - 5, 2, "the charge of the first sub-operation to be returned")
     fetch("/here")
     assert 429 in [fetch("/here").status for _ in range(5)]
+
+
+def test_limits_beside_a_failing_script_are_charged_once_in_several_slots(rig):
+    """The limit whose script fails costs nothing, so Redis has charged the one beside it, in the same slot."""
+    text = open(os.path.join(top, "lua", "fixed_window.lua"), encoding="utf-8").read()
+    begin = "return function(state, now, limit, period, burst, cost, mode, offset)\n"
+    assert begin in text
+    script = rig.write("fails.lua", text.replace(begin, begin + "  if limit == 777 then error('broken on purpose') end\n"))
+    cluster = Cluster(rig, replicas=False)
+    for on_failure, status in ("allow", 200), ("local", 200), ("deny", 503):
+        limits = {"own": dict(script=script, limit=10, period="10d", on_failure=on_failure),
+                  "tokens": dict(script="token_bucket", limit=100, period="10d", cost={"reserve": 10, "response_header": "X-Cost"}),
+                  "all": dict(script="fixed_window", limit=100, period="10d", per="all", cost={"reserve": 1, "response_header": "X-Cost"})}
+        weir, = weirs_with(rig, cluster.policy(), limits=limits, clients={on_failure: {"limits": {"own": {"limit": 777}}}},
+                           rules=[{"limits": list(limits), "cost": 0}])
+        weir.expect_errors("its script fails")
+        assert {get(weir.address, headers=client(on_failure)).status for _ in range(3)} == {status}, on_failure
+
+        def used():
+            rows = json.loads(get(weir.admin, "/api/v1/clients/" + on_failure).body)["limits"]  # noqa: B023
+            common = cluster.owner(slot_of("{all}")).command("GET", "weir:{all}:l:all")
+            return next(100 - row["remaining"] for row in rows if row["limit"] == "tokens"), int(common.split(":")[1])
+        eventually(lambda: used() == {"allow": (30, 3), "local": (30, 6), "deny": (0, 6)}[on_failure], what=on_failure)  # noqa: B023
 
 
 def test_charges_of_this_process_are_returned_if_a_later_slot_rejects(rig):
