@@ -42,19 +42,21 @@ static enum downstream_sent note_sent(struct socket_client *c, enum sent sent, b
     return h->tunnel && last && !stream_end(&c->stream) ? DOWNSTREAM_GONE : DOWNSTREAM_SENT;
 }
 
-/* The client waits for 100 (Continue). If it gets a final response instead, it may or may not send
- * its content. */
-static bool awaits_continue(const struct http1 *h)
+/* The client still waits for 100 (Continue). If it gets a final response instead, it may or may not
+ * send its content. */
+static bool rest_may_come(const struct socket_client *c)
 {
-    return h->expects_continue && !h->continued && !h->request.ended && h->request.bytes == 0;
+    return !c->http1.request.ended && exchange_awaits_continue(c->downstream.exchange);
 }
 
 /* The rest of the request's content is small and its end is known, so weir can read it and keep
  * the connection. */
-static bool rest_is_small(const struct http1 *h)
+static bool rest_is_small(const struct socket_client *c)
 {
-    return h->request.ended || (h->request.kind == FRAMING_LENGTH &&
-                                h->request.left <= DRAIN_KEEP_MAX && !h->expects_continue);
+    const struct body_reader *request = &c->http1.request;
+
+    return request->ended || (request->kind == FRAMING_LENGTH && request->left <= DRAIN_KEEP_MAX &&
+                              !rest_may_come(c));
 }
 
 /* Returns whether the connection ends with any response to this request. */
@@ -73,8 +75,8 @@ static bool must_close(const struct socket_client *c, const struct response *res
     if (is_last_request(c))
         return true;
     if (response->own) /* after a client error, the next bytes cannot be interpreted */
-        return response->client_fault || !rest_is_small(h);
-    return (response->body == BODY_UNKNOWN && h->minor == 0) || awaits_continue(h);
+        return response->client_fault || !rest_is_small(c);
+    return (response->body == BODY_UNKNOWN && h->minor == 0) || rest_may_come(c);
 }
 
 /* Forms of a struct response_image. */
@@ -90,7 +92,7 @@ static bool send_image(struct downstream *d, const struct response_image *image,
     struct http1 *h = &c->http1;
     struct iovec piece = {(char *)(uintptr_t)image->bytes, image->size};
 
-    h->close = is_last_request(c) || !rest_is_small(h);
+    h->close = is_last_request(c) || !rest_is_small(c);
     if (image->form != form_of(h))
         return false;
     *sent = note_sent(c, stream_send(&c->stream, &c->client.worker->buffers, &piece, 1), false);
@@ -159,7 +161,6 @@ static enum downstream_sent send_interim(struct downstream *d, const struct resp
     struct worker *w = c->client.worker;
     struct text head = text_over(w->send, sizeof w->send);
 
-    c->http1.continued |= response->status == 100;
     if (c->http1.minor == 0)
         return DOWNSTREAM_SENT;
     interim_head_write(&head, response);

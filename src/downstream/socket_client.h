@@ -27,8 +27,6 @@ struct http1 {
     uint8_t minor;         /* HTTP/1.minor of the request */
     bool keep_alive;       /* the client accepts another response on this connection */
     bool accepts_trailers; /* TE: trailers */
-    bool expects_continue; /* Expect: 100-continue */
-    bool continued;        /* 100 (Continue) was sent */
     bool end_unknown;      /* it is malformed: the start of the next request is unknown */
     bool wants_body;       /* the exchange reads content; else it stays in stream.in */
     bool close;            /* the response announced the close */

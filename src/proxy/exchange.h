@@ -50,6 +50,8 @@ void exchange_client_gone(struct exchange *x);
 /* Ends the exchange in any phase; the client gets no complete response. */
 void exchange_cut(struct exchange *x, enum cause cause);
 
+/* Returns whether the client still waits for 100 (Continue) before it sends its content. */
+bool exchange_awaits_continue(const struct exchange *x);
 /* Returns the memory of the buffers of the exchange and its link, in bytes. */
 size_t exchange_memory(const struct exchange *x);
 /* Returns for how long neither the client nor the server has moved data that weir waits for, in

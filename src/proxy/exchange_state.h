@@ -122,7 +122,7 @@ struct exchange {
         enum framing_kind kind; /* FRAMING_CHUNKED: the length is unknown */
         enum message_progress progress;
         bool idempotent;
-        bool expects_continue, continued; /* continued: the server has sent 100 (Continue) */
+        bool expects_continue, continued; /* continued: 100 (Continue) was sent to the client */
         bool trailers;                    /* trailers were read; they are not kept */
         bool extended;                    /* the client's deadline, as upstream.extended */
         bool inspected;                   /* CONTENT has read the content into `kept` */

@@ -22,7 +22,7 @@ void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
     bool to_client = x->downstream->pending,
          to_server = x->upstream.link && x->upstream.link->pending;
     bool content = x->upstream.link && x->request.progress != MESSAGE_END && !x->upstream.broken &&
-                   !to_server && !relay_awaits_continue(x);
+                   !to_server && !exchange_awaits_continue(x);
 
     x->request.extended &= !client_moved;
     x->upstream.extended &= !link_moved;
@@ -35,6 +35,12 @@ void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
         run_deadline(to_server || (!to_client && !content) ? &w->upstream.queue.response : NULL,
                      &x->upstream.link->deadline, x->route.rule->upstream->response_timeout_us,
                      link_moved);
+}
+
+bool exchange_awaits_continue(const struct exchange *x)
+{
+    return x->request.expects_continue && !x->request.continued &&
+           x->request.progress != MESSAGE_END && x->request.bytes == 0;
 }
 
 /* Deadlines other than those of sending are restarted when data moves. */

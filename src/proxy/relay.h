@@ -29,13 +29,6 @@ enum relay {
     RELAY_NO_MEMORY
 };
 
-/* The client waits for 100 (Continue) before it sends its content, so weir waits for the server. */
-static inline bool relay_awaits_continue(const struct exchange *x)
-{
-    return x->request.expects_continue && !x->request.continued &&
-           x->request.progress != MESSAGE_END && x->request.bytes == 0;
-}
-
 /* Sends the request's head and the content that was received before to the server; in a retry,
  * the kept content. */
 enum relay relay_request_head(struct exchange *x, const char **why);

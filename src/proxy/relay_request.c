@@ -1,5 +1,6 @@
 /* relay_request.c - the request direction of RELAY: header and content to the server. */
 #include "base/clock.h"
+#include "proxy/exchange.h"
 #include "proxy/exchange_watch.h"
 #include "proxy/relay.h"
 #include "proxy/relay_halves.h"
@@ -52,7 +53,7 @@ static enum step piece_sent_to_server(struct exchange *x, enum relay moved, cons
 {
     uint64_t now = clock_cached_us();
 
-    if (!x->request.since_us && !relay_awaits_continue(x))
+    if (!x->request.since_us && x->request.progress != MESSAGE_END && !exchange_awaits_continue(x))
         x->request.since_us = now;
     switch (moved) {
     case RELAY_SOURCE:

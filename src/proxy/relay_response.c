@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "limit/header_families.h"
+#include "proxy/exchange.h"
 #include "proxy/exchange_watch.h"
 #include "proxy/relay.h"
 #include "proxy/relay_halves.h"
@@ -186,9 +187,9 @@ static bool request_goes_on(const struct exchange *x)
 {
     struct link *link = x->upstream.link;
 
-    return !x->upstream.broken && !relay_awaits_continue(x) &&
+    return !x->upstream.broken &&
            (x->request.progress != MESSAGE_END || relay_has_kept(x) || link->pending) &&
-           link->ops->takes_rest(link);
+           !exchange_awaits_continue(x) && link->ops->takes_rest(link);
 }
 
 static void note_last_byte(struct exchange *x)

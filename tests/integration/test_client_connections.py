@@ -185,6 +185,23 @@ def test_a_final_response_instead_of_100_closes_the_connection(rig):
         assert connection.is_closed()
 
 
+def test_content_that_comes_after_100_and_a_response_of_weir_is_dropped(rig):
+    """weir reads it and keeps the connection: the client has been told to send it."""
+    def script(peer, number):
+        peer.read_until(b"\r\n\r\n", "a head")
+        peer.send(b"HTTP/1.1 100 Continue\r\n\r\n" if number == 0 else OK)
+    server = Scripted(rig, script)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [server.text]}})
+    weir.expect_errors("upstream")
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/", method="POST", headers={"Expect": "100-continue", "Content-Length": "10"}))
+        assert connection.read_head().status == 100
+        response = connection.response("POST")
+        assert response.status == 502 and response["Connection"] != "close", response
+        connection.send(b"0123456789")
+        assert connection.request().status == 200
+
+
 def test_the_client_does_not_time_out_while_the_server_delays_100(rig):
     gate = threading.Event()
 
