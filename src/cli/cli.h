@@ -42,7 +42,7 @@ extern const struct command command_check, command_explain, command_inspect, com
 struct cli_options {
     const char *letters; /* with "c:h" */
     const struct option *options;
-    /* Takes an option other than -c and -h. False: an error was printed. */
+    /* Takes an option other than -c and -h. False: an error was printed. NULL: there are none. */
     bool (*take)(void *context, int option, const char *value);
 };
 

@@ -22,7 +22,7 @@ int cli_read_options(int argc, char **argv, const struct cli_options *known,
             return cli_bad_usage(argv[0], "unknown option, or one that lacks its value",
                                  argv[optind - 1]);
         default:
-            if (!known->take(context, c, optarg))
+            if (known->take && !known->take(context, c, optarg))
                 return CLI_USAGE;
         }
     return CLI_GOOD;
