@@ -122,8 +122,8 @@ static bool read_part(struct loading *l, const struct node *item, struct limit_p
     part->written = arena_text(l->arena, item->text);
     const char *colon = strchr(part->written, ':');
     part->name = colon ? colon + 1 : NULL;
-    if (slice_starts_with(item->text, SLICE("header:")) && slice_is_token(slice_of(part->name)) &&
-        strlen(part->name) <= 128) {
+    if (colon && slice_starts_with(item->text, SLICE("header:")) &&
+        slice_is_token(slice_of(part->name)) && strlen(part->name) <= 128) {
         part->per = PER_HEADER;
         return true;
     }
