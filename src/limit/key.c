@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "http/credentials.h"
 #include "policy/descriptor_name.h"
+#include "policy/identity_source.h"
 
 /* One value of a key before escaping: KIND, then up to two pieces. */
 struct key_part {
@@ -117,8 +118,10 @@ static struct key_part key_part(const struct policy *policy, const struct limit_
         text_put(scratch, slice_of(per->name));
         text_char(scratch, ':');
         part.second = header_value(facts, per->name);
-        part.second = credentials_split(slice_of(per->name), part.second, scratch);
+        if (!credentials_split(slice_of(per->name), &part.second, scratch))
+            part.second = SLICE_NONE;
         part.first = text_slice(scratch);
+        part.second = identity_short_value(&policy->identity, part.second, scratch);
         break;
     case PER_VALUE:
         part.kind = SLICE("value:");
@@ -133,6 +136,7 @@ static struct key_part key_part(const struct policy *policy, const struct limit_
         text_char(scratch, ':');
         part.first = text_slice(scratch);
         part.second = facts->json ? json_values_text(facts->json, per->json) : SLICE_NONE;
+        part.second = identity_short_value(&policy->identity, part.second, scratch);
         break;
     }
     return part;

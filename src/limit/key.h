@@ -12,9 +12,8 @@
  * The first part is the hash tag of Redis Cluster. In a part "{", "}", "%" and control bytes are
  * written as %XX, so that different values never share a key.
  *
- * Only the first KEY_VALUE_MAX bytes of a value are used; a client's id is never longer. Longer
- * values of other fields with the same beginning are counted together, which makes the limit
- * stricter. */
+ * Values of more than 256 bytes are hashed, as ids are (identity_short_value()). Only the first
+ * KEY_VALUE_MAX bytes of a method or host are used. */
 #ifndef WEIR_LIMIT_KEY_H
 #define WEIR_LIMIT_KEY_H
 

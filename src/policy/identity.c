@@ -1,7 +1,7 @@
 #include "policy/identity.h"
 
 #include "base/text.h"
-#include "policy/identity_source.h"
+#include "policy/identity_internal.h"
 
 /* --- address behind trusted proxies --- */
 
@@ -168,6 +168,12 @@ enum source_result identity_try(const struct identity_input *input, unsigned sou
     return try_source(&search, source);
 }
 
+void identity_forget_cached_token(struct identity *identity)
+{
+    if (identity->token_state == TOKEN_VALID)
+        identity->token_state = TOKEN_UNREAD;
+}
+
 /* Uses the first source from index `first` on that has a value. */
 static inline bool take_source(const struct identity_input *input, unsigned first,
                                struct identity *identity, const char **why)
@@ -176,7 +182,7 @@ static inline bool take_source(const struct identity_input *input, unsigned firs
     const struct identity_search search = {input, identity, why};
 
     identity->needs_content = false;
-    identity->token_state = TOKEN_UNREAD; /* the cache may have changed since the last call */
+    identity_forget_cached_token(identity);
     for (unsigned i = first; i < settings->from_count; i++) {
         enum source_result result = try_source(&search, i);
         if (result == SOURCE_BAD)
@@ -196,6 +202,7 @@ bool identity_of(const struct identity_input *input, struct identity *identity, 
 {
     identity_find_address(input, identity);
     identity->token_counted = false;
+    identity->token_state = TOKEN_UNREAD;
     return take_source(input, 0, identity, why);
 }
 

@@ -41,6 +41,10 @@ const char *identity_hash_item(SHA256_CTX *hash, struct slice value, bool *empty
 /* Ends an HMAC and appends its first IDENTITY_HASH_BYTES as hexadecimal digits. */
 void identity_write_hash(struct text *out, const struct hmac_key *key, SHA256_CTX *hash);
 
+/* Before another call: the index of a valid token may be that of another one then. Invalid tokens
+ * are not verified again. */
+void identity_forget_cached_token(struct identity *identity);
+
 /* Rejects the request with 400. */
 static inline enum found identity_bad(const struct identity_search *search, const char *why)
 {

@@ -65,9 +65,10 @@ static enum found find_header(const struct identity_search *search,
         return identity_bad(search, "the identity header contains control bytes");
     char bytes[CREDENTIALS_SCHEME_MAX];
     struct text scheme = text_over(bytes, sizeof bytes);
+    struct slice rest = field->value;
     /* Authorization has no id. */
-    struct slice rest =
-        known ? field->value : credentials_split(field->name, field->value, &scheme);
+    if (!known && !credentials_split(field->name, &rest, &scheme))
+        return identity_bad(search, "the credentials of Basic are not canonical base64");
     return write_plain(&search->input->policy->identity, from->source, text_slice(&scheme), rest,
                        search->identity);
 }
@@ -185,6 +186,28 @@ static bool keeps_malformed(const struct identity_settings *settings,
     return source->find == identity_find_cookie && settings->cookies == COOKIES_HASH;
 }
 
+static void write_hashed(struct text *out, const struct identity_settings *settings,
+                         struct slice scheme, struct slice value)
+{
+    SHA256_CTX hash = hmac_begin(&settings->hash_key);
+
+    hmac_add(&hash, scheme);
+    hmac_add(&hash, value);
+    text_literal(out, "h:");
+    identity_write_hash(out, &settings->hash_key, &hash);
+}
+
+struct slice identity_short_value(const struct identity_settings *settings, struct slice value,
+                                  struct text *scratch)
+{
+    size_t start = scratch->n;
+
+    if (value.n <= CLIENT_ID_MAX && !looks_hashed(value))
+        return value;
+    write_hashed(scratch, settings, SLICE(""), value);
+    return (struct slice){scratch->p + start, scratch->n - start};
+}
+
 /* Writes a value that is hashed only if it is long, if it looks like a hash, or by identity.hash.
  * `scheme`: of credentials; else empty. */
 static enum found write_plain(const struct identity_settings *settings,
@@ -196,11 +219,7 @@ static enum found write_plain(const struct identity_settings *settings,
     text_put(&text, source->prefix);
     if (scheme.n + value.n > CLIENT_ID_MAX || (source->is_header && settings->hash) ||
         (!scheme.n && looks_hashed(value))) {
-        SHA256_CTX hash = hmac_begin(&settings->hash_key);
-        hmac_add(&hash, scheme);
-        hmac_add(&hash, value);
-        text_literal(&text, "h:");
-        identity_write_hash(&text, &settings->hash_key, &hash);
+        write_hashed(&text, settings, scheme, value);
     } else {
         text_put(&text, scheme);
         text_put(&text, value);

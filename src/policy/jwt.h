@@ -17,6 +17,7 @@
 enum {
     JWT_SETS_MAX = 8,         /* sets of keys by URL, besides the own keys of the policy */
     JWT_TOKEN_MAX = 16 << 10, /* bytes of a token; longer ones are malformed */
+    JWT_HEADER_MAX = 4 << 10, /* of its encoded header, which is parsed before it is verified */
     JWT_KEYS_MAX = 64,        /* usable keys */
     JWT_KEY_ID_MAX = 256,     /* bytes of a kid */
     JWT_SECRET_MIN = 32,      /* bytes of an HS256 key (RFC 7518 section 3.2) */
@@ -99,7 +100,7 @@ struct jwt_token {
  *
  * Verifies the signature, then exp, nbf, iss and aud (RFC 7519 section 7.2). Tokens with a `crit`
  * header are malformed. After JWT_GOOD, the caller frees `*token` with jwt_token_free(). Takes 20
- * to 200 us. */
+ * to 200 us, of which parsing the header is up to 120 us. */
 MUST_CHECK enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text,
                                      int64_t now_s, struct jwt_token *token);
 void jwt_token_free(struct jwt_token *token);

@@ -39,7 +39,7 @@ static bool split_token(struct slice text, struct parts *parts)
     parts->payload = (struct slice){one + 1, (size_t)(two - one - 1)};
     parts->signature = (struct slice){two + 1, (size_t)(end - two - 1)};
     parts->input = (struct slice){text.p, (size_t)(two - text.p)};
-    return true;
+    return parts->header.n <= JWT_HEADER_MAX;
 }
 
 static json_t *decode_object(struct slice part)

@@ -1,7 +1,7 @@
 #include "policy/key_values.h"
 
 #include "http/path.h"
-#include "policy/identity_source.h"
+#include "policy/identity_internal.h"
 
 static bool is_wanted(const struct rule *rule, unsigned source)
 {
@@ -27,7 +27,7 @@ bool key_values_read(const struct identity_input *input, const struct rule *rule
     struct identity found = *identity;
     const struct identity_search search = {input, &found, why};
 
-    found.token_state = TOKEN_UNREAD;
+    identity_forget_cached_token(&found);
     for (unsigned i = 0; i < policy->key_source_count; i++) {
         const struct identity_from *from = &policy->key_sources[i].from;
         values->size[i] = 0;
@@ -74,14 +74,20 @@ static struct slice certain_segment(struct slice normal, unsigned number, struct
     return readings->too_many ? SLICE_NONE : segment;
 }
 
-static void store_segment(const struct policy *policy, struct slice segment, struct key_values *to,
-                          unsigned at)
+static void store_segment(const struct policy *policy, struct slice segment,
+                          struct route_room *room, struct key_values *to, unsigned at)
 {
-    size_t size = segment.n < IDENTITY_TEXT_MAX ? segment.n : IDENTITY_TEXT_MAX;
+    struct text lower = text_over(room->lower, sizeof room->lower);
+    struct text text = text_over(to->text[at], sizeof to->text[at]);
 
-    to->size[at] = size;
-    for (size_t i = 0; i < size; i++)
-        to->text[at][i] = policy->paths.ignore_case ? ascii_lower(segment.p[i]) : segment.p[i];
+    for (size_t i = 0; policy->paths.ignore_case && i < segment.n; i++)
+        text_char(&lower, ascii_lower(segment.p[i]));
+    if (policy->paths.ignore_case)
+        segment = text_slice(&lower);
+    struct slice value = identity_short_value(&policy->identity, segment, &text);
+    if (text.n == 0)
+        text_put(&text, value);
+    to->size[at] = text.n;
 }
 
 void key_values_read_path(const struct policy *policy, const struct rule *rule, struct slice path,
@@ -95,6 +101,6 @@ void key_values_read_path(const struct policy *policy, const struct rule *rule, 
         if (good && is_wanted(rule, i) && source->segment)
             store_segment(policy,
                           certain_segment(text_slice(&normal), source->segment, &room->readings),
-                          values, i);
+                          room, values, i);
     }
 }

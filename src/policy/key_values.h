@@ -31,7 +31,7 @@ MUST_CHECK bool key_values_read(const struct identity_input *input, const struct
                                 const char **why);
 
 /* Adds the segments of `path`, the one that is forwarded, without its query. Overwrites
- * room->normal and room->readings. */
+ * room->normal, room->lower and room->readings. */
 void key_values_read_path(const struct policy *policy, const struct rule *rule, struct slice path,
                           struct route_room *room, struct key_values *values);
 

@@ -6,6 +6,8 @@
 #include "base/text.h"
 #include "config/policy_file.h"
 #include "policy/identity_source.h"
+#include "policy/identity_token.h"
+#include "policy/key_values.h"
 #include "run_suite.h"
 
 /* HMAC-SHA-256 with the key "weir", the default redis.key_prefix, cut to 128 bits; computed with
@@ -299,7 +301,89 @@ START_TEST(spellings_of_credentials_are_one_client)
         }
     }
     load("from: [ 'header:X-Key', ip ]");
-    ck_assert_str_eq(identify("", "X-Key: basic  QTpi\n"), "id:basic  QTpi");
+    ck_assert_str_eq(identify("", "X-Key: basic  QTp.i\n"), "id:basic  QTp.i");
+    drop();
+}
+END_TEST
+
+static const struct {
+    const char *credentials;
+    bool good;
+} basic[] = {
+    {"dXNlcjpwYXNz", true},
+    {"dXNlcjpwYXM=", true},
+    {"dXNlcjpwYQ==", true},
+    {"", true},
+    {"dXNl.cjpwYXNz", false},
+    {"dXNl cjpwYXNz", false},
+    {"dXNlcjpwYXNz====", false},
+    {"dXNlcjpwYXN", false},
+    {"dXNlcjpwYXM", false},
+    {"dXNlcjpwYXN=", false},
+    {"dXNlcjpwYR==", false},
+    {"dXNlcjpwYQ=", false},
+    {"dXNlcjpwYQ===", false},
+    {"dXNlcjpwYQ==,x", false},
+    {"dXNlcjpwYQ==YQ==", false},
+    {"dXNlcjpw_w==", false},
+    {"====", false},
+};
+
+START_TEST(credentials_of_basic_have_one_encoding)
+{
+    static const char *const schemes[] = {"Basic", "basic", "BASIC "};
+    char line[100];
+
+    load("from: [ 'header:authorization', ip ]");
+    for (size_t i = 0; i < COUNT_OF(schemes); i++) {
+        snprintf(line, sizeof line, "Authorization: %s %s\n", schemes[i], basic[_i].credentials);
+        const char *found = identify("", line);
+        ck_assert_msg(basic[_i].good ? found != NULL : !found && malformed, "%s", line);
+    }
+    drop();
+}
+END_TEST
+
+#define SECRET "0123456789abcdef0123456789abcdef"
+/* {"alg":"HS256"}.{"org":"acme"}, signed with SECRET; without the last character of the signature */
+#define TOKEN                                                                                      \
+    "Bearer eyJhbGciOiJIUzI1NiJ9.eyJvcmciOiJhY21lIn0.ai8httiAsw4ZV_Hik63ElaFJq8FDDmJcnPhYsn9jqi"
+
+/* The token becomes valid between the calls, which no request can do. Thus the test sees whether it
+ * is verified again. */
+START_TEST(an_invalid_token_is_verified_once)
+{
+    static struct token_stats stats;
+    struct token_checker *checker;
+    struct fields fields = {.count = 1, .at = {{.name = SLICE("Authorization")}}};
+    struct peer peer = {.has_ip = false};
+    struct identity_input input = {.peer = {.source = &peer}, .fields = &fields};
+    struct key_values values;
+
+    policy_drop(policy);
+    policy = policy_load_text(
+        "test.yaml",
+        SLICE("upstreams: { a: { servers: 127.0.0.1:1 } }\n"
+              "identity: { from: [ 'jwt:sub', 'jwt:org' ],\n"
+              "  jwt: { secret: " SECRET " } }\n"
+              "limits: { a: { script: gcra, per: 'jwt:org', limit: 1, period: 1s } }\n"
+              "rules: [ { limits: a } ]\n"),
+        getenv("WEIR_LUA_DIR"), stderr);
+    ck_assert(policy && token_checker_new(policy, &stats, &checker));
+    input.policy = policy;
+    input.tokens = checker;
+    const struct rule *rule = &policy->rules[0];
+    for (unsigned valid = 0; valid < 2; valid++) {
+        fields.at[0].value = valid ? SLICE(TOKEN "k") : SLICE(TOKEN "A");
+        ck_assert(identity_of(&input, &identity, &why));
+        ck_assert_int_eq(identity.is_id, valid);
+        fields.at[0].value = SLICE(TOKEN "k");
+        ck_assert(identity_of_content(&input, &identity, &why));
+        ck_assert_int_eq(identity.is_id, valid);
+        ck_assert(key_values_read(&input, rule, &identity, &values, &why));
+        ck_assert_uint_eq(key_value(&values, 0).n, valid ? strlen("acme") : 0);
+    }
+    token_checker_free(checker);
     drop();
 }
 END_TEST
@@ -441,6 +525,8 @@ int main(void)
     tcase_add_test(tests, the_first_of_eight_sources_applies);
     tcase_add_test(tests, long_ids_and_selected_ids_are_hashed);
     tcase_add_test(tests, spellings_of_credentials_are_one_client);
+    tcase_add_loop_test(tests, credentials_of_basic_have_one_encoding, 0, (int)COUNT_OF(basic));
+    tcase_add_test(tests, an_invalid_token_is_verified_once);
     tcase_add_test(tests, client_ip_header_and_prefix_are_configurable);
     tcase_add_loop_test(tests, client_names_are_parsed_and_formatted, 0, (int)COUNT_OF(names));
     tcase_add_test(tests, clients_in_the_policy_are_listed_by_value);

@@ -366,6 +366,14 @@ START_TEST(malformed_tokens_are_invalid)
         ck_assert_msg(check(&rules, HS256, payloads[i], 0) == JWT_MALFORMED, "%s", payloads[i]);
     for (unsigned i = 0; i < COUNT_OF(texts); i++)
         ck_assert_int_eq(jwt_verify(&rules, slice_of(texts[i]), 0, &token), JWT_MALFORMED);
+    /* the encoded header is 4/3 as long */
+    for (size_t n = JWT_HEADER_MAX / 4 * 3; n <= JWT_HEADER_MAX / 4 * 3 + 1; n++) {
+        memset(longer, ' ', n);
+        memcpy(longer, HS256, strlen(HS256));
+        longer[n] = 0;
+        ck_assert_int_eq(check(&rules, longer, "{}", 0),
+                         n == JWT_HEADER_MAX / 4 * 3 ? JWT_GOOD : JWT_MALFORMED);
+    }
     memset(longer, '[', JWT_TOKEN_MAX + 1); /* deeply nested */
     longer[JWT_TOKEN_MAX / 2] = 0;
     ck_assert_int_eq(check(&rules, HS256, longer, 0), JWT_MALFORMED);
