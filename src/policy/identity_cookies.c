@@ -54,22 +54,6 @@ static bool is_named_behind_blank(struct slice cookie, struct slice wanted)
     return false;
 }
 
-static enum found refuse_blank(const struct identity_search *search)
-{
-    return identity_bad(search, "the name of the identity's cookie stands after a blank");
-}
-
-/* --- reject --- */
-
-/* Returns true if Python's http.cookies ends the value at a blank inside it. */
-static bool ends_at_blank(struct slice value)
-{
-    bool quoted = value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"' &&
-                  !memchr(value.p + 1, '"', value.n - 2);
-
-    return !quoted && value.n && (memchr(value.p, ' ', value.n) || memchr(value.p, '\t', value.n));
-}
-
 static bool is_ascii(char c)
 {
     return (unsigned char)c < 0x80;
@@ -84,6 +68,22 @@ static struct slice trim_non_ascii(struct slice text)
     while (text.n && !is_ascii(text.p[text.n - 1]))
         text.n--;
     return slice_trim_ows(text);
+}
+
+static enum found refuse_blank(const struct identity_search *search)
+{
+    return identity_bad(search, "the name of the identity's cookie stands after a blank");
+}
+
+/* --- reject --- */
+
+/* Returns true if Python's http.cookies ends the value at a blank inside it. */
+static bool ends_at_blank(struct slice value)
+{
+    bool quoted = value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"' &&
+                  !memchr(value.p + 1, '"', value.n - 2);
+
+    return !quoted && value.n && (memchr(value.p, ' ', value.n) || memchr(value.p, '\t', value.n));
 }
 
 /* Returns true if servers may trim what weir would count as a part of the name or value. */
@@ -136,15 +136,18 @@ static bool is_named_behind_comma(struct slice cookie, struct slice wanted)
 }
 
 /* Sets the value of a cookie that servers may read as the wanted one. Of a cookie that only servers
- * after RFC 2965 read so, it is the whole cookie. */
+ * after RFC 2965 read so, it is the whole cookie. Bytes at its ends that are not ASCII do not count:
+ * else each number of them would be another client. */
 static enum name_match cookie_value(const struct pair *cookie, struct slice wanted,
                                     struct slice *value)
 {
-    enum name_match match = cookie->has_value ? name_match(cookie->name, wanted) : NAME_DIFFERS;
-    bool inside = is_named_behind_comma(cookie->text, wanted);
+    struct slice name = trim_non_ascii(cookie->name);
+    enum name_match match = cookie->has_value ? name_match(name, wanted) : NAME_DIFFERS;
+    bool odd = is_named_behind_comma(cookie->text, wanted) ||
+               (match == NAME_EQUAL && name.n != cookie->name.n);
 
-    *value = match == NAME_DIFFERS ? cookie->text : cookie->value;
-    return inside ? NAME_TWIN : match;
+    *value = match == NAME_DIFFERS ? cookie->text : trim_non_ascii(cookie->value);
+    return odd ? NAME_TWIN : match;
 }
 
 /* The identity is the hash of all values in their order. */

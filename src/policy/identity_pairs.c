@@ -57,8 +57,13 @@ enum found identity_find_query(const struct identity_search *search,
     if (query.n == 0)
         return FOUND_NONE;
     struct pairs pairs = pairs_of((struct slice){query.p + 1, query.n - 1}, query_separators);
-    while (found != FOUND_BAD && pairs_next(&pairs, &pair))
+    while (found != FOUND_BAD && pairs_next(&pairs, &pair)) {
+        if (pair.has_value && percent_is_malformed(pair.name))
+            return identity_bad(search, "the name of a query parameter has malformed "
+                                        "percent-encoding, so servers may take it for that of the "
+                                        "identity");
         found = identity_take_pair(search, from, &pair, ';', found);
+    }
     return found;
 }
 
@@ -68,7 +73,8 @@ enum found identity_find_query(const struct identity_search *search,
 static bool source_reads(const struct identity_from *from, struct slice name)
 {
     return from->source && from->source->find == identity_find_query &&
-           (!name.n || name_match(name, slice_of(from->name)) != NAME_DIFFERS);
+           (!name.n || percent_is_malformed(name) ||
+            name_match(name, slice_of(from->name)) != NAME_DIFFERS);
 }
 
 /* Returns whether an identity or a limit's key reads the query, or this parameter of it. */

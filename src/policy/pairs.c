@@ -74,18 +74,59 @@ int percent_next(struct percent *percent)
     return octet;
 }
 
-struct slice percent_decode(struct slice coded, bool plus, char *out)
+enum { UNICODE_CODE = 6 }; /* bytes of "%uXXXX" */
+
+/* Returns the value of the "%uXXXX" at `p`; -1: there is none. */
+static int unicode_code_at(const char *p, const char *end)
+{
+    int value = 0;
+
+    if (end - p < UNICODE_CODE || (p[1] != 'u' && p[1] != 'U'))
+        return -1;
+    for (unsigned i = 2; i < UNICODE_CODE; i++) {
+        if (!isxdigit((unsigned char)p[i]))
+            return -1;
+        value = value << 4 | (p[i] <= '9' ? p[i] - '0' : (p[i] & ~0x20) - 'A' + 10);
+    }
+    return value;
+}
+
+static char *put_utf8(char *to, int code)
+{
+    if (code >= 0x800)
+        *to++ = (char)(0xe0 | code >> 12);
+    if (code >= 0x80) {
+        *to++ = (char)(code >= 0x800 ? 0x80 | (code >> 6 & 0x3f) : 0xc0 | code >> 6);
+        code = 0x80 | (code & 0x3f);
+    }
+    *to++ = (char)code;
+    return to;
+}
+
+static struct slice decode(struct slice coded, bool plus, bool unicode, char *out)
 {
     char *to = out;
 
-    if (coded.n == 0)
-        return (struct slice){out, 0};
     for (const char *p = coded.p, *end = p + coded.n; p < end;) {
         int octet = *p == '%' ? percent_code_at(p, end) : -1;
-        *to++ = octet >= 0 ? (char)octet : plus && *p == '+' ? ' ' : *p;
-        p += octet >= 0 ? 3 : 1;
+        int code = *p == '%' && unicode ? unicode_code_at(p, end) : -1;
+        if (code >= 0)
+            to = put_utf8(to, code);
+        else
+            *to++ = octet >= 0 ? (char)octet : plus && *p == '+' ? ' ' : *p;
+        p += code >= 0 ? UNICODE_CODE : octet >= 0 ? 3 : 1;
     }
     return (struct slice){out, (size_t)(to - out)};
+}
+
+struct slice percent_decode(struct slice coded, bool plus, char *out)
+{
+    return decode(coded.n ? coded : SLICE(""), plus, false, out);
+}
+
+struct slice percent_decode_again(struct slice coded, char *out)
+{
+    return decode(coded, false, true, out);
 }
 
 bool percent_is_in(struct slice text)
@@ -93,7 +134,19 @@ bool percent_is_in(struct slice text)
     const char *p = text.p, *end = p + text.n;
 
     while (p < end && (p = memchr(p, '%', (size_t)(end - p)))) {
-        if (percent_code_at(p, end) >= 0)
+        if (percent_code_at(p, end) >= 0 || unicode_code_at(p, end) >= 0)
+            return true;
+        p++;
+    }
+    return false;
+}
+
+bool percent_is_malformed(struct slice text)
+{
+    const char *p = text.p, *end = p + text.n;
+
+    while (p < end && (p = memchr(p, '%', (size_t)(end - p)))) {
+        if (percent_code_at(p, end) < 0)
             return true;
         p++;
     }

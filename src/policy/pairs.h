@@ -45,8 +45,12 @@ int percent_next(struct percent *percent);
 /* Decodes once into `out`, which may be where `coded` is; "+" is a space only with `plus`. Invalid
  * codes stay. */
 struct slice percent_decode(struct slice coded, bool plus, char *out);
-/* Returns true if the text contains a valid percent code. */
+/* Decodes a decoded text once more, also "%uXXXX" to UTF-8 (ASP.NET, escape() of JavaScript). */
+struct slice percent_decode_again(struct slice coded, char *out);
+/* Returns true if the text contains a valid percent code, or a "%uXXXX". */
 bool percent_is_in(struct slice text);
+/* Returns true if the text contains a "%" without two hexadecimal digits. */
+bool percent_is_malformed(struct slice text);
 
 /* NAME_TWIN: some servers take the name for the wanted one. They ignore case or leading spaces,
  * read characters such as "." and "-" as "_" (PHP), read "name[]" and "name[key]" as name, or end

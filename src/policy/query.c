@@ -16,7 +16,8 @@ static bool may_be_decoded_twice(struct query_reader *reader, struct slice coded
     if (!coded.n || !memchr(coded.p, '%', coded.n))
         return false;
     struct slice name = percent_decode(coded, true, reader->room);
-    return percent_is_in(name) && name_match(name, reader->name) != NAME_DIFFERS;
+    return percent_is_in(name) &&
+           name_match(percent_decode_again(name, reader->room), reader->name) != NAME_DIFFERS;
 }
 
 /* Decodes a value if some server reads it under the reader's name. */
@@ -54,7 +55,7 @@ bool query_next(struct query_reader *reader, struct query_value *value)
 
     if (reader->again.n) {
         *value =
-            (struct query_value){percent_decode(reader->again, false, reader->room), QUERY_OTHERS};
+            (struct query_value){percent_decode_again(reader->again, reader->room), QUERY_OTHERS};
         reader->again = SLICE_NONE;
         return true;
     }

@@ -6,6 +6,7 @@
  *   - separate pairs by ";" (HTML 4.01 appendix B.2.2)
  *   - take other names for the wanted one: see NAME_TWIN
  *   - decode twice
+ *   - decode "%uXXXX" (ASP.NET)
  *
  * Each value is marked with who reads it. */
 #ifndef WEIR_POLICY_QUERY_H

@@ -99,6 +99,7 @@ START_TEST(long_segments_are_hashed)
         path[0] = '/';
         ck_assert_int_eq(strcmp(key_of_path(path), first) == 0, ignore_case);
     }
+    ck_assert_str_eq(key_of_path("/%2561lice"), "weir:{value:path:1:}:l:a"); /* ambiguous */
     policy_drop(policy);
 }
 END_TEST

@@ -55,6 +55,8 @@ static const char *const pieces[] = {
     "%66ormat=csv",
     "format=%63sv",
     "format=%2563sv",
+    "%u0066ormat=csv",
+    "format=%u0063sv",
     "filter[type]=gold",
     "a=1",
     "x",
@@ -181,7 +183,7 @@ static void random_identity(struct random_request *r)
 /* Names occur once, and the query has no encoding that only some servers read. */
 static bool is_plain(const struct random_request *r)
 {
-    static const char *const odd[] = {";", "FORMAT", "[]", "%25"};
+    static const char *const odd[] = {";", "FORMAT", "[]", "%25", "%u"};
     bool plain = !r->trusted || (!strchr(r->proto[0], ',') && !r->proto[1]);
 
     for (unsigned i = 1; i < r->field_count; i++)
@@ -245,8 +247,10 @@ enum pick { PICK_FIRST, PICK_LAST, PICK_ALL, PICKS };
 
 struct server {
     enum pick pick;
-    bool semicolons, nocase, brackets, twice;
+    bool semicolons, nocase, brackets, twice, unicode;
 };
+
+enum { SERVERS = 32 * PICKS };
 
 static bool glob(const char *pattern, const char *text)
 {
@@ -293,9 +297,23 @@ static void decode(const char *from, size_t n, bool plus, char *to)
     *to = 0;
 }
 
+/* Replaces "%u00XX" by "%XX". Returns the new length. */
+static size_t ascii_codes(const char *from, size_t n, char *to)
+{
+    char *out = to;
+    for (size_t i = 0; i < n; i++) {
+        *out++ = from[i];
+        if (n - i > 5 && strncmp(from + i, "%u00", 4) == 0)
+            i += 3;
+    }
+    return (size_t)(out - to);
+}
+
 static void decode_all(const struct server *server, const char *from, size_t n, char *to)
 {
-    char once[TEXT];
+    char once[TEXT], replaced[TEXT];
+    if (server->unicode) /* the codes in `pieces` are of ASCII */
+        n = ascii_codes(from, n, replaced), from = replaced;
     decode(from, n, true, once);
     if (server->twice)
         decode(once, strlen(once), false, to);
@@ -433,7 +451,7 @@ static unsigned accepted, refused, plain_ones, covering;
 
 static struct server server_of(unsigned i)
 {
-    return (struct server){i / 16, i & 1, i >> 1 & 1, i >> 2 & 1, i >> 3 & 1};
+    return (struct server){i / 32, i & 1, i >> 1 & 1, i >> 2 & 1, i >> 3 & 1, i >> 4 & 1};
 }
 
 static const struct rule *selected(const struct policy *policy, const struct random_request *r,
@@ -459,7 +477,7 @@ static void compare(const struct policy *policy, const struct model_rule *rules,
     refused += rule == NULL;
     plain_ones += r.plain;
     ck_assert_msg(rule || !r.plain, "%s%s: %s", r.path, r.query, why);
-    for (unsigned i = 0; rule && i < 16 * PICKS; i++) {
+    for (unsigned i = 0; rule && i < SERVERS; i++) {
         struct server server = server_of(i);
         unsigned expected = model_rule(&server, &r, rules, count);
         ck_assert_msg(rule->index == expected, "%s%s: rule %u, but server %u reads %u", r.path,
@@ -473,7 +491,7 @@ static void compare_covers(const struct policy *policy, const struct model_rule 
                            unsigned count)
 {
     unsigned a = below(count), b = below(count);
-    struct server server = server_of(below(16 * PICKS));
+    struct server server = server_of(below(SERVERS));
 
     if (a == b || !rule_covers(&policy->rules[a], &policy->rules[b]))
         return;
