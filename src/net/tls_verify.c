@@ -113,13 +113,44 @@ static bool load_authorities(struct tls_clients *clients, BIO *memory, char why[
     return false;
 }
 
-static void note_next_update(struct tls_clients *clients, const X509_CRL *crl)
+/* Compares what two lists are about: their issuer, and their scope (RFC 5280 section 5.2.5). */
+static int compare_subjects(const X509_CRL *one, const X509_CRL *other)
 {
-    const ASN1_TIME *next = X509_CRL_get0_nextUpdate(crl);
+    int issuers = X509_NAME_cmp(X509_CRL_get_issuer(one), X509_CRL_get_issuer(other));
+    int at = X509_CRL_get_ext_by_NID(one, NID_issuing_distribution_point, -1);
+    int other_at = X509_CRL_get_ext_by_NID(other, NID_issuing_distribution_point, -1);
+
+    if (issuers || at < 0 || other_at < 0)
+        return issuers ? issuers : (at >= 0) - (other_at >= 0);
+    return ASN1_OCTET_STRING_cmp(X509_EXTENSION_get_data(X509_CRL_get_ext(one, at)),
+                                 X509_EXTENSION_get_data(X509_CRL_get_ext(other, other_at)));
+}
+
+static int compare_lists(const X509_CRL *const *one, const X509_CRL *const *other)
+{
+    int subjects = compare_subjects(*one, *other);
+
+    return subjects ? subjects
+                    : ASN1_TIME_compare(X509_CRL_get0_lastUpdate(*one),
+                                        X509_CRL_get0_lastUpdate(*other));
+}
+
+/* Sets when the first list expires. Of several for one issuer and scope OpenSSL uses the latest. */
+static void note_next_updates(struct tls_clients *clients, STACK_OF(X509_CRL) * lists)
+{
+    int count = sk_X509_CRL_num(lists);
     int64_t until_s;
 
-    if (next && tls_seconds_of(next, &until_s) && until_s < clients->crl_until_s)
-        clients->crl_until_s = until_s;
+    sk_X509_CRL_set_cmp_func(lists, compare_lists);
+    sk_X509_CRL_sort(lists);
+    for (int i = 0; i < count; i++) {
+        const X509_CRL *crl = sk_X509_CRL_value(lists, i);
+        const ASN1_TIME *next = X509_CRL_get0_nextUpdate(crl);
+        bool superseded =
+            i + 1 < count && compare_subjects(crl, sk_X509_CRL_value(lists, i + 1)) == 0;
+        if (!superseded && next && tls_seconds_of(next, &until_s) && until_s < clients->crl_until_s)
+            clients->crl_until_s = until_s;
+    }
 }
 
 /* Adds the lists to the store and to `lists`. */
@@ -131,13 +162,13 @@ static bool load_lists(struct tls_clients *clients, BIO *memory, STACK_OF(X509_C
 
     ERR_clear_error();
     while (good && (crl = PEM_read_bio_X509_CRL(memory, NULL, NULL, NULL))) {
-        note_next_update(clients, crl);
         good = X509_STORE_add_crl(clients->store, crl) == 1 && sk_X509_CRL_push(lists, crl) > 0;
         if (!good)
             X509_CRL_free(crl);
     }
     if (good && sk_X509_CRL_num(lists) > 0 && at_end_of_pem()) {
         ERR_clear_error();
+        note_next_updates(clients, lists);
         return true;
     }
     tls_describe_error(why, "revocation list (X509 CRL)");

@@ -81,10 +81,12 @@ class Authority:
         chain = [self.certificate] if self.issuer else []
         return Issued(self.directory, builder.sign(self.key, hashes.SHA256()), key, chain)
 
-    def crl(self, *revoked, until=hours(24)):
-        """Returns a revocation list, PEM."""
+    def crl(self, *revoked, until=hours(24), scope=None):
+        """Returns a revocation list, PEM. scope: an IssuingDistributionPoint."""
         builder = (x509.CertificateRevocationListBuilder().issuer_name(self.name)
                    .last_update(min(now(), now() + until) - hours(1)).next_update(now() + until))
+        if scope:
+            builder = builder.add_extension(scope, critical=True)
         for one in revoked:
             builder = builder.add_revoked_certificate(
                 x509.RevokedCertificateBuilder().serial_number(one.certificate.serial_number).revocation_date(now() - hours(1)).build())

@@ -5,6 +5,8 @@ import datetime
 import ssl
 import time
 
+from cryptography import x509
+
 from certificates import FROM_CN, MANY, Authority, listener, write
 from gate import Gate
 from http2_wire import Http2
@@ -151,6 +153,22 @@ def test_a_session_ends_with_the_revocation_list(rig):
     weir.expect_errors("the revocation list .*crl.pem has expired: all clients of its issuer are refused; replace the file and reload")
     eventually(lambda: is_refused(weir, context, session))
     eventually(lambda: weir.metric("weir_problem", problem="crl_expired") == 1)
+
+
+def test_of_several_revocation_lists_of_an_issuer_the_latest_counts(rig):
+    ca = Authority(rig.directory)
+    old = ca.crl(until=soon(-60))
+    crl = write(rig, "crl.pem", old, ca.crl(), old)
+    weir = rig.weir(listen=[listener(ca.file, client_crl=crl)], identity=FROM_CN, limits=MANY)
+    context = ca.issue("alice").context()
+    assert visit(weir, context, visit(weir, context)[1])[0], "the session was not resumed"
+    assert weir.metric("weir_problem", problem="crl_expired") == 0
+    authorities = x509.IssuingDistributionPoint(full_name=None, relative_name=None, only_contains_user_certs=False, only_contains_ca_certs=True,
+                                                only_some_reasons=None, indirect_crl=False, only_contains_attribute_certs=False)
+    write(rig, "crl.pem", ca.crl(until=soon(-60), scope=authorities), ca.crl())
+    weir.expect_errors("a revocation list in this file has expired")
+    weir.reload()
+    eventually(lambda: weir.metric("weir_problem", problem="crl_expired") == 1, what="a list of another scope to count")
 
 
 def test_a_session_without_a_certificate_does_not_satisfy_required(rig):
