@@ -136,8 +136,8 @@ static bool is_named_behind_comma(struct slice cookie, struct slice wanted)
 }
 
 /* Sets the value of a cookie that servers may read as the wanted one. Of a cookie that only servers
- * after RFC 2965 read so, it is the whole cookie. Bytes at its ends that are not ASCII do not count:
- * else each number of them would be another client. */
+ * after RFC 2965 read so, it is the whole cookie. Bytes at its ends that are not ASCII do not
+ * count: else each number of them would be another client. */
 static enum name_match cookie_value(const struct pair *cookie, struct slice wanted,
                                     struct slice *value)
 {

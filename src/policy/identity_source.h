@@ -52,9 +52,9 @@ const struct identity_source *identity_source_of(struct slice text);
 /* Returns true if the text could be the hash of a value: 32 hexadecimal digits in lower case. */
 bool identity_is_hash(struct slice text);
 
-/* Returns a value that limits count by: as it is, or "h:" and its hash, appended to `scratch`, if it
- * is longer than CLIENT_ID_MAX or looks like such a hash. So it has at most CLIENT_ID_MAX bytes, and
- * different values stay different. */
+/* Returns a value that limits count by: as it is, or "h:" and its hash, appended to `scratch`, if
+ * it is longer than CLIENT_ID_MAX or looks like such a hash. So it has at most CLIENT_ID_MAX bytes,
+ * and different values stay different. */
 struct slice identity_short_value(const struct identity_settings *settings, struct slice value,
                                   struct text *scratch);
 
