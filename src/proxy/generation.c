@@ -108,10 +108,8 @@ void generations_flush(struct worker *worker)
 
 void generations_wake(struct worker *worker)
 {
-    struct generation *g;
-
     limiter_wake(worker->now->limiter);
-    TAILQ_FOREACH (g, &worker->retired, link)
+    for (struct generation *g = TAILQ_FIRST(&worker->retired); g; g = TAILQ_NEXT(g, link))
         limiter_wake(g->limiter);
 }
 
