@@ -75,7 +75,7 @@ void op_adjust(struct limit_op *op, const int64_t *totals)
 
 void op_refund(struct limit_op *op)
 {
-    int64_t totals[LIMITS_PER_RULE_MAX];
+    int64_t totals[LIMITS_PER_RULE_MAX] = {0};
 
     for (unsigned i = 0; i < op->count; i++)
         totals[i] = op_kept_charge(&op->limits[i]);

@@ -15,12 +15,12 @@ static void sort_failed(struct limit_op *op, unsigned failed, const struct limit
     struct op_limit limits[LIMITS_PER_RULE_MAX];
     unsigned first = 0, rest = failed;
 
+    memcpy(limits, op->limits, op->count * sizeof limits[0]);
     for (unsigned i = 0; i < op->count; i++) {
         unsigned to = replies[i].failure ? first++ : rest++;
-        limits[to] = op->limits[i];
+        op->limits[to] = limits[i];
         sorted[to] = replies[i];
     }
-    memcpy(op->limits, limits, op->count * sizeof limits[0]);
 }
 
 unsigned failed_limits_sort(struct limit_op *op, const struct limit_reply *replies,
