@@ -172,7 +172,8 @@ void options_print(struct printer *printer, const char *section, const void *bas
         if (!option_is_in(option, section) || !option->type || !option_applies(option, base))
             continue;
         print_key(printer, slice_of(option_key(option)));
-        option->type->print(printer, option,
+        printer->option = option;
+        option->type->print(printer,
                             (const char *)base + (option->shown ? option->shown : option->offset));
     }
 }

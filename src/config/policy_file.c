@@ -176,7 +176,7 @@ bool policy_wants_json_log(const char *file)
 
 void policy_print(const struct policy *policy, FILE *out)
 {
-    struct printer printer = {out, 0, false};
+    struct printer printer = {.out = out};
     options_print(&printer, "", policy);
 }
 

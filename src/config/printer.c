@@ -84,7 +84,7 @@ void print_key(struct printer *printer, struct slice key)
 
 struct printer printer_below(const struct printer *printer)
 {
-    return (struct printer){printer->out, printer->indent + 2, false};
+    return (struct printer){.out = printer->out, .indent = printer->indent + 2};
 }
 
 void print_list(FILE *out, unsigned count, print_item *item, const void *base)

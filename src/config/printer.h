@@ -7,11 +7,14 @@
 #include "base/json_writer.h"
 #include "config/yaml_tree.h"
 
+struct option;
+
 /* Output state. `indent` is in spaces; with `item`, the next line starts a list item. */
 struct printer {
     FILE *out;
     unsigned indent;
     bool item;
+    const struct option *option; /* that is printed; NULL: a level between options */
 };
 
 /* Returns a printer for the next level. */
@@ -35,10 +38,8 @@ void print_items(const struct printer *printer, unsigned count, print_item *item
 
 /* Defines print() of an option whose field is a struct with a list of `count` items. */
 #define PRINT_ITEMS(name, type, count, item)                                                       \
-    static void name(const struct printer *printer, const struct option *option,                   \
-                     const void *field)                                                            \
+    static void name(const struct printer *printer, const void *field)                             \
     {                                                                                              \
-        (void)option;                                                                              \
         print_items(printer, ((const struct type *)field)->count, item, field);                    \
     }
 

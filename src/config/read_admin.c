@@ -112,10 +112,8 @@ static void read_admin_mode(struct loading *l, const struct option *option, cons
                 QUOTE(node->text));
 }
 
-static void print_admin_mode(const struct printer *printer, const struct option *option,
-                             const void *field)
+static void print_admin_mode(const struct printer *printer, const void *field)
 {
-    (void)option;
     fprintf(printer->out, " %04o\n", *(const unsigned *)field);
 }
 
@@ -205,12 +203,10 @@ static void print_listener(FILE *out, const void *listeners, unsigned index)
     fputs(" }", out);
 }
 
-static void print_admin(const struct printer *printer, const struct option *option,
-                        const void *field)
+static void print_admin(const struct printer *printer, const void *field)
 {
     const struct policy *policy = field;
 
-    (void)option;
     if (!policy->admin_count) {
         fputs(" null\n", printer->out);
         return;

@@ -28,12 +28,10 @@ static void read_client_quota(struct loading *l, const struct option *option,
                 node->kind == NODE_SCALAR ? QUOTE(node->text) : "this");
 }
 
-static void print_quota(const struct printer *printer, const struct option *option,
-                        const void *field)
+static void print_quota(const struct printer *printer, const void *field)
 {
     const struct configured_client *client = field;
 
-    (void)option;
     if (client->quota < 0)
         fputs(" unlimited\n", printer->out);
     else
@@ -142,13 +140,11 @@ static void read_client_limits(struct loading *l, const struct option *option,
     client->limits = expect_map(l, node, "a map of limits by name") ? node : NULL;
 }
 
-static void print_client_limits(const struct printer *printer, const struct option *option,
-                                const void *field)
+static void print_client_limits(const struct printer *printer, const void *field)
 {
     const struct configured_client *client = field;
     struct printer names = printer_below(printer);
 
-    (void)option;
     fputc('\n', printer->out);
     for (unsigned i = 0; i < client->policy->limit_count; i++)
         if (is_different(client, &client->policy->limits[i]))
@@ -238,13 +234,11 @@ static void print_plan_limits(const struct printer *printer, const struct policy
     }
 }
 
-static void print_plans(const struct printer *printer, const struct option *option,
-                        const void *field)
+static void print_plans(const struct printer *printer, const void *field)
 {
     const struct policy *policy = field;
     struct printer names = printer_below(printer);
 
-    (void)option;
     fputs(policy->plan_count ? "\n" : " {}\n", printer->out);
     for (unsigned i = 0; i < policy->plan_count; i++) {
         struct printer key = names;
@@ -253,7 +247,7 @@ static void print_plans(const struct printer *printer, const struct option *opti
         if (policy->plans[i].priority) {
             struct printer below = printer_below(&names);
             print_key(&below, SLICE("priority"));
-            type_priority.print(&below, NULL, &policy->plans[i].priority);
+            type_priority.print(&below, &policy->plans[i].priority);
         }
         if (policy->plans[i].numbers)
             print_plan_limits(&names, policy, &policy->plans[i]);
@@ -277,10 +271,8 @@ static void read_plan(struct loading *l, const struct option *option, const stru
         client->client_limits.plan = &l->policy->plans[index];
 }
 
-static void print_plan(const struct printer *printer, const struct option *option,
-                       const void *field)
+static void print_plan(const struct printer *printer, const void *field)
 {
-    (void)option;
     print_scalar_value(
         printer, slice_of(((const struct configured_client *)field)->client_limits.plan->name));
 }
@@ -377,13 +369,11 @@ static void read_clients(struct loading *l, const struct option *option, const s
 
 /* --- printing --- */
 
-static void print_clients(const struct printer *printer, const struct option *option,
-                          const void *field)
+static void print_clients(const struct printer *printer, const void *field)
 {
     const struct policy *policy = field;
     struct printer names = printer_below(printer);
 
-    (void)option;
     fputs(clients_count(policy->clients) ? "\n" : " {}\n", printer->out);
     for (unsigned i = 0; i < clients_count(policy->clients); i++) {
         const struct configured_client *client = clients_at(policy->clients, i);

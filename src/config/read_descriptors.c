@@ -44,10 +44,8 @@ static void read_unit(struct loading *l, const struct option *option, const stru
         (void)word_read(l, node, &unit_names[UNIT_SECOND], expected, &unit);
 }
 
-static void print_unit(const struct printer *printer, const struct option *option,
-                       const void *field)
+static void print_unit(const struct printer *printer, const void *field)
 {
-    (void)option;
     fprintf(printer->out, " %s\n", unit_names[*(const enum rate_limit_unit *)field]);
 }
 
@@ -92,12 +90,10 @@ static void print_replaced(FILE *out, const void *replaces, unsigned index)
     fputs(" }", out);
 }
 
-static void print_replaces(const struct printer *printer, const struct option *option,
-                           const void *field)
+static void print_replaces(const struct printer *printer, const void *field)
 {
     const struct configured_entry *entry = field;
 
-    (void)option;
     print_items(printer, entry->replaces_count, print_replaced, entry->replaces);
 }
 
@@ -215,12 +211,10 @@ static void print_limit_name(FILE *out, const void *limits, unsigned index)
     print_scalar(out, slice_of(((const struct limit *const *)limits)[index]->name));
 }
 
-static void print_entry_limits(const struct printer *printer, const struct option *option,
-                               const void *field)
+static void print_entry_limits(const struct printer *printer, const void *field)
 {
     const struct configured_entry *entry = field;
 
-    (void)option;
     print_items(printer, entry->limit_count, print_limit_name, entry->limits);
 }
 
@@ -310,10 +304,8 @@ static void print_metadata_value(FILE *out, const struct metadata *value)
     }
 }
 
-static void print_metadata(const struct printer *printer, const struct option *option,
-                           const void *field)
+static void print_metadata(const struct printer *printer, const void *field)
 {
-    (void)option;
     fputc(' ', printer->out);
     print_metadata_value(printer->out, *(const struct metadata *const *)field);
     fputc('\n', printer->out);
@@ -430,15 +422,13 @@ static void read_no_entries(struct loading *l, const struct option *option, cons
     (void)l, (void)option, (void)node, (void)field;
 }
 
-static void print_entries(const struct printer *printer, const struct option *option,
-                          const void *field)
+static void print_entries(const struct printer *printer, const void *field)
 {
     const struct entry_level *level = field;
 
-    (void)option;
     fputs(level->count ? "\n" : " []\n", printer->out);
     for (unsigned i = 0; i < level->count; i++) {
-        struct printer item = {printer->out, printer->indent + 4, true};
+        struct printer item = {printer->out, printer->indent + 4, true, NULL};
         options_print(&item, ENTRY, &level->entries[i]);
     }
 }

@@ -177,12 +177,10 @@ static void print_proxy(FILE *out, const void *field, unsigned index)
     print_scalar(out, text_slice(&range));
 }
 
-static void print_trusted(const struct printer *printer, const struct option *option,
-                          const void *field)
+static void print_trusted(const struct printer *printer, const void *field)
 {
     const struct identity_settings *identity = field;
 
-    (void)option;
     print_items(printer, identity->trusted_count + identity->trust_unix, print_proxy, identity);
 }
 

@@ -100,14 +100,13 @@ static void print_key_source(FILE *out, const void *field, unsigned index)
     print_scalar(out, slice_of(((const struct jwt_settings *)field)->keys_from[index]));
 }
 
-static void print_keys(const struct printer *printer, const struct option *option,
-                       const void *field)
+static void print_keys(const struct printer *printer, const void *field)
 {
     const struct jwt_settings *jwt = field;
     char *const none = NULL;
 
     if (jwt->keys_from_count <= 1)
-        type_text.print(printer, option, jwt->keys_from_count ? &jwt->keys_from[0] : &none);
+        type_text.print(printer, jwt->keys_from_count ? &jwt->keys_from[0] : &none);
     else
         print_items(printer, jwt->keys_from_count, print_key_source, jwt);
 }
@@ -162,10 +161,9 @@ static void read_secret(struct loading *l, const struct option *option, const st
 }
 
 /* Prints as many asterisks as a secret needs, so that the output can be read again. */
-static void print_hidden(const struct printer *printer, const struct option *option,
-                         const void *field)
+static void print_hidden(const struct printer *printer, const void *field)
 {
-    (void)option, (void)field;
+    (void)field;
     fprintf(printer->out, " \"%.*s\"\n", JWT_SECRET_MIN, "********************************");
 }
 

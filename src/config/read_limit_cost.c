@@ -47,10 +47,8 @@ static void read_weight(struct loading *l, const struct option *option, const st
     (void)weight_of_node(l, node, field);
 }
 
-static void print_weight(const struct printer *printer, const struct option *option,
-                         const void *field)
+static void print_weight(const struct printer *printer, const void *field)
 {
-    (void)option;
     fputc(' ', printer->out);
     print_weight_value(printer->out, *(const int64_t *)field);
     fputc('\n', printer->out);
@@ -143,12 +141,10 @@ static void print_path(FILE *out, const void *field, unsigned i)
     }
 }
 
-static void print_usage(const struct printer *printer, const struct option *option,
-                        const void *field)
+static void print_usage(const struct printer *printer, const void *field)
 {
     const struct usage_settings *usage = field;
 
-    (void)option;
     if (usage->kind == USAGE_KIND_FORMAT) {
         fprintf(printer->out, " %s\n", format_names[usage->format]);
         return;
@@ -180,15 +176,14 @@ static void read_reserve(struct loading *l, const struct option *option, const s
         type_number.read(l, option, node, &cost->reserve);
 }
 
-static void print_reserve(const struct printer *printer, const struct option *option,
-                          const void *field)
+static void print_reserve(const struct printer *printer, const void *field)
 {
     const struct limit_cost *cost = field;
 
     if (cost->automatic)
         fputs(" auto\n", printer->out);
     else
-        type_number.print(printer, option, &cost->reserve);
+        type_number.print(printer, &cost->reserve);
 }
 
 const struct option_type type_reserve = {"number or auto", read_reserve, print_reserve, false, 0};
@@ -328,15 +323,14 @@ static void read_limit_cost(struct loading *l, const struct option *option, cons
         type_number.read(l, option, node, field);
 }
 
-static void print_limit_cost(const struct printer *printer, const struct option *option,
-                             const void *field)
+static void print_limit_cost(const struct printer *printer, const void *field)
 {
     const struct limit *limit =
         (const struct limit *)((const char *)field - offsetof(struct limit, cost));
     struct printer below = printer_below(printer);
 
     if (!limit->own_cost) {
-        type_number.print(printer, option, field);
+        type_number.print(printer, field);
         return;
     }
     fputc('\n', printer->out);

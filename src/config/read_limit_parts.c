@@ -27,13 +27,12 @@ static void read_dedup(struct loading *l, const struct option *option, const str
     }
 }
 
-static void print_dedup(const struct printer *printer, const struct option *option,
-                        const void *field)
+static void print_dedup(const struct printer *printer, const void *field)
 {
     const struct dedup_settings *dedup = field;
 
     if (dedup->header)
-        type_section.print(printer, option, field);
+        type_section.print(printer, field);
     else
         fputs(" null\n", printer->out);
 }
@@ -115,13 +114,12 @@ static void read_lease(struct loading *l, const struct option *option, const str
         mistake(l, node, "%s is neither; expected %s", QUOTE(node->text), expected);
 }
 
-static void print_lease(const struct printer *printer, const struct option *option,
-                        const void *field)
+static void print_lease(const struct printer *printer, const void *field)
 {
     const struct limit *limit = field;
 
     if (limit_is_in_flight(limit))
-        type_duration.print(printer, option, &limit->lease_us);
+        type_duration.print(printer, &limit->lease_us);
     else if (limit->lease_units == LEASE_AUTO)
         fputs(" auto\n", printer->out);
     else if (limit->lease_units == 0)

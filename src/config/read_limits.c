@@ -77,10 +77,8 @@ static void read_align(struct loading *l, const struct option *option, const str
         mistake(l, node, "%s is unknown; expected first-request or clock", QUOTE(node->text));
 }
 
-static void print_align(const struct printer *printer, const struct option *option,
-                        const void *field)
+static void print_align(const struct printer *printer, const void *field)
 {
-    (void)option;
     fputs(*(const bool *)field ? " clock\n" : " first-request\n", printer->out);
 }
 
@@ -238,13 +236,11 @@ static void read_limits(struct loading *l, const struct option *option, const st
     }
 }
 
-static void print_limits(const struct printer *printer, const struct option *option,
-                         const void *field)
+static void print_limits(const struct printer *printer, const void *field)
 {
     const struct policy *policy = field;
     struct printer names = printer_below(printer);
 
-    (void)option;
     fputs(policy->limit_count ? "\n" : " {}\n", printer->out);
     for (unsigned i = 0; i < policy->limit_count; i++)
         print_entry(&names, slice_of(policy->limits[i].name), "limits.NAME", &policy->limits[i]);

@@ -118,13 +118,11 @@ void listeners_print(const struct printer *printer, const struct listen_settings
     print_items(printer, count, print_listener, listen);
 }
 
-static void print_listen(const struct printer *printer, const struct option *option,
-                         const void *field)
+static void print_listen(const struct printer *printer, const void *field)
 {
     const struct policy *policy = field;
     unsigned count = 0;
 
-    (void)option;
     while (count < policy->listen_count && !policy->listen[count].decides &&
            !policy->listen[count].serves_limits)
         count++;

@@ -194,12 +194,10 @@ void listen_tls_print_inline(FILE *out, const struct listen_tls *tls)
     print_list(out, tls->count, print_entry_inline, tls);
 }
 
-static void print_listen_tls(const struct printer *printer, const struct option *option,
-                             const void *field)
+static void print_listen_tls(const struct printer *printer, const void *field)
 {
     const struct listen_tls *tls = *(struct listen_tls *const *)field;
 
-    (void)option;
     print_items(printer, tls ? tls->count : 0, print_entry_inline, tls);
 }
 

@@ -287,10 +287,9 @@ static void read_values(struct loading *l, const struct option *option, const st
     add_criterion(l, field, made);
 }
 
-static void print_values(const struct printer *printer, const struct option *option,
-                         const void *field)
+static void print_values(const struct printer *printer, const void *field)
 {
-    print_patterns(printer, criterion_of(field, criterion_kind(option_key(option))));
+    print_patterns(printer, criterion_of(field, criterion_kind(option_key(printer->option))));
 }
 
 const struct option_type type_match_values = {"value or list", read_values, print_values, false, 0};
@@ -388,10 +387,9 @@ static void read_named(struct loading *l, const struct option *option, const str
         read_one(l, child, kind, field);
 }
 
-static void print_named(const struct printer *printer, const struct option *option,
-                        const void *field)
+static void print_named(const struct printer *printer, const void *field)
 {
-    const struct criterion_kind *kind = criterion_kind(option_key(option));
+    const struct criterion_kind *kind = criterion_kind(option_key(printer->option));
     const struct rule *rule = field;
 
     fputc('\n', printer->out);

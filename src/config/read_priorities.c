@@ -40,8 +40,7 @@ static void read_priorities(struct loading *l, const struct option *option, cons
     }
 }
 
-static void print_priorities(const struct printer *printer, const struct option *option,
-                             const void *field)
+static void print_priorities(const struct printer *printer, const void *field)
 {
     const struct policy *policy = field;
 
@@ -49,7 +48,7 @@ static void print_priorities(const struct printer *printer, const struct option 
     for (unsigned i = 0; i < policy->priority_count; i++) {
         struct printer below = printer_below(printer);
         print_key(&below, slice_of(policy->priorities[i].name));
-        type_share.print(&below, option, &policy->priorities[i].share);
+        type_share.print(&below, &policy->priorities[i].share);
     }
 }
 
@@ -70,12 +69,10 @@ static void read_priority(struct loading *l, const struct option *option, const 
         *(const struct priority **)field = &l->policy->priorities[index];
 }
 
-static void print_priority(const struct printer *printer, const struct option *option,
-                           const void *field)
+static void print_priority(const struct printer *printer, const void *field)
 {
     const struct priority *const *priority = field;
 
-    (void)option;
     print_scalar_value(printer, slice_of((*priority)->name));
 }
 

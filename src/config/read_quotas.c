@@ -71,11 +71,9 @@ static void read_sql(struct loading *l, const struct option *option, const struc
     quotas->tag = tag_of(node->text);
 }
 
-static void print_query(const struct printer *printer, const struct option *option,
-                        const void *field)
+static void print_query(const struct printer *printer, const void *field)
 {
     const struct quota_settings *quotas = field;
-    (void)option;
     fputc(' ', printer->out);
     print_scalar(printer->out, slice_of(quotas->query));
     fputc('\n', printer->out);
@@ -383,12 +381,10 @@ static void read_connection(struct loading *l, const struct option *option, cons
 #endif
 }
 
-static void print_connection(const struct printer *printer, const struct option *option,
-                             const void *field)
+static void print_connection(const struct printer *printer, const void *field)
 {
     const struct quota_settings *quotas = field;
 
-    (void)option;
     fputc(' ', printer->out);
 #ifdef HAVE_LIBPQ
     if (quotas->has_password)

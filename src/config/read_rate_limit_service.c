@@ -333,13 +333,11 @@ static void read_domains_later(struct loading *l, const struct option *option,
     (void)expect_entries(l, option, node, "a map of domains by name", "domains");
 }
 
-static void print_domains(const struct printer *printer, const struct option *option,
-                          const void *field)
+static void print_domains(const struct printer *printer, const void *field)
 {
     const struct rate_limit_service *service = field;
     struct printer names = printer_below(printer);
 
-    (void)option;
     fputs(service->domain_count ? "\n" : " {}\n", printer->out);
     for (unsigned i = 0; i < service->domain_count; i++)
         print_entry(&names, slice_of(service->domains[i].name), "rate_limit_service.domains.NAME",
@@ -377,12 +375,10 @@ static void read_service_listen(struct loading *l, const struct option *option,
     }
 }
 
-static void print_service_listen(const struct printer *printer, const struct option *option,
-                                 const void *field)
+static void print_service_listen(const struct printer *printer, const void *field)
 {
     const struct rate_limit_service *service = field;
 
-    (void)option;
     listeners_print(printer, service->listen, service->listen_count);
 }
 

@@ -87,12 +87,10 @@ static void read_rejection_headers(struct loading *l, const struct option *optio
     rejection->has_headers = true;
 }
 
-static void print_headers(const struct printer *printer, const struct option *option,
-                          const void *field)
+static void print_headers(const struct printer *printer, const void *field)
 {
     const struct rejection_settings *rejection = field;
 
-    (void)option;
     fputs(rejection->header_count ? "\n" : " {}\n", printer->out);
     for (unsigned i = 0; i < rejection->header_count; i++) {
         struct printer below = printer_below(printer);

@@ -52,12 +52,10 @@ static void print_limit_name(FILE *out, const void *limits, unsigned index)
     print_scalar(out, slice_of(((const struct limit *const *)limits)[index]->name));
 }
 
-static void print_rule_limits(const struct printer *printer, const struct option *option,
-                              const void *field)
+static void print_rule_limits(const struct printer *printer, const void *field)
 {
     const struct rule *rule = field;
 
-    (void)option;
     if (rule->limit_count)
         print_items(printer, rule->limit_count, print_limit_name, rule->limits);
     else
@@ -96,15 +94,14 @@ static void read_rule_cost(struct loading *l, const struct option *option, const
     }
 }
 
-static void print_rule_cost(const struct printer *printer, const struct option *option,
-                            const void *field)
+static void print_rule_cost(const struct printer *printer, const void *field)
 {
     const struct rule *rule =
         (const struct rule *)((const char *)field - offsetof(struct rule, cost));
     struct printer below = printer_below(printer);
 
     if (!rule->cost_request && !rule->cost_response) {
-        type_number.print(printer, option, field);
+        type_number.print(printer, field);
         return;
     }
     fputc('\n', printer->out);
@@ -127,11 +124,9 @@ static void read_rule_upstream(struct loading *l, const struct option *option,
         rule->upstream = &l->policy->upstreams[index];
 }
 
-static void print_rule_upstream(const struct printer *printer, const struct option *option,
-                                const void *field)
+static void print_rule_upstream(const struct printer *printer, const void *field)
 {
     const struct rule *rule = field;
-    (void)option;
     print_scalar_value(printer, slice_of(rule->upstream->name));
 }
 
@@ -300,15 +295,13 @@ static void read_rules(struct loading *l, const struct option *option, const str
         policy->rule_index = rule_index_new(l->arena, policy);
 }
 
-static void print_rules(const struct printer *printer, const struct option *option,
-                        const void *field)
+static void print_rules(const struct printer *printer, const void *field)
 {
     const struct policy *policy = field;
 
-    (void)option;
     fputs(policy->rule_count > 1 ? "\n" : " []\n", printer->out);
     for (unsigned i = 0; i + 1 < policy->rule_count; i++) {
-        struct printer item = {printer->out, printer->indent + 4, true};
+        struct printer item = {printer->out, printer->indent + 4, true, NULL};
         options_print(&item, "rules[]", &policy->rules[i]);
     }
 }

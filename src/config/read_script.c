@@ -192,14 +192,13 @@ static void read_script_option(struct loading *l, const struct option *option,
     read_shipped(l, slice_of(option_key(option)), node, field);
 }
 
-static void print_script_option(const struct printer *printer, const struct option *option,
-                                const void *field)
+static void print_script_option(const struct printer *printer, const void *field)
 {
     const struct limit *limit = field;
-    const struct limiter_option *row = limiter_option(limit->shipped, slice_of(option_key(option)));
+    const struct limiter_option *row =
+        limiter_option(limit->shipped, slice_of(option_key(printer->option)));
 
-    type_of(row->kind)->print(printer, option,
-                              &limit->options[row - limit->shipped->options].number);
+    type_of(row->kind)->print(printer, &limit->options[row - limit->shipped->options].number);
 }
 
 /* They differ in their names for the manual. The row of the limiter has type and range. */
@@ -326,14 +325,12 @@ static void print_value(FILE *out, const struct script_option *own)
     }
 }
 
-static void print_own_options(const struct printer *printer, const struct option *option,
-                              const void *field)
+static void print_own_options(const struct printer *printer, const void *field)
 {
     const struct limit *limit = field;
     struct printer below = printer_below(printer);
     bool any = false, named = false;
 
-    (void)option;
     for (unsigned i = 0; i < limit->option_count; i++) {
         const struct script_option *own = &limit->options[i];
         if (own->kind == OPTION_NONE || !is_nested(limit, i))

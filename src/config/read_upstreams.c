@@ -208,13 +208,11 @@ static void read_upstreams(struct loading *l, const struct option *option, const
     }
 }
 
-static void print_upstreams(const struct printer *printer, const struct option *option,
-                            const void *field)
+static void print_upstreams(const struct printer *printer, const void *field)
 {
     const struct policy *policy = field;
     struct printer names = printer_below(printer);
 
-    (void)option;
     fputc('\n', printer->out);
     for (unsigned i = 0; i < policy->upstream_count; i++)
         print_entry(&names, slice_of(policy->upstreams[i].name), "upstreams.NAME",

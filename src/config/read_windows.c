@@ -50,15 +50,14 @@ void limit_period_write(struct text *out, const struct limit *limit)
         duration_write(out, limit->period_us);
 }
 
-static void print_period(const struct printer *printer, const struct option *option,
-                         const void *field)
+static void print_period(const struct printer *printer, const void *field)
 {
     const struct limit *limit = field;
 
     if (limit->calendar)
         fprintf(printer->out, " %s\n", units[limit->calendar].name);
     else
-        type_duration.print(printer, option, &limit->period_us);
+        type_duration.print(printer, &limit->period_us);
 }
 
 const struct option_type type_period = {"duration, or week, month or year", read_period,
@@ -80,14 +79,12 @@ static void read_offset(struct loading *l, const struct option *option, const st
         *(int64_t *)field *= -1;
 }
 
-static void print_offset(const struct printer *printer, const struct option *option,
-                         const void *field)
+static void print_offset(const struct printer *printer, const void *field)
 {
     int64_t us = *(const int64_t *)field;
     char bytes[32];
     struct text text = text_over(bytes, sizeof bytes);
 
-    (void)option;
     duration_write(&text, us < 0 ? -us : us);
     fprintf(printer->out, " %s%.*s\n", us < 0 ? "-" : "", SLICE_ARG(text_slice(&text)));
 }

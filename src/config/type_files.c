@@ -150,13 +150,12 @@ static void read_client_tls(struct loading *l, const struct option *option, cons
         client_tls_load(l, node, tls);
 }
 
-static void print_client_tls(const struct printer *printer, const struct option *option,
-                             const void *field)
+static void print_client_tls(const struct printer *printer, const void *field)
 {
     const struct client_tls *tls = field;
 
     if (tls->on)
-        type_section.print(printer, option, field);
+        type_section.print(printer, field);
     else
         fputs(" false\n", printer->out);
 }

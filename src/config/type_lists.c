@@ -22,10 +22,8 @@ static void read_listen_address(struct loading *l, const struct option *option,
         mistake(l, node, "weir cannot listen on %s: %s", QUOTE(node->text), why);
 }
 
-static void print_whole_address(const struct printer *printer, const struct option *option,
-                                const void *field)
+static void print_whole_address(const struct printer *printer, const void *field)
 {
-    (void)option;
     fputc(' ', printer->out);
     print_address(printer->out, field);
     fputc('\n', printer->out);
@@ -104,13 +102,11 @@ static bool counts_whole_class(const struct limit *limit, unsigned class)
     return true;
 }
 
-static void print_statuses(const struct printer *printer, const struct option *option,
-                           const void *field)
+static void print_statuses(const struct printer *printer, const void *field)
 {
     const struct limit limit = {.counted = *(uint64_t *const *)field};
     const char *const start = " [ ", *before = start;
 
-    (void)option;
     if (!limit.counted) {
         fputs(" all\n", printer->out);
         return;

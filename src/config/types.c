@@ -85,10 +85,8 @@ static void print_amount(const struct printer *printer, const struct amount *amo
         if (read_amount(l, option, node, &word, &value))                                           \
             *(int64_t *)field = value;                                                             \
     }                                                                                              \
-    static void print_##word(const struct printer *printer, const struct option *option,           \
-                             const void *field)                                                    \
+    static void print_##word(const struct printer *printer, const void *field)                     \
     {                                                                                              \
-        (void)option;                                                                              \
         print_amount(printer, &word, *(const int64_t *)field);                                     \
     }                                                                                              \
     const struct option_type type_##word = {#word, read_##word, print_##word, false,               \
@@ -107,9 +105,8 @@ static void read_count(struct loading *l, const struct option *option, const str
         *(unsigned *)field = (unsigned)value;
 }
 
-void print_count(const struct printer *printer, const struct option *option, const void *field)
+void print_count(const struct printer *printer, const void *field)
 {
-    (void)option;
     print_amount(printer, &number, *(const unsigned *)field);
 }
 
@@ -154,9 +151,9 @@ static void read_enum(struct loading *l, const struct option *option, const stru
     (void)word_read(l, node, option->names, names_listed(option, names, sizeof names), field);
 }
 
-void print_enum(const struct printer *printer, const struct option *option, const void *field)
+void print_enum(const struct printer *printer, const void *field)
 {
-    print_scalar_value(printer, slice_of(option->names[*(const unsigned *)field]));
+    print_scalar_value(printer, slice_of(printer->option->names[*(const unsigned *)field]));
 }
 
 const struct option_type type_enum = {"word", read_enum, print_enum, false, sizeof(unsigned)};
@@ -179,15 +176,14 @@ static void read_words(struct loading *l, const struct option *option, const str
             *bits |= 1u << index;
 }
 
-static void print_words(const struct printer *printer, const struct option *option,
-                        const void *field)
+static void print_words(const struct printer *printer, const void *field)
 {
     unsigned bits = *(const unsigned *)field;
     const char *before = " [ ";
 
-    for (unsigned i = 0; option->names[i]; i++)
+    for (unsigned i = 0; printer->option->names[i]; i++)
         if (bits >> i & 1)
-            fprintf(printer->out, "%s%s", before, option->names[i]), before = ", ";
+            fprintf(printer->out, "%s%s", before, printer->option->names[i]), before = ", ";
     fputs(bits ? " ]\n" : " []\n", printer->out);
 }
 
@@ -208,10 +204,8 @@ static void read_bool(struct loading *l, const struct option *option, const stru
         mistake(l, node, "%s is neither true nor false", QUOTE(node->text));
 }
 
-static void print_bool(const struct printer *printer, const struct option *option,
-                       const void *field)
+static void print_bool(const struct printer *printer, const void *field)
 {
-    (void)option;
     fprintf(printer->out, " %s\n", *(const bool *)field ? "true" : "false");
 }
 
@@ -255,10 +249,9 @@ const char *file_path(struct loading *l, const struct option *option, const stru
     return neighbour_path(l, node->text);
 }
 
-void print_text(const struct printer *printer, const struct option *option, const void *field)
+void print_text(const struct printer *printer, const void *field)
 {
     const char *text = *(char *const *)field;
-    (void)option;
     if (text)
         print_scalar_value(printer, slice_of(text));
     else
@@ -283,17 +276,15 @@ static void read_secret(struct loading *l, const struct option *option, const st
         note_secret(l, node);
 }
 
-void print_secret(const struct printer *printer, const struct option *option, const void *field)
+void print_secret(const struct printer *printer, const void *field)
 {
-    (void)option;
     fputs(*(char *const *)field ? " \"***\"\n" : " null\n", printer->out);
 }
 
 const struct option_type type_secret = {"text", read_secret, print_secret, true, sizeof(char *)};
 
-void print_slice(const struct printer *printer, const struct option *option, const void *field)
+void print_slice(const struct printer *printer, const void *field)
 {
-    (void)option;
     print_scalar_value(printer, *(const struct slice *)field);
 }
 
@@ -372,11 +363,11 @@ static void read_section(struct loading *l, const struct option *option, const s
         options_read(l, node, option->path, field);
 }
 
-void print_section(const struct printer *printer, const struct option *option, const void *field)
+void print_section(const struct printer *printer, const void *field)
 {
     struct printer below = printer_below(printer);
     fputc('\n', printer->out);
-    options_print(&below, option->path, field);
+    options_print(&below, printer->option->path, field);
 }
 
 const struct option_type type_section = {"section", read_section, print_section, true, 0};

@@ -74,12 +74,12 @@ void client_tls_load(struct loading *l, const struct node *node, struct client_t
 
 /* print() of types whose field is a section's struct; char *, NULL meaning null; char *, printed as
  * "***"; struct slice; unsigned; an enum. */
-void print_section(const struct printer *printer, const struct option *option, const void *field);
-void print_text(const struct printer *printer, const struct option *option, const void *field);
-void print_secret(const struct printer *printer, const struct option *option, const void *field);
-void print_count(const struct printer *printer, const struct option *option, const void *field);
-void print_enum(const struct printer *printer, const struct option *option, const void *field);
-void print_slice(const struct printer *printer, const struct option *option, const void *field);
+void print_section(const struct printer *printer, const void *field);
+void print_text(const struct printer *printer, const void *field);
+void print_secret(const struct printer *printer, const void *field);
+void print_count(const struct printer *printer, const void *field);
+void print_enum(const struct printer *printer, const void *field);
+void print_slice(const struct printer *printer, const void *field);
 /* Prints an address as a YAML scalar. */
 void print_address(FILE *out, const struct address *address);
 
