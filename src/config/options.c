@@ -187,3 +187,19 @@ void print_entry(const struct printer *names, struct slice name, const char *sec
     fputc('\n', names->out);
     options_print(&below, section, base);
 }
+
+void print_entries(const struct printer *printer, const void *first, unsigned count, size_t stride,
+                   int name, const char *section)
+{
+    bool is_list = name == NO_NAME;
+
+    fputs(count ? "\n" : is_list ? " []\n" : " {}\n", printer->out);
+    for (const char *entry = first; count; count--, entry += stride) {
+        struct printer item = {printer->out, printer->indent + 4, true, NULL};
+        struct printer names = printer_below(printer);
+        if (is_list)
+            options_print(&item, section, entry);
+        else
+            print_entry(&names, slice_of(*(char *const *)(entry + name)), section, entry);
+    }
+}

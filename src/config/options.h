@@ -86,5 +86,23 @@ void options_print(struct printer *printer, const char *section, const void *bas
 /* Prints "NAME:" and the section below it. */
 void print_entry(const struct printer *names, struct slice name, const char *section,
                  const void *base);
+/* Prints `count` structs, `stride` bytes apart, as entries of a section: a map of entries by name,
+ * whose char * is at the offset `name`, or a list (NO_NAME). */
+enum { NO_NAME = -1 };
+void print_entries(const struct printer *printer, const void *first, unsigned count, size_t stride,
+                   int name, const char *section);
+
+/* Define print() of an option whose field is a struct with the `count` entries `list` of a map, by
+ * their member `name`, or of a list. */
+#define PRINT_MAP(function, type, list, count, section)                                            \
+    PRINT_ENTRIES(function, type, list, count, offsetof(__typeof__(*of->list), name), section)
+#define PRINT_LIST(function, type, list, count, section)                                           \
+    PRINT_ENTRIES(function, type, list, count, NO_NAME, section)
+#define PRINT_ENTRIES(function, type, list, count, name, section)                                  \
+    static void function(const struct printer *printer, const void *field)                         \
+    {                                                                                              \
+        const struct type *of = field;                                                             \
+        print_entries(printer, of->list, of->count, sizeof *of->list, name, section);              \
+    }
 
 #endif

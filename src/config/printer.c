@@ -87,14 +87,25 @@ struct printer printer_below(const struct printer *printer)
     return (struct printer){.out = printer->out, .indent = printer->indent + 2};
 }
 
-void print_list(FILE *out, unsigned count, print_item *item, const void *base)
+static void print_between(const char *brackets, FILE *out, unsigned count, print_item *item,
+                          const void *base)
 {
-    fputc('[', out);
+    fputc(brackets[0], out);
     for (unsigned i = 0; i < count; i++) {
         fputs(i ? ", " : " ", out);
         item(out, base, i);
     }
-    fputs(count ? " ]" : "]", out);
+    fputs(count ? &brackets[1] : &brackets[2], out);
+}
+
+void print_list(FILE *out, unsigned count, print_item *item, const void *base)
+{
+    print_between("[ ]", out, count, item, base);
+}
+
+void print_map(FILE *out, unsigned count, print_item *item, const void *base)
+{
+    print_between("{ }", out, count, item, base);
 }
 
 void print_items(const struct printer *printer, unsigned count, print_item *item, const void *base)

@@ -31,8 +31,9 @@ void print_quoted(FILE *out, struct slice text);
 
 /* Prints item `index` of the list that `base` stores. */
 typedef void print_item(FILE *out, const void *base, unsigned index);
-/* Prints "[ A, B ]". */
+/* Prints "[ A, B ]", or "{ A, B }" if the items print a key and a value each. */
 void print_list(FILE *out, unsigned count, print_item *item, const void *base);
+void print_map(FILE *out, unsigned count, print_item *item, const void *base);
 /* The same as the value of an option: with a space before it and the end of the line after it. */
 void print_items(const struct printer *printer, unsigned count, print_item *item, const void *base);
 

@@ -208,6 +208,7 @@ static void read_plans(struct loading *l, const struct option *option, const str
     policy->plans = arena_zeroed(l->arena, node->count, sizeof *policy->plans);
     for (const struct node *child = node->first; child; child = child->next) {
         struct plan *plan = &policy->plans[policy->plan_count++];
+        plan->policy = policy;
         plan->name = arena_text(l->arena, child->key);
         plan->position = child->key_place;
         (void)name_is_good(l, child);
@@ -216,47 +217,32 @@ static void read_plans(struct loading *l, const struct option *option, const str
     }
 }
 
-static void print_plan_limits(const struct printer *printer, const struct policy *policy,
-                              const struct plan *plan)
+bool plan_has_limits(const void *field)
 {
-    struct printer key = printer_below(printer), names = printer_below(&key);
-    bool begun = false;
+    const struct plan *plan = field;
 
-    for (unsigned i = 0; i < policy->limit_count; i++) {
-        if (!differ(plan->numbers[i], limit_numbers_of(&policy->limits[i])))
-            continue;
-        if (!begun) {
-            print_key(&key, SLICE("limits"));
-            fputc('\n', printer->out);
-        }
-        begun = true;
-        print_numbers(&names, &policy->limits[i], plan->numbers[i]);
-    }
+    for (unsigned i = 0; plan->numbers && i < plan->policy->limit_count; i++)
+        if (differ(plan->numbers[i], limit_numbers_of(&plan->policy->limits[i])))
+            return true;
+    return false;
 }
 
-static void print_plans(const struct printer *printer, const void *field)
+static void print_plan_limits(const struct printer *printer, const void *field)
 {
-    const struct policy *policy = field;
+    const struct plan *plan = field;
     struct printer names = printer_below(printer);
 
-    fputs(policy->plan_count ? "\n" : " {}\n", printer->out);
-    for (unsigned i = 0; i < policy->plan_count; i++) {
-        struct printer key = names;
-        print_key(&key, slice_of(policy->plans[i].name));
-        fputc('\n', printer->out);
-        if (policy->plans[i].priority) {
-            struct printer below = printer_below(&names);
-            print_key(&below, SLICE("priority"));
-            type_priority.print(&below, &policy->plans[i].priority);
-        }
-        if (policy->plans[i].numbers)
-            print_plan_limits(&names, policy, &policy->plans[i]);
-    }
+    fputc('\n', printer->out);
+    for (unsigned i = 0; i < plan->policy->limit_count; i++)
+        if (differ(plan->numbers[i], limit_numbers_of(&plan->policy->limits[i])))
+            print_numbers(&names, &plan->policy->limits[i], plan->numbers[i]);
 }
 
+PRINT_MAP(print_plans, policy, plans, plan_count, "plans.NAME")
+
 const struct option_type type_plans = {"map by name", read_plans, print_plans, true, 0};
-/* Printed by print_plans(), since a plan has no pointer to its policy. */
-const struct option_type type_plan_limits = {"map by name", read_plan_limits, NULL, true, 0};
+const struct option_type type_plan_limits = {"map by name", read_plan_limits, print_plan_limits,
+                                             true, 0};
 
 static void read_plan(struct loading *l, const struct option *option, const struct node *node,
                       void *field)

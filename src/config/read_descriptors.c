@@ -276,10 +276,21 @@ static void read_metadata(struct loading *l, const struct option *option, const 
         *(const struct metadata **)field = metadata;
 }
 
+static void print_metadata_value(FILE *out, const struct metadata *value);
+
+static void print_metadata_item(FILE *out, const void *field, unsigned i)
+{
+    const struct metadata *of = field;
+
+    if (of->kind == METADATA_MAP) {
+        print_scalar(out, of->items[i].key);
+        fputs(": ", out);
+    }
+    print_metadata_value(out, &of->items[i]);
+}
+
 static void print_metadata_value(FILE *out, const struct metadata *value)
 {
-    bool is_map = value->kind == METADATA_MAP;
-
     switch (value->kind) {
     case METADATA_NULL: fputs("null", out); break;
     case METADATA_BOOL:
@@ -289,18 +300,8 @@ static void print_metadata_value(FILE *out, const struct metadata *value)
         print_quoted(out, value->text);
         fputc('"', out);
         break;
-    case METADATA_LIST:
-    case METADATA_MAP:
-        fputs(is_map ? "{" : "[", out);
-        for (unsigned i = 0; i < value->count; i++) {
-            fputs(i ? ", " : " ", out);
-            if (is_map) {
-                print_scalar(out, value->items[i].key);
-                fputs(": ", out);
-            }
-            print_metadata_value(out, &value->items[i]);
-        }
-        fputs(is_map ? " }" : " ]", out);
+    case METADATA_LIST: print_list(out, value->count, print_metadata_item, value); break;
+    case METADATA_MAP: print_map(out, value->count, print_metadata_item, value); break;
     }
 }
 
@@ -422,16 +423,7 @@ static void read_no_entries(struct loading *l, const struct option *option, cons
     (void)l, (void)option, (void)node, (void)field;
 }
 
-static void print_entries(const struct printer *printer, const void *field)
-{
-    const struct entry_level *level = field;
+PRINT_LIST(print_descriptors, entry_level, entries, count, ENTRY)
 
-    fputs(level->count ? "\n" : " []\n", printer->out);
-    for (unsigned i = 0; i < level->count; i++) {
-        struct printer item = {printer->out, printer->indent + 4, true, NULL};
-        options_print(&item, ENTRY, &level->entries[i]);
-    }
-}
-
-const struct option_type type_descriptors = {"list of maps", read_no_entries, print_entries, true,
-                                             sizeof(struct entry_level)};
+const struct option_type type_descriptors = {"list of maps", read_no_entries, print_descriptors,
+                                             true, sizeof(struct entry_level)};

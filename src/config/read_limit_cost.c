@@ -149,16 +149,9 @@ static void print_usage(const struct printer *printer, const void *field)
         fprintf(printer->out, " %s\n", format_names[usage->format]);
         return;
     }
-    if (!usage->weighted) {
-        print_items(printer, usage->count, print_path, usage);
-        return;
-    }
-    fputs(" {", printer->out);
-    for (unsigned i = 0; i < usage->count; i++) {
-        fputs(i ? ", " : " ", printer->out);
-        print_path(printer->out, usage, i);
-    }
-    fputs(" }\n", printer->out);
+    fputc(' ', printer->out);
+    (usage->weighted ? print_map : print_list)(printer->out, usage->count, print_path, usage);
+    fputc('\n', printer->out);
 }
 
 const struct option_type type_usage = {"format, list or map", read_usage, print_usage, false, 0};

@@ -236,14 +236,6 @@ static void read_limits(struct loading *l, const struct option *option, const st
     }
 }
 
-static void print_limits(const struct printer *printer, const void *field)
-{
-    const struct policy *policy = field;
-    struct printer names = printer_below(printer);
-
-    fputs(policy->limit_count ? "\n" : " {}\n", printer->out);
-    for (unsigned i = 0; i < policy->limit_count; i++)
-        print_entry(&names, slice_of(policy->limits[i].name), "limits.NAME", &policy->limits[i]);
-}
+PRINT_MAP(print_limits, policy, limits, limit_count, "limits.NAME")
 
 const struct option_type type_limits = {"map by name", read_limits, print_limits, true, 0};

@@ -333,16 +333,8 @@ static void read_domains_later(struct loading *l, const struct option *option,
     (void)expect_entries(l, option, node, "a map of domains by name", "domains");
 }
 
-static void print_domains(const struct printer *printer, const void *field)
-{
-    const struct rate_limit_service *service = field;
-    struct printer names = printer_below(printer);
-
-    fputs(service->domain_count ? "\n" : " {}\n", printer->out);
-    for (unsigned i = 0; i < service->domain_count; i++)
-        print_entry(&names, slice_of(service->domains[i].name), "rate_limit_service.domains.NAME",
-                    &service->domains[i]);
-}
+PRINT_MAP(print_domains, rate_limit_service, domains, domain_count,
+          "rate_limit_service.domains.NAME")
 
 /* service_finish() reads the domains, since they use limits. */
 const struct option_type type_rate_limit_domains = {"map by name", read_domains_later,

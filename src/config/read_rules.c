@@ -295,15 +295,7 @@ static void read_rules(struct loading *l, const struct option *option, const str
         policy->rule_index = rule_index_new(l->arena, policy);
 }
 
-static void print_rules(const struct printer *printer, const void *field)
-{
-    const struct policy *policy = field;
-
-    fputs(policy->rule_count > 1 ? "\n" : " []\n", printer->out);
-    for (unsigned i = 0; i + 1 < policy->rule_count; i++) {
-        struct printer item = {printer->out, printer->indent + 4, true, NULL};
-        options_print(&item, "rules[]", &policy->rules[i]);
-    }
-}
+/* The last rule is the built-in one. */
+PRINT_LIST(print_rules, policy, rules, rule_count - 1, "rules[]")
 
 const struct option_type type_rules = {"list of rules", read_rules, print_rules, true, 0};

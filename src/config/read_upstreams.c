@@ -208,15 +208,6 @@ static void read_upstreams(struct loading *l, const struct option *option, const
     }
 }
 
-static void print_upstreams(const struct printer *printer, const void *field)
-{
-    const struct policy *policy = field;
-    struct printer names = printer_below(printer);
-
-    fputc('\n', printer->out);
-    for (unsigned i = 0; i < policy->upstream_count; i++)
-        print_entry(&names, slice_of(policy->upstreams[i].name), "upstreams.NAME",
-                    &policy->upstreams[i]);
-}
+PRINT_MAP(print_upstreams, policy, upstreams, upstream_count, "upstreams.NAME")
 
 const struct option_type type_upstreams = {"map by name", read_upstreams, print_upstreams, true, 0};

@@ -182,6 +182,7 @@ void limit_finish_windows(struct loading *l, const struct node *node, struct lim
 /* Returns the name of an id for messages and `weir check`, in the arena: values are shown as their
  * hash if they are hashed. */
 char *client_printed_name(struct loading *l, struct slice identity);
+bool plan_has_limits(const void *plan); /* for option->applies, as the next two */
 bool client_has_quota(const void *client);
 bool client_has_limits(const void *client);
 

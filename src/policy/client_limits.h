@@ -50,7 +50,9 @@ enum quota_kind {
 };
 
 /* Limits shared by several clients. */
+struct policy;
 struct plan {
+    const struct policy *policy;
     char *name;
     const struct priority *priority; /* NULL: that of the rule */
     struct limit_numbers *numbers;   /* by limit index; NULL: the limits as written */
@@ -97,7 +99,6 @@ static inline bool quotas_are_set(const struct quota_settings *quotas)
 /* Returns the client's limits in the policy, or NULL. Ids are looked up by name, addresses by the
  * longest matching prefix. */
 struct identity;
-struct policy;
 const struct client_limits *policy_client(const struct policy *policy,
                                           const struct identity *identity);
 
