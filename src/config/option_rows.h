@@ -6,9 +6,6 @@
 
 #include "config/sections.h"
 
-extern const struct option_group options_server, options_upstreams, options_identity,
-    options_limits, options_rules, options_rate_limit_service, options_process;
-
 #define MS(n)    (INT64_C(n) * 1000)
 #define SEC(n)   (INT64_C(n) * 1000000)
 #define HOURS(n) (SEC(n) * 3600)

@@ -5,6 +5,10 @@
 
 #include "policy/shipped_limiter.h"
 
+const struct option_group *const option_groups[] = {
+    &options_server, &options_upstreams,          &options_identity, &options_limits,
+    &options_rules,  &options_rate_limit_service, &options_process,  NULL};
+
 const char *option_key(const struct option *option)
 {
     const char *dot = strrchr(option->path, '.');
@@ -38,36 +42,37 @@ static bool option_is_in(const struct option *option, const char *section)
            !strchr(option->path + n + 1, '.');
 }
 
-static const struct option *option_of(const char *section, struct slice key)
+static const struct option *option_of(const struct loading *l, const char *section,
+                                      struct slice key)
 {
-    EACH_OPTION (option)
-        if (option_is_in(option, section) && slice_equal(slice_of(option_key(option)), key))
-            return option;
+    EACH_OPTION_OF(option, l->options)
+    if (option_is_in(option, section) && slice_equal(slice_of(option_key(option)), key))
+        return option;
     return NULL;
 }
 
-const char *option_keys(const char *section, struct option_keys *keys)
+const char *option_keys(const struct loading *l, const char *section, struct option_keys *keys)
 {
     struct text out = text_over(keys->text, sizeof keys->text - 1);
     bool first = true;
 
-    EACH_OPTION (option)
-        if (option_is_in(option, section)) {
-            text_printf(&out, "%s%s", first ? "" : ", ", option_key(option));
-            first = false;
-        }
+    EACH_OPTION_OF(option, l->options)
+    if (option_is_in(option, section)) {
+        text_printf(&out, "%s%s", first ? "" : ", ", option_key(option));
+        first = false;
+    }
     keys->text[out.n] = 0;
     return first || out.failed ? "" : keys->text;
 }
 
 /* "key:value" without a space is one word in YAML. Returns the length of a known key before the
  * colon, or 0. */
-static size_t key_before_colon(const char *section, struct slice key)
+static size_t key_before_colon(const struct loading *l, const char *section, struct slice key)
 {
     const char *colon = key.n ? memchr(key.p, ':', key.n) : NULL;
     struct slice before = {key.p, colon ? (size_t)(colon - key.p) : 0};
 
-    return colon && option_of(section, before) ? before.n : 0;
+    return colon && option_of(l, section, before) ? before.n : 0;
 }
 
 /* Returns whether `key` is an option that the limit's limiter reads in its map `options`. */
@@ -84,15 +89,15 @@ static void unknown_key(struct loading *l, const char *section, const struct nod
 {
     struct suggestion meant = suggestion_for(node->key);
     struct option_keys known;
-    size_t before_colon = key_before_colon(section, node->key);
+    size_t before_colon = key_before_colon(l, section, node->key);
 
     if (slice_equal(node->key, SLICE("<<"))) {
         mistake_of_key(l, node, "YAML merge keys are not supported; write the keys themselves");
         return;
     }
-    EACH_OPTION (option)
-        if (option_is_in(option, section))
-            suggestion_consider(&meant, slice_of(option_key(option)));
+    EACH_OPTION_OF(option, l->options)
+    if (option_is_in(option, section))
+        suggestion_consider(&meant, slice_of(option_key(option)));
     if (strcmp(section, "limits.NAME") == 0 && is_script_option(node->parent, node->key))
         mistake_of_key(l, node, "%s is an option of the limiter; write options: { %.*s: %.*s }",
                        QUOTE(node->key), SLICE_ARG(node->key), SLICE_ARG(node->text));
@@ -104,7 +109,7 @@ static void unknown_key(struct loading *l, const char *section, const struct nod
     else if (node->kind == NODE_SCALAR && node->null)
         mistake_of_key(l, node, "unknown key %s; write a list of values as [ A, B ]",
                        QUOTE(node->key));
-    else if (*option_keys(section, &known))
+    else if (*option_keys(l, section, &known))
         mistake_of_key(l, node, "unknown key %s; expected %s%s", QUOTE(node->key),
                        strchr(known.text, ',') ? "one of " : "", known.text);
     else
@@ -114,7 +119,7 @@ static void unknown_key(struct loading *l, const char *section, const struct nod
 static void refuse_other_keys(struct loading *l, const char *section, const struct node *map)
 {
     for (const struct node *child = map->first; child; child = child->next)
-        if (!option_of(section, child->key))
+        if (!option_of(l, section, child->key))
             unknown_key(l, section, child);
 }
 
@@ -149,7 +154,8 @@ static void read_one_option(struct loading *l, const struct option *option, cons
     if (node && node->broken)
         return;
     if (node && node->null && !may_be_null(option))
-        mistake(l, node, "has no value; remove the key for its default, or give one");
+        mistake(l, node, "has no value; remove the key%s, or give one",
+                option->fallback ? " for its default" : "");
     else if (node)
         option->type->read(l, option, node, field);
     else if (option->flags & OPTION_REQUIRED && option_applies(option, base))
@@ -161,9 +167,9 @@ static void read_one_option(struct loading *l, const struct option *option, cons
 void options_read(struct loading *l, const struct node *map, const char *section, void *base)
 {
     refuse_other_keys(l, section, map);
-    EACH_OPTION (option)
-        if (option_is_in(option, section) && option->type)
-            read_one_option(l, option, map, base);
+    EACH_OPTION_OF(option, l->options)
+    if (option_is_in(option, section) && option->type)
+        read_one_option(l, option, map, base);
 }
 
 void options_print(struct printer *printer, const char *section, const void *base)

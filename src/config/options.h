@@ -1,11 +1,12 @@
 /* options.h - table of all options of a policy file.
  *
  * These files have what is independent of single sections: reading and printing by table
- * (options.c), types of values (types.h), and their output as YAML (printer.h). The rows are in
- * config/options_*.c. The table is used by the reader, by the output of `weir check`, and by the
- * test that compares it with conf/weir.yaml and weir.yaml(5). An option's path is its name in the
- * manual: "redis.timeout", "limits.NAME.period", "rules[].match.path". Within a section, options
- * are read and printed in table order; limits precede the rules that name them. */
+ * (options.c), types of values (types.h), and their output as YAML (printer.h). The rows of
+ * policies are in config/options_*.c; files of other kinds have a table of their own. The table of
+ * policies is used by the reader, by the output of `weir check`, and by the test that compares it
+ * with conf/weir.yaml and weir.yaml(5). An option's path is its name in the manual:
+ * "redis.timeout", "limits.NAME.period", "rules[].match.path". Within a section, options are read
+ * and printed in table order; limits precede the rules that name them. */
 #ifndef WEIR_CONFIG_OPTIONS_H
 #define WEIR_CONFIG_OPTIONS_H
 
@@ -56,12 +57,16 @@ struct option_group {
     size_t count;
 };
 
-/* All groups in table order; NULL-terminated. Defined by config/option_rows.c. */
+extern const struct option_group options_server, options_upstreams, options_identity,
+    options_limits, options_rules, options_rate_limit_service, options_process;
+
+/* All groups of policies in table order; NULL-terminated. */
 extern const struct option_group *const option_groups[];
 
-/* Iterates over all rows in table order. `break` ends only the current group. */
-#define EACH_OPTION(row)                                                                           \
-    for (const struct option_group *const *group_ = option_groups; *group_; group_++)              \
+/* Iterates over all rows of groups in table order. `break` ends only the current group. */
+#define EACH_OPTION(row) EACH_OPTION_OF(row, option_groups)
+#define EACH_OPTION_OF(row, groups)                                                                \
+    for (const struct option_group *const *group_ = (groups); *group_; group_++)                   \
         for (const struct option *row = (*group_)->rows; row < (*group_)->rows + (*group_)->count; \
              row++)
 
@@ -76,9 +81,9 @@ const char *option_key(const struct option *option);
 struct option_keys {
     char text[128];
 };
-const char *option_keys(const char *section, struct option_keys *keys);
+const char *option_keys(const struct loading *l, const char *section, struct option_keys *keys);
 
-/* Reads a map into the struct at `base` according to the table's `section`. Reports unknown and
+/* Reads a map into the struct at `base` according to the section in l->options. Reports unknown and
  * missing keys and sets defaults. If `map` is a null scalar, all options get their defaults. */
 void options_read(struct loading *l, const struct node *map, const char *section, void *base);
 /* Prints the section in table order. */

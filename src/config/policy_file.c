@@ -109,6 +109,7 @@ static void load_it(void *context)
     struct loading *l = &load->l;
 
     l->report = &load->report;
+    l->options = option_groups;
     if (!read_bytes(load))
         return;
     l->policy = policy_new(load->report.file);

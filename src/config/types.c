@@ -355,7 +355,7 @@ static void read_section(struct loading *l, const struct option *option, const s
 {
     struct option_keys known;
     char expected[sizeof known + 32];
-    bool any = *option_keys(option->path, &known);
+    bool any = *option_keys(l, option->path, &known);
 
     snprintf(expected, sizeof expected, "a map of keys and values%s%s", any ? ": " : "",
              any ? known.text : "");

@@ -9,12 +9,14 @@
 #include "config/yaml_tree.h"
 
 struct policy;
+struct option_group;
 
 struct loading {
     struct policy *policy;
-    struct arena *arena;  /* the policy's */
-    struct arena scratch; /* freed after loading */
-    struct arena file;    /* a large file; freed after reading it */
+    const struct option_group *const *options; /* of the file that is read; NULL-terminated */
+    struct arena *arena;                       /* the policy's */
+    struct arena scratch;                      /* freed after loading */
+    struct arena file;                         /* a large file; freed after reading it */
     struct report *report;
     const struct node *root;
     const struct node *secret; /* the first secret that stands in the policy itself, or NULL */

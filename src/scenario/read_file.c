@@ -13,55 +13,6 @@ enum { FILE_MAX = 16 << 20, QUOTAS_MAX = 4096 };
 
 static const int64_t default_start_us = INT64_C(1767225600) * 1000000; /* 2026-01-01T00:00:00Z */
 
-/* --- Rows ------------------------------------------------------------------------------------- */
-
-static const struct option *row_of(const struct option *rows, struct slice key)
-{
-    for (; rows->type; rows++)
-        if (slice_equal(key, slice_of(rows->path)))
-            return rows;
-    return NULL;
-}
-
-static void unknown_key(struct loading *l, const struct option *rows, const struct node *node)
-{
-    struct suggestion meant = suggestion_for(node->key);
-    char bytes[256];
-    struct text known = text_over(bytes, sizeof bytes);
-
-    for (const struct option *row = rows; row->type; row++) {
-        suggestion_consider(&meant, slice_of(row->path));
-        text_printf(&known, "%s%s", row == rows ? "" : ", ", row->path);
-    }
-    if (meant.best.n)
-        mistake_of_key(l, node, "unknown key %s%s", QUOTE(node->key), DID_YOU_MEAN(&meant));
-    else
-        mistake_of_key(l, node, "unknown key %s; expected one of %.*s", QUOTE(node->key),
-                       SLICE_ARG(text_slice(&known)));
-}
-
-static void read_row_of(struct loading *l, const struct option *row, const struct node *map,
-                        void *base)
-{
-    const struct node *node = node_find(map, row->path);
-
-    if (!node && row->flags & OPTION_REQUIRED)
-        mistake(l, map, "%s is missing: %s", row->path, row->help);
-    else if (node && node->null)
-        mistake(l, node, "has no value; remove the key, or give one");
-    else if (node && !node->broken)
-        row->type->read(l, row, node, (char *)base + row->offset);
-}
-
-void rows_read(struct loading *l, const struct node *map, const struct option *rows, void *base)
-{
-    for (const struct node *child = map->first; child; child = child->next)
-        if (!row_of(rows, child->key))
-            unknown_key(l, rows, child);
-    for (; rows->type; rows++)
-        read_row_of(l, rows, map, base);
-}
-
 /* --- Keys that files and tests share ---------------------------------------------------------- */
 
 static void read_time(struct loading *l, const struct option *option, const struct node *node,
@@ -165,22 +116,14 @@ const struct option_type type_from = {.name = "address", .read = read_from};
 
 /* --- Tests ------------------------------------------------------------------------------------ */
 
-static const struct option test_rows[] = {
-    {.path = "name",
-     .type = &type_text,
-     MEMBER(scenario, name),
-     .low = 1,
-     .high = 200,
-     .flags = REQUIRED,
-     .help = "what the test shows"},
-    {.path = "start", .type = &type_time, MEMBER(scenario, start_us)},
-    {.path = "from", .type = &type_from, MEMBER(scenario, address)},
-    {.path = "quotas", .type = &type_quota_rows, MEMBER(scenario, quotas), .high = QUOTAS_MAX},
-    {.path = "requests",
-     .type = &type_steps,
-     .flags = REQUIRED,
-     .help = "a list of requests, such as { path: /, expect: admitted }"},
-    {0}};
+/* Every test has one. */
+static void read_name(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
+{
+    type_text.read(l, option, node, field);
+}
+
+static const struct option_type type_name = {.name = "text", .read = read_name};
 
 static void read_tests(struct loading *l, const struct option *option, const struct node *node,
                        void *field)
@@ -198,7 +141,7 @@ static void read_tests(struct loading *l, const struct option *option, const str
         test = arena_zeroed(l->arena, 1, sizeof *test);
         *test = *defaults;
         test->position = item->position;
-        rows_read(l, item, test_rows, test);
+        options_read(l, item, "tests[]", test);
         *(last ? &last->next : &file->scenarios) = test;
         last = test;
         file->count++;
@@ -217,17 +160,29 @@ static void ignore_value(struct loading *l, const struct option *option, const s
 
 static const struct option_type type_policy = {.name = "text", .read = ignore_value};
 
+#define TEST(member) MEMBER(scenario, member)
+
+/* clang-format off */
 /* Read in this order: the keys before the tests are their defaults. */
-static const struct option file_rows[] = {
+static const struct option rows[] = {
     {.path = "policy", .type = &type_policy},
-    {.path = "start", .type = &type_time, MEMBER(scenario, start_us)},
-    {.path = "from", .type = &type_from, MEMBER(scenario, address)},
-    {.path = "quotas", .type = &type_quota_rows, MEMBER(scenario, quotas), .high = QUOTAS_MAX},
-    {.path = "tests",
-     .type = &type_tests,
-     .flags = REQUIRED,
+    {.path = "start", .type = &type_time, TEST(start_us)},
+    {.path = "from", .type = &type_from, TEST(address)},
+    {.path = "quotas", .type = &type_quota_rows, TEST(quotas), .high = QUOTAS_MAX},
+    {.path = "tests", .type = &type_tests, .flags = REQUIRED,
      .help = "a list of tests, each with name and requests"},
-    {0}};
+    {.path = "tests[].name", .type = &type_name, TEST(name), .low = 1, .high = 200,
+     .flags = REQUIRED, .help = "what the test shows"},
+    {.path = "tests[].start", .type = &type_time, TEST(start_us)},
+    {.path = "tests[].from", .type = &type_from, TEST(address)},
+    {.path = "tests[].quotas", .type = &type_quota_rows, TEST(quotas), .high = QUOTAS_MAX},
+    {.path = "tests[].requests", .type = &type_steps, .flags = REQUIRED,
+     .help = "a list of requests, such as { path: /, expect: admitted }"},
+};
+/* clang-format on */
+
+static const struct option_group options_tests = {rows, COUNT_OF(rows)};
+static const struct option_group *const options[] = {&options_tests, &options_steps, NULL};
 
 /* --- The file --------------------------------------------------------------------------------- */
 
@@ -256,14 +211,15 @@ static void read_root(struct loading *l, struct scenario_file *file, const char 
         policy_load_quietly(policy_file, l->lua_dir, report, policy_load_unserved);
     if (!file->policy)
         return;
-    rows_read(l, l->root, file_rows, &file->defaults);
+    options_read(l, l->root, "", &file->defaults);
 }
 
 bool scenario_file_read(struct scenario_file *file, const char *policy_file, const char *lua_dir,
                         FILE *out)
 {
     struct report report = {.file = file->path};
-    struct loading l = {.arena = &file->arena, .report = &report, .lua_dir = lua_dir};
+    struct loading l = {
+        .options = options, .arena = &file->arena, .report = &report, .lua_dir = lua_dir};
     struct slice bytes;
     const char *why;
 

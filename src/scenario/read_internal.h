@@ -1,13 +1,12 @@
-/* read_internal.h - what the readers of test files share. Rows of options are those of config/, in
- * tables of their own that end with a row without type. */
+/* read_internal.h - what the readers of test files share. Their options are rows of the form that
+ * config/ has, in a table of their own. */
 #ifndef WEIR_SCENARIO_READ_INTERNAL_H
 #define WEIR_SCENARIO_READ_INTERNAL_H
 
 #include "config/option_rows.h"
 #include "scenario/scenario.h"
 
-/* Reads a map into the struct at `base`. Reports unknown and missing keys. */
-void rows_read(struct loading *l, const struct node *map, const struct option *rows, void *base);
+extern const struct option_group options_steps; /* read_steps.c: of requests */
 
 extern const struct option_type type_step_costs; /* read_expect.c: stated_cost * */
 extern const struct option_type type_expect;     /* read_expect.c: expectation * */

@@ -217,30 +217,35 @@ static const struct option_type type_claims = {.name = "map", .read = read_claim
 
 /* --- Entries ---------------------------------------------------------------------------------- */
 
+#define REQUEST      "tests[].requests[]"
 #define STEP(member) MEMBER(scenario_step, member)
 #define LONGEST      (INT64_C(366) * 86400 * 1000000)
 
 static const char *const schemes[] = {"http", "https", NULL};
 
+/* clang-format off */
 static const struct option rows[] = {
-    {.path = "wait", .type = &type_duration, STEP(wait_us), .high = LONGEST},
-    {.path = "client", .type = &type_client, STEP(client)},
-    {.path = "method", .type = &type_method, STEP(method), .low = 1, .high = 32},
-    {.path = "path", .type = &type_path, STEP(path), .low = 1, .high = LINES_MAX / 2},
-    {.path = "query", .type = &type_query, STEP(query)},
-    {.path = "host", .type = &type_host, STEP(host), .low = 1, .high = 255},
-    {.path = "scheme", .type = &type_enum, STEP(https), .names = schemes},
-    {.path = "headers", .type = &type_headers},
-    {.path = "json", .type = &type_json, STEP(content)},
-    {.path = "claims", .type = &type_claims, STEP(claims)},
-    {.path = "from", .type = &type_from, STEP(address)},
-    {.path = "repeat", .type = &type_number, STEP(repeat), .low = 1, .high = REPEAT_MAX},
-    {.path = "every", .type = &type_duration, STEP(every_us), .high = LONGEST},
-    {.path = "duration", .type = &type_duration, STEP(duration_us), .high = LONGEST},
-    {.path = "status", .type = &type_count, STEP(status), .low = 200, .high = STATUS_MAX},
-    {.path = "cost", .type = &type_step_costs, STEP(costs)},
-    {.path = "expect", .type = &type_expect, STEP(expected)},
-    {0}};
+    {.path = REQUEST ".wait", .type = &type_duration, STEP(wait_us), .high = LONGEST},
+    {.path = REQUEST ".client", .type = &type_client, STEP(client)},
+    {.path = REQUEST ".method", .type = &type_method, STEP(method), .low = 1, .high = 32},
+    {.path = REQUEST ".path", .type = &type_path, STEP(path), .low = 1, .high = LINES_MAX / 2},
+    {.path = REQUEST ".query", .type = &type_query, STEP(query)},
+    {.path = REQUEST ".host", .type = &type_host, STEP(host), .low = 1, .high = 255},
+    {.path = REQUEST ".scheme", .type = &type_enum, STEP(https), .names = schemes},
+    {.path = REQUEST ".headers", .type = &type_headers},
+    {.path = REQUEST ".json", .type = &type_json, STEP(content)},
+    {.path = REQUEST ".claims", .type = &type_claims, STEP(claims)},
+    {.path = REQUEST ".from", .type = &type_from, STEP(address)},
+    {.path = REQUEST ".repeat", .type = &type_number, STEP(repeat), .low = 1, .high = REPEAT_MAX},
+    {.path = REQUEST ".every", .type = &type_duration, STEP(every_us), .high = LONGEST},
+    {.path = REQUEST ".duration", .type = &type_duration, STEP(duration_us), .high = LONGEST},
+    {.path = REQUEST ".status", .type = &type_count, STEP(status), .low = 200, .high = STATUS_MAX},
+    {.path = REQUEST ".cost", .type = &type_step_costs, STEP(costs)},
+    {.path = REQUEST ".expect", .type = &type_expect, STEP(expected)},
+};
+/* clang-format on */
+
+const struct option_group options_steps = {rows, COUNT_OF(rows)};
 
 static void set_target(struct loading *l, struct scenario_step *step)
 {
@@ -313,7 +318,7 @@ static void read_steps(struct loading *l, const struct option *option, const str
         step->position = item->position;
         step->repeat = 1;
         step->status = 200;
-        rows_read(l, item, rows, step);
+        options_read(l, item, REQUEST, step);
         complete(l, item, step, scenario);
         if (!fits_in_time(l, item, step, &now_us))
             return;
