@@ -267,64 +267,64 @@ const struct option_type type_plan = {"name", read_plan, print_plan, true, 0};
 
 /* --- one client --- */
 
+bool client_name_read(struct loading *l, const struct node *node, bool is_key,
+                      struct client_pattern *pattern)
+{
+    struct slice text = is_key ? node->key : node->text, address = {text.p + 3, text.n - 3};
+    struct identity identity;
+    const char *why;
+    bool good;
+
+    *pattern = (struct client_pattern){.identity = SLICE_NONE};
+    if (slice_equal(text, SLICE("ip:unix")))
+        good = pattern->unix_peers = true;
+    else if (slice_starts_with(text, SLICE("ip:")))
+        good = ip_range_parse(address, &pattern->range, &why);
+    else if ((good = identity_parse(&l->policy->identity, text, &identity, &why)))
+        pattern->identity =
+            (struct slice){arena_text(l->arena, identity_text(&identity)), identity.size};
+    if (!good)
+        (is_key ? mistake_of_key : mistake)(l, node, "%s is not a client: %s", QUOTE(text), why);
+    return good;
+}
+
+char *client_printed_name(struct loading *l, struct slice text,
+                          const struct client_pattern *pattern)
+{
+    char bytes[IDENTITY_TEXT_MAX];
+    struct text name = text_over(bytes, sizeof bytes);
+
+    if (pattern->identity.n)
+        identity_write_name(&name, pattern->identity);
+    return arena_text(l->arena, pattern->identity.n ? text_slice(&name) : text);
+}
+
 static void enter_client(struct loading *l, const struct node *node,
-                         const struct identity *identity)
+                         const struct client_pattern *pattern)
 {
     struct clients *clients = l->policy->clients;
-    struct slice name = node->key, address = {name.p + 3, name.n - 3};
-    const struct configured_client *earlier = NULL;
-    struct ip_range range;
-    const char *why;
+    const struct configured_client *earlier =
+        pattern->identity.n   ? clients_enter_id(clients, pattern->identity)
+        : pattern->unix_peers ? clients_enter_unix(clients)
+                              : clients_enter_range(clients, &pattern->range);
 
-    if (identity->is_id) {
-        earlier = clients_enter_id(clients, identity_text(identity));
-    } else if (slice_equal(address, SLICE("unix"))) {
-        earlier = clients_enter_unix(clients);
-    } else if (ip_range_parse(address, &range, &why)) {
-        earlier = clients_enter_range(clients, &range);
-    } else {
-        mistake_of_key(l, node, "%s: %s", QUOTE(name), why);
-    }
     if (earlier)
-        mistake_of_key(l, node, "%s is the same %s as %s at line %u", QUOTE(name),
-                       identity->is_id ? "client" : "address",
+        mistake_of_key(l, node, "%s is the same %s as %s at line %u", QUOTE(node->key),
+                       pattern->identity.n ? "client" : "address",
                        QUOTE(slice_of(earlier->client_limits.name)),
                        earlier->client_limits.position.line);
 }
 
-/* Addresses and ranges are read by enter_client(). */
-static bool read_client_name(struct loading *l, const struct node *node, struct identity *identity)
-{
-    const char *why;
-
-    *identity = (struct identity){.is_id = false};
-    if (slice_starts_with(node->key, SLICE("ip:")) ||
-        identity_parse(&l->policy->identity, node->key, identity, &why))
-        return true;
-    mistake_of_key(l, node, "%s is not a client: %s", QUOTE(node->key), why);
-    return false;
-}
-
-char *client_printed_name(struct loading *l, struct slice identity)
-{
-    char bytes[IDENTITY_TEXT_MAX];
-    struct text text = text_over(bytes, sizeof bytes);
-
-    identity_write_name(&text, identity);
-    return arena_text(l->arena, text_slice(&text));
-}
-
 static void read_client(struct loading *l, const struct node *node)
 {
-    struct identity identity;
+    struct client_pattern pattern;
 
-    if (node->broken || !read_client_name(l, node, &identity) ||
+    if (node->broken || !client_name_read(l, node, true, &pattern) ||
         !expect_map(l, node, "a map with plan, quota or limits, such as { quota: 30 }"))
         return;
     struct configured_client *client = clients_add(l->policy->clients);
     client->policy = l->policy;
-    client->client_limits.name = identity.is_id ? client_printed_name(l, identity_text(&identity))
-                                                : arena_text(l->arena, node->key);
+    client->client_limits.name = client_printed_name(l, node->key, &pattern);
     client->client_limits.position = node->key_place;
     options_read(l, node, "clients.ID", client);
     client->client_limits.quota = client->quota == 0    ? QUOTA_PROHIBITED
@@ -338,7 +338,7 @@ static void read_client(struct loading *l, const struct node *node)
             mistake_of_key(l, node,
                            "no limits apply to a blocked client; remove plan, quota and limits");
     }
-    enter_client(l, node, &identity);
+    enter_client(l, node, &pattern);
     work_out_numbers(l, client, node);
 }
 

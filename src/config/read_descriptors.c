@@ -167,20 +167,12 @@ const struct option_type type_rate_limit = {"map", read_rate_limit, print_sectio
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-static void read_limit_name(struct loading *l, const struct node *item,
-                            struct configured_entry *entry)
+static void read_limit(struct loading *l, const struct node *item, struct configured_entry *entry)
 {
-    struct limit *limit;
+    struct limit *limit = limit_in_list(l, item, entry->limits, entry->limit_count);
 
-    if (item->broken || !expect_scalar(l, item, "the name of a limit"))
+    if (!limit)
         return;
-    if (!(limit = limit_named(l, item, false)))
-        return;
-    for (unsigned i = 0; i < entry->limit_count; i++)
-        if (entry->limits[i] == limit) {
-            mistake(l, item, "limit %s is listed twice", limit->name);
-            return;
-        }
     if (limit->kind == LIMIT_CONCURRENCY)
         mistake(l, item,
                 "limit %s counts requests in flight, whose end a caller does not report; use "
@@ -203,12 +195,7 @@ static void read_entry_limits(struct loading *l, const struct option *option,
         return;
     entry->limits = arena_zeroed(l->arena, list_count(node), sizeof(const struct limit *));
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
-        read_limit_name(l, item, entry);
-}
-
-static void print_limit_name(FILE *out, const void *limits, unsigned index)
-{
-    print_scalar(out, slice_of(((const struct limit *const *)limits)[index]->name));
+        read_limit(l, item, entry);
 }
 
 static void print_entry_limits(const struct printer *printer, const void *field)

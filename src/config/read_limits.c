@@ -52,6 +52,25 @@ struct limit *limit_named(struct loading *l, const struct node *node, bool is_ke
     return index < 0 ? NULL : &l->policy->limits[index];
 }
 
+struct limit *limit_in_list(struct loading *l, const struct node *item,
+                            const struct limit *const *others, unsigned count)
+{
+    bool good = !item->broken && expect_scalar(l, item, "a limit's name");
+    struct limit *limit = good ? limit_named(l, item, false) : NULL;
+
+    for (unsigned i = 0; limit && i < count; i++)
+        if (others[i] == limit) {
+            mistake(l, item, "%s is listed twice", QUOTE(item->text));
+            return NULL;
+        }
+    return limit;
+}
+
+void print_limit_name(FILE *out, const void *limits, unsigned index)
+{
+    print_scalar(out, slice_of(((const struct limit *const *)limits)[index]->name));
+}
+
 /* --- label, align --- */
 
 /* The label is sent in quoted strings of response headers (RFC 9651 section 3.3.3). */

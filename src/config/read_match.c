@@ -2,7 +2,6 @@
 #include "config/sections.h"
 #include "http/path.h"
 #include "policy/criteria.h"
-#include "policy/identity.h"
 
 /* ---- path, host, methods --------------------------------------------------------------------- */
 
@@ -179,28 +178,13 @@ static struct criterion *new_criterion(struct loading *l, const struct criterion
 
 /* --- values --- */
 
-static bool client_value_is_good(struct loading *l, const struct node *item)
-{
-    struct identity identity;
-    struct ip_range range;
-    const char *why;
-    struct slice text = item->text, address = {text.p + 3, text.n - 3};
-    bool is_address = slice_starts_with(text, SLICE("ip:"));
-
-    if (is_address ? slice_equal(address, SLICE("unix")) || ip_range_parse(address, &range, &why)
-                   : identity_parse(&l->policy->identity, text, &identity, &why))
-        return true;
-    mistake(l, item, "%s is not a client: %s", QUOTE(text), why);
-    return false;
-}
-
 static bool value_is_good(struct loading *l, const struct node *item,
                           const struct criterion_kind *kind)
 {
     if (item->broken || !expect_scalar(l, item, kind->value))
         return false;
     if (kind->is_client)
-        return client_value_is_good(l, item);
+        return true;
     if (!text_fits(l, item, 0, CRITERION_VALUE_MAX))
         return false;
     const char *fault = kind->value_fault(item->text);
@@ -245,6 +229,23 @@ static void print_json_pattern(FILE *out, struct slice pattern)
         print_scalar(out, marked ? rest : pattern);
 }
 
+/* Reads a value at an index of criterion->patterns. Returns false after reporting an error. */
+static bool read_pattern(struct loading *l, const struct node *item, struct criterion *criterion,
+                         unsigned index)
+{
+    struct slice *pattern = &criterion->patterns[index];
+
+    if (!value_is_good(l, item, criterion->kind))
+        return false;
+    if (criterion->kind->is_json)
+        *pattern = json_pattern(l, item);
+    else if (!criterion->kind->is_client)
+        *pattern = (struct slice){keep_text(l, item), item->text.n};
+    else if (client_name_read(l, item, false, &criterion->clients[index]))
+        *pattern = slice_of(client_printed_name(l, item->text, &criterion->clients[index]));
+    return pattern->p != NULL;
+}
+
 /* Reads a scalar or a list of them into criterion->patterns. */
 static void read_patterns(struct loading *l, const struct node *node, unsigned max,
                           struct criterion *criterion)
@@ -256,11 +257,10 @@ static void read_patterns(struct loading *l, const struct node *node, unsigned m
         return;
     }
     criterion->patterns = arena_zeroed(l->arena, count, sizeof *criterion->patterns);
+    if (criterion->kind->is_client)
+        criterion->clients = arena_zeroed(l->arena, count, sizeof *criterion->clients);
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
-        if (value_is_good(l, item, criterion->kind))
-            criterion->patterns[criterion->count++] =
-                criterion->kind->is_json ? json_pattern(l, item)
-                                         : (struct slice){keep_text(l, item), item->text.n};
+        criterion->count += read_pattern(l, item, criterion, criterion->count);
 }
 
 static void print_pattern(FILE *out, const void *criterion, unsigned index)
@@ -284,6 +284,7 @@ static void read_values(struct loading *l, const struct option *option, const st
     struct criterion *made = new_criterion(l, criterion_kind(option_key(option)));
 
     read_patterns(l, node, (unsigned)option->high, made);
+    l->policy->rules_have_clients |= made->kind->is_client;
     add_criterion(l, field, made);
 }
 
@@ -294,40 +295,8 @@ static void print_values(const struct printer *printer, const void *field)
 
 const struct option_type type_match_values = {"value or list", read_values, print_values, false, 0};
 
-/* --- clients --- */
-
-/* `*name` has passed client_value_is_good(); it becomes a name without secrets. */
-static struct client_pattern client_pattern(struct loading *l, struct slice *name)
-{
-    struct client_pattern pattern = {.identity = SLICE_NONE};
-    struct slice address = {name->p + 3, name->n - 3};
-    struct identity identity;
-    const char *why;
-
-    if (slice_starts_with(*name, SLICE("ip:"))) {
-        pattern.unix_peers = !ip_range_parse(address, &pattern.range, &why);
-    } else if (identity_parse(&l->policy->identity, *name, &identity, &why)) {
-        pattern.identity =
-            (struct slice){arena_text(l->arena, identity_text(&identity)), identity.size};
-        *name = slice_of(client_printed_name(l, pattern.identity));
-    }
-    return pattern;
-}
-
-static void read_clients(struct loading *l, const struct option *option, const struct node *node,
-                         void *field)
-{
-    struct criterion *made = new_criterion(l, criterion_kind(option_key(option)));
-
-    read_patterns(l, node, (unsigned)option->high, made);
-    made->clients = arena_zeroed(l->arena, made->count, sizeof *made->clients);
-    for (unsigned i = 0; i < made->count; i++)
-        made->clients[i] = client_pattern(l, &made->patterns[i]);
-    l->policy->rules_have_clients = true;
-    add_criterion(l, field, made);
-}
-
-const struct option_type type_match_clients = {"client or list", read_clients, print_values, false,
+/* The same for clients; they differ in their names for the manual. */
+const struct option_type type_match_clients = {"client or list", read_values, print_values, false,
                                                0};
 
 /* --- values by name --- */

@@ -11,19 +11,12 @@ bool rule_has_cost(const void *rule)
 
 /* --- limits, cost, upstream --- */
 
-static void read_limit_name(struct loading *l, const struct node *item, struct rule *rule)
+static void read_limit(struct loading *l, const struct node *item, struct rule *rule)
 {
-    const struct limit *limit;
+    const struct limit *limit = limit_in_list(l, item, rule->limits, rule->limit_count);
 
-    if (item->broken || !expect_scalar(l, item, "a limit's name"))
+    if (!limit)
         return;
-    if (!(limit = limit_named(l, item, false)))
-        return;
-    for (unsigned i = 0; i < rule->limit_count; i++)
-        if (rule->limits[i] == limit) {
-            mistake(l, item, "%s is listed twice", QUOTE(item->text));
-            return;
-        }
     rule->limits[rule->limit_count++] = limit;
     rule->adjusts |= limit->counted != NULL;
     rule_add_contents(l, item, rule, limit);
@@ -44,12 +37,7 @@ static void read_rule_limits(struct loading *l, const struct option *option,
     }
     rule->limits = arena_zeroed(l->arena, count, sizeof(const struct limit *));
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
-        read_limit_name(l, item, rule);
-}
-
-static void print_limit_name(FILE *out, const void *limits, unsigned index)
-{
-    print_scalar(out, slice_of(((const struct limit *const *)limits)[index]->name));
+        read_limit(l, item, rule);
 }
 
 static void print_rule_limits(const struct printer *printer, const void *field)

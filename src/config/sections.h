@@ -8,6 +8,7 @@
 #include "config/types.h"
 #include "http/parse.h"
 #include "policy/client_table.h"
+#include "policy/criteria.h"
 
 /* Types for single sections. The comments give the file and the C type of the field, which may be
  * the enclosing struct; the keyword struct is omitted. */
@@ -137,6 +138,12 @@ void limit_check_numbers(struct loading *l, const struct node *node, const struc
                          const struct limit_numbers *numbers);
 /* Returns the limit that the node, or its key, names; NULL after reporting an error. */
 struct limit *limit_named(struct loading *l, const struct node *node, bool is_key);
+/* Returns the limit that an item of a list names, after `count` others. Returns NULL after reporting
+ * an error. */
+struct limit *limit_in_list(struct loading *l, const struct node *item,
+                            const struct limit *const *others, unsigned count);
+/* Prints a name of such a list. */
+print_item print_limit_name;
 
 /* --- read_limit_parts.c --- */
 
@@ -179,9 +186,14 @@ void limit_finish_windows(struct loading *l, const struct node *node, struct lim
 
 /* --- read_clients.c --- */
 
-/* Returns the name of an id for messages and `weir check`, in the arena: values are shown as their
- * hash if they are hashed. */
-char *client_printed_name(struct loading *l, struct slice identity);
+/* Reads the client that the node, or its key, names: an id, or ip: with an address, a range or
+ * "unix". Returns false after reporting an error. */
+bool client_name_read(struct loading *l, const struct node *node, bool is_key,
+                      struct client_pattern *pattern);
+/* Returns the name of a client for messages and `weir check`, in the arena: `text`, which was read,
+ * or of an id its name without secrets. */
+char *client_printed_name(struct loading *l, struct slice text,
+                          const struct client_pattern *pattern);
 bool plan_has_limits(const void *plan); /* for option->applies, as the next two */
 bool client_has_quota(const void *client);
 bool client_has_limits(const void *client);
