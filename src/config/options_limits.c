@@ -15,6 +15,9 @@ static const char *const cost_on_error_names[] = {
 static const char *const include_usage_names[] = {
     [INCLUDE_USAGE_KEEP] = "keep", [INCLUDE_USAGE_ADD] = "add", NULL};
 
+static const char *const align_names[] = {
+    [ALIGN_FIRST_REQUEST] = "first-request", [ALIGN_CLOCK] = "clock", NULL};
+
 static const char *const on_disconnect_names[] = {
     [ON_DISCONNECT_CLOSE] = "close", [ON_DISCONNECT_DRAIN] = "drain", NULL};
 
@@ -106,11 +109,11 @@ static const struct option rows[] = {
      .high = 64, .flags = DERIVED,
      .help = "name of the limit in X-Rate-Limit-Policy: 1 to 64 printable ASCII characters "
              "without quotes and backslashes"},
-    {.path = "limits.NAME.align", .type = &type_align, LIMIT(has_offset),
-     .fallback = "first-request", .applies = limit_has_align,
+    {.path = "limits.NAME.align", .type = &type_enum, LIMIT(align),
+     .fallback = "first-request", .names = align_names, .applies = limit_has_align,
      .help = "start of the windows of fixed_window"},
     {.path = "limits.NAME.offset", .type = &type_offset, LIMIT(offset_us), .fallback = "0s",
-     .high = PERIOD_MAX_US, SET(limit, has_offset),
+     .high = PERIOD_MAX_US, SET(limit, align),
      .help = "time that is added to the window starts of align: clock"},
     {.path = "limits.NAME.time_zone", .type = &type_time_zone, .fallback = "UTC", .flags = DERIVED,
      SET(limit, calendar), SHOWS(limit, time_zone),

@@ -209,7 +209,8 @@ static bool windows_fit(struct loading *l, const struct node *period, struct lim
         made->time_zone = arena_text(l->arena, SLICE("UTC"));
         made->zone = arena_zeroed(l->arena, 1, sizeof *made->zone);
     }
-    made->has_offset |= made->calendar != CALENDAR_NONE;
+    if (made->calendar)
+        made->align = ALIGN_CLOCK;
     if (llabs(made->offset_us) >= limit_shortest_window(made)) {
         mistake(l, period, "is not more than the offset of limit %s", made->name);
         return false;

@@ -71,7 +71,7 @@ void print_limit_name(FILE *out, const void *limits, unsigned index)
     print_scalar(out, slice_of(((const struct limit *const *)limits)[index]->name));
 }
 
-/* --- label, align --- */
+/* --- label --- */
 
 /* The label is sent in quoted strings of response headers (RFC 9651 section 3.3.3). */
 static void read_label(struct loading *l, const struct option *option, const struct node *node,
@@ -82,26 +82,6 @@ static void read_label(struct loading *l, const struct option *option, const str
 }
 
 const struct option_type type_label = {"text", read_label, print_text, false, sizeof(char *)};
-
-static void read_align(struct loading *l, const struct option *option, const struct node *node,
-                       void *field)
-{
-    bool *has_offset = field;
-
-    (void)option;
-    if (!expect_scalar(l, node, "first-request or clock"))
-        return;
-    *has_offset = slice_equal(node->text, SLICE("clock"));
-    if (!*has_offset && !slice_equal(node->text, SLICE("first-request")))
-        mistake(l, node, "%s is unknown; expected first-request or clock", QUOTE(node->text));
-}
-
-static void print_align(const struct printer *printer, const void *field)
-{
-    fputs(*(const bool *)field ? " clock\n" : " first-request\n", printer->out);
-}
-
-const struct option_type type_align = {"word", read_align, print_align, false, sizeof(bool)};
 
 /* --- one limit --- */
 
@@ -119,7 +99,7 @@ static void refuse_where_useless(struct loading *l, const struct node *node,
     if (align && !limit_has_align(limit))
         mistake_of_key(l, align, "%s does not support align; remove it, or use fixed_window",
                        limit->script);
-    if (offset && limit_has_align(limit) && !limit->has_offset)
+    if (offset && limit_has_align(limit) && limit->align != ALIGN_CLOCK)
         mistake_of_key(l, offset, "offset requires align: clock; add it");
     else if (offset && !limit_has_align(limit))
         mistake_of_key(l, offset,

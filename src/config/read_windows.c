@@ -143,10 +143,10 @@ static void check_calendar(struct loading *l, const struct node *node, struct li
         mistake(l, period,
                 "%s does not support calendar periods; write a duration, or use fixed_window",
                 limit->script);
-    else if (align && !limit->has_offset)
+    else if (align && limit->align != ALIGN_CLOCK)
         mistake_of_key(l, align, "%s is a calendar period; remove align, or write align: clock",
                        QUOTE(period->text));
-    limit->has_offset = true;
+    limit->align = ALIGN_CLOCK;
     if (offset && llabs(limit->offset_us) >= unit->shortest_us)
         mistake(l, offset, "must be less than the shortest period, %d days",
                 (int)(unit->shortest_us / DAY_US));
@@ -160,7 +160,7 @@ void limit_finish_windows(struct loading *l, const struct node *node, struct lim
 
     if (!limit->script || !limit->period_us)
         return;
-    if (zone && limit->period_us == DAY_US && limit->has_offset)
+    if (zone && limit->period_us == DAY_US && limit->align == ALIGN_CLOCK)
         limit->calendar = CALENDAR_DAY;
     if (zone && !limit->calendar)
         mistake_of_key(l, zone,

@@ -46,7 +46,6 @@ extern const struct option_type type_script;           /* read_script.c: limit *
 extern const struct option_type type_per;              /* read_limit_per.c: limit */
 extern const struct option_type type_own_header;       /* read_limit_parts.c: char * */
 extern const struct option_type type_label;            /* read_limits.c: char * */
-extern const struct option_type type_align;            /* read_limits.c: bool */
 extern const struct option_type type_script_number;    /* read_script.c: limit */
 extern const struct option_type type_script_duration;  /* read_script.c: limit */
 extern const struct option_type type_period;           /* read_windows.c: limit */

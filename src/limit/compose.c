@@ -332,7 +332,7 @@ static void write_limit(FILE *out, const struct limit *limit, const char *lua_di
     write_run(out, limit, lua_dir);
     fprintf(out, ", period = %lld", (long long)limit->period_us);
     write_own_numbers(out, limit);
-    if (limit->has_offset)
+    if (limit->align == ALIGN_CLOCK)
         fprintf(out, ", offset = %lld", (long long)limit->offset_us);
     if (limit->dedup.header)
         fprintf(out, ", repeats = %lld", (long long)limit->dedup.repeats);

@@ -111,7 +111,8 @@ static const struct redis_reply *run_contract(struct trial *t, const struct limi
 {
     char *numbers[] = {number_argument(limit->limit), number_argument(limit->period_us),
                        number_argument(limit->burst),
-                       limit->has_offset ? number_argument(limit->offset_us) : xstrdup("")};
+                       limit->align == ALIGN_CLOCK ? number_argument(limit->offset_us)
+                                                   : xstrdup("")};
     const char *argv[5 + NUMBERS + LIMIT_OPTIONS_MAX] = {
         "EVAL",     t->contract, "0",        limit->script, limit->script_text,
         numbers[0], numbers[1],  numbers[2], numbers[3],    tell};
@@ -212,7 +213,7 @@ static bool is_tried_before(const struct policy *policy, const struct limit *lim
     for (const struct limit *other = policy->limits; other < limit; other++)
         if (other->kind == LIMIT_CUSTOM && strcmp(other->script, limit->script) == 0 &&
             other->limit == limit->limit && other->burst == limit->burst &&
-            other->period_us == limit->period_us && other->has_offset == limit->has_offset &&
+            other->period_us == limit->period_us && other->align == limit->align &&
             other->offset_us == limit->offset_us && same_options(other, limit))
             return true;
     return false;

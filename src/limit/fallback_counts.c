@@ -102,7 +102,7 @@ static struct window window_at(const struct limit *limit, int64_t now)
 {
     if (limit->calendar)
         return calendar_window(limit, now);
-    int64_t into = limit->has_offset ? (now - limit->offset_us) % limit->period_us : 0;
+    int64_t into = limit->align == ALIGN_CLOCK ? (now - limit->offset_us) % limit->period_us : 0;
     int64_t start = now - (into < 0 ? into + limit->period_us : into);
     return (struct window){start, start + limit->period_us};
 }
@@ -128,7 +128,7 @@ static void window_renumber(struct fallback_state *state, const struct limit *li
         return;
     if (limit->rest_us && state->fraction >= state->scale)
         return; /* a rest */
-    if (limit->has_offset) {
+    if (limit->align == ALIGN_CLOCK) {
         struct window window = window_at(limit, now);
         state->at_us = window.start_us;
         state->period_us = window.end_us - window.start_us;
@@ -147,7 +147,7 @@ static void window_charge(struct fallback_state *state, const struct fallback_re
     int64_t used = state->fraction;
     bool running = state->window && now >= state->at_us;
 
-    if (r->limit->has_offset)
+    if (r->limit->align == ALIGN_CLOCK)
         running = running && state->at_us == window.start_us;
     else if (running && now - state->at_us < state->period_us)
         window = (struct window){state->at_us, state->at_us + state->period_us};

@@ -28,6 +28,8 @@ struct limit_part {
     unsigned value;               /* PER_VALUE: its position in policy->key_sources */
 };
 
+enum align { ALIGN_FIRST_REQUEST, ALIGN_CLOCK };
+
 enum limit_kind {
     LIMIT_BUCKET, /* token_bucket, gcra, leaky_bucket */
     LIMIT_WINDOW,
@@ -85,7 +87,7 @@ struct limit {
     const struct shipped_limiter *shipped; /* NULL: LIMIT_CUSTOM */
     int64_t limit, burst;
     int64_t period_us;
-    bool has_offset;        /* align: clock */
+    enum align align;       /* of the windows of fixed_window */
     int64_t offset_us;      /* also negative; shorter than every window */
     enum calendar calendar; /* if set, period_us is the longest possible window */
     char *time_zone;        /* as written; NULL, like zone, with CALENDAR_NONE */

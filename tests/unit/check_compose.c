@@ -60,7 +60,7 @@ static void set_up(void)
     }
     limits[1].script = (char *)"unused";
     limits[1].script_text = (char *)"this is no Lua";
-    limits[2].has_offset = true;
+    limits[2].align = ALIGN_CLOCK;
     limits[2].offset_us = -5;
     limits[2].options = &seven;
     limits[2].option_count = 1;

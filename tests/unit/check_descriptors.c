@@ -222,7 +222,8 @@ START_TEST(numbers_and_units_are_those_of_the_file)
         ck_assert_uint_eq(match.entry->unit, units[i].as);
         ck_assert_int_eq(limit->period_us, units[i].days_or_seconds * 1000000);
         ck_assert_int_eq(limit->limit, 4294967295);
-        ck_assert(limit->has_offset && limit->offset_us == 0 && limit->kind == LIMIT_WINDOW);
+        ck_assert(limit->align == ALIGN_CLOCK && limit->offset_us == 0 &&
+                  limit->kind == LIMIT_WINDOW);
         policy_drop(policy);
     }
 }

@@ -188,7 +188,7 @@ START_TEST(an_aligned_window_follows_the_clock)
     struct fallback *f = fallback_new(1000);
     struct limit_result r;
 
-    limit.has_offset = true;
+    limit.align = ALIGN_CLOCK;
     limit.offset_us = _i ? -750000 : 250000; /* the same windows */
     ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us + 249999, &r));
     ck_assert_int_eq(r.reset_us, 1);
@@ -211,7 +211,7 @@ START_TEST(an_earlier_clock_does_not_reset_a_window)
     struct fallback *f = fallback_new(1000);
     struct limit_result r;
 
-    aligned.has_offset = true;
+    aligned.align = ALIGN_CLOCK;
     ck_assert(decide(f, &first, SLICE("first"), 1, begin_us, &r));
     ck_assert(!decide(f, &first, SLICE("first"), 1, begin_us - 5, &r));
     ck_assert(!decide(f, &first, SLICE("first"), 1, begin_us + 1, &r));
@@ -236,7 +236,7 @@ START_TEST(a_window_keeps_its_units_if_the_clock_is_set_back)
     for (unsigned i = 0; i < 3 * COUNT_OF(steps); i++) {
         uint64_t now = begin_us / 60000000 * 60000000, back = now - (uint64_t)steps[i / 3];
         snprintf(key, sizeof key, "key %u", i);
-        limit.has_offset = i % 3 == 1;
+        limit.align = i % 3 == 1 ? ALIGN_CLOCK : ALIGN_FIRST_REQUEST;
         limit.rest_us = i % 3 == 2 ? 10 * minute : 0;
         ck_assert(decide(f, &limit, slice_of(key), 2, now, &r));
         ck_assert(!decide(f, &limit, slice_of(key), 2, back, &r));
@@ -294,7 +294,7 @@ START_TEST(a_changed_window_keeps_its_used_units)
     for (unsigned clock = 0; clock < 2; clock++) {
         struct slice key = clock ? SLICE("clock") : SLICE("first request");
         uint64_t now = begin_us + 30 * (uint64_t)minute;
-        longer.has_offset = shorter.has_offset = clock;
+        longer.align = shorter.align = clock ? ALIGN_CLOCK : ALIGN_FIRST_REQUEST;
         ck_assert(decide(f, &longer, key, 1, begin_us, &r));
         ck_assert(decide(f, &longer, key, 99, now, &r));
         ck_assert(!decide(f, &shorter, key, 1, now + 1, &r));

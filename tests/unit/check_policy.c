@@ -220,7 +220,7 @@ START_TEST(limits_are_loaded)
     ck_assert_int_eq(limits[2].burst, 5000); /* the limit */
     ck_assert_int_eq(limits[2].on_failure, ON_FAILURE_ALLOW);
     ck_assert(limits[2].best_effort);
-    ck_assert(limits[3].has_offset);
+    ck_assert(limits[3].align == ALIGN_CLOCK);
     ck_assert_int_eq(limits[3].offset_us, 5000000);
     ck_assert_str_eq(limits[3].label, "Window");
     ck_assert_uint_eq(limits[3].position.line, 14);
