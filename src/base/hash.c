@@ -102,3 +102,19 @@ void hash_slices_128(const struct hash_key *key, struct slice a, struct slice b,
     sip_take(v, b);
     sip_end_128(v, hash);
 }
+
+void hash_key_mix(struct hash_key *key, struct slice text)
+{
+    uint64_t hash[2];
+
+    hash_slice_128(key, text, hash);
+    key->k0 ^= hash[0];
+    key->k1 ^= hash[1];
+}
+
+uint64_t fnv_text(uint64_t hash, struct slice text)
+{
+    for (size_t i = 0; i < text.n; i++)
+        hash = fnv_byte(hash, text.p[i]);
+    return hash;
+}

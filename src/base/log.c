@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/json_writer.h"
 #include "base/log_internal.h"
 #include "base/text.h"
@@ -73,13 +74,6 @@ static struct {
     } recent[EVENTS];
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static uint64_t fnv(uint64_t hash, struct slice bytes) /* FNV-1a, 64 bits */
-{
-    for (size_t i = 0; i < bytes.n; i++)
-        hash = (hash ^ (unsigned char)bytes.p[i]) * 1099511628211u;
-    return hash;
-}
-
 void log_no_memory(const char *what)
 {
     static _Thread_local uint64_t logged_us;
@@ -95,7 +89,7 @@ void log_no_memory(const char *what)
 
 bool log_is_first(struct slice whom, const char *what)
 {
-    uint64_t event = fnv(fnv(14695981039346656037u, whom), slice_of(what));
+    uint64_t event = fnv_text(fnv_text(FNV_START, whom), slice_of(what));
     static _Atomic unsigned threads;
     static _Thread_local unsigned self;
 

@@ -243,16 +243,6 @@ struct slice key_repeat_id(const struct limit *limit, const struct fields *field
     return field->value;
 }
 
-/* Derives a new hash key for each value. */
-static void mix(struct hash_key *key, struct slice value)
-{
-    uint64_t hash[2];
-
-    hash_slice_128(key, value, hash);
-    key->k0 ^= hash[0];
-    key->k1 ^= hash[1];
-}
-
 /* Writes 32 hex digits that identify client, host, method and path, the same in every weir.
  * SipHash under a known key: finding two paths with the same hash takes about 2^64 tries and
  * gains only free repeats of one request with the other. */
@@ -261,9 +251,10 @@ static void write_target_hash(struct text *out, const struct limit_facts *facts)
     struct hash_key key = {0};
     uint64_t hash[2];
 
-    mix(&key, identity_text(facts->identity)); /* several clients may share a limit and its key */
-    mix(&key, facts->host);
-    mix(&key, facts->method);
+    hash_key_mix(
+        &key, identity_text(facts->identity)); /* several clients may share a limit and its key */
+    hash_key_mix(&key, facts->host);
+    hash_key_mix(&key, facts->method);
     hash_slice_128(&key, facts->path, hash);
     for (unsigned i = 0; i < 32; i++)
         text_char(out, "0123456789abcdef"[hash[i / 16] >> (60 - i % 16 * 4) & 15]);

@@ -211,13 +211,9 @@ struct limit_numbers client_numbers(const struct client_limits *client_limits,
  * enforced. */
 static uint64_t choice(struct slice client, struct slice limit)
 {
-    uint64_t h = 0xcbf29ce484222325;
+    uint64_t h = fnv_byte(fnv_text(FNV_START, client), 0); /* a zero byte between the two */
 
-    for (size_t i = 0; i < client.n; i++)
-        h = (h ^ (unsigned char)client.p[i]) * 0x100000001b3;
-    h *= 0x100000001b3; /* a zero byte between the two */
-    for (size_t i = 0; i < limit.n; i++)
-        h = (h ^ (unsigned char)limit.p[i]) * 0x100000001b3;
+    h = fnv_text(h, limit);
     h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
     h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
     return h ^ h >> 33;

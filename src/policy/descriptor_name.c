@@ -1,5 +1,6 @@
 #include "policy/descriptor_name.h"
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "policy/pairs.h"
 
@@ -59,16 +60,6 @@ static void write_entries(struct text *out, const struct call_descriptor *descri
     }
 }
 
-/* Derives a new hash key for each text. */
-static void mix(struct hash_key *key, struct slice text)
-{
-    uint64_t hash[2];
-
-    hash_slice_128(key, text, hash);
-    key->k0 ^= hash[0];
-    key->k1 ^= hash[1];
-}
-
 /* SipHash under a known key, the same in every weir: finding two descriptors with one hash takes
  * about 2^64 tries, and gains only that they are counted together. */
 static void write_hash(struct text *out, struct slice domain,
@@ -76,11 +67,11 @@ static void write_hash(struct text *out, struct slice domain,
 {
     struct hash_key key = {0};
 
-    mix(&key, domain);
+    hash_key_mix(&key, domain);
     for (unsigned i = 0; i < descriptor->entry_count; i++) {
-        mix(&key, descriptor->entries[i].key);
-        mix(&key, shared->by[i] ? SLICE("*") : SLICE("="));
-        mix(&key, shared->by[i] ? shared->by[i]->value : descriptor->entries[i].value);
+        hash_key_mix(&key, descriptor->entries[i].key);
+        hash_key_mix(&key, shared->by[i] ? SLICE("*") : SLICE("="));
+        hash_key_mix(&key, shared->by[i] ? shared->by[i]->value : descriptor->entries[i].value);
     }
     text_literal(out, "h:");
     text_hex_fixed(out, key.k0, 16);

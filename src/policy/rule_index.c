@@ -1,5 +1,6 @@
 #include "policy/rule_index.h"
 
+#include "base/hash.h"
 #include "http/path.h"
 
 struct rule_index {
@@ -10,33 +11,18 @@ struct rule_index {
     bool wildcard_hosts; /* some host patterns begin with "*." */
 };
 
-/* FNV-1a, continued from `h`. */
-static const uint64_t HASH_START = 0xcbf29ce484222325;
-
-static uint64_t hash_byte(uint64_t h, char c)
-{
-    return (h ^ (unsigned char)c) * 0x100000001b3;
-}
-
-static uint64_t hash_text(uint64_t h, struct slice s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        h = hash_byte(h, s.p[i]);
-    return h;
-}
-
 /* Hosts are hashed from their end, so that one pass hashes all names above a host. */
 static uint64_t hash_host(struct slice host)
 {
-    uint64_t h = HASH_START;
+    uint64_t h = FNV_START;
     for (size_t i = host.n; i > 0; i--)
-        h = hash_byte(h, ascii_lower(host.p[i - 1]));
+        h = fnv_byte(h, ascii_lower(host.p[i - 1]));
     return h;
 }
 
 static uint64_t hash_start_of_path(uint64_t host_hash)
 {
-    return hash_byte(host_hash, 0);
+    return fnv_byte(host_hash, 0);
 }
 
 /* The low bits of FNV-1a depend on few bits of the last bytes. */
@@ -80,7 +66,7 @@ static struct rule_bucket *bucket_for(struct rule_index *index, struct arena *ar
                                       const struct rule *rule)
 {
     struct slice host = host_key(rule->host), prefix = prefix_of(rule->pattern);
-    uint64_t hash = hash_text(hash_start_of_path(hash_host(host)), prefix);
+    uint64_t hash = fnv_text(hash_start_of_path(hash_host(host)), prefix);
     struct rule_bucket *bucket = find_bucket(index, hash, host, prefix);
 
     if (bucket)
@@ -155,7 +141,7 @@ static void visit_prefixes(const struct rule_lookup *lookup, struct slice host, 
 
     visit_bucket(lookup, h, host, 0);
     for (size_t i = 0; i < n; i++) {
-        h = hash_byte(h, path.p[i]);
+        h = fnv_byte(h, path.p[i]);
         if (i + 1 == path.n || path.p[i + 1] == '/')
             visit_bucket(lookup, h, host, i + 1);
     }
@@ -166,14 +152,14 @@ void rule_index_visit(const struct rule_index *index, struct slice path, struct 
 {
     struct rule_lookup lookup = {index, path, visit, context};
     struct slice name = host_without_port(host);
-    uint64_t h = HASH_START;
+    uint64_t h = FNV_START;
 
     visit_prefixes(&lookup, SLICE_NONE, h);
     if (index->host_max == 0)
         return;
     for (size_t i = name.n; i > 0 && name.n - i < index->host_max; i--) {
         struct slice tail = {name.p + i - 1, name.n - i + 1};
-        h = hash_byte(h, ascii_lower(name.p[i - 1]));
+        h = fnv_byte(h, ascii_lower(name.p[i - 1]));
         if (i == 1 || (index->wildcard_hosts && name.p[i - 1] == '.'))
             visit_prefixes(&lookup, tail, h);
     }
