@@ -248,8 +248,8 @@ static void keep_parameters(struct loading *l, struct quota_settings *quotas,
 }
 
 /* Returns "127.0.0.1:5432/weir", for log lines. */
-static char *position_text(struct loading *l, const char *host, const char *port,
-                           const char *database)
+static char *server_text(struct loading *l, const char *host, const char *port,
+                         const char *database)
 {
     char text[512];
     snprintf(text, sizeof text, "%s%s%s%s%s", host ? host : "on the local socket", port ? ":" : "",
@@ -277,7 +277,7 @@ static void use_connection(struct loading *l, const struct node *node,
     if (host && !address && !find_servers(l, node, &servers, host, port ? port : ""))
         return;
     keep_parameters(l, quotas, all, servers.count ? &servers : NULL);
-    quotas->position = position_text(l, host ? host : address, port, keyword_value(all, "dbname"));
+    quotas->server_text = server_text(l, host ? host : address, port, keyword_value(all, "dbname"));
     quotas->has_password = keyword_value(all, "password") != NULL;
 }
 

@@ -97,7 +97,7 @@ static bool read_database(struct loading *l, const struct node *node, struct sli
 }
 
 bool redis_url_read(struct loading *l, const struct node *node, struct redis_url *url,
-                    struct slice *position)
+                    struct slice *host_port)
 {
     struct slice rest = node->text, user, host = SLICE_NONE;
 
@@ -114,7 +114,7 @@ bool redis_url_read(struct loading *l, const struct node *node, struct redis_url
     }
     if (split_at(&rest, '/', &host) && !read_database(l, node, rest, url))
         return false;
-    *position = with_port(l, host.p == NULL ? rest : host);
+    *host_port = with_port(l, host.p == NULL ? rest : host);
     return true;
 }
 

@@ -2,7 +2,7 @@
 
 #include "base/macros.h"
 
-struct reading {
+struct json_reading {
     struct json_scanner scanner;
     struct json_values *values;
 };
@@ -22,7 +22,7 @@ static void write_value(struct text *out, const struct scanned_value *value)
 static void keep_value(struct json_scanner *scanner, unsigned path,
                        const struct scanned_value *value)
 {
-    struct json_values *v = CONTAINER_OF(scanner, struct reading, scanner)->values;
+    struct json_values *v = CONTAINER_OF(scanner, struct json_reading, scanner)->values;
 
     if (value->kind == SCANNED_INTEGER)
         v->integers[path] = value->integer < 0 ? JSON_INTEGER_MAX : value->integer;
@@ -36,7 +36,7 @@ bool json_values_read(struct json_values *values, const struct json_paths *paths
                       struct slice document)
 {
     char bytes[JSON_VALUE_MAX - 1]; /* and the mark */
-    struct reading reading = {.values = values};
+    struct json_reading reading = {.values = values};
 
     json_values_clear(values);
     for (unsigned i = 0; i < paths->count; i++) {

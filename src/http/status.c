@@ -69,14 +69,14 @@ const char *reason_phrase(unsigned status)
     return status < COUNT_OF(reasons) && reasons[status] ? reasons[status] : "";
 }
 
-struct civil {
+struct calendar_date {
     unsigned year, month, day; /* month and day start at 1 */
 };
 
 /* Converts days since 1970-01-01 to a Gregorian date, from the year 0 on. Years start in March, so
  * that the leap day is the last day. An era is 400 years = 146,097 days. Source: H. Hinnant,
  * chrono-Compatible Low-Level Date Algorithms. */
-static struct civil civil_of(uint64_t days)
+static struct calendar_date civil_of(uint64_t days)
 {
     days += 719468; /* 0000-03-01 */
     uint64_t era = days / 146097, day_of_era = days % 146097;
@@ -85,7 +85,7 @@ static struct civil civil_of(uint64_t days)
     uint64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     uint64_t march_month = (5 * day_of_year + 2) / 153;
     unsigned month = (unsigned)(march_month < 10 ? march_month + 3 : march_month - 9);
-    return (struct civil){
+    return (struct calendar_date){
         .year = (unsigned)(era * 400 + year_of_era + (month <= 2)),
         .month = month,
         .day = (unsigned)(day_of_year - (153 * march_month + 2) / 5 + 1),
@@ -105,7 +105,7 @@ void http_date_write(char out[29], int64_t seconds)
     uint64_t time = (uint64_t)(seconds < 0 ? 0 : seconds > last ? last : seconds);
     uint64_t days = time / 86400;
     unsigned second = (unsigned)(time % 86400);
-    struct civil date = civil_of(days);
+    struct calendar_date date = civil_of(days);
 
     memcpy(out, "Thu, 01 Jan 1970 00:00:00 GMT", 29);
     memcpy(out, &"ThuFriSatSunMonTueWed"[days % 7 * 3], 3);

@@ -82,7 +82,7 @@ struct quota_settings {
     char *connection, *query;  /* as written; NULL: no database */
     char **keywords, **values; /* parsed `connection`, NULL-terminated, host names resolved */
     unsigned parameter_count;
-    char *position;    /* "127.0.0.1:5432/weir", for log lines */
+    char *server_text; /* "127.0.0.1:5432/weir", for log lines */
     bool has_password; /* `connection` contains a password */
     uint32_t tag;      /* hash of the query */
     uint64_t timeout_us, cache_us;

@@ -23,11 +23,11 @@ const char *const jwt_fault_text[JWT_FAULT_COUNT] = {
 enum { HALF = 32, DER_MAX = 80, DIGEST = 32 };
 
 /* The three parts of the compact serialization (RFC 7515 section 7.1). */
-struct parts {
+struct token_parts {
     struct slice header, payload, signature, input; /* input: what is signed */
 };
 
-static bool split_token(struct slice text, struct parts *parts)
+static bool split_token(struct slice text, struct token_parts *parts)
 {
     const char *end = text.p + text.n;
     const char *one = memchr(text.p, '.', text.n);
@@ -160,7 +160,7 @@ static bool verify_ecdsa(const struct jwt_key *key, struct slice input,
     return good;
 }
 
-static bool verify_signature(const struct jwt_key *key, const struct parts *parts)
+static bool verify_signature(const struct jwt_key *key, const struct token_parts *parts)
 {
     unsigned char signature[1024]; /* RSA with 8192 bits */
     size_t size;
@@ -243,7 +243,7 @@ static enum jwt_fault check_claims(const struct jwt_rules *rules, int64_t now_s,
 enum jwt_fault jwt_find_key(const struct jwt_rules *rules, struct slice text)
 {
     struct fitting fitting = {.count = 0};
-    struct parts parts;
+    struct token_parts parts;
 
     if (text.n > JWT_TOKEN_MAX || !split_token(text, &parts))
         return JWT_MALFORMED;
@@ -254,7 +254,7 @@ enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text, int6
                           struct jwt_token *token)
 {
     struct fitting fitting = {.count = 0};
-    struct parts parts;
+    struct token_parts parts;
     bool good = false;
 
     token->claims = NULL;

@@ -4,7 +4,7 @@
 
 enum part { PART_METHOD, PART_TARGET, PART_HOST, PART_COUNT, PART_NONE = PART_COUNT };
 
-struct parts {
+struct url_parts {
     const struct field *field[PART_COUNT]; /* NULL: missing */
     struct slice value[PART_COUNT];        /* empty: missing, or in several fields */
 };
@@ -42,9 +42,9 @@ static enum part field_part(const struct part_fields *names, const struct field 
                : PART_NONE;
 }
 
-static struct parts find_parts(const struct part_fields *names, const struct fields *fields)
+static struct url_parts find_parts(const struct part_fields *names, const struct fields *fields)
 {
-    struct parts parts = {.field = {NULL}};
+    struct url_parts parts = {.field = {NULL}};
 
     for (const struct field *f = fields->at; f < fields->at + fields->count; f++) {
         enum part part = field_part(names, f);
@@ -68,7 +68,7 @@ static bool has_scheme(const struct fields *fields)
 
 /* Returns which part is missing, occurs twice or is malformed; NULL: none. The target is a path
  * with a query: an absolute target would replace the host. */
-static const char *original_fault(const struct part_fields *names, const struct parts *parts,
+static const char *original_fault(const struct part_fields *names, const struct url_parts *parts,
                                   enum method known, const struct fields *fields)
 {
     struct slice method = parts->value[PART_METHOD], target = parts->value[PART_TARGET],
@@ -103,7 +103,7 @@ static bool is_of_connection(const struct field *field)
     return field->hop_by_hop || (ids >> field->id & 1);
 }
 
-static void keep_fields_of_client(const struct parts *parts, struct fields *fields)
+static void keep_fields_of_client(const struct url_parts *parts, struct fields *fields)
 {
     struct field *to = fields->at;
     const struct field *method = parts->field[PART_METHOD], *target = parts->field[PART_TARGET],
@@ -131,7 +131,7 @@ bool original_request(enum request_from from, struct request_head *head, const c
     head->max_forwards = -1; /* weir must not answer OPTIONS itself: 204 would mean "allowed" */
     if (from == REQUEST_FROM_REQUEST)
         return true;
-    struct parts parts = find_parts(names, &head->fields);
+    struct url_parts parts = find_parts(names, &head->fields);
     enum method method = method_of(parts.value[PART_METHOD]);
     if ((*why = original_fault(names, &parts, method, &head->fields)))
         return false;

@@ -452,7 +452,7 @@ static bool plan_is_known(struct lookup *k, const struct quota_row *row)
     fetcher->complained_us = now;
     log_warn("postgres %s: for \"%.*s\", the query returns the plan \"%s\", which is not in plans; "
              "no plan applies to such clients; add it to plans, or correct the row",
-             fetcher_settings(fetcher)->position, (int)k->id_size, k->id, row->plan);
+             fetcher_settings(fetcher)->server_text, (int)k->id_size, k->id, row->plan);
     return false;
 }
 

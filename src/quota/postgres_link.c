@@ -110,7 +110,7 @@ static void report_down(struct postgres_link *link, enum down_cause cause)
     link->logged = cause;
     log_error("postgres %s: %s%s%s%s; cached quotas stay in effect, quotas.on_failure applies to "
               "other ids; %s",
-              link->settings->position, cause_text[cause], link->detail[0] ? " (" : "",
+              link->settings->server_text, cause_text[cause], link->detail[0] ? " (" : "",
               link->detail, link->detail[0] ? ")" : "", cause_remedy[cause]);
 }
 
@@ -118,9 +118,9 @@ static void report_up(struct postgres_link *link)
 {
     if (link->logged != DOWN_NONE)
         log_info("postgres %s: available again after %.1f s; quotas are read",
-                 link->settings->position, (double)(clock_us() - link->down_since_us) / 1e6);
+                 link->settings->server_text, (double)(clock_us() - link->down_since_us) / 1e6);
     else
-        log_debug("postgres %s: connected", link->settings->position);
+        log_debug("postgres %s: connected", link->settings->server_text);
     link->logged = DOWN_NONE;
     link->in_doubt = false;
 }
@@ -133,8 +133,8 @@ static void log_problem(struct postgres_link *link, const char *what, const char
     if (link->complained_us && now - link->complained_us < COMPLAIN_US)
         return;
     link->complained_us = now;
-    log_warn("postgres %s: for \"%s\", the query %s; %s", link->settings->position, link->id, what,
-             then);
+    log_warn("postgres %s: for \"%s\", the query %s; %s", link->settings->server_text, link->id,
+             what, then);
 }
 
 /* --- State changes ---------------------------------------------------------------------------- */
@@ -164,7 +164,7 @@ static void link_fail(struct postgres_link *link, enum down_cause cause)
     if (busy)
         tell_done(link, cause == DOWN_LOST ? POSTGRES_LOST : POSTGRES_FAILED);
     if (cause == DOWN_LOST && stood && link->logged == DOWN_NONE) {
-        log_debug("postgres %s: the connection was lost (%s)", link->settings->position,
+        log_debug("postgres %s: the connection was lost (%s)", link->settings->server_text,
                   link->detail);
         /* the server may have restarted: the link is down only if reconnecting fails */
         event_timer_arm(link->timer, 0);

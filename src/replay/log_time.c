@@ -57,18 +57,18 @@ static bool take_zone(struct slice *rest, int *offset)
     return true;
 }
 
-struct civil {
+struct log_date {
     int year, month, day, hour, minute, second;
 };
 
-static bool take_clock(struct slice *rest, struct civil *c)
+static bool take_clock(struct slice *rest, struct log_date *c)
 {
     return take_number(rest, 2, &c->hour) && take_char(rest, ':') &&
            take_number(rest, 2, &c->minute) && take_char(rest, ':') &&
            take_number(rest, 2, &c->second);
 }
 
-static bool is_valid(const struct civil *c)
+static bool is_valid(const struct log_date *c)
 {
     static const int days[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
 
@@ -76,7 +76,7 @@ static bool is_valid(const struct civil *c)
            c->day <= days[c->month - 1] && c->hour <= 23 && c->minute <= 59 && c->second <= 60;
 }
 
-static int64_t unix_us(const struct civil *c, int offset_s)
+static int64_t unix_us(const struct log_date *c, int offset_s)
 {
     return ((civil_days(c->year, c->month) + c->day - 1) * DAY_S + c->hour * HOUR_S +
             c->minute * MINUTE_S + c->second - offset_s) *
@@ -86,7 +86,7 @@ static int64_t unix_us(const struct civil *c, int offset_s)
 /* "10/Oct/2000:13:55:36 -0700" */
 static bool parse_common(struct slice rest, int64_t *time_us)
 {
-    struct civil c;
+    struct log_date c;
     int offset;
 
     if (!(take_number(&rest, 2, &c.day) && take_char(&rest, '/') && take_month(&rest, &c.month) &&
@@ -113,7 +113,7 @@ static int take_fraction(struct slice *rest)
 /* "2000-10-10T20:55:36.123Z" (RFC 3339) */
 static bool parse_rfc3339(struct slice rest, int64_t *time_us)
 {
-    struct civil c;
+    struct log_date c;
     int offset, us;
 
     if (!(take_number(&rest, 4, &c.year) && take_char(&rest, '-') &&
