@@ -45,9 +45,9 @@ static bool option_is_in(const struct option *option, const char *section)
 static const struct option *option_of(const struct loading *l, const char *section,
                                       struct slice key)
 {
-    EACH_OPTION_OF(option, l->options)
-    if (option_is_in(option, section) && slice_equal(slice_of(option_key(option)), key))
-        return option;
+    EACH_OPTION_OF (option, l->options)
+        if (option_is_in(option, section) && slice_equal(slice_of(option_key(option)), key))
+            return option;
     return NULL;
 }
 
@@ -56,11 +56,11 @@ const char *option_keys(const struct loading *l, const char *section, struct opt
     struct text out = text_over(keys->text, sizeof keys->text - 1);
     bool first = true;
 
-    EACH_OPTION_OF(option, l->options)
-    if (option_is_in(option, section)) {
-        text_printf(&out, "%s%s", first ? "" : ", ", option_key(option));
-        first = false;
-    }
+    EACH_OPTION_OF (option, l->options)
+        if (option_is_in(option, section)) {
+            text_printf(&out, "%s%s", first ? "" : ", ", option_key(option));
+            first = false;
+        }
     keys->text[out.n] = 0;
     return first || out.failed ? "" : keys->text;
 }
@@ -95,9 +95,9 @@ static void unknown_key(struct loading *l, const char *section, const struct nod
         mistake_of_key(l, node, "YAML merge keys are not supported; write the keys themselves");
         return;
     }
-    EACH_OPTION_OF(option, l->options)
-    if (option_is_in(option, section))
-        suggestion_consider(&meant, slice_of(option_key(option)));
+    EACH_OPTION_OF (option, l->options)
+        if (option_is_in(option, section))
+            suggestion_consider(&meant, slice_of(option_key(option)));
     if (strcmp(section, "limits.NAME") == 0 && is_script_option(node->parent, node->key))
         mistake_of_key(l, node, "%s is an option of the limiter; write options: { %.*s: %.*s }",
                        QUOTE(node->key), SLICE_ARG(node->key), SLICE_ARG(node->text));
@@ -167,9 +167,9 @@ static void read_one_option(struct loading *l, const struct option *option, cons
 void options_read(struct loading *l, const struct node *map, const char *section, void *base)
 {
     refuse_other_keys(l, section, map);
-    EACH_OPTION_OF(option, l->options)
-    if (option_is_in(option, section) && option->type)
-        read_one_option(l, option, map, base);
+    EACH_OPTION_OF (option, l->options)
+        if (option_is_in(option, section) && option->type)
+            read_one_option(l, option, map, base);
 }
 
 void options_print(struct printer *printer, const char *section, const void *base)

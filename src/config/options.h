@@ -64,7 +64,7 @@ extern const struct option_group options_server, options_upstreams, options_iden
 extern const struct option_group *const option_groups[];
 
 /* Iterates over all rows of groups in table order. `break` ends only the current group. */
-#define EACH_OPTION(row) EACH_OPTION_OF(row, option_groups)
+#define EACH_OPTION(row) EACH_OPTION_OF (row, option_groups)
 #define EACH_OPTION_OF(row, groups)                                                                \
     for (const struct option_group *const *group_ = (groups); *group_; group_++)                   \
         for (const struct option *row = (*group_)->rows; row < (*group_)->rows + (*group_)->count; \

@@ -107,9 +107,8 @@ static void read_names(struct loading *l, const struct option *option, const str
         return;
     files->names = arena_zeroed(l->arena, list_count(node), sizeof *files->names);
     files->nodes = node;
-    for (const struct node *item = list_first(node); item; item = list_next(node, item))
-        if (!item->broken && expect_scalar(l, item, "the path of a file") &&
-            text_fits(l, item, 1, 4096))
+    EACH_ITEM (item, node)
+        if (expect_scalar(l, item, "the path of a file") && text_fits(l, item, 1, 4096))
             files->names[files->count++] = keep_text(l, item);
 }
 

@@ -28,8 +28,8 @@ static void read_own_hosts(struct loading *l, const struct option *option, const
     if (!expect_items(l, option, node, "host names"))
         return;
     hosts->names = arena_zeroed(l->arena, count, sizeof *hosts->names);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
-        if (item->broken || !expect_scalar(l, item, "a host name") || !host_name_is_good(l, item))
+    EACH_ITEM (item, node) {
+        if (!expect_scalar(l, item, "a host name") || !host_name_is_good(l, item))
             continue;
         char *name = keep_text(l, item);
         size_t n = item->text.n - (item->text.p[item->text.n - 1] == '.');

@@ -107,7 +107,7 @@ static void read_all_numbers(struct loading *l, const char *section, const struc
         struct limit *limit = limit_named(l, child, true);
         if (!limit)
             continue;
-        if (!child->broken && expect_map(l, child, "a map with limit, period and burst"))
+        if (expect_map(l, child, "a map with limit, period and burst"))
             read_numbers(l, section, child, limit, &numbers[limit->index]);
         if (!limit_is_per_client(limit)) /* a shared counter, with different numbers per client */
             limit->lease_units = 0;
@@ -210,9 +210,9 @@ static void read_plans(struct loading *l, const struct option *option, const str
         struct plan *plan = &policy->plans[policy->plan_count++];
         plan->policy = policy;
         plan->name = arena_text(l->arena, child->key);
-        plan->position = child->key_place;
+        plan->position = child->key_position;
         (void)name_is_good(l, child);
-        if (!child->broken && expect_map(l, child, "a map with limits"))
+        if (expect_map(l, child, "a map with limits"))
             options_read(l, child, "plans.NAME", plan);
     }
 }
@@ -325,7 +325,7 @@ static void read_client(struct loading *l, const struct node *node)
     struct configured_client *client = clients_add(l->policy->clients);
     client->policy = l->policy;
     client->client_limits.name = client_printed_name(l, node->key, &pattern);
-    client->client_limits.position = node->key_place;
+    client->client_limits.position = node->key_position;
     options_read(l, node, "clients.ID", client);
     client->client_limits.quota = client->quota == 0    ? QUOTA_PROHIBITED
                                   : client->quota == -1 ? QUOTA_UNLIMITED

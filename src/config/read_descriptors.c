@@ -78,7 +78,7 @@ static void read_replaces(struct loading *l, const struct option *option, const 
     if (!expect_items(l, option, node, "names") || !list_count(node))
         return;
     entry->replaces = arena_zeroed(l->arena, list_count(node), sizeof *entry->replaces);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+    EACH_ITEM (item, node)
         if (!item->broken)
             read_replaced(l, item, entry);
 }
@@ -194,7 +194,7 @@ static void read_entry_limits(struct loading *l, const struct option *option,
     if (!expect_items(l, option, node, "limits"))
         return;
     entry->limits = arena_zeroed(l->arena, list_count(node), sizeof(const struct limit *));
-    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+    EACH_ITEM (item, node)
         read_limit(l, item, entry);
 }
 
@@ -337,7 +337,7 @@ static void read_entry(struct loading *l, const struct node *node,
     unsigned before = l->report->mistakes;
 
     entry->position = node->position;
-    if (node->broken || !expect_map(l, node, "a map with key"))
+    if (!expect_map(l, node, "a map with key"))
         return;
     options_read(l, node, ENTRY, entry);
     entry->has_wildcard = entry->value.n && memchr(entry->value.p, '*', entry->value.n);
@@ -403,14 +403,8 @@ void entries_read(struct loading *l, const struct node *node,
     report_twice(l, node, level, earlier);
 }
 
-/* entries_read() reads them, since they depend on their domain. */
-static void read_no_entries(struct loading *l, const struct option *option, const struct node *node,
-                            void *field)
-{
-    (void)l, (void)option, (void)node, (void)field;
-}
-
 PRINT_LIST(print_descriptors, entry_level, entries, count, ENTRY)
 
-const struct option_type type_descriptors = {"list of maps", read_no_entries, print_descriptors,
+/* entries_read() reads them, since they depend on their domain. */
+const struct option_type type_descriptors = {"list of maps", read_elsewhere, print_descriptors,
                                              true, sizeof(struct entry_level)};

@@ -104,7 +104,7 @@ static void read_from(struct loading *l, const struct option *option, const stru
     expected_sources(expected + 3);
     if (!expect_items(l, option, node, expected))
         return;
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+    EACH_ITEM (item, node) {
         struct identity_from *from = &identity->from[identity->from_count];
         if (item->broken || !identity_read_source(l, item, from))
             continue;
@@ -159,7 +159,7 @@ static void read_trusted(struct loading *l, const struct option *option, const s
     if (!expect_items(l, option, node, "addresses and ranges"))
         return;
     identity->trusted = arena_zeroed(l->arena, count, sizeof *identity->trusted);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+    EACH_ITEM (item, node)
         if (!item->broken)
             read_proxy(l, item, identity);
 }

@@ -81,8 +81,8 @@ static void read_keys(struct loading *l, const struct option *option, const stru
     if (node->null || !expect_items(l, option, node, "files and URLs"))
         return;
     jwt->keys_from = arena_zeroed(l->arena, KEYS_FROM_MAX, sizeof *jwt->keys_from);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
-        if (item->broken || !expect_scalar(l, item, "a file or a URL"))
+    EACH_ITEM (item, node) {
+        if (!expect_scalar(l, item, "a file or a URL"))
             continue;
         for (unsigned i = 0; i < jwt->keys_from_count; i++)
             if (slice_equal(slice_of(jwt->keys_from[i]), item->text))

@@ -190,9 +190,9 @@ static void read_request_json(struct loading *l, const struct option *option,
         return;
     cost->request_json_texts =
         arena_zeroed(l->arena, list_count(node), sizeof *cost->request_json_texts);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+    EACH_ITEM (item, node) {
         struct json_path path;
-        if (item->broken || !expect_scalar(l, item, "a path"))
+        if (!expect_scalar(l, item, "a path"))
             continue;
         struct slice kept = {keep_text(l, item), item->text.n};
         const char *fault = json_path_parse(kept, &path);

@@ -180,7 +180,7 @@ static void read_per(struct loading *l, const struct option *option, const struc
 
     if (!expect_items(l, option, node, expected_parts(expected, SLICE("of "))))
         return;
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+    EACH_ITEM (item, node) {
         struct limit_part part = {0};
         if (!item->broken && read_part(l, item, &part) && part_fits(l, item, limit, &part))
             insert_part(limit, part);

@@ -55,7 +55,7 @@ struct limit *limit_named(struct loading *l, const struct node *node, bool is_ke
 struct limit *limit_in_list(struct loading *l, const struct node *item,
                             const struct limit *const *others, unsigned count)
 {
-    bool good = !item->broken && expect_scalar(l, item, "a limit's name");
+    bool good = expect_scalar(l, item, "a limit's name");
     struct limit *limit = good ? limit_named(l, item, false) : NULL;
 
     for (unsigned i = 0; limit && i < count; i++)
@@ -213,10 +213,10 @@ void limit_read(struct loading *l, const struct node *node, struct limit *limit)
 static void read_limit(struct loading *l, const struct node *node, struct limit *limit)
 {
     limit->name = arena_text(l->arena, node->key);
-    limit->position = node->key_place;
+    limit->position = node->key_position;
     if (name_is_good(l, node) && slice_equal(node->key, SLICE("none")))
         mistake_of_key(l, node, "none means no limits in a rule; choose another name");
-    if (!node->broken && expect_map(l, node, "a map with script, limit and period"))
+    if (expect_map(l, node, "a map with script, limit and period"))
         limit_read(l, node, limit);
 }
 

@@ -78,7 +78,7 @@ void listeners_read(struct loading *l, const struct option *option, const struct
         *listen = arena_zeroed(l->arena, count, sizeof **listen);
     if (!*listen)
         return;
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+    EACH_ITEM (item, node) {
         read_listener(l, option, item, &(*listen)[*listen_count]);
         refuse_same_address(l, item, &(*listen)->address, &(*listen)[*listen_count].address,
                             sizeof **listen);

@@ -42,7 +42,7 @@ static void read_entry(struct loading *l, const struct node *node, struct listen
 {
     struct listen_tls_entry *entry = &tls->entries[tls->count++];
 
-    if (node->broken || !expect_map(l, node, "a map with certificate and key"))
+    if (!expect_map(l, node, "a map with certificate and key"))
         return;
     options_read(l, node, "listen[].tls", entry);
     if (tls->count > 1)

@@ -96,7 +96,7 @@ const struct option_type type_host_pattern = {"host", read_host, print_slice, fa
 /* Methods are case-sensitive (RFC 9110 section 9.1); all registered methods are in upper case. */
 static bool read_method(struct loading *l, const struct node *item, struct slice *method)
 {
-    if (item->broken || !expect_scalar(l, item, "a method such as POST"))
+    if (!expect_scalar(l, item, "a method such as POST"))
         return false;
     bool good = slice_is_token(item->text) && item->text.n <= 32;
     for (size_t i = 0; i < item->text.n; i++)
@@ -117,7 +117,7 @@ static void read_methods(struct loading *l, const struct option *option, const s
     if (!expect_items(l, option, node, "methods"))
         return;
     struct slice *methods = arena_zeroed(l->arena, count, sizeof *methods);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+    EACH_ITEM (item, node)
         rule->method_count += read_method(l, item, &methods[rule->method_count]);
     rule->methods = methods;
 }
@@ -181,7 +181,7 @@ static struct criterion *new_criterion(struct loading *l, const struct criterion
 static bool value_is_good(struct loading *l, const struct node *item,
                           const struct criterion_kind *kind)
 {
-    if (item->broken || !expect_scalar(l, item, kind->value))
+    if (!expect_scalar(l, item, kind->value))
         return false;
     if (kind->is_client)
         return true;
@@ -259,7 +259,7 @@ static void read_patterns(struct loading *l, const struct node *node, unsigned m
     criterion->patterns = arena_zeroed(l->arena, count, sizeof *criterion->patterns);
     if (criterion->kind->is_client)
         criterion->clients = arena_zeroed(l->arena, count, sizeof *criterion->clients);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+    EACH_ITEM (item, node)
         criterion->count += read_pattern(l, item, criterion, criterion->count);
 }
 

@@ -6,7 +6,7 @@ static void read_share(struct loading *l, const struct option *option, const str
 {
     const struct priority *higher = priority > l->policy->priorities ? priority - 1 : NULL;
 
-    if (node->broken || !expect_scalar(l, node, "a share such as 80%"))
+    if (!expect_scalar(l, node, "a share such as 80%"))
         return;
     type_share.read(l, option, node, &priority->share);
     if (higher && higher->share && priority->share >= higher->share)
@@ -32,7 +32,7 @@ static void read_priorities(struct loading *l, const struct option *option, cons
     for (const struct node *child = node->first; child; child = child->next) {
         struct priority *priority = &policy->priorities[policy->priority_count++];
         priority->name = arena_text(l->arena, child->key);
-        priority->position = child->key_place;
+        priority->position = child->key_position;
         (void)name_is_good(l, child);
         read_share(l, option, child, priority);
         if (slice_equal(child->key, SLICE("default")))

@@ -201,7 +201,7 @@ static const struct node *name_in_file(struct loading *l, const struct node *roo
 /* Reads the domain in a file. `domain`: of the policy; NULL: the file names it. */
 static void read_tree(struct loading *l, const struct node *root, struct rate_limit_domain *domain)
 {
-    if (root->broken || !expect_map(l, root, "a map with domain and descriptors"))
+    if (!expect_map(l, root, "a map with domain and descriptors"))
         return;
     refuse_keys_of_file(l, root);
     const struct node *name = name_in_file(l, root, slice_of(domain ? domain->name : NULL));
@@ -230,7 +230,7 @@ static void read_domain(struct loading *l, const struct domain_source *source)
     const struct node *file = node_find(node, "file"), *below = node_find(node, "descriptors");
     struct rate_limit_domain *domain = add_domain(l, node, node->key);
 
-    if (!domain || node->broken || !expect_map(l, node, "a map with descriptors or file"))
+    if (!domain || !expect_map(l, node, "a map with descriptors or file"))
         return;
     options_read(l, node, "rate_limit_service.domains.NAME", domain);
     if (file && below)
@@ -289,7 +289,7 @@ static void add_files(struct loading *l, const struct node *item, struct domain_
 {
     glob_t found;
 
-    if (item->broken || !expect_scalar(l, item, "a path such as ratelimit/*.yaml"))
+    if (!expect_scalar(l, item, "a path such as ratelimit/*.yaml"))
         return;
     int result = glob(neighbour_path(l, item->text), 0, note_unreadable, &found);
     if (result == GLOB_NOSPACE)
@@ -320,7 +320,7 @@ static void find_sources(struct loading *l, const struct node *section,
                                                 : NULL});
     }
     if (files && !files->broken && files->kind != NODE_MAP)
-        for (const struct node *item = list_first(files); item; item = list_next(files, item))
+        EACH_ITEM (item, files)
             add_files(l, item, sources);
 }
 

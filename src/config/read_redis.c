@@ -76,9 +76,9 @@ static void read_redis_nodes(struct loading *l, const struct option *option,
     if (!expect_items(l, option, node, "addresses"))
         return;
     nodes->node = arena_zeroed(l->arena, count, sizeof *nodes->node);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+    EACH_ITEM (item, node) {
         struct redis_node *entry = &nodes->node[nodes->count];
-        if (item->broken || !expect_scalar(l, item, "host:port"))
+        if (!expect_scalar(l, item, "host:port"))
             continue;
         entry->text = keep_text(l, item);
         nodes->count += destination_read(l, item, &entry->address);

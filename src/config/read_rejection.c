@@ -50,8 +50,7 @@ static bool header_is_good(struct loading *l, const struct rejection_settings *r
         mistake_of_key(l, node, "%s %s", QUOTE(node->key), fault);
     else if (is_twice(rejection, node->key))
         mistake_of_key(l, node, "%s is listed twice", QUOTE(node->key));
-    else if (node->broken || !expect_scalar(l, node, "a header's value") ||
-             !text_fits(l, node, 1, VALUE_MAX))
+    else if (!expect_scalar(l, node, "a header's value") || !text_fits(l, node, 1, VALUE_MAX))
         return false;
     else if (!value_is_good(node->text))
         mistake(l, node, "%s is not a header value; use printable ASCII without spaces at its ends",

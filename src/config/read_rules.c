@@ -36,7 +36,7 @@ static void read_rule_limits(struct loading *l, const struct option *option,
         return;
     }
     rule->limits = arena_zeroed(l->arena, count, sizeof(const struct limit *));
-    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+    EACH_ITEM (item, node)
         read_limit(l, item, rule);
 }
 
@@ -232,7 +232,7 @@ static void read_rule(struct loading *l, const struct node *item, struct rule *r
     rule->has_best_effort = best_effort && !best_effort->null;
     if (!item->broken && item->null)
         mistake(l, item, "is empty; expected a map with limits");
-    else if (!item->broken && expect_map(l, item, "a map with match and limits"))
+    else if (expect_map(l, item, "a map with match and limits"))
         options_read(l, item, "rules[]", rule);
     rule->any_method = rule->method_count == 0;
     rule_set_pattern(rule, &l->policy->paths, arena_zeroed(l->arena, rule->path.n + 1, 1));

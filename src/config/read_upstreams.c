@@ -25,9 +25,8 @@ static void read_nameservers(struct loading *l, const struct option *option,
 
     if (!expect_items(l, option, node, "addresses"))
         return;
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
-        if (item->broken ||
-            !expect_scalar(l, item, "an address such as 10.0.0.2 or 127.0.0.1:5353"))
+    EACH_ITEM (item, node) {
+        if (!expect_scalar(l, item, "an address such as 10.0.0.2 or 127.0.0.1:5353"))
             continue;
         if (read_nameserver(item, &resolver->nameservers[resolver->nameserver_count]))
             resolver->nameserver_count++;
@@ -83,9 +82,9 @@ static void read_servers(struct loading *l, const struct option *option, const s
     if (!expect_items(l, option, node, "addresses"))
         return;
     upstream->servers = arena_zeroed(l->arena, count, sizeof *upstream->servers);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+    EACH_ITEM (item, node) {
         struct upstream_server *server = &upstream->servers[upstream->server_count];
-        if (item->broken || !expect_scalar(l, item, "host:port or unix:/path"))
+        if (!expect_scalar(l, item, "host:port or unix:/path"))
             continue;
         upstream->server_count += read_upstream_server(l, item, server);
     }
@@ -182,8 +181,7 @@ static void read_upstream(struct loading *l, const struct node *node, struct ups
 {
     upstream->name = arena_text(l->arena, node->key);
     (void)name_is_good(l, node);
-    if (node->broken ||
-        !expect_map(l, node, "a map with servers, such as { servers: [ 127.0.0.1:3000 ] }"))
+    if (!expect_map(l, node, "a map with servers, such as { servers: [ 127.0.0.1:3000 ] }"))
         return;
     options_read(l, node, "upstreams.NAME", upstream);
     check_server_names(l, node, upstream);

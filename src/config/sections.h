@@ -137,8 +137,8 @@ void limit_check_numbers(struct loading *l, const struct node *node, const struc
                          const struct limit_numbers *numbers);
 /* Returns the limit that the node, or its key, names; NULL after reporting an error. */
 struct limit *limit_named(struct loading *l, const struct node *node, bool is_key);
-/* Returns the limit that an item of a list names, after `count` others. Returns NULL after reporting
- * an error. */
+/* Returns the limit that an item of a list names, after `count` others; NULL after reporting an
+ * error. */
 struct limit *limit_in_list(struct loading *l, const struct node *item,
                             const struct limit *const *others, unsigned count);
 /* Prints a name of such a list. */
@@ -281,11 +281,11 @@ bool rule_has_cost(const void *rule);
 
 /* --- redis_url.c --- */
 
-/* Reads redis[s]://USER:PASSWORD@HOST:PORT/DATABASE as redis.address. `*position` is set to its
- * host:port. Returns false after reporting an error. */
+/* Reads redis[s]://USER:PASSWORD@HOST:PORT/DATABASE as redis.address. `*host_port` is set to the
+ * part HOST:PORT. Returns false after reporting an error. */
 bool redis_url_is_one(struct slice text);
 bool redis_url_read(struct loading *l, const struct node *node, struct redis_url *url,
-                    struct slice *position);
+                    struct slice *host_port);
 /* Applies the parts of the URL after the section is read; checks whether TLS fits the address. */
 void redis_url_finish(struct loading *l);
 

@@ -88,7 +88,7 @@ static void read_statuses(struct loading *l, const struct option *option, const 
     if (!expect_items(l, option, node, option->low ? "statuses, or all" : "statuses"))
         return;
     uint64_t *counted = arena_zeroed(l->arena, STATUS_WORDS, sizeof *counted);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+    EACH_ITEM (item, node)
         if (!item->broken)
             (void)read_status(l, item, counted);
     *(uint64_t **)field = counted;

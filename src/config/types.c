@@ -171,7 +171,7 @@ static void read_words(struct loading *l, const struct option *option, const str
         return;
     }
     names_listed(option, names, sizeof names);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+    EACH_ITEM (item, node)
         if (!item->broken && word_read(l, item, option->names, names, &index))
             *bits |= 1u << index;
 }
@@ -346,6 +346,12 @@ bool expect_entries(struct loading *l, const struct option *option, const struct
     else
         mistake(l, node, "has %u %s; expected at most %d", node->count, things, (int)option->high);
     return false;
+}
+
+void read_elsewhere(struct loading *l, const struct option *option, const struct node *node,
+                    void *field)
+{
+    (void)l, (void)option, (void)node, (void)field;
 }
 
 /* --- sections --- */

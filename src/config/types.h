@@ -70,6 +70,10 @@ void note_secret(struct loading *l, const struct node *node);
  * node for errors if there is none. */
 void client_tls_load(struct loading *l, const struct node *node, struct client_tls *tls);
 
+/* read() of types whose value is read before or after the others. */
+void read_elsewhere(struct loading *l, const struct option *option, const struct node *node,
+                    void *field);
+
 /* --- printing --- */
 
 /* print() of types whose field is a section's struct; char *, NULL meaning null; char *, printed as

@@ -42,7 +42,7 @@ void mistake_of_key(struct loading *l, const struct node *node, const char *form
 {
     va_list args;
     va_start(args, format);
-    report_line(l, false, node->key_place, node->parent, format, args);
+    report_line(l, false, node->key_position, node->parent, format, args);
     va_end(args);
 }
 
@@ -73,8 +73,8 @@ static bool lacks_space(const struct node *node)
 
 bool expect_map(struct loading *l, const struct node *node, const char *what)
 {
-    if (node->kind == NODE_MAP || node->null)
-        return true;
+    if (node->broken || node->kind == NODE_MAP || node->null)
+        return !node->broken;
     mistake(l, node, "expected %s%s", what,
             lacks_space(node) ? "; write a space after the colon of a key" : "");
     return false;
@@ -82,16 +82,16 @@ bool expect_map(struct loading *l, const struct node *node, const char *what)
 
 bool expect_list(struct loading *l, const struct node *node, const char *what)
 {
-    if (node->kind == NODE_LIST || node->null)
-        return true;
+    if (node->broken || node->kind == NODE_LIST || node->null)
+        return !node->broken;
     mistake(l, node, "expected %s", what);
     return false;
 }
 
 bool expect_scalar(struct loading *l, const struct node *node, const char *what)
 {
-    if (node->kind == NODE_SCALAR && !node->null)
-        return true;
+    if (node->broken || (node->kind == NODE_SCALAR && !node->null))
+        return !node->broken;
     if (node->null)
         mistake(l, node, "has no value; expected %s", what);
     else

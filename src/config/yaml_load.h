@@ -31,8 +31,8 @@ void mistake_of_key(struct loading *l, const struct node *node, const char *form
     PRINTF_LIKE(3, 4);
 void warning(struct loading *l, const struct node *node, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* Return true if the node is a map, list or scalar; otherwise report "expected WHAT". A key without
- * a value is accepted as an empty map or list. */
+/* Return true if the node is a map, list or scalar; otherwise report "expected WHAT", unless the
+ * node is broken. A key without a value is accepted as an empty map or list. */
 bool expect_map(struct loading *l, const struct node *node, const char *what);
 bool expect_list(struct loading *l, const struct node *node, const char *what);
 bool expect_scalar(struct loading *l, const struct node *node, const char *what);
@@ -41,6 +41,8 @@ bool expect_scalar(struct loading *l, const struct node *node, const char *what)
 const struct node *list_first(const struct node *node);
 const struct node *list_next(const struct node *node, const struct node *item);
 unsigned list_count(const struct node *node);
+#define EACH_ITEM(item, list)                                                                      \
+    for (const struct node *item = list_first(list); item; item = list_next(list, item))
 
 /* Copies the node's text into the policy's arena. */
 char *keep_text(struct loading *l, const struct node *node);

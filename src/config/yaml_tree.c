@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "config/lookalike.h"
 
-struct reading {
+struct yaml_reading {
     yaml_parser_t parser;
     yaml_event_t event; /* the current one */
     struct arena *arena;
@@ -53,7 +53,7 @@ static bool has_tab_indent(struct slice line)
 }
 
 /* Returns true after reporting an unquoted text with an invisible character or a lookalike. */
-static bool report_lookalike(struct reading *r, const yaml_event_t *event, struct slice text)
+static bool report_lookalike(struct yaml_reading *r, const yaml_event_t *event, struct slice text)
 {
     const struct lookalike *found =
         event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE ? find_lookalike(text) : NULL;
@@ -70,9 +70,7 @@ static const char *yaml_remedy(const char *problem)
 {
     if (strstr(problem, "did not find expected ','"))
         return "; within { } and [ ], separate values by commas, close what is open, and quote a "
-               "value that "
-               "holds one "
-               "of { } [ ] ,";
+               "value that holds one of { } [ ] ,";
     if (strstr(problem, "did not find expected alphabetic"))
         return "; a value that begins with * or & takes quotes";
     if (strstr(problem, "cannot start any token"))
@@ -90,7 +88,7 @@ static const char *yaml_remedy(const char *problem)
     return "";
 }
 
-static void report_syntax(struct reading *r)
+static void report_syntax(struct yaml_reading *r)
 {
     const yaml_parser_t *p = &r->parser;
     const char *problem = p->problem ? p->problem : "no more memory";
@@ -117,7 +115,7 @@ static void report_syntax(struct reading *r)
 
 /* Stores the next event, valid until the next call. Returns false, with an empty event, after a
  * syntax error was reported or reading stopped. */
-static bool next_event(struct reading *r, yaml_event_t *event)
+static bool next_event(struct yaml_reading *r, yaml_event_t *event)
 {
     yaml_event_delete(&r->event);
     bool good = !r->stopped && yaml_parser_parse(&r->parser, &r->event);
@@ -130,7 +128,7 @@ static bool next_event(struct reading *r, yaml_event_t *event)
     return good;
 }
 
-static struct node *node_new(struct reading *r, enum node_kind kind, struct position position)
+static struct node *node_new(struct yaml_reading *r, enum node_kind kind, struct position position)
 {
     struct node *node = arena_zeroed(r->arena, 1, sizeof *node);
     node->kind = kind;
@@ -156,7 +154,7 @@ static bool name_byte(char c)
 }
 
 /* Returns the value of the `${NAME}` at the start of `text`, whose length is stored in `*taken`. */
-static const char *environment(struct reading *r, struct position position, struct slice text,
+static const char *environment(struct yaml_reading *r, struct position position, struct slice text,
                                size_t *taken)
 {
     char name[128];
@@ -188,7 +186,7 @@ static const char *environment(struct reading *r, struct position position, stru
 }
 
 /* Replaces environment variables in `text`. Returns false after reporting an error. */
-static bool substitute(struct reading *r, struct position position, struct slice text,
+static bool substitute(struct yaml_reading *r, struct position position, struct slice text,
                        struct slice *result)
 {
     struct text out = text_over(r->room, sizeof r->room);
@@ -218,7 +216,7 @@ static bool substitute(struct reading *r, struct position position, struct slice
 }
 
 /* Checks a key or value for its size and for NUL bytes. */
-static bool scalar_fits(struct reading *r, const yaml_event_t *event)
+static bool scalar_fits(struct yaml_reading *r, const yaml_event_t *event)
 {
     struct position position = position_of_mark(event->start_mark);
     size_t size = event->data.scalar.length;
@@ -245,7 +243,7 @@ static bool is_null(const yaml_event_t *event)
 }
 
 /* Stores the text of a key or value in `*value`. Returns false after reporting an error. */
-static bool scalar_value(struct reading *r, const yaml_event_t *event, struct slice *value)
+static bool scalar_value(struct yaml_reading *r, const yaml_event_t *event, struct slice *value)
 {
     struct slice text = scalar_text(event);
 
@@ -258,7 +256,7 @@ static bool scalar_value(struct reading *r, const yaml_event_t *event, struct sl
 }
 
 /* Warns of "$NAME", which is no variable. */
-static void check_variable(struct reading *r, struct position position, struct slice text)
+static void check_variable(struct yaml_reading *r, struct position position, struct slice text)
 {
     size_t n = 1;
     while (n < text.n && name_byte(text.p[n]) && !(text.p[n] >= 'a' && text.p[n] <= 'z'))
@@ -272,7 +270,7 @@ static void check_variable(struct reading *r, struct position position, struct s
     report_line_add(r->report, true, position, line);
 }
 
-static struct node *read_scalar(struct reading *r, const yaml_event_t *event)
+static struct node *read_scalar(struct yaml_reading *r, const yaml_event_t *event)
 {
     struct node *node = node_new(r, NODE_SCALAR, position_of_mark(event->start_mark));
 
@@ -285,7 +283,7 @@ static struct node *read_scalar(struct reading *r, const yaml_event_t *event)
     return node;
 }
 
-static void refuse_extras(struct reading *r, const yaml_event_t *event, const void *anchor,
+static void refuse_extras(struct yaml_reading *r, const yaml_event_t *event, const void *anchor,
                           const void *tag)
 {
     struct position position = position_of_mark(event->start_mark);
@@ -296,9 +294,9 @@ static void refuse_extras(struct reading *r, const yaml_event_t *event, const vo
         report_mistake(r->report, position, "YAML tags are not supported; write the value alone");
 }
 
-static struct node *read_node(struct reading *r, yaml_event_t *event, unsigned depth);
+static struct node *read_node(struct yaml_reading *r, yaml_event_t *event, unsigned depth);
 
-static void read_list(struct reading *r, struct node *list, unsigned depth)
+static void read_list(struct yaml_reading *r, struct node *list, unsigned depth)
 {
     yaml_event_t event;
     while (next_event(r, &event) && event.type != YAML_SEQUENCE_END_EVENT)
@@ -306,14 +304,14 @@ static void read_list(struct reading *r, struct node *list, unsigned depth)
 }
 
 /* Reads a key and its value. `event` is the key's. */
-static void read_pair(struct reading *r, struct node *map, yaml_event_t *event, unsigned depth)
+static void read_pair(struct yaml_reading *r, struct node *map, yaml_event_t *event, unsigned depth)
 {
-    struct position key_place = position_of_mark(event->start_mark);
+    struct position key_position = position_of_mark(event->start_mark);
     struct slice key = SLICE_NONE;
     yaml_event_t value_event;
 
     if (event->type != YAML_SCALAR_EVENT) {
-        report_mistake(r->report, key_place,
+        report_mistake(r->report, key_position,
                        "a key must be a single word, not a map, list or alias%s",
                        event->type == YAML_SEQUENCE_START_EVENT
                            ? "; a value such as \"[::1]:8080\" takes quotes"
@@ -329,7 +327,7 @@ static void read_pair(struct reading *r, struct node *map, yaml_event_t *event, 
     if (!key.p)
         return;
     value->key = key;
-    value->key_place = key_place;
+    value->key_position = key_position;
     append_child(map, value);
 }
 
@@ -343,7 +341,8 @@ static int by_key(const void *left, const void *right)
     return order ? order : (a->index > b->index) - (a->index < b->index);
 }
 
-static void report_duplicate(struct reading *r, const struct node *again, const struct node *first)
+static void report_duplicate(struct yaml_reading *r, const struct node *again,
+                             const struct node *first)
 {
     char path[256];
     struct text t = text_over(path, sizeof path - 3);
@@ -351,12 +350,12 @@ static void report_duplicate(struct reading *r, const struct node *again, const 
     if (t.n)
         text_literal(&t, ": ");
     path[t.n] = 0;
-    report_mistake(r->report, again->key_place, "%s%s is already defined at line %u", path,
-                   QUOTE(again->key), first->key_place.line);
+    report_mistake(r->report, again->key_position, "%s%s is already defined at line %u", path,
+                   QUOTE(again->key), first->key_position.line);
 }
 
 /* Reports duplicate keys and marks the second as broken. The map must already be in the tree. */
-static void find_duplicates(struct reading *r, const struct node *map)
+static void find_duplicates(struct yaml_reading *r, const struct node *map)
 {
     if (map->count < 2)
         return;
@@ -375,7 +374,7 @@ static void find_duplicates(struct reading *r, const struct node *map)
     }
 }
 
-static void find_all_duplicates(struct reading *r, const struct node *node)
+static void find_all_duplicates(struct yaml_reading *r, const struct node *node)
 {
     if (node->kind == NODE_MAP)
         find_duplicates(r, node);
@@ -383,14 +382,14 @@ static void find_all_duplicates(struct reading *r, const struct node *node)
         find_all_duplicates(r, child);
 }
 
-static void read_map(struct reading *r, struct node *map, unsigned depth)
+static void read_map(struct yaml_reading *r, struct node *map, unsigned depth)
 {
     yaml_event_t event;
     while (next_event(r, &event) && event.type != YAML_MAPPING_END_EVENT)
         read_pair(r, map, &event, depth);
 }
 
-static bool too_deep(struct reading *r, struct position position, unsigned depth)
+static bool too_deep(struct yaml_reading *r, struct position position, unsigned depth)
 {
     if (depth < TREE_DEPTH_MAX)
         return false;
@@ -400,7 +399,7 @@ static bool too_deep(struct reading *r, struct position position, unsigned depth
 }
 
 /* Reads the node that begins with `event`. */
-static struct node *read_node(struct reading *r, yaml_event_t *event, unsigned depth)
+static struct node *read_node(struct yaml_reading *r, yaml_event_t *event, unsigned depth)
 {
     struct position position = position_of_mark(event->start_mark);
     struct node *node;
@@ -431,7 +430,7 @@ static struct node *read_node(struct reading *r, yaml_event_t *event, unsigned d
     return node;
 }
 
-static struct node *read_stream(struct reading *r)
+static struct node *read_stream(struct yaml_reading *r)
 {
     struct node *root = NULL;
     yaml_event_t event;
@@ -451,7 +450,7 @@ static struct node *read_stream(struct reading *r)
 
 static void read_tree(void *reading)
 {
-    struct reading *r = reading;
+    struct yaml_reading *r = reading;
 
     if (!yaml_parser_initialize(&r->parser))
         memory_exhausted();
@@ -467,7 +466,7 @@ static void read_tree(void *reading)
 
 const struct node *tree_read(struct arena *arena, struct slice bytes, struct report *report)
 {
-    struct reading r = {.arena = arena, .report = report, .bytes = slice_after_bom(bytes)};
+    struct yaml_reading r = {.arena = arena, .report = report, .bytes = slice_after_bom(bytes)};
     bool good = memory_try(read_tree, &r);
     yaml_event_delete(&r.event);
     yaml_parser_delete(&r.parser);

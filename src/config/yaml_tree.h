@@ -22,7 +22,7 @@ struct node {
     bool null;        /* empty scalar, null or ~ */
     bool quoted;      /* quoted or block scalar: always text */
     bool substituted; /* contains values of environment variables */
-    struct position position, key_place;
+    struct position position, key_position;
     struct slice key;  /* in a map; NUL-terminated, contains no NUL */
     struct slice text; /* of a scalar; same guarantees */
     unsigned index;    /* in a list */

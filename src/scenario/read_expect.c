@@ -133,7 +133,7 @@ static struct expectation *expectation_new(struct loading *l, enum expect_kind k
     struct expectation *e = arena_zeroed(l->arena, 1, sizeof *e);
 
     e->kind = kind;
-    e->position = node->key.p ? node->key_place : node->position;
+    e->position = node->key.p ? node->key_position : node->position;
     return e;
 }
 

@@ -135,8 +135,8 @@ static void read_tests(struct loading *l, const struct option *option, const str
     (void)option;
     if (!expect_list(l, node, "a list of tests, each with name and requests"))
         return;
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
-        if (item->broken || !expect_map(l, item, "a test with name and requests"))
+    EACH_ITEM (item, node) {
+        if (!expect_map(l, item, "a test with name and requests"))
             continue;
         test = arena_zeroed(l->arena, 1, sizeof *test);
         *test = *defaults;
@@ -152,13 +152,7 @@ static void read_tests(struct loading *l, const struct option *option, const str
 
 static const struct option_type type_tests = {.name = "list", .read = read_tests};
 
-static void ignore_value(struct loading *l, const struct option *option, const struct node *node,
-                         void *field)
-{
-    (void)l, (void)option, (void)node, (void)field; /* read before the others */
-}
-
-static const struct option_type type_policy = {.name = "text", .read = ignore_value};
+static const struct option_type type_policy = {.name = "text", .read = read_elsewhere};
 
 #define TEST(member) MEMBER(scenario, member)
 
@@ -195,7 +189,7 @@ static const char *policy_path(struct loading *l)
         report_mistake(l->report, (struct position){1, 1},
                        "policy is missing: the path of a policy file, relative to this file; or "
                        "use weir test -c FILE");
-    if (!node || node->broken || !expect_scalar(l, node, "the path of a policy file"))
+    if (!node || !expect_scalar(l, node, "the path of a policy file"))
         return NULL;
     return neighbour_path(l, node->text);
 }

@@ -21,12 +21,10 @@ static void read_method(struct loading *l, const struct option *option, const st
 {
     if (!expect_text(l, option, node, "a method such as POST"))
         return;
-    for (size_t i = 0; i < node->text.n; i++)
-        if (!char_is(node->text.p[i], CHAR_TOKEN)) {
-            mistake(l, node, "%s is not a method", QUOTE(node->text));
-            return;
-        }
-    keep_slice(l, field, node->text);
+    if (slice_is_token(node->text))
+        keep_slice(l, field, node->text);
+    else
+        mistake(l, node, "%s is not a method", QUOTE(node->text));
 }
 
 static void read_step_path(struct loading *l, const struct option *option, const struct node *node,
@@ -97,8 +95,8 @@ static void read_step_query(struct loading *l, const struct option *option, cons
     else if (!expect_map(l, node, "a map of parameters and values, or a text such as a=1&b=2"))
         return;
     for (const struct node *name = node->first; name; name = name->next)
-        for (const struct node *value = list_first(name); value; value = list_next(name, value)) {
-            if (name->broken || value->broken || !expect_scalar(l, value, "a value"))
+        EACH_ITEM (value, name) {
+            if (name->broken || !expect_scalar(l, value, "a value"))
                 continue;
             text_put(&out, out.n ? SLICE("&") : SLICE(""));
             put_encoded(&out, name->key);
@@ -115,18 +113,10 @@ static const struct option_type type_query = {.name = "map", .read = read_step_q
 
 /* --- Headers ---------------------------------------------------------------------------------- */
 
-static bool name_is_token(struct slice name)
-{
-    for (size_t i = 0; i < name.n; i++)
-        if (!char_is(name.p[i], CHAR_TOKEN))
-            return false;
-    return name.n > 0;
-}
-
 /* Returns why a field of this name cannot be given; NULL: it can. */
 static const char *field_fault(struct slice name)
 {
-    if (!name_is_token(name))
+    if (!slice_is_token(name))
         return "is not the name of a header";
     if (slice_equal_nocase(name, SLICE("Host")))
         return "has a key of its own, host";
@@ -311,8 +301,8 @@ static void read_steps(struct loading *l, const struct option *option, const str
         return;
     if (list_count(node) == 0 || list_count(node) > STEPS_MAX)
         mistake(l, node, "expected a list of 1 to %d requests", STEPS_MAX);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
-        if (item->broken || !expect_map(l, item, "a request such as { path: /, expect: admitted }"))
+    EACH_ITEM (item, node) {
+        if (!expect_map(l, item, "a request such as { path: /, expect: admitted }"))
             continue;
         step = arena_zeroed(l->arena, 1, sizeof *step);
         step->position = item->position;
