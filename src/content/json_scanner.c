@@ -53,6 +53,24 @@ void json_report(struct json_scanner *s, struct scanned_value value)
     }
 }
 
+void json_keep(struct json_scanner *s, struct slice bytes)
+{
+    struct text *text = &s->text;
+
+    while (bytes.n && !text->failed) {
+        size_t room = text->cap - text->n, size = bytes.n < room ? bytes.n : room;
+        if (size)
+            text_bytes(text, bytes.p, size);
+        bytes = (struct slice){bytes.p + size, bytes.n - size};
+        if (bytes.n && s->piece) {
+            s->piece(s, text_slice(text));
+            text->n = 0;
+        } else if (bytes.n) {
+            text->failed = true;
+        }
+    }
+}
+
 /* The value begins: notes whether a path wants it. */
 static void begin_value(struct json_scanner *s)
 {
@@ -138,7 +156,7 @@ static void begin_number(struct json_scanner *s, char c)
     if (c != '-')
         add_digit(s, c);
     if (s->wanted)
-        text_char(&s->text, c);
+        json_keep(s, (struct slice){&c, 1});
 }
 
 /* Returns the state after `c` in a number; STATE_COMMA_OR_END: the number ended before it. */
@@ -203,7 +221,7 @@ static bool scan_number(struct json_scanner *s, char c)
     if (next == STATE_DIGITS)
         add_digit(s, c);
     if (s->wanted)
-        text_char(&s->text, c);
+        json_keep(s, (struct slice){&c, 1});
     s->token++;
     s->state = (uint8_t)next;
     return true;

@@ -5,8 +5,9 @@
  * grammar, UTF-8, escapes with paired surrogates.
  *
  * `usage.total_tokens` is found in {"usage": {"total_tokens": 5}}. A member whose name differs
- * from that of a path only by letter case is no match, but other readers may take it for one:
- * json_scanner.ambiguous has the paths for which that is so, or whose name stands twice. */
+ * from that of a path only by letter case, or by U+0000 and what follows it, is no match, but other
+ * readers may take it for one: json_scanner.ambiguous has the paths for which that is so, or whose
+ * name stands twice. */
 #ifndef WEIR_CONTENT_JSON_SCANNER_H
 #define WEIR_CONTENT_JSON_SCANNER_H
 
@@ -44,6 +45,9 @@ struct json_scanner {
     const struct json_paths *paths;
     /* Called for each value of a path, in the order of the document. */
     void (*value)(struct json_scanner *scanner, unsigned path, const struct scanned_value *value);
+    /* NULL: texts that are longer than the room are cut. Else called with the room whenever it is
+     * full; then scanned_value has only the rest. Set after json_scanner_begin(). */
+    void (*piece)(struct json_scanner *scanner, struct slice bytes);
     bool objects_in_array; /* an array at the top is read as its elements, one after the other */
     bool is_object;        /* the document is an object */
     uint32_t ambiguous;    /* bit set of paths, see above */
@@ -68,6 +72,7 @@ struct json_scanner {
     uint8_t more, low, high; /* UTF-8: bytes that are missing, and the range of the next one */
     bool negative;           /* the number has a sign */
     bool in_name, wanted;    /* the string is a name; the value belongs to a path */
+    bool name_ended;         /* by U+0000, for readers with C strings */
 };
 
 /* `room` (may be empty) receives the text of values: SCANNED_TEXT and SCANNED_INTEGER. `paths` and

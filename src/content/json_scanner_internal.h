@@ -35,6 +35,8 @@ enum json_state {
 /* Reports the value to the paths that end with it. */
 void json_report(struct json_scanner *s, struct scanned_value value);
 void json_end_value(struct json_scanner *s);
+/* Appends to the text of a wanted value. */
+void json_keep(struct json_scanner *s, struct slice bytes);
 /* Returns whether the innermost container is an object of a path. */
 bool json_in_tracked(const struct json_scanner *s);
 

@@ -6,25 +6,45 @@
 void json_begin_name(struct json_scanner *s)
 {
     s->in_name = true;
+    s->name_ended = false;
     s->token = 0;
     s->position = 0;
     s->exact = s->folded = json_in_tracked(s) ? s->alive[s->tracked - 1] : 0;
     s->state = STATE_STRING;
 }
 
-/* A letter in lower case. Some readers of JSON fold the Kelvin sign and the long s, too. */
+/* A letter in lower case. Some readers of JSON fold the Kelvin sign, the long s, the dotless i and
+ * the capital I with a dot, too. */
 static uint32_t fold(uint32_t code)
 {
     if (code == 0x212a)
         return 'k';
     if (code == 0x17f)
         return 's';
+    if (code == 0x130 || code == 0x131)
+        return 'i';
     return code < 0x80 ? (unsigned char)ascii_lower((char)code) : code;
+}
+
+/* Removes the paths whose name has another length than what was read. */
+static void match_length(struct json_scanner *s)
+{
+    for (unsigned i = 0; s->folded && i < s->paths->count; i++) {
+        if (s->folded >> i & 1 && s->paths->paths[i].names[s->tracked - 1].n != s->position)
+            s->folded &= ~(UINT32_C(1) << i);
+    }
 }
 
 /* Compares one more code point of a name with the names of the paths. */
 static void match_name(struct json_scanner *s, uint32_t code)
 {
+    if (code == 0 && !s->name_ended) {
+        s->name_ended = true;
+        s->exact = 0;
+        match_length(s);
+    }
+    if (s->name_ended)
+        return;
     uint32_t folded = fold(code);
 
     for (uint32_t left = s->folded; left; left &= left - 1) {
@@ -42,10 +62,7 @@ static void end_name(struct json_scanner *s)
 {
     s->in_name = false;
     s->state = STATE_COLON;
-    for (unsigned i = 0; s->folded && i < s->paths->count; i++) {
-        if (s->folded >> i & 1 && s->paths->paths[i].names[s->tracked - 1].n != s->position)
-            s->folded &= ~(UINT32_C(1) << i);
-    }
+    match_length(s);
     s->pending = s->exact & s->folded;
     if (!s->folded)
         return;
@@ -65,15 +82,19 @@ static void end_string(struct json_scanner *s)
     json_end_value(s);
 }
 
-static void put_utf8(struct text *out, uint32_t code)
+static void put_utf8(struct json_scanner *s, uint32_t code)
 {
+    char bytes[4];
+    struct text out = text_over(bytes, sizeof bytes);
+
     if (code >= 0x10000)
-        text_char(out, (char)(0xf0 | code >> 18));
+        text_char(&out, (char)(0xf0 | code >> 18));
     if (code >= 0x800)
-        text_char(out, (char)((code >= 0x10000 ? 0x80 : 0xe0) | (code >> 12 & 0x3f)));
+        text_char(&out, (char)((code >= 0x10000 ? 0x80 : 0xe0) | (code >> 12 & 0x3f)));
     if (code >= 0x80)
-        text_char(out, (char)((code >= 0x800 ? 0x80 : 0xc0) | (code >> 6 & 0x3f)));
-    text_char(out, (char)(code >= 0x80 ? 0x80 | (code & 0x3f) : code));
+        text_char(&out, (char)((code >= 0x800 ? 0x80 : 0xc0) | (code >> 6 & 0x3f)));
+    text_char(&out, (char)(code >= 0x80 ? 0x80 | (code & 0x3f) : code));
+    json_keep(s, text_slice(&out));
 }
 
 /* A code point of the string was read. */
@@ -83,7 +104,7 @@ static void put_code(struct json_scanner *s, uint32_t code)
     if (s->in_name && s->folded)
         match_name(s, code);
     else if (s->wanted)
-        put_utf8(&s->text, code);
+        put_utf8(s, code);
 }
 
 void json_after_escape(struct json_scanner *s, char c)
@@ -182,17 +203,6 @@ static inline const char *skip_plain(const char *p, const char *end)
     return p;
 }
 
-/* Appends as many bytes as have room, wherever the text is cut into runs. */
-static void keep_run(struct text *text, struct slice run)
-{
-    size_t room = text->failed ? 0 : text->cap - text->n;
-
-    if (run.n > room)
-        text->failed = true;
-    if (run.n && room) /* there may be no buffer */
-        text_bytes(text, run.p, run.n < room ? run.n : room);
-}
-
 /* Reads a run of plain bytes, and the byte after it. */
 const char *json_read_string(struct json_scanner *s, const char *p, const char *end)
 {
@@ -203,7 +213,7 @@ const char *json_read_string(struct json_scanner *s, const char *p, const char *
         for (const char *c = p; s->folded && c < run; c++)
             match_name(s, (unsigned char)*c);
     } else if (s->wanted) {
-        keep_run(&s->text, (struct slice){p, (size_t)(run - p)});
+        json_keep(s, (struct slice){p, (size_t)(run - p)});
     }
     if (run == end)
         return end;

@@ -30,6 +30,10 @@ static void keep_value(struct json_scanner *scanner, unsigned path,
         return;
     v->texts[path] = text_over(v->room[path], JSON_VALUE_MAX);
     write_value(&v->texts[path], value);
+    if (value->cut)
+        v->cut |= UINT32_C(1) << path;
+    if (value->text.n && memchr(value->text.p, 0, value->text.n))
+        v->ambiguous |= UINT32_C(1) << path;
 }
 
 bool json_values_read(struct json_values *values, const struct json_paths *paths,
@@ -48,7 +52,8 @@ bool json_values_read(struct json_values *values, const struct json_paths *paths
     if (json_scanner_end(&reading.scanner) == JSON_INVALID || !reading.scanner.is_object)
         return false;
     values->paths = paths;
-    values->ambiguous = reading.scanner.ambiguous;
+    values->document = document;
+    values->ambiguous |= reading.scanner.ambiguous;
     return true;
 }
 
@@ -61,12 +66,58 @@ struct slice json_values_text(const struct json_values *values, const struct jso
     return text_slice(&values->texts[at]);
 }
 
-bool json_values_ambiguous(const struct json_values *values, const struct json_path *path)
+static bool has_path(const struct json_values *values, uint32_t set, const struct json_path *path)
 {
     int at = values->paths ? json_paths_find(values->paths, path) : -1;
 
-    return at >= 0 && values->ambiguous >> at & 1;
+    return at >= 0 && set >> at & 1;
 }
+
+bool json_values_ambiguous(const struct json_values *values, const struct json_path *path)
+{
+    return has_path(values, values->ambiguous, path);
+}
+
+bool json_values_cut(const struct json_values *values, const struct json_path *path)
+{
+    return has_path(values, values->cut, path);
+}
+
+/* ---- the whole text of a value --------------------------------------------------------------- */
+
+struct piecewise {
+    struct json_scanner scanner;
+    void (*piece)(void *context, struct slice bytes);
+    void *context;
+};
+
+static void pass_piece(struct json_scanner *scanner, struct slice bytes)
+{
+    struct piecewise *reading = CONTAINER_OF(scanner, struct piecewise, scanner);
+
+    reading->piece(reading->context, bytes);
+}
+
+static void pass_end(struct json_scanner *scanner, unsigned path, const struct scanned_value *value)
+{
+    (void)path;
+    pass_piece(scanner, value->text);
+}
+
+void json_values_pieces(const struct json_values *values, const struct json_path *path,
+                        void (*piece)(void *context, struct slice bytes), void *context)
+{
+    char bytes[JSON_VALUE_MAX];
+    const struct json_paths paths = {.count = 1, .paths = {*path}};
+    struct piecewise reading = {.piece = piece, .context = context};
+
+    json_scanner_begin(&reading.scanner, &paths, pass_end, text_over(bytes, sizeof bytes));
+    reading.scanner.piece = pass_piece;
+    (void)json_scanner_read(&reading.scanner, values->document);
+    (void)json_scanner_end(&reading.scanner);
+}
+
+/* ---- integers -------------------------------------------------------------------------------- */
 
 int64_t json_values_first(const struct json_values *values, const struct json_paths *wanted)
 {

@@ -190,6 +190,26 @@ static bool json_matches(const struct criterion *criterion, struct slice value, 
     return false;
 }
 
+/* Only the beginning of a value is known, which is longer than any pattern. Patterns without "*"
+ * do not match it, and those that end with their only "*" are compared with the beginning. */
+static enum truth cut_json_truth(const struct criterion *criterion, struct slice start,
+                                 size_t *steps)
+{
+    enum truth truth = TRUTH_NO;
+
+    for (unsigned i = 0; i < criterion->count; i++) {
+        struct slice pattern = criterion->patterns[i];
+        const char *star = pattern.n ? memchr(pattern.p, '*', pattern.n) : NULL;
+        if (!star)
+            continue;
+        if (star < pattern.p + pattern.n - 1)
+            truth = TRUTH_MAYBE;
+        else if (glob_matches(pattern, start, steps))
+            return TRUTH_YES;
+    }
+    return truth;
+}
+
 static enum truth json_truth(const struct criterion *criterion,
                              const struct criteria_request *request)
 {
@@ -203,6 +223,11 @@ static enum truth json_truth(const struct criterion *criterion,
         return TRUTH_MAYBE;
     }
     struct slice value = json_values_text(content->values, criterion->path);
+    if (json_values_cut(content->values, criterion->path)) {
+        enum truth truth = cut_json_truth(criterion, value, request->steps);
+        content->decides |= truth == TRUTH_MAYBE;
+        return truth;
+    }
     return value.p && json_matches(criterion, value, request->steps) ? TRUTH_YES : TRUTH_NO;
 }
 

@@ -58,7 +58,7 @@ enum content_state {
 
 struct content_facts {
     enum content_state state;
-    bool decides; /* set if a criterion has needed a content that is not known */
+    bool decides; /* set if a criterion has needed a content that is not known or not certain */
     const struct json_values *values;
 };
 

@@ -45,6 +45,11 @@ void identity_write_hash(struct text *out, const struct hmac_key *key, SHA256_CT
  * are not verified again. */
 void identity_forget_cached_token(struct identity *identity);
 
+/* Sets the identity's text to that of a long value, of which `hash` is the HMAC. */
+void identity_write_long(const struct identity_settings *settings,
+                         const struct identity_source *source, SHA256_CTX *hash,
+                         struct identity *identity);
+
 /* Rejects the request with 400. */
 static inline enum found identity_bad(const struct identity_search *search, const char *why)
 {

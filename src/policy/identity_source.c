@@ -208,6 +208,18 @@ struct slice identity_short_value(const struct identity_settings *settings, stru
     return (struct slice){scratch->p + start, scratch->n - start};
 }
 
+void identity_write_long(const struct identity_settings *settings,
+                         const struct identity_source *source, SHA256_CTX *hash,
+                         struct identity *identity)
+{
+    struct text text = text_over(identity->text, sizeof identity->text);
+
+    text_put(&text, source->prefix);
+    text_literal(&text, "h:");
+    identity_write_hash(&text, &settings->hash_key, hash);
+    identity->size = text.n;
+}
+
 /* Writes a value that is hashed only if it is long, if it looks like a hash, or by identity.hash.
  * `scheme`: of credentials; else empty. */
 static enum found write_plain(const struct identity_settings *settings,

@@ -38,11 +38,13 @@ void added_usage_add(struct exchange *x)
 {
     struct incoming *in = &x->worker->incoming;
 
-    if (request_content_state(x) != CONTENT_VALUES || x->request.ahead ||
-        x->request.progress != MESSAGE_END || !x->request.kept ||
-        fields_name_coding(&in->head->fields) || is_signed(&in->head->fields))
+    const struct fields *fields = &in->head->fields;
+    struct slice content = request_content_kept(x);
+
+    if (request_content_state(x) != CONTENT_VALUES || !request_content_is_whole(x) ||
+        request_content_is_plain(fields, content) != CONTENT_READ || is_signed(fields))
         return;
-    size_t offset = stream_usage_offset(iobuf_slice(x->request.kept));
+    size_t offset = stream_usage_offset(content);
     if (!offset || !insert(x, offset))
         return;
     x->request.bytes += STREAM_USAGE_MEMBER.n;

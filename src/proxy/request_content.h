@@ -19,10 +19,33 @@ static inline enum content_state request_content_state(const struct exchange *x)
     return x->request.inspected ? CONTENT_VALUES : CONTENT_UNREAD;
 }
 
-/* Reads the values of `paths` in the content that CONTENT has read, and counts the first result of
- * a request. There
- * are values only with CONTENT_READ. */
+/* Returns whether CONTENT has read all of the content. */
+static inline bool request_content_is_whole(const struct exchange *x)
+{
+    return !x->request.ahead && x->request.progress == MESSAGE_END;
+}
+
+static inline struct slice request_content_kept(const struct exchange *x)
+{
+    return x->request.kept ? iobuf_slice(x->request.kept) : SLICE_NONE;
+}
+
+/* Returns CONTENT_READ unless the header fields of a request lead servers to another reading of its
+ * content than that of weir: CONTENT_COMPRESSED, or CONTENT_INVALID by Content-Type. */
+enum content_result request_content_is_plain(const struct fields *fields, struct slice content);
+
+/* Reads the values of `paths` in whole content. There are values only with CONTENT_READ. `paths`
+ * and `content` must outlive `values`. */
+enum content_result request_content_values(const struct fields *fields, struct slice content,
+                                           const struct json_paths *paths,
+                                           struct json_values *values);
+
+/* The same for the content that CONTENT has read. Counts the first result of a request. */
 enum content_result request_content_read(struct exchange *x, const struct json_paths *paths,
                                          struct json_values *values);
+
+/* Returns why a request is rejected whose rule depends on content that was read with `result`, and
+ * sets the detail `*why`. */
+enum cause request_content_refusal(enum content_result result, const char **why);
 
 #endif

@@ -1,5 +1,21 @@
 #include "proxy/route.h"
 
+#include "http/via.h"
+
+/* A request may pass through the same weir twice, on its way through a gateway behind it. */
+enum { PASSES_MAX = 3 };
+
+/* TRACE is refused: the response would show the sender the fields that proxies have added (RFC 9110
+ * section 9.3.8). */
+enum cause route_refusal(const struct request_head *head, bool decides)
+{
+    if (head->method == METHOD_TRACE)
+        return CAUSE_METHOD_NOT_ALLOWED;
+    bool loops = fields_have(&head->fields, FIELD_VIA) && !decides &&
+                 via_passes(&head->fields) >= PASSES_MAX;
+    return loops ? CAUSE_LOOP : CAUSE_NONE;
+}
+
 void route_add_content(struct exchange *x, struct identity_input *input)
 {
     struct incoming *in = &x->worker->incoming;
@@ -41,20 +57,6 @@ struct request_facts route_facts(const struct exchange *x, const struct request_
                                   .content = content};
 }
 
-static enum step refuse_content(struct exchange *x, enum content_result result)
-{
-    if (result == CONTENT_TOO_LARGE)
-        return step_fail(x, CAUSE_CONTENT_TOO_LARGE,
-                         "a rule matches on it; see size_limits.inspected_content");
-    return step_fail(x, CAUSE_BAD_REQUEST,
-                     result == CONTENT_COMPRESSED ? "a rule matches on the content, which is "
-                                                    "compressed"
-                     : result == CONTENT_READ     ? "a name in the content, which a rule matches "
-                                                    "on, stands there twice"
-                                                  : "a rule matches on the content, which is no "
-                                                    "valid JSON object");
-}
-
 enum step route_select_rule(struct exchange *x, const struct request_head *head,
                             const struct identity *identity)
 {
@@ -67,10 +69,11 @@ enum step route_select_rule(struct exchange *x, const struct request_head *head,
 
     if (content.state == CONTENT_UNREAD && content.decides)
         return step_enter(x, PHASE_CONTENT);
-    if (why && content.decides)
-        return refuse_content(x, result);
-    if (why)
-        return step_fail(x, CAUSE_BAD_REQUEST, why);
+    if (why) {
+        enum cause cause =
+            content.decides ? request_content_refusal(result, &why) : CAUSE_BAD_REQUEST;
+        return step_fail(x, cause, why);
+    }
     x->route.rule = route.rule;
     x->route.path = route.path;
     x->route.source = identity->source;

@@ -42,6 +42,10 @@ static inline enum step route_is_final(struct exchange *x)
 /* The identity is malformed: `why` is the detail. */
 enum step route_bad_identity(struct exchange *x, const struct identity *identity, const char *why);
 
+/* Returns why weir does not forward any request with this header; CAUSE_NONE: there is no reason.
+ * `decides`: on the decision listener. */
+enum cause route_refusal(const struct request_head *head, bool decides);
+
 /* Returns what rules match on in the content. `values` is room for it. Sets `*result` if the
  * content has been read. */
 struct content_facts route_content_facts(struct exchange *x, struct json_values *values,

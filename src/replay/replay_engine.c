@@ -10,7 +10,8 @@
 #include "limit/compose.h"
 #include "policy/identity_token.h"
 #include "policy/rule_choice.h"
-#include "proxy/cause.h"
+#include "proxy/request_content.h"
+#include "proxy/route.h"
 #include "quota/quotas.h"
 
 enum { FALLBACK_ENTRIES = 1024 };
@@ -93,32 +94,22 @@ static bool parse_head(struct deciding *d)
 
 /* --- The content ------------------------------------------------------------------------------ */
 
-/* Reads the values of `paths`; NULL: none are needed. */
-static void read_content(struct deciding *d, const struct json_paths *paths)
+/* Reads the values of `paths`; NULL: none are needed. Returns the result of content that was
+ * read. */
+static enum content_result read_content(struct deciding *d, const struct json_paths *paths)
 {
     struct slice content = d->given->content;
     struct json_values *values = &d->engine->values;
+    enum content_result result = CONTENT_TOO_LARGE;
 
     d->content = (struct content_facts){.state = CONTENT_ABSENT, .values = values};
     json_values_clear(values);
     if (!content.p || content.n == 0 || !paths)
-        return;
-    d->content.state = content.n <= d->engine->policy->size_limits.inspected_content &&
-                               json_values_read(values, paths, content)
-                           ? CONTENT_VALUES
-                           : CONTENT_UNSURE;
-}
-
-/* A rule matches on content that is not certain. */
-static bool refuse_content(struct deciding *d)
-{
-    if (d->given->content.n > d->engine->policy->size_limits.inspected_content)
-        return refuse_request(d, CAUSE_CONTENT_TOO_LARGE,
-                              "a rule matches on it; see size_limits.inspected_content");
-    return refuse_request(
-        d, CAUSE_BAD_REQUEST,
-        "a rule matches on the content, which is no valid JSON object, or has a name "
-        "twice");
+        return CONTENT_NONE;
+    if (content.n <= d->engine->policy->size_limits.inspected_content)
+        result = request_content_values(&d->engine->head.fields, content, paths, values);
+    d->content.state = result == CONTENT_READ ? CONTENT_VALUES : CONTENT_UNSURE;
+    return result;
 }
 
 /* --- The client ------------------------------------------------------------------------------- */
@@ -182,7 +173,7 @@ static bool find_identity(struct deciding *d)
     if (!has_address && d->given->client.n == 0)
         return refuse_request(d, CAUSE_BAD_IDENTITY,
                               "the line has neither a client nor an address");
-    read_content(d, policy->identity.paths);
+    (void)read_content(d, policy->identity.paths);
     give_claims(d->engine, d->given->claims);
     d->input = (struct identity_input){.policy = policy,
                                        .peer = {.source = &d->peer, .unknown = !has_address},
@@ -220,14 +211,21 @@ static bool find_rule(struct deciding *d)
     if (policy_blocks(policy, &d->identity))
         return refuse_request(d, CAUSE_CLIENT_BLOCKED, NULL);
     policy_sort_headers(policy, &d->identity, &engine->head.fields);
-    if (engine->head.method == METHOD_TRACE)
-        return refuse_request(d, CAUSE_METHOD_NOT_ALLOWED, NULL);
-    read_content(d, policy->match_paths);
+    enum cause cause = route_refusal(&engine->head, false);
+    if (cause != CAUSE_NONE)
+        return refuse_request(d, cause, NULL);
+    if (engine->head.max_forwards == 0) {
+        (void)refuse_request(d, CAUSE_NONE, "weir itself responds to Max-Forwards: 0");
+        d->decision->status = 204;
+        return false;
+    }
+    enum content_result result = read_content(d, policy->match_paths);
     const char *why = policy_route(policy, &request, &engine->route, &d->route);
+    cause = CAUSE_BAD_REQUEST;
     if (why && d->content.decides)
-        return refuse_content(d);
+        cause = request_content_refusal(result, &why);
     d->decision->rule = d->route.rule;
-    return !why || refuse_request(d, CAUSE_BAD_REQUEST, why);
+    return !why || refuse_request(d, cause, why);
 }
 
 /* --- Quotas of the database ------------------------------------------------------------------- */
@@ -240,6 +238,7 @@ static bool find_quota(struct deciding *d)
     struct quota_row row;
     const char *why;
 
+    (void)read_content(d, policy->identity.paths);
     while (d->identity.is_id && !policy_client(policy, &d->identity)) {
         if (d->given->quotas.find(d->given->quotas.context, identity_text(&d->identity), &row)) {
             d->found = quota_client_limits(policy, &row);
@@ -287,7 +286,7 @@ static bool read_facts(struct deciding *d, struct limit_facts *facts, int64_t *c
         return refuse_request(d, CAUSE_BAD_IDENTITY, why);
     key_values_read_path(engine->policy, rule, d->route.path.n ? d->route.path : head->path,
                          &engine->route, &engine->key_values);
-    read_content(d, rule->request_paths);
+    (void)read_content(d, rule->request_paths);
     if (!rule_cost_of(rule, d->identity.peer_trusted, &head->fields, &facts->cost, &why) ||
         !rule_limit_costs(rule, d->identity.peer_trusted, &head->fields, &engine->values,
                           d->given->content.n, costs, &why))

@@ -134,6 +134,53 @@ def test_content_that_decides_must_be_certain(rig):
     assert chosen(weir, b'{"x": "%s", "model": "gpt-4"}' % (b"y" * 65000)) == "strict"
 
 
+PATTERNS = [{"match": {"json": {"query": ["*mutation*", "ad*min", "exact"]}}, "limits": ["strict"]},
+            {"match": {"json": {"start": ["gpt-4*", "5"]}}, "limits": ["strict"]},
+            {"match": {"json": {"any": ["x", "*"]}}, "limits": ["strict"]},
+            {"limits": ["lax"]}]
+
+
+def test_padding_before_a_word_chooses_no_laxer_rule(rig):
+    """Only the first bytes of a value are kept for patterns."""
+    limits = {name: dict(script="fixed_window", limit=1000000, period="1d") for name in ("strict", "lax")}
+    weir = rig.weir(limits=limits, upstreams=echo(rig), rules=PATTERNS)
+    for size, long in [(200, "strict"), (259, 400), (260, 400), (300, 400), (60000, 400)]:
+        value = b" " * size + b"mutation{x}"
+        assert chosen(weir, b'{"query": "%s"}' % value) == long, size
+    assert chosen(weir, b'{"query": "ad%sminor"}' % (b"x" * 254)) == 400, "the first 259 bytes match"
+    assert chosen(weir, b'{"query": "mutation%s"}' % (b"x" * 300)) == 400, "nor is a longer value"
+    for value, expected in [(b"gpt-4" + b"o" * 300, "strict"), (b"gpt-3" + b"o" * 300, "lax"), (b"5" * 300, "lax")]:
+        assert chosen(weir, b'{"start": "%s"}' % value) == expected, value[:8]
+    assert chosen(weir, b'{"start": %s}' % (b"5" * 300)) == "lax"
+    assert chosen(weir, b'{"any": "%s"}' % (b"y" * 300)) == "strict"
+    assert chosen(weir, b'{"start": "gpt-4\\u0000"}') == 400, "for C strings it is gpt-4"
+
+
+def test_a_content_type_cannot_hide_names(rig):
+    """Servers that decode UTF-7, or read a form, find `model` in content that is JSON without it."""
+    weir = matching_weir(rig)
+
+    def chosen_as(body, *types):
+        response = get(weir.address, "/", method="POST", body=body, headers=[("Content-Type", value) for value in types])
+        return response.status if response.status != 200 else "strict" if '"strict"' in response["RateLimit"] else "lax"
+    utf7 = b'{"+AG0AbwBkAGUAbA-":"gpt-4"}'
+    for name in ("utf-7", '"UTF-7"', "utf-16", "latin1", "utf-8x", "'utf-8'", ""):
+        assert chosen_as(utf7, "application/json; charset=" + name) == 400, name
+    for types in (["application/json; Charset=utf-8; charset=utf-7"], ["application/json; charset*=utf-8''utf-7"], ["application/json;charset =utf-7"],
+                  ["application/json", "application/json; charset=utf-7"]):
+        assert chosen_as(utf7, *types) == 400, types
+    for name in ("utf-8", "UTF-8", '"utf-8"', "utf8", "us-ascii", "utf-8; x=y"):
+        assert chosen_as(b'{"model": "gpt-4"}', "application/json; charset=" + name) == "strict", name
+    assert chosen_as('{"x": "¢model"}'.encode(), "application/json; charset=us-ascii") == 400, "servers may drop a bit of each byte"
+    assert chosen_as('{"x": "¢model"}'.encode(), "application/json; charset=utf-8") == "lax"
+    form, curl = b'{"x":"&model=gpt-4&y="}', b'{"x": "y", "model": "gpt-4"}'
+    for types in (["application/x-www-form-urlencoded"], ["Application/X-WWW-Form-Urlencoded; charset=utf-8"],
+                  ["application/json", "application/x-www-form-urlencoded"], [""], []):
+        assert [chosen_as(body, *types) for body in (form, form.replace(b"&", b";"), curl)] == [400, 400, "strict"], types
+    assert chosen_as(form, "application/json") == "lax" and chosen_as(form, "text/plain") == "lax"
+    assert chosen_as(curl, "multipart/form-data; boundary=x") == 400
+
+
 def test_the_content_of_a_grpc_call_is_not_read(rig):
     """Its client may wait for a response to its first message."""
     weir = matching_weir(rig)
@@ -354,7 +401,10 @@ def test_a_value_in_the_content_is_the_identity(rig):
     assert client_of(weir, compressed, **{"Content-Encoding": "gzip"}) == "ip:127.0.0.1"
     for body in (b'{"user": {"id": "a", "id": "b"}}', b'{"user": {"id": "a"}, "User": {}}', b'{"user": {"id": "a\\u0000"}}', b'{"user": {"id": "a\\r\\nX: y"}}'):
         assert client_of(weir, body) == 400, body
-    assert client_of(weir, b'{"user": {"id": "%s"}}' % (b"x" * 300)).startswith("json:h:")
+    long = [client_of(weir, b'{"user": {"id": "%s%s"}}' % (b"x" * 300, end)) for end in (b"1", b"2")]
+    assert all(name.startswith("json:h:") for name in long) and long[0] != long[1], "they differ behind what weir keeps of a value"
+    assert long[0] in rig.command("inspect", "-c", weir.policy_file, "json:" + "x" * 300 + "1").stdout, "inspect finds the same client"
+    assert client_of(weir, b'{"user": {"id": "%s\\n"}}' % (b"x" * 300)) == 400
 
 
 def test_content_is_read_only_where_an_earlier_source_has_no_value(rig):

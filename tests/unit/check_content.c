@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "content/json_values.h"
 #include "content/stream_usage.h"
 #include "content/usage_reader.h"
 #include "run_suite.h"
@@ -151,6 +152,50 @@ START_TEST(names_that_other_readers_may_confuse_are_ambiguous)
     expect("{\"a\":{\"b\":1},\"a\":{\"b\":{\"c\":5}}}", JSON_COMPLETE, 1 << 2, "2 0 5 5\n");
     expect("{\"x\":{\"model\":1,\"model\":2}}", JSON_COMPLETE, 0, "");
     expect("{\"a\":{\"model\":1},\"model\":2}", JSON_COMPLETE, 0, "0 0 2 2\n");
+    expect("{\"model\\u0000\":1}", JSON_COMPLETE, 1, "");
+    expect("{\"MODEL\\u0000\\u0000x\":1,\"s\":1}", JSON_COMPLETE, 1, "5 0 1 1\n");
+    expect("{\"mode\\u0000l\":1,\"\\u0000model\":1}", JSON_COMPLETE, 0, "");
+}
+END_TEST
+
+/* As Java's equalsIgnoreCase() compares them. */
+START_TEST(letters_with_and_without_a_dot_are_alike)
+{
+    static const char *const documents[] = {"{\"\\u0130d\":1}", "{\"\\u0131d\":1}", "{\"ıD\":1}",
+                                            "{\"ID\":1}"};
+    static const char *const path[] = {"id"};
+    struct json_paths paths = paths_of(path, 1);
+    static struct scan scan;
+
+    for (unsigned i = 0; i < COUNT_OF(documents); i++) {
+        ck_assert(scan_all(&scan, &paths, slice_of(documents[i]), 1) == JSON_COMPLETE);
+        ck_assert_msg(scan.scanner.ambiguous == 1, "%s", documents[i]);
+    }
+}
+END_TEST
+
+static void join(void *context, struct slice bytes)
+{
+    text_put(context, bytes);
+}
+
+START_TEST(long_values_are_read_in_pieces)
+{
+    static const char *const path[] = {"a.s"};
+    struct json_paths paths = paths_of(path, 1);
+    char bytes[2000], expected[2000], document[2100];
+
+    for (int size = 250; size < 1500; size += size < 265 ? 1 : 97) {
+        static struct json_values values;
+        struct text whole = text_over(bytes, sizeof bytes);
+        int n = snprintf(expected, sizeof expected, "é%0*d😀", size - 6, 7);
+        snprintf(document, sizeof document, "{\"s\":1,\"a\":{\"s\":\"\\u00e9%.*s\\ud83d\\ude00\"}}",
+                 n - 6, expected + 2);
+        ck_assert(json_values_read(&values, &paths, slice_of(document)));
+        ck_assert(json_values_cut(&values, &paths.paths[0]) == (size >= JSON_VALUE_MAX));
+        json_values_pieces(&values, &paths.paths[0], join, &whole);
+        ck_assert_msg(slice_equal(text_slice(&whole), slice_of(expected)), "%d", size);
+    }
 }
 END_TEST
 
@@ -655,6 +700,8 @@ int main(void)
     tcase_add_test(tests, paths_are_names_joined_by_dots);
     tcase_add_test(tests, values_of_paths_are_found);
     tcase_add_test(tests, names_that_other_readers_may_confuse_are_ambiguous);
+    tcase_add_test(tests, letters_with_and_without_a_dot_are_alike);
+    tcase_add_test(tests, long_values_are_read_in_pieces);
     tcase_add_test(tests, invalid_documents_are_refused);
     tcase_add_test(tests, depth_and_tokens_are_bounded);
     tcase_add_test(tests, random_documents_are_read_as_jansson_reads_them);
