@@ -1,5 +1,4 @@
 /* step_route.c - ROUTE: the client's identity, the rule and the size limits, from a parsed head. */
-#include "http/via.h"
 #include "proxy/access_log.h"
 #include "proxy/client_requests.h"
 #include "proxy/decision_listener.h"
@@ -74,22 +73,14 @@ static enum step begin_log(struct exchange *x, struct request_head *head)
     return good ? STEP_NEXT : step_fail(x, cause, why);
 }
 
-/* A request may pass through the same weir twice, on its way through a gateway behind it. */
-enum { PASSES_MAX = 3 };
-
-/* TRACE is refused: the response would show the sender the fields that proxies have added (RFC 9110
- * section 9.3.8). With Max-Forwards: 0, weir is the recipient of OPTIONS (section 7.6.2). */
+/* With Max-Forwards: 0, weir is the recipient of OPTIONS (RFC 9110 section 7.6.2). */
 static enum step check_request(struct exchange *x, struct request_head *head)
 {
     policy_sort_headers(x->policy, &x->worker->incoming.identity, &head->fields);
-    if (head->method == METHOD_TRACE)
-        return step_fail(x, CAUSE_METHOD_NOT_ALLOWED, NULL);
-    if (head->max_forwards == 0)
-        return step_reply_with(x, 204);
-    if (fields_have(&head->fields, FIELD_VIA) && !x->downstream->origin->decides &&
-        via_passes(&head->fields) >= PASSES_MAX)
-        return step_fail(x, CAUSE_LOOP, NULL);
-    return STEP_WAIT;
+    enum cause cause = route_refusal(head, x->downstream->origin->decides);
+    if (cause != CAUSE_NONE)
+        return step_fail(x, cause, NULL);
+    return head->max_forwards == 0 ? step_reply_with(x, 204) : STEP_WAIT;
 }
 
 /* The identity is known, and the content if a rule has needed it. */

@@ -140,6 +140,7 @@ static void put_field(struct loading *l, const struct node *name, const struct n
     text_put(out, value->text);
     text_literal(out, "\r\n");
     step->field_count++;
+    step->has_type |= slice_equal_nocase(name->key, SLICE("Content-Type"));
 }
 
 static void read_fields(struct loading *l, const struct option *option, const struct node *node,
@@ -257,6 +258,19 @@ static bool has_request(const struct node *item)
     return item->count > 1 || (item->count == 1 && !node_find(item, "wait"));
 }
 
+/* Servers take JSON without this field as something else. */
+static void add_content_type(struct loading *l, struct scenario_step *step)
+{
+    static const struct slice line = SLICE("Content-Type: application/json\r\n");
+    size_t size = line.n + step->field_lines.n;
+    struct text out = text_over(arena_zeroed(&l->scratch, size, 1), size);
+
+    text_put(&out, line);
+    text_put(&out, step->field_lines);
+    keep_slice(l, &step->field_lines, text_slice(&out));
+    step->field_count++;
+}
+
 static void complete(struct loading *l, const struct node *item, struct scenario_step *step,
                      const struct scenario *scenario)
 {
@@ -271,6 +285,8 @@ static void complete(struct loading *l, const struct node *item, struct scenario
     step->is_request = has_request(item);
     if (!step->method.n)
         step->method = step->content.p ? SLICE("POST") : SLICE("GET");
+    if (step->content.p && !step->has_type)
+        add_content_type(l, step);
     if (!step->address.n)
         step->address = scenario->address;
     set_target(l, step);

@@ -67,6 +67,7 @@ struct scenario_step {
     int64_t every_us; /* from one repeat to the next */
     struct slice method, path, query, host, field_lines, content, claims, address, client;
     unsigned field_count;
+    bool has_type;   /* `headers` has Content-Type */
     unsigned https;  /* 1: the client uses TLS */
     unsigned status; /* of the response */
     int64_t duration_us;

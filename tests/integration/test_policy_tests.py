@@ -183,7 +183,17 @@ def test_rules_and_keys(rig):
            request("/both", {"remaining": {"gcra": 17, "fixed": 0}}))
     passes(rig, request("/model", {"admitted": 1}, json={"model": "a"}, repeat=2), request("/model", "admitted", json={"model": "b"}),
            request("/in/a", {"admitted": 1}, repeat=2), request("/in/b", "admitted"), request("/a/%zz", {"status": 400}),
-           request("/x", {"status": 405}, method="TRACE"))
+           request("/x", {"status": 405}, method="TRACE"), request("/x", {"status": 204, "rejected": 1}, method="OPTIONS", headers={"Max-Forwards": "0"}),
+           request("/x", {"status": 508}, headers={"Via": ["1.1 weir, 1.1 weir", "1.1 weir"]}), request("/x", "admitted", headers={"Via": "1.1 weir, 1.1 weir"}))
+
+
+def test_content_that_rules_match_on(rig):
+    """As the proxy decides on it."""
+    passes(rig, request("/chat", {"rule": "/chat"}, json={"model": "gpt; &"}), request("/chat", {"status": 400}, json={"model": "gpt"}, headers={"Content-Encoding": "gzip"}),
+           request("/chat", {"status": 400}, json={"model": "gpt"}, headers={"content-type": "application/json; charset=utf-7"}),
+           request("/chat", {"status": 413}, json={"model": "x" * 1100}), request("/chat", {"rule": "rest"}, json={"model": "x" * 900}),
+           request("/chat", {"status": 400}, json='{"model": "a", "Model": "b"}'), request("/free", {"rule": "free"}, json="[]"),
+           policy=POLICY + "size_limits: { inspected_content: 1k }\n")
 
 
 def test_claims_of_tokens(rig):
@@ -232,6 +242,10 @@ def test_rows_of_the_quota_database(rig):
            request("/", {"admitted": 50}, client="client-3", repeat=51), request("/", {"status": 403}, client="client-4"),
            request("/", "admitted", client="ip:203.0.113.7"), policy=policy, quotas=rows)
     known = policy.replace("identity: {", "identity: { known_clients_only: true,").replace(", unknown_client: deny", "")
+    by_content = known.replace('"query:key"', '"json:user"')
+    assert by_content != known
+    passes(rig, request("/chat", {"client": "json:user-1"}, headers={"X-Client-Id": "client-4"}, json={"user": "user-1"}),
+           policy=by_content, quotas={**rows, "json:user-1": -1})
     passes(rig, request("/", {"client": "client-2"}, client="client-2"), request("/", {"client": "ip:127.0.0.1"}, client="client-4"),
            request("/", {"client": "ip:127.0.0.1"}, headers={"X-Client-Id": "client-4"}), policy=known, quotas=rows)
 
