@@ -66,7 +66,8 @@ static int64_t descriptor_cost(const struct rate_limit_call *message,
     return descriptor->refunds ? -cost : cost;
 }
 
-/* An operator's grant replaces the numbers of all limits of the descriptor. */
+/* An operator's grant replaces the numbers of all limits of the descriptor. A refund is never
+ * rejected. */
 static void apply_grant(struct limiter *l, struct call_item *item)
 {
     struct grant grant;
@@ -75,10 +76,10 @@ static void apply_grant(struct limiter *l, struct call_item *item)
         return;
     if (grant.quota == GRANT_UNLIMITED)
         item->kind = ITEM_UNLIMITED;
-    else if (grant.quota == 0)
-        item->kind = ITEM_PROHIBITED;
-    else
+    else if (grant.quota > 0)
         item->number = grant.quota;
+    else if (item->cost >= 0)
+        item->kind = ITEM_PROHIBITED;
 }
 
 static unsigned applied_limits(const struct descriptor_match *match)
@@ -90,12 +91,31 @@ static unsigned applied_limits(const struct descriptor_match *match)
     return count;
 }
 
-static void count_as(struct limiter *l, const struct call_item *item, enum verdict verdict)
+static bool is_shadow(const struct call_item *item, const struct limit *limit)
 {
-    for (unsigned i = 0; i < descriptor_limit_count(&item->match); i++)
-        if (descriptor_limit(&item->match, i))
-            verdict_count_result(
-                l, &(struct limit_result){.limit = descriptor_limit(&item->match, i)}, verdict);
+    return descriptor_is_shadow(&item->match) ||
+           !limit_enforces_text(limit, descriptor_name_text(&item->name));
+}
+
+/* Counts the limits of a descriptor that a grant decides without them. If all of them are shadow
+ * limits, it is admitted, as in verdict_by_client_limits(). */
+static void count_granted(struct limiter *l, struct call_item *item)
+{
+    bool prohibited = item->kind == ITEM_PROHIBITED, enforced = false;
+
+    for (unsigned i = 0; i < descriptor_limit_count(&item->match); i++) {
+        const struct limit *limit = descriptor_limit(&item->match, i);
+        if (!limit)
+            continue;
+        bool shadow = is_shadow(item, limit);
+        verdict_count_result(l, &(struct limit_result){.limit = limit},
+                             !prohibited ? VERDICT_UNLIMITED
+                             : shadow    ? VERDICT_SHADOW
+                                         : VERDICT_PROHIBITED);
+        enforced |= !shadow;
+    }
+    if (prohibited && !enforced)
+        item->kind = ITEM_FREE;
 }
 
 static void set_item(struct call_request *call, const struct rate_limit_call *message, unsigned i,
@@ -123,8 +143,7 @@ static void set_item(struct call_request *call, const struct rate_limit_call *me
         item->count = count;
         call->limit_count += count;
     } else
-        count_as(call->limiter, item,
-                 item->kind == ITEM_PROHIBITED ? VERDICT_PROHIBITED : VERDICT_UNLIMITED);
+        count_granted(call->limiter, item);
 }
 
 static void match_all(struct call_request *call, const struct rate_limit_call *message)
@@ -149,12 +168,6 @@ static struct limit_numbers numbers_of(const struct call_item *item, const struc
     if (item->number < 0)
         return (struct limit_numbers){.limit = limit->limit, .burst = limit->burst};
     return (struct limit_numbers){.limit = number, .burst = number};
-}
-
-static bool is_shadow(const struct call_item *item, const struct limit *limit)
-{
-    return descriptor_is_shadow(&item->match) ||
-           !limit_enforces_text(limit, descriptor_name_text(&item->name));
 }
 
 static int64_t bounded_cost(const struct limit *limit, int64_t cost)
@@ -248,7 +261,8 @@ static struct wide *make_wide(struct call_request *call, unsigned count)
     wide->results = call->wide_results;
     for (unsigned i = 0; i < count; i++) {
         const struct call_item *item = &call->items[i];
-        wide->quota_passes |= item->quota && item->kind == ITEM_UNLIMITED;
+        wide->quota_passes |=
+            item->quota && (item->kind == ITEM_UNLIMITED || item->kind == ITEM_FREE);
         if (item->kind != ITEM_COUNTED)
             continue;
         wide->spans[wide->span_count++] =

@@ -781,6 +781,22 @@ START_TEST(grants_replace_limits)
 }
 END_TEST
 
+START_TEST(a_grant_of_0_rejects_neither_in_shadow_nor_refunds)
+{
+    start(1, true);
+    grant("descriptor:all/sh=c", 0);
+    grant("descriptor:all/k=c", 0);
+    grant("descriptor:every/k=c", 0);
+    expect("all", "sh=c", "allowed: -");
+    expect("all", "sh=c k=a", "allowed: - 2");
+    expect("all", "sh=c q=a 9", "limited: - over 0");
+    expect("all", "k=c -1", "allowed: 3");
+    expect("all", "k=c -1 k=a", "allowed: 3 1");
+    expect("every", "k=c -1", "allowed: 3");
+    expect("all", "k=c", "limited: over 0");
+}
+END_TEST
+
 /* --- Without Redis ---------------------------------------------------------------------------- */
 
 START_TEST(without_redis_this_process_counts)
@@ -1018,6 +1034,7 @@ int main(void)
     tcase_add_test(tests, a_refund_forgets_the_denials_of_its_descriptors);
     tcase_add_test(tests, a_rejected_refund_forgets_nothing);
     tcase_add_test(tests, grants_replace_limits);
+    tcase_add_test(tests, a_grant_of_0_rejects_neither_in_shadow_nor_refunds);
     tcase_add_test(tests, every_limit_beside_a_failing_one_is_charged_once);
     tcase_add_test(tests, every_limit_is_charged_if_a_failing_one_is_over);
     tcase_add_test(tests, a_failing_refund_changes_no_other_limit);
