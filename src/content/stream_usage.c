@@ -8,16 +8,18 @@
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-enum { PATH_STREAM, PATH_STREAM_OPTIONS };
+enum { PATH_STREAM, PATH_OPTIONS, PATH_INCLUDE_USAGE };
 
 static const struct json_paths request_paths = {
-    .count = 2,
+    .count = 3,
     .paths = {[PATH_STREAM] = {.count = 1, .names = {{"stream", 6}}},
-              [PATH_STREAM_OPTIONS] = {.count = 1, .names = {{"stream_options", 14}}}}};
+              [PATH_OPTIONS] = {.count = 1, .names = {{"stream_options", 14}}},
+              [PATH_INCLUDE_USAGE] = {.count = 2,
+                                      .names = {{"stream_options", 14}, {"include_usage", 13}}}}};
 
 struct request_reader {
     struct json_scanner scanner;
-    bool streams, says_options;
+    bool may_stream, streams, says_options, asks;
 };
 
 static void take_stream_option(struct json_scanner *scanner, unsigned path,
@@ -25,13 +27,17 @@ static void take_stream_option(struct json_scanner *scanner, unsigned path,
 {
     struct request_reader *reader = CONTAINER_OF(scanner, struct request_reader, scanner);
 
-    if (path == PATH_STREAM)
+    if (path == PATH_STREAM) {
         reader->streams = value->kind == SCANNED_TRUE;
-    else
+        reader->may_stream = value->kind != SCANNED_FALSE && value->kind != SCANNED_NULL;
+    } else if (path == PATH_OPTIONS) {
         reader->says_options = true;
+    } else {
+        reader->asks = value->kind == SCANNED_TRUE;
+    }
 }
 
-size_t stream_usage_offset(struct slice content)
+enum stream_usage stream_usage_of(struct slice content, size_t *offset)
 {
     struct request_reader reader = {.streams = false};
     const char *open = content.n ? memchr(content.p, '{', content.n) : NULL;
@@ -39,9 +45,14 @@ size_t stream_usage_offset(struct slice content)
     json_scanner_begin(&reader.scanner, &request_paths, take_stream_option, text_over(NULL, 0));
     (void)json_scanner_read(&reader.scanner, content);
     if (json_scanner_end(&reader.scanner) != JSON_COMPLETE || !reader.scanner.is_object ||
-        reader.scanner.ambiguous || !reader.streams || reader.says_options)
-        return 0;
-    return (size_t)(open - content.p) + 1;
+        reader.scanner.ambiguous)
+        return STREAM_USAGE_UNSURE;
+    if (!reader.may_stream || reader.asks)
+        return STREAM_USAGE_STATED;
+    if (!reader.streams || reader.says_options)
+        return STREAM_USAGE_UNSURE;
+    *offset = (size_t)(open - content.p) + 1;
+    return STREAM_USAGE_UNASKED;
 }
 
 /* ---- the response ---------------------------------------------------------------------------- */

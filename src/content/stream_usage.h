@@ -9,10 +9,15 @@
 /* The member that is inserted into the request. */
 #define STREAM_USAGE_MEMBER SLICE("\"stream_options\":{\"include_usage\":true},")
 
-/* Returns the position in the content of a request at which the member is to be inserted. 0: the
- * content stays as it is, since it asks for no stream, contains stream_options, is no
- * valid JSON object, or is one that readers may understand differently. */
-size_t stream_usage_offset(struct slice content);
+enum stream_usage {
+    STREAM_USAGE_STATED,  /* the request asks for no stream, or for its usage, too */
+    STREAM_USAGE_UNASKED, /* it asks for a stream, and says nothing of stream_options */
+    STREAM_USAGE_UNSURE   /* it may ask for a stream without usage: it says so, is no valid JSON
+                             object, or is one that readers may understand differently */
+};
+
+/* Reads the content of a request. STREAM_USAGE_UNASKED: the member may be inserted at `*offset`. */
+enum stream_usage stream_usage_of(struct slice content, size_t *offset);
 
 enum { STREAM_USAGE_HELD_MAX = 8 << 10 }; /* bytes of an event; longer ones pass */
 

@@ -34,23 +34,37 @@ static bool insert(struct exchange *x, size_t offset)
     return true;
 }
 
-void added_usage_add(struct exchange *x)
+enum stream_usage added_usage_read(const struct fields *fields, struct slice content,
+                                   size_t *offset)
+{
+    if (request_content_is_plain(fields, content) != CONTENT_READ)
+        return STREAM_USAGE_UNSURE;
+    enum stream_usage usage = stream_usage_of(content, offset);
+    return usage == STREAM_USAGE_UNASKED && is_signed(fields) ? STREAM_USAGE_UNSURE : usage;
+}
+
+bool added_usage_add(struct exchange *x)
 {
     struct incoming *in = &x->worker->incoming;
+    enum content_state state = request_content_state(x);
+    size_t offset = 0;
 
-    const struct fields *fields = &in->head->fields;
-    struct slice content = request_content_kept(x);
-
-    if (request_content_state(x) != CONTENT_VALUES || !request_content_is_whole(x) ||
-        request_content_is_plain(fields, content) != CONTENT_READ || is_signed(fields))
-        return;
-    size_t offset = stream_usage_offset(content);
-    if (!offset || !insert(x, offset))
-        return;
+    if (state == CONTENT_ABSENT)
+        return true;
+    if (state != CONTENT_VALUES || !request_content_is_whole(x))
+        return false;
+    switch (added_usage_read(&in->head->fields, request_content_kept(x), &offset)) {
+    case STREAM_USAGE_STATED: return true;
+    case STREAM_USAGE_UNSURE: return false;
+    case STREAM_USAGE_UNASKED: break;
+    }
+    if (!insert(x, offset))
+        return false;
     x->request.bytes += STREAM_USAGE_MEMBER.n;
     if (in->framing.kind == FRAMING_LENGTH)
         in->framing.length += STREAM_USAGE_MEMBER.n;
     x->cost.usage_added = true;
+    return true;
 }
 
 /* Content with a length stays as it is. */

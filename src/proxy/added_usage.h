@@ -7,10 +7,14 @@
 #include "http/framing.h"
 #include "proxy/exchange_state.h"
 
+/* Reads whole content. STREAM_USAGE_UNASKED: weir may ask at `*offset`. */
+enum stream_usage added_usage_read(const struct fields *fields, struct slice content,
+                                   size_t *offset);
+
 /* In LIMIT, after the costs were read, for a rule with adds_usage: asks in the content that
  * CONTENT has read, and adjusts its length. Requests that weir does not read with certainty are
- * left as they are. */
-void added_usage_add(struct exchange *x);
+ * left as they are. Returns false if the response may be a stream that does not state its usage. */
+MUST_CHECK bool added_usage_add(struct exchange *x);
 
 /* The response's header was read: its event is removed if weir has asked for it. */
 void added_usage_begin(struct exchange *x, const struct response_head *head,

@@ -144,8 +144,9 @@ static enum step decide_request(struct exchange *x)
         request_values_read(x, &values);
     if (x->route.rule->has_own_costs && !request_cost_read(x, &values, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
-    if (x->route.rule->adds_usage)
-        added_usage_add(x);
+    if (x->route.rule->adds_usage && !added_usage_add(x))
+        rule_hidden_usage_costs(x->route.rule, in->identity.peer_trusted, &head->fields, &values,
+                                x->reserves);
     response_cost_expect(x);
     x->limits.cost = x->limits.stated_cost ? x->limits.stated_cost : cost_of_rule(x->route.rule);
     struct limit_facts facts = {

@@ -10,6 +10,7 @@
 #include "limit/compose.h"
 #include "policy/identity_token.h"
 #include "policy/rule_choice.h"
+#include "proxy/added_usage.h"
 #include "proxy/request_content.h"
 #include "proxy/route.h"
 #include "quota/quotas.h"
@@ -274,6 +275,18 @@ static bool rule_end_matters(const struct rule *rule)
     return rule->adjusts;
 }
 
+/* As added_usage_add(). */
+static bool may_hide_usage(const struct deciding *d)
+{
+    struct slice content = d->given->content;
+    size_t offset;
+
+    if (!content.p || content.n == 0)
+        return false;
+    return content.n > d->engine->policy->size_limits.inspected_content ||
+           added_usage_read(&d->engine->head.fields, content, &offset) == STREAM_USAGE_UNSURE;
+}
+
 /* Reads what the limits count by, and what the request costs. */
 static bool read_facts(struct deciding *d, struct limit_facts *facts, int64_t *costs)
 {
@@ -291,6 +304,9 @@ static bool read_facts(struct deciding *d, struct limit_facts *facts, int64_t *c
         !rule_limit_costs(rule, d->identity.peer_trusted, &head->fields, &engine->values,
                           d->given->content.n, costs, &why))
         return refuse_request(d, CAUSE_BAD_REQUEST, why);
+    if (rule->adds_usage && may_hide_usage(d))
+        rule_hidden_usage_costs(rule, d->identity.peer_trusted, &head->fields, &engine->values,
+                                costs);
     return true;
 }
 

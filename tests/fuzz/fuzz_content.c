@@ -38,9 +38,9 @@ static void ask(const uint8_t *data, size_t size)
 {
     char *content = fuzz_copy(data, size);
     struct slice member = STREAM_USAGE_MEMBER;
-    size_t place = stream_usage_offset((struct slice){content, size});
+    size_t place, again;
 
-    if (place) {
+    if (stream_usage_of((struct slice){content, size}, &place) == STREAM_USAGE_UNASKED) {
         char *asked = malloc(size + member.n);
         memcpy(asked, content, place);
         memcpy(asked + place, member.p, member.n);
@@ -48,7 +48,8 @@ static void ask(const uint8_t *data, size_t size)
         json_t *before = json_loadb(content, size, JSON_ALLOW_NUL, NULL),
                *after = json_loadb(asked, size + member.n, JSON_ALLOW_NUL, NULL);
         PROPERTY(after || !before); /* jansson does not hold all numbers */
-        PROPERTY(stream_usage_offset((struct slice){asked, size + member.n}) == 0);
+        PROPERTY(stream_usage_of((struct slice){asked, size + member.n}, &again) ==
+                 STREAM_USAGE_STATED);
         json_decref(before);
         json_decref(after);
         free(asked);

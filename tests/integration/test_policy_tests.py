@@ -187,6 +187,12 @@ def test_rules_and_keys(rig):
            request("/x", {"status": 508}, headers={"Via": ["1.1 weir, 1.1 weir", "1.1 weir"]}), request("/x", "admitted", headers={"Via": "1.1 weir, 1.1 weir"}))
 
 
+def test_streams_that_hide_their_usage(rig):
+    policy = POLICY.replace("usage: openai", "usage: openai, include_usage: add")
+    passes(rig, request("/chat", {"cost": {"tokens": 400}}, json={"model": "gpt", "stream": True, "stream_options": {}}),
+           request("/chat", {"cost": {"tokens": 100}}, json={"model": "gpt", "stream": True}), policy=policy)
+
+
 def test_content_that_rules_match_on(rig):
     """As the proxy decides on it."""
     passes(rig, request("/chat", {"rule": "/chat"}, json={"model": "gpt; &"}), request("/chat", {"status": 400}, json={"model": "gpt"}, headers={"Content-Encoding": "gzip"}),

@@ -310,6 +310,29 @@ def test_stream_options_are_added(rig):
     assert chat(weir, b'{"stream": true}', **{"Content-Digest": "sha-256=:x:"}) == (plain, 10)
 
 
+def test_a_stream_that_hides_its_usage_reserves_the_most(rig):
+    """The client opts out of the usage, so that the server states none."""
+    api = Chat(rig)
+
+    def costs(body, reserve=10, limit=1000, **headers):
+        client = {"X-Client-Id": "c%d" % random.getrandbits(40)}
+        assert get(weirs[reserve, limit].address, "/", method="POST", body=body, headers={**client, **headers}).status == 200
+        left = get(weirs[reserve, limit].address, "/", method="POST", body=b'{"max_tokens": 1}', headers=client)
+        return limit - remaining(left)["tokens"] - (1 if reserve == 10 else 5)
+    weirs = {(reserve, limit): rig.weir(workers=1, upstreams=api.upstreams, rules=[{"limits": ["tokens"]}], limits={
+        "tokens": tokens(reserve=reserve, limit=limit, include_usage="add", request_json="max_tokens", max=300)}) for reserve, limit in [(10, 1000), ("auto", 1000), (10, 200)]}
+    hidden = [b'{"stream": true, "stream_options": {"include_usage": false}}', b'{"stream": true, "stream_options": {}}', b'{"stream": 1}',
+              b'{"stream": true, "stream_options": {"include_usage": false}, "stream_options": {}}', b'{"stream": true, "Stream": false}']
+    for body in hidden:
+        assert (costs(body), costs(body, "auto"), costs(body, limit=200)) == (300, 300, 199), body
+    padded = b" " * 66000 + b'{"stream": true}'
+    assert costs(padded) == 300 and costs(b'{"stream": true}', **{"Content-Digest": "sha-256=:x:"}) == 300
+    assert costs(b'{"stream": true}', **{"Content-Type": "application/json; charset=utf-7"}) == 300
+    assert costs(b'{"stream": true, "stream_options": {}, "max_tokens": 50}') == 50, "the server sends no more"
+    assert costs(b'{"stream": false, "stream_options": {}}') == 10 and costs(b'{"x": "y"}', **{"Content-Digest": "sha-256=:x:"}) == 10
+    assert costs(b'{"stream": true}') == 200 and costs(b'{"stream": true, "stream_options": {"include_usage": true}}') == 200, "stated by the server"
+
+
 def test_stream_options_with_every_framing(rig):
     """With Content-Length or chunks from the client, over HTTP/2, and to servers that send a length: then nothing is removed."""
     api = Chat(rig)

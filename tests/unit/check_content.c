@@ -471,14 +471,15 @@ START_TEST(requests_for_streams_get_the_option)
 {
     static const char *const asked[] = {"{\"stream\":true}", " \n{ \"a\":{\"stream_options\":1},"
                                                              "\"stream\" : true }"};
-    static const char *const left[] = {
+    static const char *const stated[] = {
+        "{}", "{\"stream\":false}", "{\"stream\":null,\"stream_options\":{}}",
+        "{\"a\":{\"stream\":true}}",
+        "{\"stream_options\":{\"include_usage\":true},\"stream\":true}"};
+    static const char *const unsure[] = {
         "",
-        "{}",
-        "{\"stream\":false}",
         "{\"stream\":\"true\"}",
         "{\"stream\":1}",
         "[{\"stream\":true}]",
-        "{\"a\":{\"stream\":true}}",
         "{\"stream\":true",
         "{\"stream\":true}}",
         "{\"stream\":true,\"stream\":true}",
@@ -487,14 +488,22 @@ START_TEST(requests_for_streams_get_the_option)
         "{\"stream\":true,\"stream_options\":null}",
         "{\"stream\":true,\"stream\\u005foptions\":{}}",
         "{\"stream_options\":{\"include_usage\":false},\"stream\":true}",
+        "{\"stream_options\":{\"include_usage\":true,\"include_usage\":false},\"stream\":true}",
+        "{\"stream_options\":{\"include_usage\":1},\"stream\":true}",
         "\xef\xbb\xbf{\"stream\":true}"};
 
+    size_t place;
+
     for (unsigned i = 0; i < COUNT_OF(asked); i++) {
-        size_t place = stream_usage_offset(slice_of(asked[i]));
-        ck_assert_msg(place && asked[i][place - 1] == '{', "%s: %zu", asked[i], place);
+        ck_assert_int_eq(stream_usage_of(slice_of(asked[i]), &place), STREAM_USAGE_UNASKED);
+        ck_assert_msg(asked[i][place - 1] == '{', "%s: %zu", asked[i], place);
     }
-    for (unsigned i = 0; i < COUNT_OF(left); i++)
-        ck_assert_msg(stream_usage_offset(slice_of(left[i])) == 0, "%s", left[i]);
+    for (unsigned i = 0; i < COUNT_OF(stated); i++)
+        ck_assert_msg(stream_usage_of(slice_of(stated[i]), &place) == STREAM_USAGE_STATED, "%s",
+                      stated[i]);
+    for (unsigned i = 0; i < COUNT_OF(unsure); i++)
+        ck_assert_msg(stream_usage_of(slice_of(unsure[i]), &place) == STREAM_USAGE_UNSURE, "%s",
+                      unsure[i]);
 }
 END_TEST
 
