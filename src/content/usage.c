@@ -51,6 +51,7 @@ static const struct usage_row gemini_weighted[] = {
     {"usageMetadata.candidatesTokenCount", 1, WEIGHT_OUTPUT},
     {"usageMetadata.thoughtsTokenCount", 2, WEIGHT_OUTPUT},
     {"usageMetadata.cachedContentTokenCount", 3, WEIGHT_CACHED_INPUT},
+    {"usageMetadata.toolUsePromptTokenCount", 4, WEIGHT_INPUT},
     {0}};
 
 static int64_t weight_of(const struct usage_weights *weights, unsigned which)

@@ -650,8 +650,9 @@ START_TEST(weights_count_cached_input_once)
     usage_of_format(&usage, USAGE_GEMINI, &weights);
     expect_usage(&usage, USAGE_TYPE_JSON,
                  "[{\"usageMetadata\":{\"promptTokenCount\":4,\"candidatesTokenCount\":1}},"
-                 "{\"usageMetadata\":{\"promptTokenCount\":4,\"candidatesTokenCount\":3}}]",
-                 USAGE_READ, 19);
+                 "{\"usageMetadata\":{\"promptTokenCount\":4,\"candidatesTokenCount\":3,"
+                 "\"toolUsePromptTokenCount\":7}}]",
+                 USAGE_READ, 26);
 }
 END_TEST
 
