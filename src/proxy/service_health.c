@@ -106,8 +106,11 @@ static enum step begin_watch(struct exchange *x)
     struct service_request *s = x->service;
     char bytes[FRAME_MAX];
 
-    if (w->watch_count == WATCHES_MAX)
+    s->is_public = !service_trusts_peer(x);
+    if (w->watch_count == WATCHES_MAX ||
+        (s->is_public && w->public_watch_count == PUBLIC_WATCHES_MAX))
         return step_fail(x, CAUSE_TOO_MANY_WATCHES, NULL);
+    w->public_watch_count += s->is_public;
     if (w->watch_count++ == 0)
         w->shown_ready = service_is_ready(x->worker);
     TAILQ_INSERT_TAIL(&w->watches, s, watch);
@@ -185,4 +188,5 @@ void service_watch_end(struct service_request *s)
         return;
     TAILQ_REMOVE(&w->watches, s, watch);
     w->watch_count--;
+    w->public_watch_count -= s->is_public;
 }

@@ -7,6 +7,12 @@
 #include "proxy/step.h"
 #include "service/grpc_message.h"
 
+/* Returns whether the peer is in rate_limit_service.trusted. */
+static inline bool service_trusts_peer(const struct exchange *x)
+{
+    return identity_trusts(&x->policy->rate_limit_service.peers, &x->downstream->origin->peer);
+}
+
 /* What the resources do with the content of a request. STEP_NEXT: the reply follows, by the
  * resource's function below, or that of a failure. */
 enum step service_call_begin(struct exchange *x, struct slice message);

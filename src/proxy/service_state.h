@@ -19,7 +19,8 @@
 struct exchange;
 struct generation;
 
-enum { WATCHES_MAX = 64 }; /* per worker */
+/* Per worker; of all peers, and of those that are not trusted. */
+enum { WATCHES_MAX = 64, PUBLIC_WATCHES_MAX = 32 };
 
 struct service_request {
     struct exchange *exchange;
@@ -29,6 +30,7 @@ struct service_request {
     struct call_request request; /* a call */
     /* Of a Watch: */
     bool is_watch;
+    bool is_public;                     /* its peer was not trusted when it began */
     bool names_service;                 /* it names a service of weir */
     enum health_status shown;           /* last sent */
     TAILQ_ENTRY(service_request) watch; /* in service_worker.watches */
@@ -42,7 +44,7 @@ struct service_worker {
     struct free_list free;     /* struct service_request, in the memory of the worker's buffers */
     struct call_memory memory; /* of the call that is read or answered */
     TAILQ_HEAD(watches, service_request) watches;
-    unsigned watch_count;
+    unsigned watch_count, public_watch_count;
     /* The state that the watches were sent last. */
     bool shown_ready;
     const struct generation *shown_generation;

@@ -66,11 +66,6 @@ static bool service_new(struct exchange *x)
     return true;
 }
 
-static bool may_ask(const struct exchange *x)
-{
-    return identity_trusts(&x->policy->rate_limit_service.peers, &x->downstream->origin->peer);
-}
-
 /* Browsers ask before they send a gRPC call, or a request of another type than a form's, to another
  * site. A form could carry JSON. */
 static bool is_of_other_site(const struct request_head *head)
@@ -89,7 +84,7 @@ static enum step check_service_head(struct exchange *x, const struct request_hea
                                   (head->method == METHOD_HEAD && resource->method == METHOD_GET));
 
     x->service->resource = resource;
-    if (!(resource && resource->public) && !may_ask(x))
+    if (!(resource && resource->public) && !service_trusts_peer(x))
         return step_fail(x, CAUSE_CALLER_NOT_TRUSTED, NULL);
     if (!resource)
         return step_fail(x, CAUSE_NO_RESOURCE, NULL);

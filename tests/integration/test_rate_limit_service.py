@@ -315,6 +315,20 @@ def test_watches_are_bounded(rig):
         again.wait_for("SERVING")
 
 
+def test_peers_that_are_not_trusted_leave_watches_to_others(rig):
+    _, listener = weir_with_service(rig, DOMAINS, {"trusted": ["127.0.0.2"]}, workers=1)
+    with Http2(listener) as client, Http2(listener, source="127.0.0.2") as trusted:
+        watches = [Watch(client) for _ in range(32)]
+        for watch in watches:
+            watch.wait_for("SERVING")
+        with Caller(listener) as other:
+            assert refusal(other.raw, frame(b""), envoy.HEALTH_WATCH) == 8
+        Watch(trusted).wait_for("SERVING")
+        client.send(3, 0, watches[0].stream, struct.pack(">I", 8))
+        eventually(lambda: client.responds_to_ping())
+        Watch(client).wait_for("SERVING")
+
+
 # --- operation ---
 
 
