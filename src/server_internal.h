@@ -64,8 +64,8 @@ struct weir {
     struct recent_counts *recent;                      /* what admin/problems.h evaluates */
     struct event *signals[4], *change, *drain, *watch; /* drain: ends timeouts.drain */
     struct event *memory;                              /* checks whether memory can be returned */
-    uint64_t memory_peak;      /* maximum use of memory since the last return, in bytes */
-    struct watchdog *watchdog; /* NULL: systemd has set none */
+    uint64_t memory_peak; /* maximum use of memory since the last return, in bytes */
+    struct watchdog *watchdog;
     bool ready, stopping, unlinked;
     bool reloading; /* some workers do not use the active policy yet */
 };
@@ -92,7 +92,8 @@ void systemd_reload_read(const struct weir *weir);
 void systemd_reload_failed(const struct weir *weir);
 /* Reports that weir stops, with an upper bound of the time for that. */
 void systemd_stopping(const struct weir *weir);
-/* Starts pinging the watchdog if systemd has set one. False: no memory. Call after the workers
+/* Starts to check that the workers and the log writer make progress, and to ping the watchdog if
+ * systemd has set one. False: no memory. Call after the workers
  * were created. */
 MUST_CHECK bool watchdog_start(struct weir *weir);
 void watchdog_stop(struct weir *weir);

@@ -1,9 +1,10 @@
 /* server_systemd.c - what weir reports to systemd (sd_notify(3)): readiness, reloads, stopping, a
  * status line, and the watchdog (WatchdogSec=).
  *
- * The main thread pings the watchdog only while every worker completes loop iterations and the log
- * writer is alive. An idle worker sleeps, so each check wakes it; the next check, a quarter of the
- * watchdog's interval later, compares its count of iterations. */
+ * The main thread checks that every worker completes loop iterations and the log writer is alive,
+ * and pings the watchdog only then. An idle worker sleeps, so each check wakes it; the next check
+ * compares its count of iterations. It is a quarter of the watchdog's interval later, or
+ * CHECK_US without a watchdog. Then the log and the problem worker_stuck report it. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -20,11 +21,12 @@
 #endif
 
 /* A reload reads files and resolves names on the main thread, which pings no watchdog meanwhile. */
-enum { RELOAD_US = 300000000, STOP_MARGIN_US = 10000000 };
+enum { RELOAD_US = 300000000, STOP_MARGIN_US = 10000000, CHECK_US = 5000000 };
 
 struct watchdog {
     struct weir *weir;
-    uint64_t interval_us;
+    uint64_t interval_us; /* UINT64_MAX: systemd has set none */
+    uint64_t check_us;
     struct event *check;
     uint64_t *iterations; /* [worker] at the last check */
     bool *stuck;          /* [worker] reported as stuck */
@@ -116,7 +118,13 @@ void systemd_stopping(const struct weir *weir)
 
 static double seconds_between_checks(const struct watchdog *watchdog)
 {
-    return (double)watchdog->interval_us / 4e6;
+    return (double)watchdog->check_us / 1e6;
+}
+
+static const char *what_follows(const struct watchdog *watchdog)
+{
+    return watchdog->interval_us == UINT64_MAX ? "restart weir"
+                                               : "systemd's watchdog restarts weir";
 }
 
 /* Returns whether the worker has completed an iteration since the last check. Wakes it, so that it
@@ -128,10 +136,8 @@ static bool iterates(struct watchdog *watchdog, unsigned number)
     bool stuck = now == watchdog->iterations[number];
 
     if (stuck && !watchdog->stuck[number])
-        log_error("worker %u has not completed a loop iteration for %.1f s; if this continues, "
-                  "systemd's watchdog "
-                  "restarts weir",
-                  number, seconds_between_checks(watchdog));
+        log_error("worker %u has not completed a loop iteration for %.1f s; if this continues, %s",
+                  number, seconds_between_checks(watchdog), what_follows(watchdog));
     if (!stuck && watchdog->stuck[number])
         log_warn("worker %u completes loop iterations again", number);
     watchdog->stuck[number] = stuck;
@@ -144,11 +150,13 @@ static bool log_writer_is_well(struct watchdog *watchdog)
 {
     bool stuck = !log_writer_is_alive();
 
-    if (stuck && !watchdog->log_stuck)
-        log_error(
-            "the log writer has not responded for %.1f s; if this continues, systemd's watchdog "
-            "restarts weir",
-            seconds_between_checks(watchdog));
+    if (stuck && !watchdog->log_stuck) {
+        char message[256];
+        snprintf(message, sizeof message,
+                 "the log writer has not responded for %.1f s; if this continues, %s",
+                 seconds_between_checks(watchdog), what_follows(watchdog));
+        log_to_stderr(slice_of(message));
+    }
     watchdog->log_stuck = stuck;
     return !stuck;
 }
@@ -164,27 +172,26 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
     if (!weir->stopping) {
         for (unsigned i = 0; i < weir->started; i++)
             well &= iterates(watchdog, i);
+        weir->view.worker_stuck = !well;
         well &= log_writer_is_well(watchdog);
     }
-    if (well)
+    if (well && watchdog->interval_us != UINT64_MAX)
         notify_systemd("WATCHDOG=1");
 }
 
 bool watchdog_start(struct weir *weir)
 {
     uint64_t us = watchdog_interval_us();
-    struct watchdog *watchdog;
+    struct watchdog *watchdog = weir->watchdog = xcalloc(1, sizeof *watchdog);
 
-    if (us == 0)
-        return true;
-    watchdog = weir->watchdog = xcalloc(1, sizeof *watchdog);
     watchdog->weir = weir;
-    watchdog->interval_us = us;
+    watchdog->interval_us = us ? us : UINT64_MAX;
+    watchdog->check_us = us ? us / 4 : CHECK_US;
     watchdog->iterations = xcalloc(weir->made, sizeof *watchdog->iterations);
     watchdog->stuck = xcalloc(weir->made, sizeof *watchdog->stuck);
     for (unsigned i = 0; i < weir->made; i++)
         watchdog->iterations[i] = UINT64_MAX;
-    struct timeval interval = timeval_of_us(us / 4);
+    struct timeval interval = timeval_of_us(watchdog->check_us);
     watchdog->check = event_new(weir->base, -1, EV_PERSIST, on_watchdog, watchdog);
     return watchdog->check && event_add(watchdog->check, &interval) == 0;
 }

@@ -15,6 +15,7 @@ struct admin_view {
     uint64_t started_us;               /* monotonic */
     uint64_t started_wall_us, policy_loaded_wall_us;
     bool ready, stopping; /* all workers serve; weir is stopping */
+    bool worker_stuck;    /* one has not completed a loop iteration since the last check */
     uint64_t reloads_good, reloads_failed;
     bool last_reload_failed;
     const struct counter_names *names; /* [enum worker_names] */

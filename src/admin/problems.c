@@ -214,7 +214,7 @@ static bool clock_differs(const struct admin_view *view, struct text *sentence)
         if (llabs(ahead_us) > llabs(worst_us))
             worst_us = ahead_us;
     }
-    if (llabs(worst_us) < CLOCK_US)
+    if (llabs(worst_us) < CLOCK_US || !policy_needs_redis(view->policy))
         return false;
     text_printf(sentence, "the clock of this machine is %.1f s %s that of Redis",
                 (double)llabs(worst_us) / 1e6, worst_us < 0 ? "ahead of" : "behind");
@@ -292,6 +292,9 @@ bool problem_exists(const struct admin_view *view, enum problem problem, struct 
     case PROBLEM_STOPPING: return describe_if(view->stopping, sentence, SLICE("stopping"));
     case PROBLEM_STARTING: return describe_if(!view->ready, sentence, SLICE("starting"));
     case PROBLEM_REDIS_DENIES: return redis_denies(view, sentence);
+    case PROBLEM_WORKER_STUCK:
+        return describe_if(view->worker_stuck, sentence,
+                           SLICE("a worker does not complete its loop iterations; restart weir"));
     case PROBLEM_NO_SERVER: return no_server(view, sentence);
     case PROBLEM_TOKENS_DENIED: return keys_are_missing(view, JWT_INVALID_401, sentence);
     case PROBLEM_KEYS_MISSING: return keys_are_missing(view, JWT_INVALID_FALL_THROUGH, sentence);

@@ -10,6 +10,7 @@
 #define PROBLEMS(X)                                                                                \
     X(PROBLEM_STOPPING, "stopping", true)                                                          \
     X(PROBLEM_STARTING, "starting", true)                                                          \
+    X(PROBLEM_WORKER_STUCK, "worker_stuck", true)                                                  \
     X(PROBLEM_REDIS_DENIES, "redis_denies", true) /* on_failure: deny, and Redis is unavailable */ \
     X(PROBLEM_NO_SERVER, "no_server", true)                                                        \
     X(PROBLEM_TOKENS_DENIED, "tokens_denied", true) /* no keys by URL, and invalid: 401 */         \

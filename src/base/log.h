@@ -49,6 +49,9 @@ void log_no_memory(const char *what);
 enum { LOG_TOGETHER_US = 2500000 };
 bool log_is_first(struct slice whom, const char *what);
 
+/* Writes an error about the log itself to stderr, unless that would wait. Keeps errno. */
+void log_to_stderr(struct slice message);
+
 /* Writes a complete line, of an access or of an event, including its newline. */
 void log_put_line(struct slice line);
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,14 +69,14 @@ static bool write_one(const char *bytes, size_t n)
     return write_all(pieces);
 }
 
-/* Writes an error about the file to stderr, and keeps errno. */
-static void write_to_stderr(struct slice message)
+void log_to_stderr(struct slice message)
 {
     char line[LOG_LINE_MAX];
     int before = errno;
     size_t size = log_event(line, LEVEL_ERROR, message);
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
 
-    ssize_t written = write(STDERR_FILENO, line, size);
+    ssize_t written = poll(&out, 1, 0) > 0 ? write(STDERR_FILENO, line, size) : 0;
     (void)written; /* there is no other place for the message */
     errno = before;
 }
@@ -91,7 +92,7 @@ static void count_lost(const struct iovec pieces[2])
         int n = snprintf(message, sizeof message,
                          "log: %s cannot be written: %s; lines are lost until it can be",
                          file.open->path, strerror(why));
-        write_to_stderr(
+        log_to_stderr(
             (struct slice){message, n < (int)sizeof message ? (size_t)n : sizeof message - 1});
     }
     file.trouble = why;
@@ -244,7 +245,7 @@ static void report_not_reopened(const char *path, const char *why)
 
     snprintf(message, sizeof message, "log: cannot reopen %s: %s; still writing to the old file",
              path, why);
-    write_to_stderr(slice_of(message));
+    log_to_stderr(slice_of(message));
     log_error("%s", message);
 }
 

@@ -122,12 +122,21 @@ def test_watchdog_pings_stop_if_a_thread_hangs(rig):
             weir.wait_for_output(word, before + 1)
             notifications.socket.setblocking(False)
             eventually(lambda: is_silent(notifications, 0.5), what=f"no ping within the watchdog's interval: {word}")
+            if "worker" in name:
+                eventually(lambda: get(weir.admin, "/readyz").status == 503 and weir.metric("weir_problem", problem="worker_stuck") == 1)
             notifications.socket.settimeout(20)
         notifications.until("WATCHDOG")
     weir.reload()  # can take longer than the interval
     notifications.until("RELOADING")
     assert int(notifications.until("WATCHDOG")["WATCHDOG_USEC"]) > 100_000_000
     notifications.until("WATCHDOG_USEC", "400000")
+
+
+def test_a_worker_that_hangs_is_visible_without_systemd(rig):
+    weir = rig.weir()
+    weir.expect_errors("worker 1 has not completed a loop iteration for 5.0 s; if this continues, restart weir")
+    with Stopped(threads_of(weir)["weir worker 1"]):
+        eventually(lambda: b"a worker does not complete its loop iterations" in get(weir.admin, "/readyz").body, 20)
 
 
 def test_sockets_are_matched_by_address_and_by_name(rig):
