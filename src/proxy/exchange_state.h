@@ -56,6 +56,7 @@ struct exchange {
     struct downstream *downstream;
     struct generation *generation; /* configuration at its start, used until its end */
     struct policy *policy;         /* the generation's policy */
+    bool without_limiter;          /* a tunnel, counted in generation->tunnels */
     struct deadline whole;         /* timeouts.exchange */
     struct timer call;             /* the deadline of a gRPC call */
     bool grpc;                     /* a gRPC call, see grpc.h */

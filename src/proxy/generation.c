@@ -51,6 +51,7 @@ void generation_install(struct worker *worker, struct generation *next)
     upstream_pools_retire(&before->pools);
     limiter_retire(before->limiter);
     TAILQ_INSERT_TAIL(&worker->retired, before, link);
+    counter_add(&worker->stats.retired_policies, 1);
 }
 
 static void install_coming(struct worker *worker)
@@ -98,9 +99,15 @@ void generations_flush(struct worker *worker)
     limiter_flush(worker->now->limiter);
     for (g = TAILQ_FIRST(&worker->retired); g; g = next) {
         next = TAILQ_NEXT(g, link);
-        limiter_flush(g->limiter);
-        if (g->exchanges == 0 && limiter_is_quiet(g->limiter)) {
+        if (g->limiter)
+            limiter_flush(g->limiter);
+        if (g->limiter && g->exchanges == g->tunnels && limiter_is_quiet(g->limiter)) {
+            limiter_free(g->limiter);
+            g->limiter = NULL;
+        }
+        if (g->exchanges == 0 && !g->limiter) {
             TAILQ_REMOVE(&worker->retired, g, link);
+            counter_subtract(&worker->stats.retired_policies, 1);
             generation_free(g);
         }
     }
@@ -110,7 +117,8 @@ void generations_wake(struct worker *worker)
 {
     limiter_wake(worker->now->limiter);
     for (struct generation *g = TAILQ_FIRST(&worker->retired); g; g = TAILQ_NEXT(g, link))
-        limiter_wake(g->limiter);
+        if (g->limiter)
+            limiter_wake(g->limiter);
 }
 
 bool generations_quiet(const struct worker *worker)
@@ -118,7 +126,7 @@ bool generations_quiet(const struct worker *worker)
     const struct generation *g;
 
     TAILQ_FOREACH (g, &worker->retired, link)
-        if (!limiter_is_quiet(g->limiter))
+        if (g->limiter && !limiter_is_quiet(g->limiter))
             return false;
     return limiter_is_quiet(worker->now->limiter);
 }

@@ -3,7 +3,8 @@
  *
  * A reload gives every worker a new generation. An exchange keeps the generation it began with. The
  * old generation is freed after its last exchange has ended and its last decision was answered or
- * given up. */
+ * given up. Its limiter is freed when only tunnels are left that hold no charge and no permit: they
+ * may last for days. */
 #ifndef WEIR_PROXY_GENERATION_H
 #define WEIR_PROXY_GENERATION_H
 
@@ -13,11 +14,12 @@
 struct generation {
     struct endpoint_set *endpoint_set; /* held */
     struct policy *policy;             /* of the endpoint set; held */
-    struct limiter *limiter;
+    struct limiter *limiter;           /* NULL: retired, and no exchange needs it */
     struct rejections *rejections;
     struct token_checker *tokens; /* NULL: no jwt source */
     struct upstream_pools pools;
     unsigned exchanges;           /* number in progress */
+    unsigned tunnels;             /* of these, tunnels that have nothing in the limiter */
     TAILQ_ENTRY(generation) link; /* worker's retired */
 };
 

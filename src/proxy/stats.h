@@ -70,6 +70,8 @@ const char *http2_error_name(unsigned cause);
           "Time from reading a request header to writing the end of the response.")                \
     TIMES(service_duration, "weir_rate_limit_service_duration_seconds",                            \
           "Time from reading the header of a call of the rate limit service to its decision.")     \
+    ONE(retired_policies, "gauge", "weir_retired_policies",                                        \
+        "Policies from before a reload that requests in progress still use, per worker.")          \
     ONE(connections_open, "gauge", "weir_connections", "Client connections open now.")             \
     ONE(connections_lingering, "gauge", "weir_connections_lingering",                              \
         "Client connections whose request was answered early, while weir discards its remaining "  \

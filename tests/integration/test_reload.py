@@ -7,7 +7,8 @@ import threading
 from rig import eventually
 from scripted import OK, Scripted
 from tls_client import pair
-from wire import Connection, get
+from tunnels import ASKED, SWITCH, echo_after, open_tunnel
+from wire import Connection, get, request_bytes
 
 HOUR = {"script": "gcra", "limit": 3, "period": "1h"}
 
@@ -135,3 +136,33 @@ def test_the_policy_of_the_api_is_the_one_in_force_after_a_reload(rig):
     weir.expect_errors("takes effect after a restart")
     weir.reload(workers=3, listen=["127.0.0.1:0"])
     assert policy()["workers"] == 2 and policy()["listen"] == before["listen"]
+
+
+def test_tunnels_that_outlive_reloads_keep_no_connection_to_redis(rig):
+    """Unless they hold a unit of a concurrency limit, which they return at their end."""
+    limits = {"each": dict(script="gcra", limit=100, period="1h"), "open": dict(script="concurrency", limit=1)}
+    api = Scripted(rig, echo_after(SWITCH))
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, limits=limits,
+                    rules=[{"match": {"host": "counted.test"}, "limits": ["each", "open"]}, {"limits": ["each"]}])
+
+    def connections():
+        return rig.the_redis.command("CLIENT", "LIST").count("\n") - 1
+    before = eventually(connections)
+    tunnels = [Connection(weir.address) for _ in range(3)]
+    for n, tunnel in enumerate(tunnels):
+        open_tunnel(tunnel)
+        weir.reload(limits={**limits, "each": {**limits["each"], "limit": 200 + n}})
+    eventually(lambda: weir.metric("weir_retired_policies") == 3 and connections() == before)
+    for tunnel in tunnels:
+        tunnel.socket.sendall(b"ping")
+        assert tunnel.read_exactly(4, "the echo") == b"ping"
+        tunnel.close()
+    weir.counts(0, "weir_retired_policies")
+    with Connection(weir.address) as counted:
+        counted.send(request_bytes(headers=ASKED, host="counted.test"))
+        assert counted.read_head().status == 101
+        weir.reload(limits=limits)
+        assert get(weir.address, host="counted.test").status == 429
+        assert connections() > before
+    weir.counts(0, "weir_retired_policies")
+    assert connections() == before
