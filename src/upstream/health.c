@@ -95,6 +95,15 @@ static void finish_check(struct check *check, const char *why)
     event_timer_arm(&check->timer, took < health->interval_us ? health->interval_us - took : 0);
 }
 
+/* Ends a check that failed for a lack of this process, which says nothing about the server. */
+static void skip_check(struct check *check, const char *lack)
+{
+    log_debug("upstream %s: server %s: no health check: no %s", check->upstream->name,
+              check->endpoint->text, lack);
+    close_socket(check);
+    event_timer_arm(&check->timer, check->upstream->health.interval_us);
+}
+
 /* ---- response -------------------------------------------------------------------------------- */
 
 static void check_status(struct check *check, unsigned status)
@@ -228,7 +237,7 @@ static void send_request(struct check *check)
                                        check->upstream->health.grpc, check->upstream->tls.on)))
         sent = stream_flush(&check->stream, buffers);
     else {
-        finish_check(check, "no memory for HTTP/2");
+        skip_check(check, "memory");
         return;
     }
     if (sent == SENT_FAILED)
@@ -273,7 +282,7 @@ static void health_connected(struct check *check)
          tls_client_offer_http2(&check->stream, false)))
         shake_hands(check);
     else
-        finish_check(check, "no memory for TLS");
+        skip_check(check, "memory");
 }
 
 static void on_check_writable(evutil_socket_t fd, short what, void *arg)
@@ -328,14 +337,17 @@ static void begin_check(struct check *check)
     int fd = open_socket(to->any.sa_family);
 
     check->began_us = clock_us();
-    if (fd < 0 && descriptors_lack(errno)) { /* the failure is local, not the server's */
-        log_debug("upstream %s: server %s: health check: no descriptor", check->upstream->name,
-                  check->endpoint->text);
-        event_timer_arm(&check->timer, check->upstream->health.interval_us);
+    if (fd < 0 && descriptors_lack(errno)) {
+        skip_check(check, "descriptor");
         return;
     }
-    check->answer = fd < 0 ? NULL : malloc(ANSWER_MAX);
-    if (check->answer && (connect(fd, &to->any, to->length) == 0 || errno == EINPROGRESS)) {
+    if (!(check->answer = malloc(ANSWER_MAX))) {
+        if (fd >= 0)
+            close(fd);
+        skip_check(check, "memory");
+        return;
+    }
+    if (fd >= 0 && (connect(fd, &to->any, to->length) == 0 || errno == EINPROGRESS)) {
         socket_set_options(fd, to);
         check->state = CHECK_CONNECTS;
         stream_open(&check->stream, &check->endpoint_set->poller, fd, on_check_readable,
