@@ -1,9 +1,11 @@
 /* main.c - the command line. */
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/library_memory.h"
 #include "base/macros.h"
@@ -75,6 +77,19 @@ static int print_version(void)
     return CLI_GOOD;
 }
 
+/* Opens /dev/null in place of standard descriptors that are closed: a socket would get their
+ * numbers, and then log lines. */
+static void open_standard_descriptors(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {{"config", required_argument, NULL, 'c'},
@@ -83,6 +98,7 @@ int main(int argc, char **argv)
                                             {0}};
     const char *file = NULL, *lua_dir = getenv("WEIR_LUA_DIR");
 
+    open_standard_descriptors();
     library_memory_watch();
     signal(SIGPIPE, SIG_IGN); /* writing to a closed connection fails with EPIPE instead */
     lua_dir = lua_dir && *lua_dir ? lua_dir : WEIR_LUA_DIR;

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 
-from rig import eventually, free_port, redis_program, weir_program
+from rig import Process, eventually, free_port, redis_program, weir_program
 from wire import count, flood, get
 
 LIMIT = {"each": dict(script="gcra", limit=3, period="1h")}
@@ -93,6 +93,16 @@ def test_an_invalid_policy_does_not_start(rig):
     assert result.returncode == 1 and re.search(r"bad\.yaml:1:\d+: ", result.stderr), result
     result = rig.command("-c", os.path.join(rig.directory, "absent.yaml"))
     assert result.returncode == 1 and "absent.yaml" in result.stderr and "No such file" in result.stderr
+
+
+def test_closed_standard_descriptors_are_not_reused(rig):
+    log = os.path.join(rig.directory, "weir.log")
+    policy = rig.write("policy.yaml", json.dumps(rig.policy(log={"file": log})))
+    weir = Process(rig, "weir", ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', weir_program, policy])
+    eventually(lambda: os.path.exists(log) and " ready\n" in open(log, encoding="utf-8").read(), what="weir ready")
+    assert [os.readlink(f"/proc/{weir.pid}/fd/{number}") for number in range(3)] == ["/dev/null"] * 3
+    weir.signal(signal.SIGTERM)
+    assert weir.wait() == 0
 
 
 def assert_start_fails(rig, *words, **keys):
