@@ -185,9 +185,10 @@ static void quotas(const struct metric_output *s)
     for (unsigned r = 0; r < QUERY_RESULTS; r++)
         metric_labelled(s->out, "weir_quota_queries_total", counter_read(&stats->queries[r]),
                         LABELS("result", quota_query_label[r]));
-    metric_single(s->out, "weir_quota_database_up", "gauge",
-                  "1 while PostgreSQL answers the query.",
-                  atomic_load_explicit(&stats->database_up, memory_order_relaxed));
+    if (policy_looks_up_quotas(s->view->policy)) /* else the value is old: a false alarm */
+        metric_single(s->out, "weir_quota_database_up", "gauge",
+                      "1 while PostgreSQL answers the query.",
+                      atomic_load_explicit(&stats->database_up, memory_order_relaxed));
     metric_single(s->out, "weir_quota_process_hits_total", "counter",
                   "Requests whose quota was in the local cache.",
                   METRIC_SUM(s->view, worker_stats, quota_hits));

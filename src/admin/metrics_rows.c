@@ -149,6 +149,18 @@ static bool is_shown(const struct metric_output *s, const struct family *f)
                                         : true;
 }
 
+/* Returns whether failures of the script of a limit have samples of 0: increase() of a series that
+ * begins with 1 is 0. */
+static bool has_own_script(const struct metric_output *s, const struct family *f, unsigned row)
+{
+    const struct policy *policy = s->view->policy;
+
+    for (unsigned i = 0; f->values == failure_causes && i < policy->limit_count; i++)
+        if (policy->limits[i].row == row && policy->limits[i].kind == LIMIT_CUSTOM)
+            return true;
+    return false;
+}
+
 static void write_family(const struct metric_output *s, const struct family *f)
 {
     enum worker_names names = worker_table_names(f->table);
@@ -158,7 +170,7 @@ static void write_family(const struct metric_output *s, const struct family *f)
         for (unsigned i = 0; i < f->count; i++) {
             uint64_t sum = metric_row_sum(s->view, f->table, row, f->first + i);
             const char *value = f->label ? f->values[i] : NULL;
-            if (sum || i < f->always)
+            if (sum || i < f->always || has_own_script(s, f, row))
                 metric_labelled(s->out, f->name, sum,
                                 labels_of(s->view, names, row, f->label, value).list);
         }

@@ -2,6 +2,7 @@
 #ifndef WEIR_LIMIT_LIMITER_STATS_H
 #define WEIR_LIMIT_LIMITER_STATS_H
 
+#include "base/clock.h"
 #include "base/counter_table.h"
 #include "base/metric.h"
 #include "limit/decision.h"
@@ -37,7 +38,7 @@ _Static_assert(LIMIT_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row has room for 
 /* Counters of one worker's limiters. Written by that worker only; any thread may read (relaxed). */
 struct limiter_stats {
     LIMITER_METRICS(METRIC_ONE, METRIC_EACH, METRIC_TIMES)
-    counter_t clock_ahead_us;                         /* see limiter_stats_clock_ahead() */
+    counter_t clock_ahead_us, clock_noted_us;         /* see limiter_stats_clock_ahead() */
     counter_t lease_used, lease_returned, lease_lost; /* units; one decision uses one unit */
     counter_t lease_taken; /* units taken: used + returned + lost + currently held */
     struct counter_table
@@ -50,13 +51,16 @@ static inline void limiter_stats_note_clock(struct limiter_stats *stats, int64_t
 {
     atomic_store_explicit(&stats->clock_ahead_us, (uint64_t)redis_us - here_us,
                           memory_order_relaxed);
+    atomic_store_explicit(&stats->clock_noted_us, here_us, memory_order_relaxed);
 }
 
 /* Returns how far the clock of Redis was ahead of this machine's at the last reply, in µs; less
- * than 0: behind. 0: there was no reply. */
+ * than 0: behind. 0: there was no reply within the last minute. */
+enum { CLOCK_NOTED_US = 60 * 1000000 };
 static inline int64_t limiter_stats_clock_ahead(const struct limiter_stats *stats)
 {
-    return (int64_t)counter_read(&stats->clock_ahead_us);
+    bool is_old = clock_wall_us() > counter_read(&stats->clock_noted_us) + CLOCK_NOTED_US;
+    return is_old ? 0 : (int64_t)counter_read(&stats->clock_ahead_us);
 }
 
 #endif

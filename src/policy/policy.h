@@ -283,4 +283,9 @@ static inline bool policy_needs_redis(const struct policy *policy)
     return policy->limit_count > 0 || policy->rate_limit_service.domain_count > 0;
 }
 
+static inline bool policy_looks_up_quotas(const struct policy *policy)
+{
+    return policy->quotas.connection && policy_needs_redis(policy);
+}
+
 #endif

@@ -166,7 +166,7 @@ static void end_lookups(struct fetcher *fetcher)
 void fetcher_apply(struct fetcher *fetcher, struct policy *policy)
 {
     struct policy *before = fetcher->policy;
-    bool wanted = policy->quotas.connection && policy_needs_redis(policy),
+    bool wanted = policy_looks_up_quotas(policy),
          same = wanted && before && same_database(before, policy);
 
     if (fetcher->redis)

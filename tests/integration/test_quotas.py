@@ -129,6 +129,9 @@ def test_an_id_that_the_query_rejects_has_no_row(rig):
     assert [limit_of(weir, i) for i in ids] == [4, 60, 60, 60, 60, 60]
     weir.counts(1, "weir_quota_database_up")
     assert weir.metric("weir_quota_queries_total", result="failed") == 0
+    del weir.policy["quotas"]
+    weir.reload()
+    assert weir.metric("weir_quota_database_up") is None, "no alarm about a database that weir does not use"
 
 
 def test_the_policy_overrides_the_database(rig):

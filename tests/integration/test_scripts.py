@@ -223,6 +223,8 @@ def test_a_failing_script_affects_only_its_own_requests(rig):
              {"match": {"path": "/good"}, "limits": ["own"]}, {"match": {"path": "/strict"}, "limits": ["strict"]}]
     weir = rig.weir(workers=1, limits=limits, rules=rules)
     weir.expect_errors("its script fails")
+    for cause in "failed", "late":
+        assert weir.metric("weir_script_failures_total", limit="own", cause=cause) == 0
     connections = [Connection(weir.address) for _ in range(60)]
     paths = ["/raises", "/good", "/strict"] * 20
     for connection, path in zip(connections, paths):

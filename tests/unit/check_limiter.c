@@ -983,6 +983,20 @@ START_TEST(a_cached_denial_expires_after_a_second)
 }
 END_TEST
 
+START_TEST(the_clock_of_redis_is_known_for_a_minute)
+{
+    timeout = "5s";
+    start_real(1);
+    test_clock_advance_us(10000000);
+    ck_assert_int_eq(limiter_stats_clock_ahead(&stats[0]), 0);
+    (void)decide("window", "a");
+    ck_assert_int_lt(limiter_stats_clock_ahead(&stats[0]), -5000000);
+    test_clock_advance_us(CLOCK_NOTED_US + 1000000);
+    ck_assert_int_eq(limiter_stats_clock_ahead(&stats[0]), 0);
+    stop_real();
+}
+END_TEST
+
 START_TEST(keys_are_as_documented)
 {
     timeout = "5s";
@@ -1442,6 +1456,7 @@ int main(void)
     tcase_add_test(real_case, a_returned_redis_gets_few_calls_at_first);
     tcase_add_test(real_case, a_denial_is_cached_until_its_wait_has_passed);
     tcase_add_test(real_case, a_cached_denial_expires_after_a_second);
+    tcase_add_test(real_case, the_clock_of_redis_is_known_for_a_minute);
     tcase_add_test(real_case, keys_are_as_documented);
     tcase_add_test(real_case, a_redis_out_of_memory_uses_the_local_fallback);
     tcase_add_test(fake_case, without_redis_each_limit_follows_its_own_on_failure);
