@@ -228,10 +228,7 @@ static void take_endpoint_set(struct worker *w)
     if (next)
         generation_announce(w, next);
     else {
-        log_error(
-            "worker %u: out of memory for the new policy: it uses the previous one, and tries "
-            "again in 0.1 s",
-            w->number);
+        log_no_memory("a worker uses the previous policy and tries again every 0.1 s");
         deadline_arm(&w->reload_again_queue, &w->reload_again, clock_us(), RELOAD_AGAIN_US);
         if (atomic_compare_exchange_strong(&w->reload, &none, endpoint_set))
             return; /* otherwise there is a newer one */
@@ -253,7 +250,8 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(w, WORKER_MAGIC);
     if (read(fd, &count, sizeof count) < 0)
         return;
-    take_endpoint_set(w);
+    if (!deadline_is_armed(&w->reload_again))
+        take_endpoint_set(w);
     listeners_receive(w);
     exchanges_keys_changed(w);
     w->draining = atomic_load(&w->drain);
