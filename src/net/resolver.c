@@ -10,11 +10,13 @@
 
 #include <event2/dns.h>
 #include <event2/event_struct.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/event_timer.h"
 #include "base/log.h"
 
@@ -41,8 +43,7 @@ struct dns_lookup {
 struct resolver {
     struct event_base *base;
     struct evdns_base *dns;
-    struct timeval timeout;
-    bool ipv6;
+    struct resolver_settings settings;
     TAILQ_HEAD(lookups, dns_lookup) lookups;
 };
 
@@ -120,6 +121,51 @@ static void leave_out_unreachable(struct resolver_answer *answer)
         memcpy(answer->ips, reached, count * sizeof *reached);
         answer->count = count;
     }
+}
+
+/* ---- name servers ---------------------------------------------------------------------------- */
+
+/* Messages of evdns are logged at debug level only; callers report failed lookups. */
+static void on_log(int is_warning, const char *message)
+{
+    (void)is_warning;
+    log_debug("DNS: %s", message);
+}
+
+/* Name servers need a descriptor each. If /etc/resolv.conf cannot be opened, evdns uses
+ * 127.0.0.1. */
+static bool has_descriptor(void)
+{
+    int fd = open(resolv_conf, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 && descriptors_lack(errno) && descriptors_give(DESCRIPTOR_FOR_MAIN, errno))
+        fd = open(resolv_conf, O_RDONLY | O_CLOEXEC);
+    bool lacks = fd < 0 && descriptors_lack(errno);
+    if (fd >= 0)
+        close(fd);
+    return !lacks;
+}
+
+/* Without a descriptor, there are no name servers, and the next lookup applies the settings. */
+static void apply_settings(struct resolver *resolver)
+{
+    const struct resolver_settings *settings = &resolver->settings;
+    int from_file = DNS_OPTION_SEARCH | DNS_OPTION_MISC;
+    char a_try[32];
+
+    if (!has_descriptor())
+        return;
+    for (unsigned i = 0; i < settings->nameserver_count; i++)
+        (void)evdns_base_nameserver_sockaddr_add(resolver->dns, &settings->nameservers[i].any,
+                                                 settings->nameservers[i].length, 0);
+    if (settings->nameserver_count == 0)
+        from_file |= DNS_OPTION_NAMESERVERS;
+    (void)evdns_base_resolv_conf_parse(resolver->dns, from_file, resolv_conf);
+    /* Three attempts; the last one ends with the lookup. */
+    snprintf(a_try, sizeof a_try, "%.3f", (double)settings->timeout_us / 1e6 / 3);
+    (void)evdns_base_set_option(resolver->dns, "timeout", a_try);
+    (void)evdns_base_set_option(resolver->dns, "attempts", "3");
+    (void)evdns_base_set_option(resolver->dns, "max-timeouts", "255");
 }
 
 /* ---- lookups --------------------------------------------------------------------------------- */
@@ -236,20 +282,22 @@ struct dns_lookup *resolver_look_up(struct resolver *resolver, const char *name,
                                     void *context)
 {
     struct dns_lookup *lookup = calloc(1, sizeof *lookup);
-    bool known;
+    bool known, ipv6 = resolver->settings.ipv6;
 
     if (!lookup)
         return NULL;
+    if (evdns_base_count_nameservers(resolver->dns) == 0)
+        apply_settings(resolver);
     *lookup = (struct dns_lookup){.resolver = resolver, .answered = answered, .context = context};
     lookup->answer.family[FAMILY_V4] = lookup->answer.family[FAMILY_V6] = RESOLVED_NOTHING;
     TAILQ_INSERT_TAIL(&resolver->lookups, lookup, link);
     evtimer_assign(&lookup->deadline, resolver->base, lookup_timed_out, lookup);
-    event_add(&lookup->deadline, &resolver->timeout);
-    if (!(known = is_in_hosts(name, resolver->ipv6, &lookup->answer))) {
+    event_timer_arm(&lookup->deadline, resolver->settings.timeout_us);
+    if (!(known = is_in_hosts(name, ipv6, &lookup->answer))) {
         lookup->answer = (struct resolver_answer){
-            .family = {RESOLVED_FAILED, resolver->ipv6 ? RESOLVED_FAILED : RESOLVED_NOTHING}};
+            .family = {RESOLVED_FAILED, ipv6 ? RESOLVED_FAILED : RESOLVED_NOTHING}};
         send_query(lookup, FAMILY_V4, name);
-        if (resolver->ipv6)
+        if (ipv6)
             send_query(lookup, FAMILY_V6, name);
     }
     if (!lookup->query[FAMILY_V4] && !lookup->query[FAMILY_V6]) {
@@ -261,31 +309,6 @@ struct dns_lookup *resolver_look_up(struct resolver *resolver, const char *name,
 
 /* ---- the resolver ---------------------------------------------------------------------------- */
 
-/* Messages of evdns are logged at debug level only; callers report failed lookups. */
-static void on_log(int is_warning, const char *message)
-{
-    (void)is_warning;
-    log_debug("DNS: %s", message);
-}
-
-static void apply_settings(struct resolver *resolver, const struct resolver_settings *settings)
-{
-    int from_file = DNS_OPTION_SEARCH | DNS_OPTION_MISC;
-    char a_try[32];
-
-    for (unsigned i = 0; i < settings->nameserver_count; i++)
-        (void)evdns_base_nameserver_sockaddr_add(resolver->dns, &settings->nameservers[i].any,
-                                                 settings->nameservers[i].length, 0);
-    if (settings->nameserver_count == 0)
-        from_file |= DNS_OPTION_NAMESERVERS;
-    (void)evdns_base_resolv_conf_parse(resolver->dns, from_file, resolv_conf);
-    /* Three attempts; the last one ends with the lookup. */
-    snprintf(a_try, sizeof a_try, "%.3f", (double)settings->timeout_us / 1e6 / 3);
-    (void)evdns_base_set_option(resolver->dns, "timeout", a_try);
-    (void)evdns_base_set_option(resolver->dns, "attempts", "3");
-    (void)evdns_base_set_option(resolver->dns, "max-timeouts", "255");
-}
-
 struct resolver *resolver_new(struct event_base *base, const struct resolver_settings *settings)
 {
     struct resolver *resolver = calloc(1, sizeof *resolver);
@@ -296,10 +319,9 @@ struct resolver *resolver_new(struct event_base *base, const struct resolver_set
     }
     evdns_set_log_fn(on_log);
     resolver->base = base;
-    resolver->ipv6 = settings->ipv6;
-    resolver->timeout = timeval_of_us(settings->timeout_us);
+    resolver->settings = *settings;
     TAILQ_INIT(&resolver->lookups);
-    apply_settings(resolver, settings);
+    apply_settings(resolver);
     return resolver;
 }
 
