@@ -105,6 +105,8 @@ bool assign_rows(struct weir *weir, struct policy *policy)
 {
     struct counter_names *names = weir->names;
 
+    for (unsigned i = 0; i < NAMES_COUNT; i++)
+        counter_names_begin(&names[i]);
     for (unsigned i = 0; i < policy->rule_count; i++)
         policy->rules[i].row = counter_names_row(&names[NAMES_RULES], NULL, policy->rules[i].name);
     for (unsigned i = 0; i < policy->limit_count; i++)
@@ -245,6 +247,8 @@ static void prepare_policy(void *preparation)
  * asynchronously. */
 static void put_in_force(struct weir *weir, struct policy *next, struct endpoint_set *endpoint_set)
 {
+    for (unsigned i = 0; i < NAMES_COUNT; i++)
+        counter_names_commit(&weir->names[i]);
     apply_log_settings(next);
     apply_memory_limit(next);
     quotas_apply(weir->quotas, next);

@@ -48,6 +48,9 @@ struct metric_output {
 /* Returns the sum of a counter of a table over all workers. */
 uint64_t metric_row_sum(const struct admin_view *view, enum worker_table table, unsigned row,
                         unsigned column);
+/* Returns whether metrics have the row: not those of limits and servers that the policy has no
+ * longer, unless a request is in progress on the server. */
+bool metric_row_is_shown(const struct admin_view *view, enum worker_names names, unsigned row);
 /* Requests by rules, and those that were rejected. Rows of rules that are not in the policy any
  * more count, too: the sums never fall. */
 struct metric_requests {

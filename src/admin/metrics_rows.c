@@ -15,6 +15,14 @@ uint64_t metric_row_sum(const struct admin_view *view, enum worker_table table, 
     return sum;
 }
 
+bool metric_row_is_shown(const struct admin_view *view, enum worker_names names, unsigned row)
+{
+    if ((names != NAMES_LIMITS && names != NAMES_SERVERS) ||
+        counter_names_uses(&view->names[names], row))
+        return true;
+    return names == NAMES_SERVERS && metric_row_sum(view, TABLE_SERVERS, row, SERVER_IN_FLIGHT);
+}
+
 struct metric_requests metric_requests(const struct admin_view *view)
 {
     struct metric_requests requests = {0};
@@ -167,7 +175,7 @@ static void write_family(const struct metric_output *s, const struct family *f)
 
     metric_head(s->out, f->name, f->type, f->help);
     for (unsigned row = 0; row < s->view->names[names].count; row++)
-        for (unsigned i = 0; i < f->count; i++) {
+        for (unsigned i = 0; i < f->count && metric_row_is_shown(s->view, names, row); i++) {
             uint64_t sum = metric_row_sum(s->view, f->table, row, f->first + i);
             const char *value = f->label ? f->values[i] : NULL;
             if (sum || i < f->always || has_own_script(s, f, row))
@@ -216,6 +224,8 @@ static void durations(const struct metric_output *s)
                 "Time from sending a request to a server to the first byte of its response, and to "
                 "the last one.");
     for (unsigned row = 0; row < s->view->names[NAMES_SERVERS].count; row++) {
+        if (!metric_row_is_shown(s->view, NAMES_SERVERS, row))
+            continue;
         write_histogram(s, servers, TABLE_SERVER_FIRST, row,
                         labels_of(s->view, NAMES_SERVERS, row, "part", "first").list);
         write_histogram(s, servers, TABLE_SERVER_LAST, row,
@@ -233,7 +243,8 @@ static void problems(const struct metric_output *s)
         "1 while a server fails more than 5 % of its requests (server_errors), or takes more than "
         "1 s, and three times its usual time, to begin half of its responses (server_slow).");
     for (unsigned row = 0; row < s->view->names[NAMES_SERVERS].count; row++)
-        for (unsigned i = 0; i < COUNT_OF(kinds); i++)
+        for (unsigned i = 0;
+             i < COUNT_OF(kinds) && metric_row_is_shown(s->view, NAMES_SERVERS, row); i++)
             metric_labelled(
                 s->out, name, problem_of_server(s->view, kinds[i], row),
                 labels_of(s->view, NAMES_SERVERS, row, "problem", problem_name(kinds[i])).list);

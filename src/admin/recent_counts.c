@@ -11,6 +11,7 @@ enum {
 };
 
 struct server_counts {
+    bool left_out; /* the policy did not have the server */
     uint64_t all, failed;
     uint64_t first[ROW_HISTOGRAM_BUCKETS + 1];
 };
@@ -69,7 +70,10 @@ static void copy_counts(const struct admin_view *view, struct copy *copy)
         return;
     copy->server_count = view->names[NAMES_SERVERS].count;
     for (unsigned row = 0; row < copy->server_count; row++)
-        copy->servers[row] = count_server(view, row);
+        if (metric_row_is_shown(view, NAMES_SERVERS, row))
+            copy->servers[row] = count_server(view, row);
+        else
+            copy->servers[row].left_out = true;
 }
 
 /* --- The copies ------------------------------------------------------------------------------- */
@@ -124,9 +128,9 @@ struct recent_server recent_of_server(const struct recent_counts *recent,
                                       const struct admin_view *view, unsigned row)
 {
     const struct copy *older = &recent->older;
-    struct server_counts now = count_server(view, row), before = {0};
+    struct server_counts now = count_server(view, row), before = {.left_out = false};
 
-    if (!older->servers)
+    if (!older->servers || (row < older->server_count && older->servers[row].left_out))
         return (struct recent_server){0, 0, -1, 0};
     if (row < older->server_count)
         before = older->servers[row];

@@ -3,18 +3,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 
-unsigned counter_names_row(struct counter_names *names, const char *owner, const char *name)
+void counter_names_begin(struct counter_names *names)
+{
+    names->newest++;
+}
+
+void counter_names_commit(struct counter_names *names)
+{
+    names->in_effect = names->newest;
+}
+
+bool counter_names_uses(const struct counter_names *names, unsigned row)
+{
+    return names->used[row] >= names->in_effect;
+}
+
+static unsigned row_of(struct counter_names *names, const char *owner, const char *name)
 {
     for (unsigned i = 0; i < names->count; i++)
         if (strcmp(names->name[i], name) == 0 && (!owner || strcmp(names->owner[i], owner) == 0))
             return i;
-    if (names->count == COUNTER_TABLE_ROWS_MAX)
+    if (names->count == COUNTER_TABLE_ROWS_MAX) {
+        if (!names->full)
+            log_warn("metrics: %s and later names share their counts: since the start, there were "
+                     "%u others in policies; restart weir to forget those that are gone",
+                     name, COUNTER_TABLE_ROWS_MAX);
+        names->full = true;
         return COUNTER_TABLE_ROWS_MAX - 1;
+    }
     names->name[names->count] = xstrdup(name);
     names->owner[names->count] = owner ? xstrdup(owner) : NULL;
     return names->count++;
+}
+
+unsigned counter_names_row(struct counter_names *names, const char *owner, const char *name)
+{
+    unsigned row = row_of(names, owner, name);
+
+    names->used[row] = names->newest;
+    return row;
 }
 
 void counter_names_clear(struct counter_names *names)

@@ -27,7 +27,16 @@ struct counter_names {
     char *name[COUNTER_TABLE_ROWS_MAX];
     char *owner[COUNTER_TABLE_ROWS_MAX]; /* of a server: its upstream. NULL: none */
     unsigned count;
+    unsigned used[COUNTER_TABLE_ROWS_MAX]; /* number of the last policy that has the name */
+    unsigned newest, in_effect;            /* numbers of policies */
+    bool full;                             /* that was logged */
 };
+
+/* Call before the rows of a policy are assigned, and when that policy takes effect. */
+void counter_names_begin(struct counter_names *names);
+void counter_names_commit(struct counter_names *names);
+/* Returns whether the policy in effect has the name, or a later one that was not accepted. */
+bool counter_names_uses(const struct counter_names *names, unsigned row);
 
 /* Returns the row of `name`, adding one if needed. `owner`: NULL if the name alone is unique. When
  * the table is full, returns the last row, which several names then share. */

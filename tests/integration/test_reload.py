@@ -166,3 +166,31 @@ def test_tunnels_that_outlive_reloads_keep_no_connection_to_redis(rig):
         assert connections() > before
     weir.counts(0, "weir_retired_policies")
     assert connections() == before
+
+
+def test_metrics_forget_servers_and_limits_that_are_gone(rig):
+    """Once no request is in progress on the server."""
+    asked, answer = threading.Event(), threading.Event()
+
+    def script(peer, _number):
+        while peer.read_request() is not None:
+            asked.set()
+            answer.wait(20)
+            peer.send(OK)
+    old, new = Scripted(rig, script), Scripted(rig, script)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [old.text]}}, limits={"first": HOUR}, rules=rules("first"))
+
+    def responses(server):
+        return weir.metric("weir_upstream_responses_total", server=server)
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes())
+        assert asked.wait(20)
+        weir.reload(upstreams={"api": {"servers": [new.text]}}, limits={"second": HOUR}, rules=rules("second"))
+        assert responses(old.text) == responses(new.text) == 0
+        assert weir.metric("weir_limit_decisions_total", limit="first") is None
+        assert weir.metric("weir_limit_decisions_total", limit="second") == 0
+        answer.set()
+        assert connection.response().status == 200
+    eventually(lambda: responses(old.text) is None)
+    weir.reload(upstreams={"api": {"servers": [old.text]}})
+    assert responses(old.text) == 1 and responses(new.text) is None, "the counts go on"
