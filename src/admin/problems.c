@@ -113,7 +113,7 @@ static bool upstream_is_reachable(const struct admin_view *view, unsigned upstre
 {
     struct endpoint *endpoints[ENDPOINTS_MAX];
     unsigned count = endpoint_set_list(view->endpoint_set, upstream, endpoints);
-    bool any = false;
+    bool any = endpoint_set_awaits(view->endpoint_set, upstream);
 
     for (unsigned i = 0; i < count; i++) {
         any |= endpoint_is_reachable(endpoints[i]);
@@ -249,7 +249,8 @@ static bool server_problem(const struct admin_view *view, enum problem problem,
     const struct counter_names *names = &view->names[NAMES_SERVERS];
 
     for (unsigned row = 0; row < names->count; row++) {
-        if (!problem_of_server(view, problem, row))
+        if (!metric_row_is_shown(view, NAMES_SERVERS, row) ||
+            !problem_of_server(view, problem, row))
             continue;
         struct recent_server recent = recent_of_server(view->recent, view, row);
         text_printf(sentence, "server %s of upstream %s", names->name[row], names->owner[row]);

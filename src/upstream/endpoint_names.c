@@ -2,13 +2,15 @@
  * the endpoints when addresses change. The last addresses stay until a lookup succeeds. */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/event_timer.h"
 #include "base/log.h"
 #include "upstream/endpoint_set_internal.h"
 
 enum {
     RETRY_MIN_US = 1000000, /* after a failed lookup; doubled each time */
-    RETRY_MAX_US = 30 * 1000000
+    RETRY_MAX_US = 30 * 1000000,
+    AWAIT_US = 1000000 /* a name may have no address for so long before that is a problem */
 };
 
 static void look_up(struct name *name);
@@ -109,6 +111,16 @@ static void note_resolved(struct endpoint_set *endpoint_set)
     atomic_store_explicit(&endpoint_set->resolved, true, memory_order_release);
     if (endpoint_set->ready)
         endpoint_set->listener.changed(endpoint_set->listener.context);
+}
+
+bool endpoint_set_awaits(const struct endpoint_set *endpoint_set, unsigned upstream)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < endpoint_set->name_count; i++)
+        any |= !endpoint_set->names[i].answered &&
+               endpoint_set->names[i].upstream == &endpoint_set->policy->upstreams[upstream];
+    return any && clock_us() - endpoint_set->created_us < AWAIT_US;
 }
 
 /* A name that no longer exists keeps its addresses as well. If they are dead, connections and

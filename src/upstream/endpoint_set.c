@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "upstream/endpoint_set_internal.h"
 
@@ -236,6 +237,7 @@ struct endpoint_set *endpoint_set_new(struct event_base *base, struct policy *po
     endpoint_set->policy = policy_hold(policy);
     endpoint_set->base = base;
     endpoint_set->listener = *listener;
+    endpoint_set->created_us = clock_us();
     pthread_mutex_init(&endpoint_set->lock, NULL);
     TAILQ_INIT(&endpoint_set->checks);
     endpoint_set->table = calloc(policy->upstream_count, sizeof *endpoint_set->table);

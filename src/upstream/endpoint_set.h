@@ -71,6 +71,9 @@ void endpoint_set_drop(struct endpoint_set *endpoint_set); /* NULL allowed; clos
 struct policy *endpoint_set_policy(const struct endpoint_set *endpoint_set);
 /* Returns a number that changes with each change of endpoints. */
 unsigned endpoint_set_version(const struct endpoint_set *endpoint_set);
+/* Returns whether a name of the upstream has not been looked up yet, within a second of the set's
+ * creation. Main thread only. */
+bool endpoint_set_awaits(const struct endpoint_set *endpoint_set, unsigned upstream);
 /* Returns whether every name lookup has ended at least once, with or without an address. */
 bool endpoint_set_is_resolved(const struct endpoint_set *endpoint_set);
 /* Stores the endpoints of an upstream, each held for the caller, and returns their number. */

@@ -48,6 +48,7 @@ struct endpoint_set {
     unsigned name_count;
     TAILQ_HEAD(checks, check) checks;
     struct iobuf_pool buffers;
+    uint64_t created_us;
     bool ready; /* creation is complete: changes call the listener */
 };
 

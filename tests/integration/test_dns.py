@@ -202,3 +202,20 @@ def test_check_warns_about_unresolvable_names(rig):
     assert done.returncode == 0, done.stderr
     assert "names.yaml:1:52: warning: upstreams.api: bad.test:80: the name does not exist; requests get 503 until" in done.stderr, done.stderr
     assert "good.test" not in done.stderr
+
+
+def test_readyz_stays_200_while_a_new_name_is_looked_up(rig):
+    one, _, port = two_servers(rig)
+    dns = Nameserver(rig, ttl=60, **{"api.test": ["127.0.0.1"], "new.test": ["127.0.0.1"]})
+    weir = weir_with_dns(rig, dns, port, resolver={"timeout": "900ms"})
+    assert get(weir.admin, "/readyz").status == 200
+    dns.silent = True
+    weir.policy["upstreams"]["more"] = {"servers": [f"new.test:{port}"]}
+    seen, reload = [], threading.Thread(target=weir.reload)
+    reload.start()
+    while reload.is_alive():
+        seen.append(get(weir.admin, "/readyz").status)
+        if len(dns.queries) > 1:
+            dns.silent = False  # evdns asks again after a third of the timeout
+    reload.join()
+    assert set(seen) == {200}, seen
