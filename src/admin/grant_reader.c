@@ -11,7 +11,12 @@
 #include "limit/denials.h"
 #include "redis/redis_client.h"
 
-enum { READER_MAGIC = 0x47524452, VERSION_SIZE = 32, READER_TIMEOUT_US = 2000000 };
+enum {
+    READER_MAGIC = 0x47524452,
+    VERSION_SIZE = 32,
+    READER_TIMEOUT_US = 2000000,
+    SUSPENDED_US = 2000000
+};
 
 struct grant_reader {
     uint32_t magic;
@@ -21,6 +26,7 @@ struct grant_reader {
     struct redis_memory *memory; /* uses the same connection */
     char *key, *script;
     char version[VERSION_SIZE]; /* of the current table */
+    int64_t clocks_apart_us;    /* the wall clock less the monotonic clock, at the last look */
     struct redis_call call;
     unsigned noted;        /* grants_noted() when the call was sent */
     bool under_way, again; /* a call is in flight; another one must follow */
@@ -130,6 +136,17 @@ static void on_grants_readable(void *context)
         event_active(reader->timer, EV_TIMEOUT, 1);
 }
 
+/* The monotonic clock stands still while the machine is suspended: the expiry times of the table
+ * are then too late. */
+static void forget_if_suspended(struct grant_reader *reader)
+{
+    int64_t apart_us = (int64_t)(clock_wall_us() - clock_us());
+
+    if (llabs(apart_us - reader->clocks_apart_us) > SUSPENDED_US)
+        strcpy(reader->version, "?");
+    reader->clocks_apart_us = apart_us;
+}
+
 static void on_read_period(evutil_socket_t fd, short what, void *arg)
 {
     struct grant_reader *reader = arg;
@@ -139,6 +156,7 @@ static void on_read_period(evutil_socket_t fd, short what, void *arg)
     event_timer_arm(reader->timer, GRANTS_EVERY_US);
     if (reader->under_way && clock_us() - reader->call.sent_us > READER_TIMEOUT_US)
         redis_client_note_timeout(reader->store, &reader->call);
+    forget_if_suspended(reader);
     request_grants(reader);
     if (!reader->memory)
         return;
