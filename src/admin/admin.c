@@ -9,6 +9,7 @@
 #include "admin/answer.h"
 #include "admin/chart_history.h"
 #include "admin/clients_api.h"
+#include "admin/connections.h"
 #include "admin/dashboard.h"
 #include "admin/events.h"
 #include "admin/policy_api.h"
@@ -159,7 +160,7 @@ struct admin *admin_new(struct event_base *base, int *fds, struct admin_view *vi
     if (!admin)
         return NULL;
     admin->view = view;
-    if (!(view->clients = clients_api_new(base, view->policy)) ||
+    if (!connections_start(base) || !(view->clients = clients_api_new(base, view->policy)) ||
         !(view->events = events_new(base, view)) ||
         !(view->history = chart_history_new(base, view))) {
         admin_free(admin);
@@ -193,5 +194,6 @@ void admin_free(struct admin *admin)
     chart_history_free(admin->view->history);
     for (unsigned i = 0; i < admin->socket_count; i++)
         admin_socket_free(admin->sockets[i]);
+    connections_stop();
     free(admin);
 }

@@ -5,12 +5,19 @@
 #include <sys/socket.h>
 
 #include "admin/answer.h"
+#include "admin/connections.h"
 #include "base/descriptors.h"
 #include "base/event_timer.h"
 #include "base/log_throttle.h"
 #include "net/tls_bufferevent.h"
 
-enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10, PAUSE_US = 100000 };
+enum {
+    ADMIN_HEAD_MAX = 8192,
+    ADMIN_BODY_MAX = 4096,
+    ADMIN_TIMEOUT_S = 10,
+    PAUSE_US = 100000,
+    FEW_CONNECTIONS = 8
+};
 
 enum {
     METHODS = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
@@ -56,13 +63,19 @@ static void handshake_failed(void *context, evutil_socket_t fd, enum tls_failure
         tls_failure_log(socket->throttles, failure, &peer, &listener_of(socket)->address, NULL);
 }
 
-/* NULL: a connection without TLS, also if there is no memory; is_secure() refuses its requests. */
+/* NULL: no memory. evhttp then makes a connection without TLS; is_secure() refuses its requests if
+ * the listener has TLS. */
 static struct bufferevent *accept_connection(struct event_base *base, void *arg)
 {
     struct admin_socket *socket = arg;
     struct tls_server *server = listen_tls_server(listener_of(socket)->tls);
+    struct bufferevent *connection =
+        server ? tls_bufferevent_new(base, server, handshake_failed, socket)
+               : bufferevent_socket_new(base, -1, 0);
 
-    return server ? tls_bufferevent_new(base, server, handshake_failed, socket) : NULL;
+    if (connection)
+        connections_add(connection);
+    return connection;
 }
 
 /* Returns whether the request may be answered: without TLS, or verified as the listener does now.
@@ -97,6 +110,7 @@ static void on_request(struct evhttp_request *request, void *arg)
 {
     struct admin_socket *socket = arg;
 
+    connections_begin_request(request);
     if (is_secure(socket, request))
         socket->handle(socket->context, socket->index, request);
 }
@@ -104,13 +118,15 @@ static void on_request(struct evhttp_request *request, void *arg)
 /* --- Out of file descriptors ------------------------------------------------------------------ */
 
 /* With a reserve descriptor the listener retries at once. Without one it pauses, to avoid a busy
- * loop. */
+ * loop. The reserve is for operators: with many connections, the oldest is closed instead. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
     int error = EVUTIL_SOCKET_ERROR();
     (void)arg;
 
-    if (descriptors_lack(error) && descriptors_give(DESCRIPTOR_FOR_MAIN, error))
+    if (descriptors_lack(error) && connections_count() >= FEW_CONNECTIONS)
+        connections_displace();
+    else if (descriptors_lack(error) && descriptors_give(DESCRIPTOR_FOR_MAIN, error))
         return;
     evconnlistener_disable(listener);
     for (const struct admin_socket *socket = all; socket; socket = socket->next)

@@ -3,7 +3,7 @@
 import re
 
 from rig import eventually, free_port
-from wire import Connection, flood, get
+from wire import Connection, flood, get, request_bytes
 
 
 def test_health_and_readiness(rig):
@@ -98,3 +98,36 @@ def test_the_admin_listener_survives_malformed_requests(rig):
             except OSError:
                 pass
     assert get(weir.admin, "/healthz").status == 200
+
+
+def test_idle_admin_connections_are_bounded_and_do_not_lock_operators_out(rig):
+    weir = rig.weir()
+    used = Connection(weir.admin)
+    used.send(request_bytes("/healthz"))
+    assert used.response().status == 200
+    before = weir.descriptors()
+    idle = [Connection(weir.admin) for _ in range(300)]
+    assert get(weir.admin, "/healthz").status == 200
+    eventually(lambda: weir.descriptors() <= before + 256)
+    assert idle[0].is_closed() and used.is_closed(), "the oldest ones"
+    idle[-1].send(request_bytes("/healthz"))
+    assert idle[-1].response().status == 200
+    for connection in [used, *idle]:
+        connection.close()
+    eventually(lambda: weir.descriptors() < before)
+
+
+def test_a_request_that_arrives_byte_by_byte_has_ten_seconds(rig):
+    weir = rig.weir()
+    with Connection(weir.admin) as connection:
+        head, sent = request_bytes("/healthz", headers={"X-Long": "x" * 2000}), []
+
+        def send_a_byte():
+            try:
+                connection.socket.sendall(head[len(sent):len(sent) + 1])
+            except ConnectionError:
+                return True
+            sent.append(1)
+            return False
+        eventually(send_a_byte, 20, "the end of the connection")
+    assert len(sent) < len(head)
