@@ -124,9 +124,10 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
     int error = EVUTIL_SOCKET_ERROR();
     (void)arg;
 
-    if (descriptors_lack(error) && connections_count() >= FEW_CONNECTIONS)
+    if (descriptors_lack(error) && connections_count() >= FEW_CONNECTIONS) {
+        descriptors_note_lack(error);
         connections_displace();
-    else if (descriptors_lack(error) && descriptors_give(DESCRIPTOR_FOR_MAIN, error))
+    } else if (descriptors_lack(error) && descriptors_give(DESCRIPTOR_FOR_MAIN, error))
         return;
     evconnlistener_disable(listener);
     for (const struct admin_socket *socket = all; socket; socket = socket->next)

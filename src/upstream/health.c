@@ -98,7 +98,7 @@ static void finish_check(struct check *check, const char *why)
 /* Ends a check that failed for a lack of this process, which says nothing about the server. */
 static void skip_check(struct check *check, const char *lack)
 {
-    log_debug("upstream %s: server %s: no health check: no %s", check->upstream->name,
+    log_debug("upstream %s: server %s: health check: no %s", check->upstream->name,
               check->endpoint->text, lack);
     close_socket(check);
     event_timer_arm(&check->timer, check->upstream->health.interval_us);
