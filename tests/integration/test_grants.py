@@ -7,6 +7,7 @@ import time
 from urllib.parse import quote
 
 from rig import eventually
+from shifted_clock import ShiftedClock
 from wire import Connection, get
 
 
@@ -184,6 +185,17 @@ def test_weir_loads_grants_at_start_and_periodically(rig):
     rig.redis().command("DEL", "weir:grants")
     rig.redis().command("PUBLISH", "weir:resets", "grant id:a")
     wait_for_grants(second, 0)
+
+
+def test_grants_are_read_again_after_a_suspend(rig):
+    """Then only the wall clock has advanced. A row whose version did not change shows the read."""
+    clock = ShiftedClock(rig)
+    weir = rig.weir(limits={"day": daily(1)}, environment=clock.environment)
+    put(weir, "a", {"quota": 3, "for": "1h"})
+    wait_for_grants(weir)
+    rig.redis().command("HSET", "weir:grants", "id:b", "2:9007199254740000")
+    clock.shift(3600)
+    wait_for_grants(weir, 2)
 
 
 def test_grants_stay_in_effect_without_redis(rig):

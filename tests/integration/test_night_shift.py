@@ -4,12 +4,10 @@ top --once`, /readyz, an alert and a log line name the cause. 30 s after its end
 import datetime
 import http.server
 import json
-import mmap
 import os
 import resource
 import shutil
 import signal
-import struct
 import subprocess
 import threading
 import time
@@ -22,30 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from few_descriptors import exhaust
 from ports import accepts
 from rig import Process, Redis, Upstream, eventually, free_port, text_of, top
+from shifted_clock import ShiftedClock
 from wire import Connection, IncompleteResponse, connect, get
-
-CLOCK_SHIM = """
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-static volatile long *ahead;
-__attribute__((constructor)) static void begin(void)
-{
-    int fd = open(getenv("CLOCK_FILE"), O_RDONLY);
-    ahead = mmap(NULL, sizeof *ahead, PROT_READ, MAP_SHARED, fd, 0);
-}
-int clock_gettime(clockid_t clock, struct timespec *now)
-{
-    int result = (int)syscall(SYS_clock_gettime, clock, now);
-    if (clock == CLOCK_REALTIME && ahead)
-        now->tv_sec += *ahead;
-    return result;
-}
-"""
 
 
 class Api(http.server.ThreadingHTTPServer):
@@ -323,21 +299,14 @@ class Clock(Fault):
     alert, words = "WeirClock", "the clock of this machine is 3600.0 s ahead of that of Redis"
 
     def start(self, policy):
-        source, library, file = (os.path.join(self.rig.directory, "clock" + end) for end in (".c", ".so", ".file"))
-        with open(source, "w", encoding="ascii") as out:
-            out.write(CLOCK_SHIM)
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-        with open(file, "wb") as out:
-            out.write(bytes(8))
-        with open(file, "r+b") as out:
-            self.ahead = mmap.mmap(out.fileno(), 8)
-        return self.rig.weir(**policy, environment={"LD_PRELOAD": library, "CLOCK_FILE": file}).wait_for_redis()
+        self.clock = ShiftedClock(self.rig)
+        return self.rig.weir(**policy, environment=self.clock.environment).wait_for_redis()
 
     def begin(self):
-        self.ahead[:] = struct.pack("q", 3600)
+        self.clock.shift(3600)
 
     def end(self):
-        self.ahead[:] = struct.pack("q", 0)
+        self.clock.shift(0)
 
 
 FAULTS = (RedisStopped, RedisSlow, RedisFull, RedisPassword, ApiDown, ApiFails, ApiSlow, Descriptors, Disk, Certificate, CutOffCustomer, Flood, Clock)
