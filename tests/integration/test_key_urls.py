@@ -341,7 +341,8 @@ def test_hostile_responses_keep_the_keys(rig):
     fetch_again(weir, server, "good")
     assert get(weir.address, headers=bearer(token)).status == 401
     assert get(weir.address, headers=bearer(other.sign("EdDSA", CLAIMS)[0])).status == 200, "a redirect to https is followed"
-    assert len(lines(weir, "fetched again, after")) == 1 and ready(weir) == (200, "ready\n")
+    assert ready(weir) == (200, "ready\n"), ready(weir)
+    eventually(lambda: len(lines(weir, "fetched again, after")) == 1, what="the line about the end of the failures")
 
 
 def test_slow_issuers_block_nothing(rig):
@@ -408,7 +409,7 @@ def test_one_line_each_for_an_outage_and_its_end(rig):
     server.act = None
     fetch_again(weir, server, "good")
     assert weir.metric("weir_problem", problem="keys_old") == 0
-    said = lines(weir, "^keys ")
+    said = eventually(lambda: lines(weir, "^keys ")[2:] and lines(weir, "^keys "), what="the line about the end of the failures")
     assert len(said) == 3 and "stay in use; check the issuer" in said[1], said
     assert re.fullmatch(rf"keys {server.url}: fetched again, after \d+\.\d s of failures", said[2])
 
