@@ -51,6 +51,7 @@ static const char *on_failure;
     "        - { key: both, limits: [ tight, wide ] }\n"                                           \
     "        - { key: f, limits: [ fails, wide ] }\n"                                              \
     "        - { key: fq, quota_mode: true, limits: [ fails, wide ] }\n"                           \
+    "        - { key: fsh, shadow_mode: true, limits: [ fails, tight ] }\n"                        \
     "        - { key: alone, limits: [ fails ] }\n"                                                \
     "        - { key: aloneq, quota_mode: true, limits: [ fails ] }\n"                             \
     "        - { key: big, limits: [ fails-later, wide ] }\n"                                      \
@@ -862,14 +863,25 @@ static unsigned below(unsigned n)
     return (unsigned)((seed >> 20) % n);
 }
 
-static const struct model_limit {
+struct model_limit {
     const char *key;
     int64_t limit;
     bool quota, shadow;
-} model_limits[] = {{"k=a", 3, false, false}, {"k=b", 3, false, false}, {"k=none", 0, false, false},
-                    {"q=a", 2, true, false},  {"q=b", 2, true, false},  {"sh=a", 2, false, true}};
+};
 
-enum { MODEL_LIMITS = COUNT_OF(model_limits), MODEL_DESCRIPTORS = 12 };
+static const struct model_limit good_limits[] = {
+    {"k=a", 3, false, false}, {"k=b", 3, false, false}, {"k=none", 0, false, false},
+    {"q=a", 2, true, false},  {"q=b", 2, true, false},  {"sh=a", 2, false, true}};
+
+/* Those with f have a limit whose own script fails, and which allows. They are charged after the
+ * others, so a call names each once. */
+static const struct model_limit failing_limits[] = {
+    {"f=a", 5, false, false}, {"k=b", 3, false, false}, {"fq=b", 5, true, false},
+    {"fq=a", 5, true, false}, {"q=b", 2, true, false},  {"fsh=a", 2, false, true}};
+
+static const struct model_limit *model_limits = good_limits;
+
+enum { MODEL_LIMITS = COUNT_OF(good_limits), MODEL_DESCRIPTORS = 12 };
 
 /* Usage by domain and limit. */
 static int64_t model_used[2][MODEL_LIMITS];
@@ -933,11 +945,14 @@ static bool model_decide(struct model_item *items, unsigned count, bool every)
 static bool model_decide_in_slots(struct model_item *items, unsigned count)
 {
     struct model_item in_order[MODEL_DESCRIPTORS];
-    bool is_wide = count > LIMITS_PER_RULE_MAX;
-    unsigned from[MODEL_DESCRIPTORS], n = 0;
+    unsigned from[MODEL_DESCRIPTORS], n = 0, limits = 0;
+    bool is_wide = false;
 
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
         is_wide |= model_limits[items[i].limit].quota;
+        limits += model_limits[items[i].limit].key[0] == 'f' ? 2 : 1;
+    }
+    is_wide |= limits > LIMITS_PER_RULE_MAX;
     for (unsigned i = 0; i < 2 * count; i++)
         if (is_wide ? (items[i % count].cost < 0) == (i >= count) : i < count) {
             from[n] = i % count;
@@ -961,6 +976,10 @@ static void compare_one(unsigned step, bool in_slots)
     for (unsigned i = 0; i < count; i++) {
         items[i] = (struct model_item){.limit = below(MODEL_LIMITS),
                                        .cost = costs[below(COUNT_OF(costs))]};
+        for (unsigned k = 0; k < i && model_limits == failing_limits; k++)
+            count = items[k].limit == items[i].limit ? i : count;
+        if (i == count)
+            break;
         n += (size_t)snprintf(text + n, sizeof text - n, "%s %lld ",
                               model_limits[items[i].limit].key, (long long)items[i].cost);
     }
@@ -1008,6 +1027,14 @@ START_TEST(the_model_decides_alike_in_a_cluster)
 }
 END_TEST
 
+START_TEST(the_model_decides_alike_beside_scripts_that_fail)
+{
+    on_failure = "allow";
+    model_limits = failing_limits;
+    compare(_i == 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("calls");
@@ -1049,6 +1076,7 @@ int main(void)
     tcase_add_test(tests, without_redis_calls_may_fail);
     tcase_add_test(tests, the_model_decides_alike);
     tcase_add_test(tests, the_model_decides_alike_in_a_cluster);
+    tcase_add_loop_test(tests, the_model_decides_alike_beside_scripts_that_fail, 0, 2);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
