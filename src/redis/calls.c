@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "redis/command.h"
+#include "base/text.h"
 
 enum {
     PENDING_MAX = 8192,      /* pending calls; more are refused */
@@ -33,6 +33,32 @@ struct sent_call {
     int argc;    /* number of these arguments */
     bool asking; /* ASKING precedes the command */
 };
+
+/* Writes an argument as a bulk string of RESP. Sizes below 10 take a fast path: most arguments are
+ * short numbers. */
+static inline void write_argument(struct text *t, const char *bytes, size_t size)
+{
+    if (size < 10) {
+        char head[] = {'$', (char)('0' + size), '\r', '\n'};
+        text_bytes(t, head, sizeof head);
+    } else {
+        text_char(t, '$');
+        text_u64(t, size);
+        text_literal(t, "\r\n");
+    }
+    text_bytes(t, bytes, size);
+    text_literal(t, "\r\n");
+}
+
+/* Writes EVALSHA or EVAL and the script (or its SHA). `argc` more arguments follow. */
+static inline void write_head(struct text *t, int argc, struct slice command, struct slice script)
+{
+    text_char(t, '*');
+    text_u64(t, (uint64_t)argc + 2);
+    text_literal(t, "\r\n");
+    write_argument(t, command.p, command.n);
+    write_argument(t, script.p, script.n);
+}
 
 static bool link_is_up(const struct redis_link *link)
 {
@@ -143,7 +169,7 @@ static bool retry_as_eval(struct redis_link *link, struct sent_call *sent)
         return false;
     sent->call->retried = true;
     struct text t = text_over(command, cap);
-    redis_write_head(&t, sent->argc, SLICE("EVAL"), link->script);
+    write_head(&t, sent->argc, SLICE("EVAL"), link->script);
     text_bytes(&t, sent->bytes + sent->tail, rest);
     text_char(&t, 0);
     bool gone = !t.failed && sent_go(link, sent, t.p, t.n - 1);
@@ -269,12 +295,12 @@ bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc,
     if (!(sent = sent_take(link, size)))
         return false;
     struct text t = text_over(sent->bytes, sent->cap);
-    redis_write_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
+    write_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
     sent->tail = t.n;
     sent->argc = argc;
     sent->asking = false;
     for (int i = 0; i < argc; i++)
-        redis_write_argument(&t, argv[i], argv_sizes[i]);
+        write_argument(&t, argv[i], argv_sizes[i]);
     if (!sent_start(link, sent, call, &t))
         return false;
     call->sent_us = sent->written_us;
@@ -290,7 +316,7 @@ bool redis_link_pass(struct redis_link *link, struct redis_call *call, int argc,
         !(sent = sent_take(link, arguments.n + 128)))
         return false;
     struct text t = text_over(sent->bytes, sent->cap);
-    redis_write_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
+    write_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
     sent->tail = t.n;
     sent->argc = argc;
     sent->asking = asking;
