@@ -81,8 +81,8 @@ static void metrics(const struct admin_view *view, struct evhttp_request *reques
 static const struct resource {
     const char *path;
     void (*answer)(const struct admin_view *view, struct evhttp_request *request);
-    unsigned access;   /* ACCESS_* */
     const char *below; /* what follows the path; NULL: nothing */
+    unsigned access;   /* ACCESS_* */
     bool writes;       /* `answer` checks the method; otherwise only GET and HEAD are allowed */
 } resources[] = {
     {"/healthz", healthz, .access = ACCESS_PUBLIC | ACCESS_READ_ONLY},

@@ -100,10 +100,11 @@ struct family {
     const char *name, *type, *help;
     enum worker_table table;
     unsigned first, count; /* columns */
-    const char *label;     /* NULL: there is one column */
+    /* So many columns have a sample even if they are 0: the output of a large policy stays
+     * readable. */
+    unsigned always;
+    const char *label; /* NULL: there is one column */
     const char *const *values;
-    unsigned always; /* so many columns have a sample even if they are 0: the output of a large
-                      * policy stays readable */
 };
 
 static const char *const failure_causes[] = {"failed", "late"};
@@ -113,41 +114,41 @@ static const char *const classes[] = {"2xx", "3xx", "4xx", "5xx"};
  * only. */
 static const struct family families[] = {
     {"weir_requests_total", "counter", "Requests by matching rule and verdict.", TABLE_RULES, 0,
-     VERDICT_NOT_CHARGED, "decision", verdict_label, VERDICT_LIMITED + 1},
+     VERDICT_NOT_CHARGED, VERDICT_LIMITED + 1, "decision", verdict_label},
     {"weir_priority_requests_total", "counter", "Requests by priority and verdict.",
-     TABLE_PRIORITIES, 0, VERDICT_NOT_CHARGED, "decision", verdict_label, VERDICT_LIMITED + 1},
+     TABLE_PRIORITIES, 0, VERDICT_NOT_CHARGED, VERDICT_LIMITED + 1, "decision", verdict_label},
     {"weir_limit_decisions_total", "counter",
      "Decisions by limit; a request with several limits counts once for each. Allowed: it was "
      "admitted; not_charged: another limit rejected it.",
-     TABLE_LIMITS, 0, VERDICT_COUNT, "decision", verdict_label, VERDICT_LIMITED + 1},
+     TABLE_LIMITS, 0, VERDICT_COUNT, VERDICT_LIMITED + 1, "decision", verdict_label},
     {"weir_limit_near_total", "counter",
      "Admitted requests that left less of a limit than its option near.", TABLE_LIMITS, NEAR_COLUMN,
-     1, NULL, NULL, ALL},
+     1, ALL, NULL, NULL},
     {"weir_limit_units_total", "counter",
      "Units that admitted requests have cost in a limit whose cost is a map, after adjustment by "
      "the response.",
-     TABLE_LIMITS, UNITS_COLUMN, 1, NULL, NULL, ALL},
+     TABLE_LIMITS, UNITS_COLUMN, 1, ALL, NULL, NULL},
     {"weir_script_failures_total", "counter",
      "Requests of a limit with a script of its own that the script failed, or that had no answer "
      "in time.",
-     TABLE_LIMITS, SCRIPT_FAILED_COLUMN, COUNT_OF(failure_causes), "cause", failure_causes, 0},
+     TABLE_LIMITS, SCRIPT_FAILED_COLUMN, COUNT_OF(failure_causes), 0, "cause", failure_causes},
     {"weir_rate_limit_service_requests_total", "counter",
      "Calls of the rate limit service by domain and code: OK, OVER_LIMIT, or the gRPC status.",
-     TABLE_DOMAINS, 0, SERVICE_CODE_COUNT, "code", service_code_name, 0},
+     TABLE_DOMAINS, 0, SERVICE_CODE_COUNT, 0, "code", service_code_name},
     {"weir_upstream_responses_total", "counter",
      "Responses of servers, also those that were retried, by status class.", TABLE_SERVERS,
-     SERVER_RESPONSES + 1, COUNT_OF(classes), "class", classes, ALL},
+     SERVER_RESPONSES + 1, COUNT_OF(classes), ALL, "class", classes},
     {"weir_upstream_errors_total", "counter",
      "Requests that a server did not answer, also those that were retried, by cause.",
-     TABLE_SERVERS, SERVER_ERROR_FIRST, SERVER_ERROR_COUNT, "cause", server_error_label, ALL},
+     TABLE_SERVERS, SERVER_ERROR_FIRST, SERVER_ERROR_COUNT, ALL, "cause", server_error_label},
     {"weir_upstream_in_flight", "gauge", "Requests in progress by server.", TABLE_SERVERS,
-     SERVER_IN_FLIGHT, 1, NULL, NULL, ALL},
+     SERVER_IN_FLIGHT, 1, ALL, NULL, NULL},
     {"weir_upstream_server_retries_total", "counter",
      "Requests that were sent again after a try with this server.", TABLE_SERVERS, SERVER_RETRIES,
-     1, NULL, NULL, ALL},
+     1, ALL, NULL, NULL},
     {"weir_upstream_server_ejections_total", "counter",
      "Times that a worker stopped sending requests to this server.", TABLE_SERVERS,
-     SERVER_EJECTIONS, 1, NULL, NULL, ALL}};
+     SERVER_EJECTIONS, 1, ALL, NULL, NULL}};
 
 /* Calls of domains that the policy does not have share the first row. */
 static bool is_shown(const struct metric_output *s, const struct family *f)
