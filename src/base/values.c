@@ -138,22 +138,37 @@ enum value_result number_read(struct slice text, int64_t *number)
     return VALUE_GOOD;
 }
 
-enum value_result share_read(struct slice text, int64_t *share)
+enum value_result decimal_read(struct slice text, unsigned places, int64_t max, int64_t *number)
 {
     const char *dot = text.n ? memchr(text.p, '.', text.n) : NULL;
-    struct slice whole = {text.p, dot ? (size_t)(dot - text.p) : text.n ? text.n - 1 : 0};
-    struct slice part = dot ? (struct slice){dot + 1, text.n - whole.n - 2} : SLICE_NONE;
-    uint64_t percent, hundredths = 0;
+    size_t decimals = dot ? text.n - (size_t)(dot - text.p) - 1 : 0;
+    int64_t value = 0;
 
-    if (text.n < 2 || text.p[text.n - 1] != '%' || (dot && (part.n < 1 || part.n > 2)))
+    if (text.n == 0 || dot == text.p || (dot && decimals == 0) || decimals > places)
         return VALUE_NO_NUMBER;
-    for (size_t i = 0; i + 1 < text.n; i++)
-        if (text.p + i != dot && (text.p[i] < '0' || text.p[i] > '9'))
+    for (size_t i = 0; i < text.n; i++) {
+        if (text.p + i == dot)
+            continue;
+        if (text.p[i] < '0' || text.p[i] > '9')
             return VALUE_NO_NUMBER;
-    if (!slice_to_u64(whole, 1000000, &percent) || (dot && !slice_to_u64(part, 99, &hundredths)))
-        return whole.n ? VALUE_TOO_LARGE : VALUE_NO_NUMBER;
-    *share = (int64_t)(percent * 100 + hundredths * (part.n == 1 ? 10 : 1));
+        if (value <= max)
+            value = value * 10 + text.p[i] - '0';
+    }
+    for (; decimals < places && value <= max; decimals++)
+        value *= 10;
+    if (value > max)
+        return VALUE_TOO_LARGE;
+    *number = value;
     return VALUE_GOOD;
+}
+
+enum value_result share_read(struct slice text, int64_t *share)
+{
+    enum { SHARE_MAX = 100000099 }; /* 1000000.99% */
+
+    if (text.n < 2 || text.p[text.n - 1] != '%')
+        return VALUE_NO_NUMBER;
+    return decimal_read((struct slice){text.p, text.n - 1}, 2, SHARE_MAX, share);
 }
 
 void share_write(struct text *out, int64_t share)

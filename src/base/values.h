@@ -25,6 +25,11 @@ void size_meant(struct slice text, struct text *out);
 /* Reads decimal digits with an optional "-". */
 MUST_CHECK enum value_result number_read(struct slice text, int64_t *number);
 
+/* Reads a number without sign, with at most `places` decimals, in units of the last one: "1.5" with
+ * 3 places is 1500. The result is at most `max`, which is below INT64_MAX / 10. */
+MUST_CHECK enum value_result decimal_read(struct slice text, unsigned places, int64_t max,
+                                          int64_t *number);
+
 /* Reads "10%" or "0.5%" in units of 0.01%; at most two decimal places. */
 MUST_CHECK enum value_result share_read(struct slice text, int64_t *share);
 void share_write(struct text *out, int64_t share);

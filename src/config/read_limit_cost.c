@@ -1,33 +1,18 @@
 /* read_limit_cost.c - limits.NAME.cost: a number, or a map with the costs before and after the
  * response. */
+#include "base/values.h"
 #include "config/sections.h"
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Reads a number with up to three decimals, in 1 / USAGE_WEIGHT_ONE. */
-static bool parse_weight(struct slice text, int64_t *weight)
-{
-    const char *dot = text.n ? memchr(text.p, '.', text.n) : NULL;
-    struct slice whole = {text.p, dot ? (size_t)(dot - text.p) : text.n};
-    struct slice part = {dot ? dot + 1 : NULL, dot ? text.n - whole.n - 1 : 0};
-    uint64_t units, fraction = 0;
-
-    if (!slice_to_u64(whole, USAGE_WEIGHT_MAX / USAGE_WEIGHT_ONE, &units) ||
-        (dot && (part.n < 1 || part.n > 3 || !slice_to_u64(part, 999, &fraction))))
-        return false;
-    for (size_t i = part.n; i < 3; i++)
-        fraction *= 10;
-    *weight = (int64_t)(units * USAGE_WEIGHT_ONE + fraction);
-    return *weight <= USAGE_WEIGHT_MAX;
-}
-
+/* In 1 / USAGE_WEIGHT_ONE. */
 static bool weight_of_node(struct loading *l, const struct node *node, int64_t *weight)
 {
     static const char expected[] = "a weight from 0 to 1000000 with up to three decimals";
 
     if (!expect_scalar(l, node, expected))
         return false;
-    if (parse_weight(node->text, weight))
+    if (decimal_read(node->text, 3, USAGE_WEIGHT_MAX, weight) == VALUE_GOOD)
         return true;
     mistake(l, node, "%s is not %s", QUOTE(node->text), expected);
     return false;

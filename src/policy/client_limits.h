@@ -3,7 +3,6 @@
 #define WEIR_POLICY_CLIENT_LIMITS_H
 
 #include "policy/limit.h"
-#include "policy/priority.h"
 
 /* Effective numbers of one limit for one request. */
 struct limit_numbers {

@@ -1,4 +1,4 @@
-/* limit.h - one entry of the section limits. */
+/* limit.h - one entry of the section limits, and of the section priorities. */
 #ifndef WEIR_POLICY_LIMIT_H
 #define WEIR_POLICY_LIMIT_H
 
@@ -148,5 +148,15 @@ static inline bool limit_counts(const struct limit *limit, unsigned status)
 /* Writes the period as in a policy: "1m", "month". */
 struct text;
 void limit_period_write(struct text *out, const struct limit *limit);
+
+enum { PRIORITIES_MAX = 8 };
+
+/* How much of the shared limits a priority may use. */
+struct priority {
+    char *name;
+    int64_t share; /* of every shared limit, in 1/SHARE_WHOLE; falling from entry to entry */
+    unsigned row;  /* counter row, as in struct limit */
+    struct position position;
+};
 
 #endif

@@ -31,11 +31,19 @@
 #include "policy/address_lists.h"
 #include "policy/client_limits.h"
 #include "policy/identity_settings.h"
-#include "policy/key_source.h"
 #include "policy/listen_tls.h"
 #include "policy/original_request.h"
 #include "policy/rate_limit_service.h"
 #include "policy/rule.h"
+
+enum { KEY_SOURCES_MAX = 16, KEY_SEGMENT_MAX = 32 };
+
+/* A value of the request that limits count by (`per`), beside the identity. */
+struct key_source {
+    const char *text;          /* as written: "jwt:team" */
+    struct identity_from from; /* its source is NULL: a segment of the path */
+    unsigned segment;          /* of the path, from 1; 0: `from` applies */
+};
 
 struct listen_settings {
     struct address address;

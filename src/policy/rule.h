@@ -5,7 +5,6 @@
 #include "http/head.h"
 #include "policy/limit.h"
 #include "policy/limit_cost.h"
-#include "policy/priority.h"
 #include "policy/upstream_settings.h"
 
 /* Placeholder in a rejection body. */

@@ -2,9 +2,12 @@
 
 #include "base/json_read.h"
 #include "base/text.h"
+#include "base/values.h"
 #include "http/chars.h"
 #include "net/address.h"
 #include "policy/identity_source.h"
+
+static const int64_t time_max_us = INT64_C(100000000000) * 1000000;
 
 static unsigned status_in_text(struct slice text)
 {
@@ -163,22 +166,6 @@ static const char *const address_names[] = {"client_ip", "peer", "remote_addr", 
 static const char *const time_names[] = {"time",       "time_iso8601", "@timestamp", "timestamp",
                                          "time_local", "msec",         NULL};
 
-/* "1790000000.123", as nginx's $msec. */
-static bool parse_seconds(struct slice text, int64_t *time_us)
-{
-    const char *dot = text.n ? memchr(text.p, '.', text.n) : NULL;
-    struct slice whole = {text.p, dot ? (size_t)(dot - text.p) : text.n};
-    uint64_t seconds, part = 0;
-
-    if (!slice_to_u64(whole, 100000000000, &seconds) ||
-        (dot && !slice_to_u64((struct slice){dot + 1, text.n - whole.n - 1}, 999999, &part)))
-        return false;
-    for (size_t digits = dot ? text.n - whole.n - 1 : 6; digits < 6; digits++)
-        part *= 10;
-    *time_us = (int64_t)(seconds * 1000000 + part);
-    return true;
-}
-
 /* `bytes` held the line; the slices of the result point into it. */
 static enum log_line_kind take_members(const json_t *object, char *bytes, size_t size,
                                        struct log_line *line)
@@ -201,7 +188,8 @@ static enum log_line_kind take_members(const json_t *object, char *bytes, size_t
         line->client = SLICE_NONE;
     }
     struct slice time = take_first(&room, object, time_names);
-    bool timed = log_time_parse(time, &line->time_us) || parse_seconds(time, &line->time_us);
+    bool timed = log_time_parse(time, &line->time_us) || /* or nginx's $msec, "1790000000.123" */
+                 decimal_read(time, 6, time_max_us, &line->time_us) == VALUE_GOOD;
     return line->method.n && line->target.n && timed ? LOG_LINE_REQUEST : LOG_LINE_ODD;
 }
 

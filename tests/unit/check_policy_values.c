@@ -105,6 +105,38 @@ static const char *nearest(const char *word)
     return meant.best.n ? meant.best.p : "";
 }
 
+START_TEST(decimals_are_parsed)
+{
+    static const char *const bad[] = {"",
+                                      ".",
+                                      ".5",
+                                      "1.",
+                                      "1.2345",
+                                      "1..2",
+                                      "1.2.3",
+                                      "-1",
+                                      "+1",
+                                      "1 ",
+                                      "0x1",
+                                      "1e3",
+                                      "99999999999999999999x"};
+    static const char *const large[] = {"1000.001", "1001", "99999999999999999999999.5"};
+    int64_t n = 0;
+
+    ck_assert(decimal_read(SLICE("1.5"), 3, 1000000, &n) == VALUE_GOOD && n == 1500);
+    ck_assert(decimal_read(SLICE("0.001"), 3, 1000000, &n) == VALUE_GOOD && n == 1);
+    ck_assert(decimal_read(SLICE("007"), 3, 1000000, &n) == VALUE_GOOD && n == 7000);
+    ck_assert(decimal_read(SLICE("1000"), 3, 1000000, &n) == VALUE_GOOD && n == 1000000);
+    for (unsigned i = 0; i < COUNT_OF(bad); i++)
+        ck_assert(decimal_read(slice_of(bad[i]), 3, 1000000, &n) == VALUE_NO_NUMBER);
+    for (unsigned i = 0; i < COUNT_OF(large); i++)
+        ck_assert(decimal_read(slice_of(large[i]), 3, 1000000, &n) == VALUE_TOO_LARGE);
+    ck_assert(share_read(SLICE("12.5%"), &n) == VALUE_GOOD && n == 1250);
+    ck_assert(share_read(SLICE("%"), &n) == VALUE_NO_NUMBER);
+    ck_assert(share_read(SLICE("5"), &n) == VALUE_NO_NUMBER);
+}
+END_TEST
+
 START_TEST(the_nearest_word_is_suggested)
 {
     ck_assert_str_eq(nearest("brust"), "burst");
@@ -147,6 +179,7 @@ int main(void)
     tcase_add_test(tests, durations_are_parsed_and_formatted);
     tcase_add_test(tests, sizes_are_parsed_and_formatted);
     tcase_add_test(tests, numbers_are_parsed);
+    tcase_add_test(tests, decimals_are_parsed);
     tcase_add_test(tests, the_nearest_word_is_suggested);
     tcase_add_test(tests, quotes_are_short_and_printable);
     suite_add_tcase(suite, tests);
