@@ -89,6 +89,7 @@ struct limit_status *client_query_add_row(struct client_query *q, const struct l
     struct limit_numbers n =
         q->match ? descriptor_numbers(q, limit) : client_numbers(client_query_limits(q), limit);
     struct limit_status *row = &q->rows[q->row_count++];
+    struct slice name = identity_text(q->identity);
 
     *row = (struct limit_status){.limit = n.variant ? n.variant : limit,
                                  .key = key,
@@ -96,9 +97,9 @@ struct limit_status *client_query_add_row(struct client_query *q, const struct l
                                  .quota = n.limit,
                                  .burst = n.burst,
                                  .capacity = limit->kind == LIMIT_WINDOW ? n.limit : n.burst,
-                                 .enforced = limit_enforces(limit, q->identity),
+                                 .enforced = q->match ? descriptor_enforces(q->match, limit, name)
+                                                      : limit_enforces(limit, q->identity),
                                  .is_of_descriptor = q->match != NULL};
-    row->enforced &= !q->match || !descriptor_is_shadow(q->match);
     return row;
 }
 

@@ -6,8 +6,8 @@ enum { LINE_SIZE = 8192, COLUMN = 24 };
 
 static bool is_shadow(const struct explained_descriptor *e, const struct limit *limit)
 {
-    return descriptor_is_shadow(&e->match) || e->policy->rate_limit_service.shadow ||
-           !limit_enforces_text(limit, descriptor_name_text(&e->name));
+    return e->policy->rate_limit_service.shadow ||
+           !descriptor_enforces(&e->match, limit, descriptor_name_text(&e->name));
 }
 
 const char *explain_descriptor(const struct policy *policy, struct slice name,
@@ -162,7 +162,7 @@ void explain_print_descriptor(const struct explained_descriptor *e, FILE *out)
     }
     if (without)
         fprintf(out, "%-10snone: %s\n", "limits", without);
-    for (unsigned i = 0; !without && i < descriptor_limit_count(&e->match); i++)
+    for (unsigned i = 0; e->domain && !without && i < descriptor_limit_count(&e->match); i++)
         print_limit(e, i ? "" : "limits", descriptor_limit(&e->match, i), out);
     fprintf(out, "%-10s%s\n", "result",
             e->is_over ? "OVER_LIMIT: a limit admits nothing"

@@ -93,8 +93,7 @@ static unsigned applied_limits(const struct descriptor_match *match)
 
 static bool is_shadow(const struct call_item *item, const struct limit *limit)
 {
-    return descriptor_is_shadow(&item->match) ||
-           !limit_enforces_text(limit, descriptor_name_text(&item->name));
+    return !descriptor_enforces(&item->match, limit, descriptor_name_text(&item->name));
 }
 
 /* Counts the limits of a descriptor that a grant decides without them. If all of them are shadow

@@ -3,6 +3,7 @@
  * A level has a hash table of its keys, and each key one of its exact values. Values with "*" are
  * tried in the order of the file. */
 #include "http/path.h"
+#include "policy/client_limits.h"
 #include "policy/rate_limit_service.h"
 
 /* --- Tables ----------------------------------------------------------------------------------- */
@@ -140,6 +141,13 @@ static struct slice replaced_name(const struct configured_entry *entry, unsigned
     if (entry->rate_limit)
         return slice_of(entry->name);
     return slice_of(entry->limits[i]->name);
+}
+
+bool descriptor_enforces(const struct descriptor_match *match, const struct limit *limit,
+                         struct slice name)
+{
+    bool shadow = !match->stated && match->entry && match->entry->shadow;
+    return !shadow && limit_enforces_text(limit, name);
 }
 
 void descriptor_matches_replace(struct descriptor_match *matches, unsigned count)

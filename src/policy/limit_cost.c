@@ -20,6 +20,13 @@ int64_t limit_cost_reserve(const struct limit_cost *own, const struct json_value
     return cost > 0 ? cost : 1;
 }
 
+int64_t limit_cost_final(const struct limit_cost *own, int64_t stated, bool error)
+{
+    if (!own || !limit_cost_is_adjusted(own))
+        return -1;
+    return stated < 0 && error && own->on_error == COST_ON_ERROR_REFUND ? 0 : stated;
+}
+
 bool cost_in_request(const struct fields *fields, const char *header, int64_t max, int64_t *cost,
                      const char **why)
 {

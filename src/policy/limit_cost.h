@@ -57,6 +57,11 @@ static inline bool limit_cost_is_adjusted(const struct limit_cost *cost)
 int64_t limit_cost_reserve(const struct limit_cost *cost, const struct json_values *values,
                            uint64_t bytes);
 
+/* Returns the cost after the response; -1: as charged. `stated`: by the response; -1: not.
+ * `error`: the response, or that there is none, means that the request cost nothing. `cost` may be
+ * NULL. */
+int64_t limit_cost_final(const struct limit_cost *cost, int64_t stated, bool error);
+
 /* Reads the cost in a request header, at most `max`, into `*cost`; 0: the header is missing.
  * Returns false if the request must be rejected with 400 and the reason `*why`. */
 MUST_CHECK bool cost_in_request(const struct fields *fields, const char *header, int64_t max,

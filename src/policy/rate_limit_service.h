@@ -177,10 +177,10 @@ static inline bool descriptor_is_unlimited(const struct descriptor_match *match)
     return !match->stated && match->entry && match->entry->unlimited;
 }
 
-static inline bool descriptor_is_shadow(const struct descriptor_match *match)
-{
-    return !match->stated && match->entry && match->entry->shadow;
-}
+/* Returns whether the limit of a matched descriptor with this name rejects: neither the entry nor
+ * the limit is in shadow for it. */
+bool descriptor_enforces(const struct descriptor_match *match, const struct limit *limit,
+                         struct slice name);
 
 /* Finds the configured entry of a descriptor, in linear time of its text and of the values with "*"
  * of its keys. */

@@ -25,17 +25,14 @@ static bool is_error(const struct exchange *x)
 static int64_t final_cost(const struct exchange *x, unsigned place, bool whole)
 {
     const struct limit_cost *own = x->route.rule->limits[place]->own_cost;
-    int64_t sum = -1;
+    int64_t cost = x->stated[place];
 
-    if (!own || !limit_cost_is_adjusted(own))
-        return -1;
-    if (x->stated[place] >= 0)
-        return x->stated[place];
-    if (x->cost.usage && own->usage.kind != USAGE_KIND_NONE)
-        sum = usage_reader_sum(x->cost.usage, &own->usage.usage);
-    if (sum >= 0)
-        return whole || sum > x->reserves[place] ? sum : x->reserves[place];
-    return is_error(x) && own->on_error == COST_ON_ERROR_REFUND ? 0 : -1;
+    if (cost < 0 && own && x->cost.usage && own->usage.kind != USAGE_KIND_NONE) {
+        cost = usage_reader_sum(x->cost.usage, &own->usage.usage);
+        if (cost >= 0 && cost < x->reserves[place] && !whole)
+            cost = x->reserves[place];
+    }
+    return limit_cost_final(own, cost, is_error(x));
 }
 
 static void adjust_to_response(struct exchange *x, unsigned status, bool whole)

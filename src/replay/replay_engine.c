@@ -356,16 +356,6 @@ void replay_engine_decide(struct replay_engine *engine, const struct virtual_req
 
 /* --- The end of a request --------------------------------------------------------------------- */
 
-/* As the proxy does, an error without a stated cost is refunded by limits that say so. */
-static int64_t own_cost(const struct limit *limit, int64_t stated, unsigned status)
-{
-    const struct limit_cost *own = limit->own_cost;
-
-    if (!own || !limit_cost_is_adjusted(own))
-        return -1;
-    return stated < 0 && status >= 400 && own->on_error == COST_ON_ERROR_REFUND ? 0 : stated;
-}
-
 /* Fills outcome->own_costs. */
 static void set_own_costs(const struct replay_decision *decision,
                           const struct virtual_response *response, int64_t *costs)
@@ -373,7 +363,8 @@ static void set_own_costs(const struct replay_decision *decision,
     const struct rule *rule = decision->rule;
 
     for (unsigned i = 0; i < rule->limit_count; i++)
-        costs[i] = own_cost(rule->limits[i], response->own_costs[i], response->status);
+        costs[i] = limit_cost_final(rule->limits[i]->own_cost, response->own_costs[i],
+                                    response->status >= 400);
 }
 
 void replay_engine_units(const struct replay_decision *decision,

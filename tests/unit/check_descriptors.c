@@ -327,8 +327,9 @@ START_TEST(a_stated_limit_overrides)
         given.descriptor.unit = UNIT_WEEK;
         given.descriptor.per_unit = 7;
         struct descriptor_match match = match_of(policy, "internal", &given.descriptor);
-        ck_assert(!descriptor_is_unlimited(&match) && !descriptor_is_shadow(&match));
+        ck_assert(!descriptor_is_unlimited(&match));
         ck_assert_uint_eq(descriptor_limit_count(&match), 1);
+        ck_assert(descriptor_enforces(&match, descriptor_limit(&match, 0), SLICE("descriptor:x")));
         ck_assert_str_eq(limits_of(&match), "internal.(stated)");
         ck_assert_int_eq(descriptor_limit(&match, 0)->period_us, INT64_C(604800000000));
     }
