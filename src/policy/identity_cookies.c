@@ -59,9 +59,7 @@ static bool is_ascii(char c)
     return (unsigned char)c < 0x80;
 }
 
-/* Returns the text without bytes at its ends that are not ASCII. Python and JavaScript trim the
- * blanks of Unicode too, in names and values (Django: "session\302\240" is "session"). */
-static struct slice trim_non_ascii(struct slice text)
+struct slice identity_trim_cookie(struct slice text)
 {
     for (; text.n && !is_ascii(text.p[0]); text.n--)
         text.p++;
@@ -89,11 +87,11 @@ static bool ends_at_blank(struct slice value)
 /* Returns true if servers may trim what weir would count as a part of the name or value. */
 static bool is_trimmed_by_some(const struct pair *cookie, struct slice wanted)
 {
-    struct slice name = trim_non_ascii(cookie->name);
+    struct slice name = identity_trim_cookie(cookie->name);
 
     if (name_match(name, wanted) == NAME_DIFFERS)
         return false;
-    return name.n != cookie->name.n || trim_non_ascii(cookie->value).n != cookie->value.n;
+    return name.n != cookie->name.n || identity_trim_cookie(cookie->value).n != cookie->value.n;
 }
 
 /* Servers that follow RFC 2965 section 3.3.4 also separate cookies by ",", which values must not
@@ -141,12 +139,12 @@ static bool is_named_behind_comma(struct slice cookie, struct slice wanted)
 static enum name_match cookie_value(const struct pair *cookie, struct slice wanted,
                                     struct slice *value)
 {
-    struct slice name = trim_non_ascii(cookie->name);
+    struct slice name = identity_trim_cookie(cookie->name);
     enum name_match match = cookie->has_value ? name_match(name, wanted) : NAME_DIFFERS;
     bool odd = is_named_behind_comma(cookie->text, wanted) ||
                (match == NAME_EQUAL && name.n != cookie->name.n);
 
-    *value = match == NAME_DIFFERS ? cookie->text : trim_non_ascii(cookie->value);
+    *value = match == NAME_DIFFERS ? cookie->text : identity_trim_cookie(cookie->value);
     return odd ? NAME_TWIN : match;
 }
 

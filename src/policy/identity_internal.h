@@ -8,6 +8,10 @@ enum { IDENTITY_HASH_BYTES = 16, IDENTITY_HASH_DIGITS = 2 * IDENTITY_HASH_BYTES 
 
 struct pair;
 
+/* Returns the text without bytes at its ends that are not ASCII. Python and JavaScript trim the
+ * blanks of Unicode too, in names and values of cookies: for Django, "session\302\240" is
+ * "session". */
+struct slice identity_trim_cookie(struct slice text);
 enum found identity_find_cookie(const struct identity_search *search,
                                 const struct identity_from *from);
 enum found identity_find_query(const struct identity_search *search,

@@ -302,6 +302,8 @@ bool identity_parse(const struct identity_settings *settings, struct slice name,
     size_t prefix = source ? source->prefix.n : 0;
     struct slice value = {name.p + prefix, name.n - prefix};
 
+    if (source && source->find == identity_find_cookie)
+        value = identity_trim_cookie(value);
     *identity = (struct identity){.is_id = !source || source->is_id};
     if (!identity->is_id)
         return parse_address(settings, value, identity, why);

@@ -117,7 +117,7 @@ enum cause request_content_refusal(enum content_result result, const char **why)
         return CAUSE_BAD_REQUEST;
     default:
         *why = "a rule matches on the content, which is no valid JSON object, or which servers may "
-               "read differently by its Content-Type";
+               "read differently by its Content-Type; send application/json";
         return CAUSE_BAD_REQUEST;
     }
 }

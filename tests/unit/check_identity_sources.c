@@ -427,6 +427,7 @@ static const struct {
     {"jwt:alice", "jwt:alice", "jwt:alice"},
     {"cookie:A", "cookie:" HASH_A, "cookie:h:" HASH_A},
     {"cookie:\"%41\"", "cookie:" HASH_A, "cookie:h:" HASH_A},
+    {"cookie:\302\240A\302\240", "cookie:" HASH_A, "cookie:h:" HASH_A},
     {"cookie:h:" HASH_A, "cookie:" HASH_A, "cookie:h:" HASH_A},
     {"query:a b", "query:" HASH_A_B, "query:h:" HASH_A_B},
     {"id:h:" HASH_A, "id:h:" HASH_A, "id:h:" HASH_A},
