@@ -3,6 +3,7 @@ violations; also with a real nginx."""
 
 import hashlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -582,7 +583,7 @@ def test_a_server_that_stops_responding_is_detected_by_ping(rig):
     weir = weir_before(rig, gone, good, upstream={"response_timeout": "3s", "retry": {"tries": 2, "budget_min": 100}})
     assert [get(weir.address).status for _ in range(6)] == [200] * 6
     weir.counts(1, "weir_upstream_http2_errors_total", cause="no_ping_response")
-    assert f"server {gone.text}: HTTP/2 connection closed: no response to a PING" in weir.output()
+    weir.wait_for_output(re.escape(f"server {gone.text}: HTTP/2 connection closed: no response to a PING"))
     over.set()
 
 

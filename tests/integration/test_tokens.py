@@ -229,6 +229,7 @@ def test_limits_count_by_claims_cookies_parameters_and_segments(rig):
     assert lefts(none, "plan=", "/echo?shop=") == dict(user=998, team=998, plan=998, shop=998, item=998)
     keys = str(rig.redis().command("KEYS", "*"))
     assert "red" in keys and "gold" not in keys, "values of cookies are stored as hashes: " + keys
+    eventually(lambda: weir.output().count('"target":"/echo') == 5, what="five access lines")
     assert "gold" not in weir.output() and "shop=***" in weir.output(), "nor are they in the log"
 
 
