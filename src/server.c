@@ -448,10 +448,12 @@ static void free_weir(struct weir *weir)
 
 int server_run(const char *policy_file, const char *lua_dir)
 {
-    struct weir weir = {.file = policy_file,
-                        .lua_dir = lua_dir,
-                        .change_fd = -1,
-                        .started_wall_us = clock_wall_us()};
+    static struct weir weir; /* 2 MiB: too much for a small stack */
+
+    weir.file = policy_file;
+    weir.lua_dir = lua_dir;
+    weir.change_fd = -1;
+    weir.started_wall_us = clock_wall_us();
     bool good = start_weir(&weir);
 
     if (good)

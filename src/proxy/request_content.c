@@ -82,9 +82,9 @@ enum content_result request_content_values(const struct fields *fields, struct s
     enum content_result result = request_content_is_plain(fields, content);
 
     json_values_clear(values);
-    if (result == CONTENT_READ && !json_values_read(values, paths, content))
-        result = CONTENT_INVALID;
-    return result;
+    if (result == CONTENT_COMPRESSED || json_values_read(values, paths, content))
+        return result;
+    return CONTENT_INVALID;
 }
 
 enum content_result request_content_read(struct exchange *x, const struct json_paths *paths,

@@ -34,8 +34,9 @@ static inline struct slice request_content_kept(const struct exchange *x)
  * content than that of weir: CONTENT_COMPRESSED, or CONTENT_INVALID by Content-Type. */
 enum content_result request_content_is_plain(const struct fields *fields, struct slice content);
 
-/* Reads the values of `paths` in whole content. There are values only with CONTENT_READ. `paths`
- * and `content` must outlive `values`. */
+/* Reads the values of `paths` in whole content. If only the Content-Type makes it CONTENT_INVALID,
+ * there are values nevertheless, for costs and keys: else a Content-Type would spare a client the
+ * cost that its content states. `paths` and `content` must outlive `values`. */
 enum content_result request_content_values(const struct fields *fields, struct slice content,
                                            const struct json_paths *paths,
                                            struct json_values *values);

@@ -156,6 +156,12 @@ def test_padding_before_a_word_chooses_no_laxer_rule(rig):
     assert chosen(weir, b'{"start": "gpt-4\\u0000"}') == 400, "for C strings it is gpt-4"
 
 
+def test_a_content_type_spares_no_cost(rig):
+    weir = weir_for(rig, ASKED)
+    for kind in "application/json", "application/json; charset=x", "multipart/x", "application/x-www-form-urlencoded":
+        assert charged(weir, b'{"max_completion_tokens": 50, "x": "&"}', **{"Content-Type": kind}) == 50, kind
+
+
 def test_a_content_type_cannot_hide_names(rig):
     """Servers that decode UTF-7, or read a form, find `model` in content that is JSON without it."""
     weir = matching_weir(rig)
