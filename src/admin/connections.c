@@ -6,7 +6,7 @@
 #include "base/event_timer.h"
 
 static struct connection {
-    struct bufferevent *bufferevent; /* held, so that it can be asked whether evhttp has freed it */
+    struct bufferevent *bufferevent; /* held, to find out whether evhttp has freed it */
     uint64_t waits_since_us;         /* for a request; BUSY: one is being answered */
 } connections[ADMIN_CONNECTIONS_MAX];
 static unsigned count;
