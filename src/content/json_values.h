@@ -11,6 +11,7 @@ struct json_values {
     struct slice document;          /* from which they were read */
     uint32_t ambiguous;             /* bit set of paths: readers may see other values */
     uint32_t cut;                   /* bit set of paths: the value's text is longer than `texts` */
+    bool doubtful;                  /* readers may see another document; set by the caller */
     int64_t integers[JSON_PATHS_MAX]; /* at most JSON_INTEGER_MAX; -1: absent, or no integer */
     struct text texts[JSON_PATHS_MAX];
     char room[JSON_PATHS_MAX][JSON_VALUE_MAX];
@@ -21,6 +22,7 @@ static inline void json_values_clear(struct json_values *values)
 {
     values->paths = NULL;
     values->ambiguous = values->cut = 0;
+    values->doubtful = false;
 }
 /* Reads the values of `paths`. `paths` and `document` must outlive `values`. Returns false if
  * `document` is not a valid JSON object; then there are no values. */

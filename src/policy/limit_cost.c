@@ -14,7 +14,7 @@ int64_t limit_cost_reserve(const struct limit_cost *own, const struct json_value
         uint64_t tokens = bytes / BYTES_PER_TOKEN;
         cost = tokens > (uint64_t)limit ? limit : (int64_t)tokens;
         cost += value > 0 ? value : 0;
-    } else if (value >= 0)
+    } else if (value >= 0 && (value > cost || !values->doubtful))
         cost = value;
     cost = cost > limit ? limit : cost;
     return cost > 0 ? cost : 1;

@@ -246,7 +246,7 @@ bool rule_limit_costs(const struct rule *rule, bool peer_trusted, const struct f
 static bool states_cost(const struct limit_cost *own, bool peer_trusted,
                         const struct fields *fields, const struct json_values *values)
 {
-    return json_values_first(values, &own->request_json) > 0 ||
+    return (!values->doubtful && json_values_first(values, &own->request_json) > 0) ||
            (own->request_header && peer_trusted &&
             fields_next_named(fields, slice_of(own->request_header), NULL));
 }

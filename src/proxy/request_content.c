@@ -82,9 +82,12 @@ enum content_result request_content_values(const struct fields *fields, struct s
     enum content_result result = request_content_is_plain(fields, content);
 
     json_values_clear(values);
-    if (result == CONTENT_COMPRESSED || json_values_read(values, paths, content))
+    if (result == CONTENT_COMPRESSED)
         return result;
-    return CONTENT_INVALID;
+    if (!json_values_read(values, paths, content))
+        return CONTENT_INVALID;
+    values->doubtful = result != CONTENT_READ;
+    return result;
 }
 
 enum content_result request_content_read(struct exchange *x, const struct json_paths *paths,

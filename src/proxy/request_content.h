@@ -35,8 +35,8 @@ static inline struct slice request_content_kept(const struct exchange *x)
 enum content_result request_content_is_plain(const struct fields *fields, struct slice content);
 
 /* Reads the values of `paths` in whole content. If only the Content-Type makes it CONTENT_INVALID,
- * there are values nevertheless, for costs and keys: else a Content-Type would spare a client the
- * cost that its content states. `paths` and `content` must outlive `values`. */
+ * there are doubtful values, for costs and keys: else a Content-Type would spare a client the cost
+ * that its content states. `paths` and `content` must outlive `values`. */
 enum content_result request_content_values(const struct fields *fields, struct slice content,
                                            const struct json_paths *paths,
                                            struct json_values *values);

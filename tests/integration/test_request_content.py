@@ -160,6 +160,8 @@ def test_a_content_type_spares_no_cost(rig):
     weir = weir_for(rig, ASKED)
     for kind in "application/json", "application/json; charset=x", "multipart/x", "application/x-www-form-urlencoded":
         assert charged(weir, b'{"max_completion_tokens": 50, "x": "&"}', **{"Content-Type": kind}) == 50, kind
+    assert charged(weir, b'{"max_completion_tokens": 5}', **{"Content-Type": "application/json"}) == 5
+    assert charged(weir, b'{"max_completion_tokens": 5}', **{"Content-Type": "application/json; charset=utf-7"}) == 10, "the reserve"
 
 
 def test_a_content_type_cannot_hide_names(rig):

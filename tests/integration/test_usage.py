@@ -329,6 +329,7 @@ def test_a_stream_that_hides_its_usage_reserves_the_most(rig):
     assert costs(padded) == 300 and costs(b'{"stream": true}', **{"Content-Digest": "sha-256=:x:"}) == 300
     assert costs(b'{"stream": true}', **{"Content-Type": "application/json; charset=utf-7"}) == 300
     assert costs(b'{"stream": true, "stream_options": {}, "max_tokens": 50}') == 50, "the server sends no more"
+    assert costs(b'{"stream": true, "max_tokens": 50}', **{"Content-Type": "application/json; charset=utf-7"}) == 300, "or another number"
     assert costs(b'{"stream": false, "stream_options": {}}') == 10 and costs(b'{"x": "y"}', **{"Content-Digest": "sha-256=:x:"}) == 10
     assert costs(b'{"stream": true}') == 200 and costs(b'{"stream": true, "stream_options": {"include_usage": true}}') == 200, "stated by the server"
 
