@@ -29,6 +29,7 @@ struct grant_reader {
     int64_t clocks_apart_us;    /* the wall clock less the monotonic clock, at the last look */
     struct redis_call call;
     unsigned noted;        /* grants_noted() when the call was sent */
+    unsigned noted_before; /* grants_noted() when the current table was read */
     bool under_way, again; /* a call is in flight; another one must follow */
     bool logged;           /* the failure to read grants was logged */
     bool connected;        /* reconnected since the last timer run */
@@ -45,10 +46,12 @@ static void request_grants(struct grant_reader *reader)
     }
     if (!redis_client_is_ready(reader->store))
         return; /* retried by on_grants_readable() */
-    for (unsigned i = 0; i < COUNT_OF(argv); i++)
-        sizes[i] = strlen(argv[i]);
     reader->again = false;
     reader->noted = grants_noted();
+    if (reader->noted != reader->noted_before) /* Redis may have lost what was noted since */
+        strcpy(reader->version, "?");
+    for (unsigned i = 0; i < COUNT_OF(argv); i++)
+        sizes[i] = strlen(argv[i]);
     reader->under_way =
         redis_client_call(reader->store, &reader->call, COUNT_OF(argv), argv, sizes);
     redis_client_flush(reader->store);
@@ -87,6 +90,7 @@ static void replace_grants(struct grant_reader *reader, const struct redis_reply
     grants_publish(grants);
     denials_forget_all();
     memcpy(reader->version, version.p, version.n + 1);
+    reader->noted_before = reader->noted;
 }
 
 static bool has_shape(const struct redis_reply *reply)

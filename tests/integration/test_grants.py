@@ -211,6 +211,17 @@ def test_grants_stay_in_effect_without_redis(rig):
     wait_for_grants(weir, 0)
 
 
+def test_a_grant_that_redis_loses_before_it_is_read_ends(rig):
+    """Without SUBSCRIBE, weir reads the grants every 5 s only."""
+    rig.redis().command("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-subscribe")
+    weir = rig.weir(limits={"day": daily(1)}, redis={"username": "weir", "password": "secret"})
+    weir.wait_for_output("SUBSCRIBE")
+    put(weir, "a", {"quota": "unlimited", "for": "1h"})
+    rig.redis().command("DEL", "weir:grants")
+    assert weir.metric("weir_grants") == 1
+    wait_for_grants(weir, 0)
+
+
 def test_a_user_without_permission_to_read_grants_is_reported_once(rig):
     rig.redis().command("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-hget", "-hgetall")
     weir = rig.weir(limits={"day": daily(2)}, redis={"username": "weir", "password": "secret"})
