@@ -144,6 +144,7 @@ void explain_limits(struct explainer *m, struct exchange *x)
     now->not_charged =
         rule_skips_preflight(now->rule, &m->sorted, in->framing.kind != FRAMING_NONE);
     now->verdict = x->decision_request.decision.verdict;
-    now->priority = x->limits.decided ? x->decision_request.decision.priority : NULL;
+    now->priority =
+        x->limits.progress == LIMITS_DECIDED ? x->decision_request.decision.priority : NULL;
     now->rejected_by = x->decision_request.decision.rejected_by;
 }

@@ -209,17 +209,18 @@ static void json_line_end(struct text *t, const struct exchange *x, struct slice
         json_put_text(&json, "upstream", x->route.rule->upstream->name);
         json_put_text(&json, "server", x->record.server->text);
     }
-    if (x->limits.decided)
+    if (x->limits.progress == LIMITS_DECIDED)
         json_put_text(&json, "decision", verdict_label[d->verdict]);
-    if (x->limits.decided && d->priority)
+    if (x->limits.progress == LIMITS_DECIDED && d->priority)
         json_put_text(&json, "priority", d->priority->name);
-    if (x->limits.decided && x->route.rule && x->route.rule->has_own_costs && decision_admits(d)) {
+    if (x->limits.progress == LIMITS_DECIDED && x->route.rule && x->route.rule->has_own_costs &&
+        decision_admits(d)) {
         costs_member(&json, x, "reserve", x->reserves);
         costs_member(&json, x, "cost", x->finals);
     }
     if (d->rejected_by >= 0)
         json_put_text(&json, "limit", d->results[d->rejected_by].limit->name);
-    if (x->worker->sample.left_out && x->limits.decided && !decision_admits(d)) {
+    if (x->worker->sample.left_out && x->limits.progress == LIMITS_DECIDED && !decision_admits(d)) {
         json_put_u64(&json, "left_out", x->worker->sample.left_out);
         x->worker->sample.left_out = 0;
     }
@@ -332,7 +333,7 @@ static bool is_left_out(const struct exchange *x)
     struct worker *w = x->worker;
     uint64_t second = clock_cached_us() / 1000000;
 
-    if (!x->policy->log.sample || !x->limits.decided ||
+    if (!x->policy->log.sample || x->limits.progress != LIMITS_DECIDED ||
         decision_admits(&x->decision_request.decision))
         return false;
     if (w->sample.second != second)

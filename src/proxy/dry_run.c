@@ -110,7 +110,7 @@ bool dry_run_request(struct dry_run *run, const struct dry_request *request,
     run->content = request->content;
     if (!(x = run->exchange = exchange_prepare(&run->downstream, request->head, &request->framing)))
         return false;
-    x->keys.over = true; /* nothing fetches keys */
+    x->keys.wait = KEYS_OVERDUE; /* nothing fetches keys */
     while (step != STEP_FAIL && !is_at_its_end(x)) {
         x->events = x->noted;
         x->noted = 0;

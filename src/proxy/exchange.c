@@ -219,7 +219,7 @@ static void count_client_cost(const struct exchange *x)
 
     if (x->record.cause == CAUSE_ADDRESS_BLOCKED || x->record.cause == CAUSE_CLIENT_BLOCKED)
         top_keys_add(top->by[TOP_BY_LIMITED], clock_cached_us(), client, 1);
-    else if (x->limits.cost > 1 && x->limits.decided &&
+    else if (x->limits.cost > 1 && x->limits.progress == LIMITS_DECIDED &&
              decision_admits(&x->decision_request.decision))
         top_keys_add(top->by[TOP_BY_COST], clock_cached_us(), client, (uint64_t)x->limits.cost - 1);
 }
@@ -257,11 +257,11 @@ static void finish(struct exchange *x)
     deadline_cancel(&x->client_deadline);
     if (x->grpc || exchange_drains(x))
         timer_cancel(&w->calls, &x->call);
-    if (x->limits.queued)
+    if (x->limits.progress == LIMITS_QUEUED)
         TAILQ_REMOVE(&w->decided, x, limits.queued_link);
     if (x->decision_request.op)
         limiter_abandon(&x->decision_request);
-    if (x->keys.waits)
+    if (x->keys.wait == KEYS_AWAITED)
         keys_end(x);
     if (x->service)
         service_end(x);

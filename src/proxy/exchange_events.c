@@ -123,8 +123,7 @@ static inline struct exchange *prepare_exchange(struct downstream *downstream,
     if (!x)
         return NULL;
     x->request.method = head->method;
-    x->request.expects_continue = head->expects_continue;
-    x->request.idempotent = method_is_idempotent(head->method);
+    x->request.continuation = head->expects_continue ? CONTINUE_EXPECTED : CONTINUE_UNEXPECTED;
     x->request.kind = framing->kind;
     x->request.progress = framing->kind == FRAMING_NONE ? MESSAGE_END : MESSAGE_CONTENT;
     x->request.max = x->policy->size_limits.request_body;
@@ -278,7 +277,7 @@ static void wake_later(struct exchange *x)
 {
     struct worker *w = x->worker;
 
-    x->limits.queued = true;
+    x->limits.progress = LIMITS_QUEUED;
     if (TAILQ_EMPTY(&w->decided))
         event_active(&w->act, EV_TIMEOUT, 1);
     TAILQ_INSERT_TAIL(&w->decided, x, limits.queued_link);
@@ -303,7 +302,7 @@ static void wake_waiting(evutil_socket_t fd, short what, void *arg)
 
     for (struct exchange *x; !clock_iteration_is_long() && (x = TAILQ_FIRST(&w->decided));) {
         TAILQ_REMOVE(&w->decided, x, limits.queued_link);
-        x->limits.queued = false;
+        x->limits.progress = LIMITS_UNDECIDED;
         note_event(x, EVENT_DECIDED);
     }
     if (!TAILQ_EMPTY(&w->decided))
@@ -329,7 +328,8 @@ static void keys_passed(struct deadline *deadline)
 {
     struct exchange *x = CONTAINER_OF(deadline, struct exchange, client_deadline);
 
-    x->keys.over = true;
+    keys_end(x);
+    x->keys.wait = KEYS_OVERDUE;
     note_event(x, EVENT_KEYS);
 }
 

@@ -34,6 +34,16 @@ enum message_progress {
     MESSAGE_END      /* all content was read; the recipient's side may still buffer some of it */
 };
 
+/* Whether the client waits for 100 (Continue) before it sends its content. */
+enum continue_state { CONTINUE_UNEXPECTED, CONTINUE_EXPECTED, CONTINUE_SENT };
+
+/* Whether the request's content was read before its decision. */
+enum inspection {
+    INSPECTION_NONE,
+    INSPECTION_DONE,   /* CONTENT has read it into request.kept */
+    INSPECTION_COUNTED /* and it is in weir_content_inspected_total */
+};
+
 enum { REQUEST_ID_MAX = 128 };
 
 struct service_request;
@@ -64,10 +74,13 @@ struct exchange {
     struct deadline client_deadline; /* the client must send content, or read */
     struct send_rate send;           /* of send_deadline.c */
     struct {                         /* KEYS */
-        bool waits;                  /* in worker->keys_awaited */
-        bool over;                   /* the time to wait has passed */
-        bool counts;                 /* it is one of the waiting requests of `group` */
-        struct ip group;             /* the client's address, grouped as for connections_per_ip */
+        enum {
+            KEYS_NOT_AWAITED,
+            KEYS_AWAITED, /* in worker->keys_awaited */
+            KEYS_OVERDUE  /* the time to wait has passed */
+        } wait;
+        bool counts;     /* it is one of the waiting requests of `group` */
+        struct ip group; /* the client's address, grouped as for connections_per_ip */
         TAILQ_ENTRY(exchange) link;
     } keys;
 
@@ -79,9 +92,12 @@ struct exchange {
         unsigned source;         /* the identity source that the rule was selected with */
     } route;
 
-    struct {          /* LIMIT */
-        bool decided; /* the limits' decision was applied */
-        bool queued;  /* decided, waiting in worker->decided */
+    struct { /* LIMIT */
+        enum {
+            LIMITS_UNDECIDED,
+            LIMITS_QUEUED, /* the decision is known; it waits in worker->decided */
+            LIMITS_DECIDED /* the decision was applied */
+        } progress;
         TAILQ_ENTRY(exchange) queued_link;
         uint32_t
             granted_at[LIMITS_PER_RULE_MAX]; /* positions in request.head; 0: none (granted.h) */
@@ -122,14 +138,12 @@ struct exchange {
         enum method method;
         enum framing_kind kind; /* FRAMING_CHUNKED: the length is unknown */
         enum message_progress progress;
-        bool idempotent;
-        bool expects_continue, continued; /* continued: 100 (Continue) was sent to the client */
-        bool trailers;                    /* trailers were read; they are not kept */
-        bool extended;                    /* the client's deadline, as upstream.extended */
-        bool inspected;                   /* CONTENT has read the content into `kept` */
-        bool inspection_counted;          /* in weir_content_inspected_total */
-        uint64_t max;                     /* maximum content length in bytes; 0: no limit */
-        uint64_t bytes;                   /* content bytes read so far */
+        enum continue_state continuation;
+        bool trailers; /* trailers were read; they are not kept */
+        bool extended; /* the client's deadline, as upstream.extended */
+        enum inspection inspection;
+        uint64_t max;        /* maximum content length in bytes; 0: no limit */
+        uint64_t bytes;      /* content bytes read so far */
         struct iobuf *head;  /* as forwarded, kept for a retry until the response starts */
         struct iobuf *kept;  /* all content, as long as `head` is kept (relay.h); NULL: none */
         size_t forwarded;    /* bytes of `kept` that the server has */

@@ -39,8 +39,8 @@ void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
 
 bool exchange_awaits_continue(const struct exchange *x)
 {
-    return x->request.expects_continue && !x->request.continued &&
-           x->request.progress != MESSAGE_END && x->request.bytes == 0;
+    return x->request.continuation == CONTINUE_EXPECTED && x->request.progress != MESSAGE_END &&
+           x->request.bytes == 0;
 }
 
 /* Deadlines other than those of sending are restarted when data moves. */

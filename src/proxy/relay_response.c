@@ -114,7 +114,8 @@ static enum step interim_head(struct exchange *x, const struct response_head *he
     struct downstream *d = x->downstream;
     struct response response = response_interim(head);
 
-    x->request.continued |= head->status == 100;
+    if (head->status == 100 && x->request.continuation == CONTINUE_EXPECTED)
+        x->request.continuation = CONTINUE_SENT;
     if (++x->response.interim > INTERIM_MAX)
         return step_fail(x, CAUSE_UPSTREAM_BAD, "too many interim responses");
     enum downstream_sent sent = d->ops->send_interim(d, &response);

@@ -99,9 +99,9 @@ enum content_result request_content_read(struct exchange *x, const struct json_p
     if (request_content_is_whole(x))
         result = request_content_values(&x->worker->incoming.head->fields, request_content_kept(x),
                                         paths, values);
-    if (!x->request.inspection_counted)
+    if (x->request.inspection != INSPECTION_COUNTED)
         counter_add(&x->worker->stats.content_inspected[CONTENT_OF_REQUEST][result], 1);
-    x->request.inspection_counted = true;
+    x->request.inspection = INSPECTION_COUNTED;
     return result;
 }
 

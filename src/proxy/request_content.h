@@ -16,7 +16,7 @@ static inline enum content_state request_content_state(const struct exchange *x)
         return CONTENT_ABSENT;
     if (x->grpc)
         return CONTENT_UNSURE;
-    return x->request.inspected ? CONTENT_VALUES : CONTENT_UNREAD;
+    return x->request.inspection != INSPECTION_NONE ? CONTENT_VALUES : CONTENT_UNREAD;
 }
 
 /* Returns whether CONTENT has read all of the content. */

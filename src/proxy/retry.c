@@ -37,7 +37,7 @@ static bool is_whole(const struct exchange *x, const struct retry_rule *rule)
 /* Sending the request again is safe (RFC 9110 section 9.2.2, RFC 9113 section 8.7). */
 static bool is_harmless(const struct exchange *x, const struct retry_rule *rule)
 {
-    return (x->request.idempotent || rule->unprocessed) && is_whole(x, rule) &&
+    return (method_is_idempotent(x->request.method) || rule->unprocessed) && is_whole(x, rule) &&
            (rule->answered || !x->upstream.link->response_begun);
 }
 

@@ -69,7 +69,7 @@ enum step service_call_decided(struct exchange *x)
     struct call_decision *d = &x->service->request.decision;
     struct decision *shown = &x->decision_request.decision;
 
-    x->limits.decided = true;
+    x->limits.progress = LIMITS_DECIDED;
     x->service->answered_us = clock_cached_us();
     *shown = d->shown;
     shown->verdict = d->verdict;
@@ -202,7 +202,7 @@ static enum service_code counted_code(const struct exchange *x)
 void service_call_count(const struct exchange *x)
 {
     const struct call_decision *d = &x->service->request.decision;
-    unsigned row = x->limits.decided && d->domain ? d->domain->row : 0;
+    unsigned row = x->limits.progress == LIMITS_DECIDED && d->domain ? d->domain->row : 0;
 
     counter_add(counter_table_row(&x->worker->stats.by_domain, row) + counted_code(x), 1);
     if (x->service->answered_us)

@@ -13,13 +13,13 @@ static bool answer_expectation(struct exchange *x)
     struct response response = {.status = 100, .reason = SLICE("Continue"), .fields = &none};
     enum downstream_sent sent = x->downstream->ops->send_interim(x->downstream, &response);
 
-    x->request.continued = true;
+    x->request.continuation = CONTINUE_SENT;
     return sent != DOWNSTREAM_GONE && sent != DOWNSTREAM_TOO_LARGE;
 }
 
 enum step content_begin(struct exchange *x)
 {
-    if (x->request.expects_continue && !answer_expectation(x))
+    if (x->request.continuation == CONTINUE_EXPECTED && !answer_expectation(x))
         return step_fail(x, CAUSE_CLIENT_GONE, NULL);
     x->request.since_us = clock_cached_us();
     deadline_arm(&x->worker->queue.content, &x->client_deadline, x->request.since_us,
@@ -46,8 +46,8 @@ static void stop_inspecting(struct exchange *x)
 static enum step content_is_known(struct exchange *x)
 {
     waiting_request_restore(x);
-    x->worker->incoming.head->expects_continue &= !x->request.continued;
-    x->request.inspected = true;
+    x->worker->incoming.head->expects_continue = x->request.continuation == CONTINUE_EXPECTED;
+    x->request.inspection = INSPECTION_DONE;
     return step_enter(x, x->route.rule ? PHASE_LIMIT : PHASE_ROUTE);
 }
 

@@ -19,9 +19,9 @@ void keys_end(struct exchange *x)
 {
     struct worker *w = x->worker;
 
-    if (!x->keys.waits)
+    if (x->keys.wait != KEYS_AWAITED)
         return;
-    x->keys.waits = false;
+    x->keys.wait = KEYS_NOT_AWAITED;
     TAILQ_REMOVE(&w->keys_awaited, x, keys.link);
     w->keys_awaited_count--;
     deadline_cancel(&x->client_deadline);
@@ -34,7 +34,7 @@ enum step step_keys(struct exchange *x)
     if (exchange_has(x, EVENT_ENTERED)) {
         if (!waiting_request_keep(x))
             return step_fail(x, CAUSE_NO_MEMORY, NULL);
-        x->keys.waits = true;
+        x->keys.wait = KEYS_AWAITED;
         TAILQ_INSERT_TAIL(&w->keys_awaited, x, keys.link);
         w->keys_awaited_count++;
         arm_keys_wait(x);

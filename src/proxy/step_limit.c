@@ -97,7 +97,7 @@ static enum step apply(struct exchange *x)
 {
     const struct decision *d = &x->decision_request.decision;
 
-    x->limits.decided = true;
+    x->limits.progress = LIMITS_DECIDED;
     count_client_decision(x, decision_admits(d));
     counter_add(counter_table_row(&x->worker->stats.by_rule, x->route.rule->row) + d->verdict, 1);
     if (d->priority)

@@ -127,7 +127,7 @@ static bool address_may_await_keys(struct exchange *x, const struct identity_inp
 /* The issuer may have a new key. Nothing has been counted yet, so ROUTE can begin again. */
 static bool waits_for_keys(struct exchange *x, const struct identity_input *input)
 {
-    return x->generation->tokens && !x->keys.over &&
+    return x->generation->tokens && x->keys.wait != KEYS_OVERDUE &&
            x->worker->keys_awaited_count < KEYS_AWAITED_MAX &&
            token_checker_should_wait(x->generation->tokens, input->fields) &&
            address_may_await_keys(x, input);
@@ -145,7 +145,7 @@ enum step step_route(struct exchange *x)
         return step_enter(x, PHASE_KEYS);
     if (x->policy->identity.paths)
         route_add_content(x, &input);
-    bool again = x->request.inspected; /* CONTENT has restored the request */
+    bool again = x->request.inspection != INSPECTION_NONE; /* CONTENT has restored the request */
     if (again && !x->worker->incoming.identity.needs_content)
         return choose_rule(x, &input);
     if (identify(x, &input, again) == STEP_FAIL)

@@ -198,9 +198,10 @@ static void eject_if_due(struct server *server, const char *why, uint64_t now)
 
 static void note_request(struct link *link, uint64_t now)
 {
-    if (!link->noted)
-        recent_add(&link->server->outcomes, OUTCOME_REQUEST, now);
-    link->noted = true;
+    if (link->outcome != REQUEST_UNNOTED)
+        return;
+    link->outcome = REQUEST_NOTED;
+    recent_add(&link->server->outcomes, OUTCOME_REQUEST, now);
 }
 
 static void note_failed_client(struct server *server, const struct ip *client)
@@ -216,10 +217,10 @@ void upstream_note_failure(struct link *link, const struct ip *client, const cha
     struct server *server = link->server;
     uint64_t now = clock_cached_us();
 
-    if (link->failed)
+    if (link->outcome == REQUEST_FAILED)
         return;
-    link->failed = true;
     note_request(link, now);
+    link->outcome = REQUEST_FAILED;
     recent_add(&server->outcomes, OUTCOME_FAILURE, now);
     server->failures++;
     note_failed_client(server, client);

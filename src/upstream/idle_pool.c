@@ -60,7 +60,7 @@ struct link *server_take_pooled(struct server *server, struct link_owner *owner)
     deadline_cancel(&c->link.deadline);
     c->state = CONNECTION_BUSY;
     c->link.reused = true;
-    c->link.noted = c->link.failed = false;
+    c->link.outcome = REQUEST_UNNOTED;
     c->link.owner = owner;
     counter_add(&c->link.worker->stats.reused, 1);
     return &c->link;

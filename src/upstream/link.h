@@ -169,11 +169,15 @@ struct link {
     struct deadline deadline; /* when ready: armed by the owner, in `queue.response` */
     bool ready;               /* send_head() may be called; else connected() follows */
     bool reused;              /* its connection has served a request before */
-    bool noted, failed;       /* the request's outcome is counted; as a failure */
-    bool in_flight;           /* its request is counted: server_stats_begin(), */
-    bool error_counted;       /* and its failure */
-    bool pending;             /* accepted output was not sent yet; set by the protocol */
-    bool response_begun;      /* part of a head was received; set by the protocol */
+    enum {
+        REQUEST_UNNOTED,
+        REQUEST_NOTED, /* counted for ejection: upstream_note_answer() */
+        REQUEST_FAILED /* counted as a failure, too: upstream_note_failure() */
+    } outcome;
+    bool in_flight;      /* its request is counted: server_stats_begin(), */
+    bool error_counted;  /* and its failure */
+    bool pending;        /* accepted output was not sent yet; set by the protocol */
+    bool response_begun; /* part of a head was received; set by the protocol */
 };
 
 /* Releases the link: the exchange is over and does not use it again. `complete`: both messages were
