@@ -148,7 +148,7 @@ def test_a_server_returns_after_the_ejection_time_which_doubles(rig):
     before = bad.requests
     eventually(lambda: get_once(weir).status == 200 and bad.requests > before, 20, "requests to the returned server")
     assert statuses(weir, 20) == [200] * 20
-    assert len(lines(weir, f"{bad.text} gets requests again")) == 2
+    eventually(lambda: len(lines(weir, f"{bad.text} gets requests again")) == 2, what="both lines")
     weir.counts(2, "weir_upstream_ejections_total")
     weir.counts(1, "weir_upstream_server_up", server=bad.text)
 
@@ -242,6 +242,7 @@ def test_an_ejection_is_logged_once_for_all_workers(rig):
     weir = rig.weir(workers=4, upstreams={"api": upstream}, identity=BEHIND_PROXY)
     weir.expect_errors("upstream|server|api")
     eventually(lambda: get_once(weir) and weir.metric("weir_upstream_ejections_total") == 4, 20, "an ejection by each worker")
+    weir.wait_for_output("ejected for")
     assert len(lines(weir, "ejected for")) == 1
 
 

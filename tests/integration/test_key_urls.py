@@ -389,6 +389,7 @@ def test_slow_issuers_block_nothing(rig):
     assert not load.failures and load.identities(token) == {"jwt:alice"}
     assert longest < 2 * time_scale, "the main thread never waits for an issuer"
     assert sanitized or weir.resident_kib() - memory < 32 << 10
+    weir.wait_for_output("cannot be fetched: no complete response within 10 s", 7)
     assert len(lines(weir, "cannot be fetched: no complete response within 10 s")) == 7
     weir.expect_errors("cannot be fetched: no complete response within 10 s")
 
