@@ -21,6 +21,7 @@ static void write_row(struct json_writer *json, const struct limit_status *row)
     json_put_text(json, "limit", row->limit->name);
     write_per(json, row);
     json_put_text(json, "key", row->key.p);
+    json_put_text(json, "rest", row->rest.n ? row->rest.p : NULL); /* the end of the key */
     json_put_i64(json, "quota", row->quota);
     json_put_i64(json, "capacity", row->capacity);
     json_put_i64(json, "remaining", row->remaining);
@@ -107,9 +108,12 @@ static void write_look(struct json_writer *json, const struct client_query *quer
 }
 
 void client_body_write(struct text *out, const struct client_query *query,
-                       enum client_query_kind kind, const struct identity *identity)
+                       enum client_query_kind kind, const struct identity *identity,
+                       const struct query_descriptor *descriptor)
 {
     struct json_writer json = json_writer_growing(out);
+    const char *warnings[CLIENT_QUERY_WARNINGS_MAX];
+    unsigned count = client_query_warnings(query, descriptor, warnings);
 
     json_begin(&json, NULL, '{');
     json_put_slice(&json, "client", identity_text(identity));
@@ -123,5 +127,9 @@ void client_body_write(struct text *out, const struct client_query *query,
         write_grant(&json, query);
     else
         json_put_bool(&json, "complete", client_query_complete(query));
+    json_begin(&json, "warnings", '[');
+    for (unsigned i = 0; i < count; i++)
+        json_put_text(&json, NULL, warnings[i]);
+    json_end(&json, ']');
     json_end(&json, '}');
 }

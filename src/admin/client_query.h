@@ -130,6 +130,14 @@ bool client_query_notified(const struct client_query *query);
  * NUL-terminated, malloc'ed; NULL: out of memory. */
 char *client_query_channel(const struct policy *policy);
 
+enum { CLIENT_QUERY_WARNINGS_MAX = 4 };
+
+/* Lists what makes the result incomplete or without effect, as static sentences without their full
+ * stop. `descriptor` is the client's. Returns their number. */
+unsigned client_query_warnings(const struct client_query *query,
+                               const struct query_descriptor *descriptor,
+                               const char *found[static CLIENT_QUERY_WARNINGS_MAX]);
+
 /* Returns a word for the limits: "quota", "prohibited", ... */
 const char *client_query_limits_text(const struct client_limits *client_limits);
 

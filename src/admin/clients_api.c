@@ -111,7 +111,8 @@ static void pending_query_succeed(struct pending_query *pending_query)
     }
     if (pending_query->kind == CLIENT_QUERY_GRANT)
         note_grant(pending_query);
-    client_body_write(&body, pending_query->query, pending_query->kind, &pending_query->identity);
+    client_body_write(&body, pending_query->query, pending_query->kind, &pending_query->identity,
+                      &pending_query->descriptor);
     answer_json(pending_query->request, &body);
     pending_query_end(pending_query);
 }
@@ -360,9 +361,10 @@ void clients_answer(const struct admin_view *view, struct evhttp_request *reques
         !read_client_name(api, request, &identity, &descriptor) ||
         !read_client_request(request, &wanted))
         return;
-    if (api->count >= PENDING_QUERIES_MAX ||
-        !(pending_query = pending_query_new(api, &identity, &descriptor, &wanted))) {
-        answer_problem(request, 503, "too many such requests are in progress");
+    bool full = api->count >= PENDING_QUERIES_MAX;
+    if (full || !(pending_query = pending_query_new(api, &identity, &descriptor, &wanted))) {
+        answer_problem(request, 503,
+                       full ? "too many such requests are in progress" : "out of memory");
         return;
     }
     pending_query->request = request;

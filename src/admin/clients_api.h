@@ -33,7 +33,8 @@ void clients_answer(const struct admin_view *view, struct evhttp_request *reques
 
 /* Writes the results of a completed query of this kind, by json_writer_growing(). */
 void client_body_write(struct text *out, const struct client_query *query,
-                       enum client_query_kind kind, const struct identity *identity);
+                       enum client_query_kind kind, const struct identity *identity,
+                       const struct query_descriptor *descriptor);
 
 /* --- grant_body.c: the content of a PUT, {"quota": 100, "for": "1h"} --- */
 

@@ -1,6 +1,6 @@
-/* query_identity.c - parses the client that an operator names, and describes its limits in
- * words. */
-#include "admin/client_query.h"
+/* query_identity.c - parses the client that an operator names, and describes its limits and the
+ * result in words. */
+#include "admin/client_query_internal.h"
 #include "policy/descriptor_name.h"
 
 bool client_query_identity(const struct policy *policy, struct slice text,
@@ -65,6 +65,42 @@ bool client_query_named(const struct policy *policy, struct slice text, struct i
     *identity = (struct identity){.is_id = false};
     *why = read_descriptor(policy, text, identity, descriptor);
     return !*why;
+}
+
+/* Returns true if neither the policy nor the database has the id, and
+ * identity.known_clients_only then counts the client by its address. A GRANT does not read the
+ * database's row. */
+static bool is_unknown_id(const struct client_query *q)
+{
+    return q->policy->identity.known_clients_only && q->identity->is_id &&
+           !policy_client(q->policy, q->identity) &&
+           (!q->policy->quotas.connection || (q->row_cached && !q->row.present));
+}
+
+unsigned client_query_warnings(const struct client_query *q,
+                               const struct query_descriptor *descriptor,
+                               const char *found[static CLIENT_QUERY_WARNINGS_MAX])
+{
+    bool inspects = q->kind == CLIENT_QUERY_INSPECT, resets = q->kind == CLIENT_QUERY_RESET;
+    unsigned count = 0;
+
+    if (q->cut)
+        found[count++] = resets ? "Redis has more keys than could be scanned: some may remain; try "
+                                  "again"
+                                : "Redis has more keys than could be scanned: some limits counted "
+                                  "per several attributes may be missing";
+    if (!inspects && !q->notified)
+        found[count++] =
+            resets ? "Redis did not accept the message to the running weirs (is this user allowed "
+                     "to PUBLISH?): they may reject for up to one more second"
+                   : "Redis did not accept the message to the running weirs (is this user allowed "
+                     "to PUBLISH?): the grant may take some seconds to apply";
+    if (!resets && is_unknown_id(q))
+        found[count++] = "an unknown id: with identity.known_clients_only it is counted by "
+                         "address, and a grant has no effect";
+    if (!resets && descriptor->unlimited)
+        found[count++] = descriptor->unlimited;
+    return count;
 }
 
 const char *client_query_limits_text(const struct client_limits *client_limits)

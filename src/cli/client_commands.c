@@ -75,6 +75,8 @@ static int query_client(struct client_command *command, const struct client_argu
     if (!command->subject.descriptor.is_one)
         doubt(command, arguments->client);
     command->subject.query = new_query(command, arguments);
+    if (!command->subject.query)
+        fputs("weir: out of memory\n", stderr);
     if (!command->subject.query || !query_redis_run(&command->redis, command->subject.query))
         return CLI_FAILED;
     return arguments->kind == CLIENT_QUERY_INSPECT ? client_report_inspect(&command->subject)

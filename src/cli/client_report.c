@@ -96,18 +96,6 @@ static void print_standing(const struct client_query *query)
     free(rows);
 }
 
-/* Returns true if neither the policy nor the database has the id, and
- * identity.known_clients_only then counts the client by its address. */
-static bool is_unknown_id(const struct client_subject *subject)
-{
-    struct quota_row row;
-    int64_t us;
-
-    return subject->policy->identity.known_clients_only && subject->identity.is_id &&
-           !policy_client(subject->policy, &subject->identity) &&
-           !(client_query_row(subject->query, &row, &us) && row.present);
-}
-
 /* Prints the database's quota for an id that the policy does not name. */
 static void print_row(const struct client_subject *subject)
 {
@@ -165,14 +153,18 @@ static void print_limits_in_force(const struct client_subject *subject)
         printf(" %s", client_limits->plan->name);
     if (client_limits && client_limits->name)
         printf(" (clients: %s)", client_limits->name);
-    if (subject->identity.listed)
-        fputs(subject->identity.listed == LISTED_BLOCKED
-                  ? "; this address is blocked (addresses.block)"
-                  : "; this address is never limited (addresses.allow)",
-              stdout);
-    puts(is_unknown_id(subject)
-             ? "; an unknown id: with identity.known_clients_only it is counted by address"
-             : "");
+    puts(subject->identity.listed == LISTED_BLOCKED ? "; this address is blocked (addresses.block)"
+         : subject->identity.listed ? "; this address is never limited (addresses.allow)"
+                                    : "");
+}
+
+static void print_warnings(const struct client_subject *subject)
+{
+    const char *warnings[CLIENT_QUERY_WARNINGS_MAX];
+    unsigned count = client_query_warnings(subject->query, &subject->descriptor, warnings);
+
+    for (unsigned i = 0; i < count; i++)
+        fprintf(stderr, "weir: %s\n", warnings[i]);
 }
 
 int client_report_inspect(const struct client_subject *subject)
@@ -188,16 +180,14 @@ int client_report_inspect(const struct client_subject *subject)
                  ? "\nEvery request that has a limit is rejected."
                  : "\nNo limit counts this client.");
     else if (subject->descriptor.unlimited)
-        printf("\nNo limits: %s.\n", subject->descriptor.unlimited);
+        puts("\nNo limits.");
     else if (client_query_rows(subject->query, &rows) == 0)
         puts("\nThe policy has no limit that is counted per client.");
     else {
         putchar('\n');
         print_standing(subject->query);
     }
-    if (!client_query_complete(subject->query))
-        puts("\nRedis has more keys than could be scanned: some limits counted per several "
-             "attributes may be missing.");
+    print_warnings(subject);
     return 0;
 }
 
@@ -207,14 +197,8 @@ int client_report_reset(const struct client_subject *subject)
 
     printf("%.*s: %" PRIu64 " key%s removed\n", SLICE_ARG(identity_text(&subject->identity)),
            removed, removed == 1 ? "" : "s");
-    if (!client_query_notified(subject->query))
-        fputs("weir: Redis did not accept the message to the running weirs (is this user allowed "
-              "to PUBLISH?): they may reject for up to one more second\n",
-              stderr);
-    if (client_query_complete(subject->query))
-        return 0;
-    fputs("weir: Redis has more keys than could be scanned: some may remain; try again\n", stderr);
-    return 1;
+    print_warnings(subject);
+    return client_query_complete(subject->query) ? 0 : 1;
 }
 
 int client_report_grant(const struct client_subject *subject)
@@ -240,14 +224,6 @@ int client_report_grant(const struct client_subject *subject)
             printf("%.*s: a quota of %" PRId64 " for %.*s\n", SLICE_ARG(client), quota,
                    SLICE_ARG(text_slice(&time)));
     }
-    if (is_unknown_id(subject))
-        puts("an unknown id: with identity.known_clients_only it is counted by address, so this "
-             "has no effect");
-    if (subject->descriptor.unlimited)
-        fprintf(stderr, "weir: no limits: %s\n", subject->descriptor.unlimited);
-    if (!client_query_notified(subject->query))
-        fputs("weir: Redis did not accept the message to the running weirs (is this user allowed "
-              "to PUBLISH?): the grant may take some seconds to apply\n",
-              stderr);
+    print_warnings(subject);
     return 0;
 }

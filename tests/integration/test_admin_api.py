@@ -118,7 +118,8 @@ def test_the_policy_as_json_has_the_types_of_its_options(rig):
 
 
 def test_responses_match_their_description(rig):
-    weir = rig.weir(limits={"each": HOUR, "flying": {"script": "concurrency", "limit": 9}},
+    weir = rig.weir(limits={"each": HOUR, "flying": {"script": "concurrency", "limit": 9}, "unused": {**HOUR, "per": ["client", "route"]}},
+                    rules=[{"match": {"path": "/unused"}, "limits": ["unused"]}, {"limits": ["each", "flying"]}],
                     upstreams={"api": {"servers": [rig.upstream().text, "localhost:1"], "health": {"path": "/"}}}).wait_for_redis()
     weir.expect_errors("localhost")
     for _ in range(5):
@@ -127,7 +128,7 @@ def test_responses_match_their_description(rig):
     for path in "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/policy", "/api/v1/top":
         assert validated_response(weir, path)[0] == 200, path
     status, policy = validated_response(weir, "/api/v1/policy", headers={"Accept": "application/json"})
-    assert status == 200 and policy["limits"]["each"]["limit"] == 3 and policy["rules"][0]["limits"] == ["each", "flying"], policy
+    assert status == 200 and policy["limits"]["each"]["limit"] == 3 and policy["rules"][1]["limits"] == ["each", "flying"], policy
     assert yaml.safe_load(validated_response(weir, "/api/v1/policy")[1])["limits"].keys() == policy["limits"].keys()
     assert validated_response(weir, client, target="/api/v1/clients/a")[1]["limits"][0]["remaining"] == 0
     for body, expected in ((b'{"quota": 9, "for": "1h"}', 200), (b'{"quota": null}', 200), (b'{"quota": 9}', 400), (b"[]", 400)):

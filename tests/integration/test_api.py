@@ -175,6 +175,7 @@ def test_the_api_shows_the_limits_of_a_client(rig):
         rows = {row["limit"]: row for row in seen["limits"]}
         assert [rows[n]["remaining"] for n in ("day", "each", "tried")] == [2, 6, 0]
         assert rows["each"]["key"] == "weir:{id:a}:l:each:{route:*}" and rows["each"]["per"] == ["client", "route"]
+        assert (rows["each"]["rest"], rows["day"]["rest"]) == ("{route:*}", None), rows
         assert rows["day"]["admits"] and rows["day"]["retry_after_seconds"] == 0
         assert not rows["tried"]["admits"] and rows["tried"]["retry_after_seconds"] == rows["tried"]["resets_in_seconds"]
         assert [rows[n]["enforced"] for n in ("day", "tried")] == [True, False]
@@ -184,7 +185,7 @@ def test_the_api_shows_the_limits_of_a_client(rig):
     assert (seen["client_limits"], seen["entry"], seen["limits"][0]["quota"]) == ("quota", "a b", 4)
     assert look(weir, "pest") == {"client": "id:pest", "client_limits": "prohibited", "plan": None, "entry": "pest", "grant": None,
                                   "database": None, "limits": [],
-                                  "complete": True}
+                                  "complete": True, "warnings": []}
     assert look(weir, "ip:2001:db8::1")["client"] == "ip:2001:db8::/64"
     assert look(weir, "ip%3A2001%3adb8%3a%3a%2f64")["client"] == "ip:2001:db8::/64"
     assert look(weir, "ip:2001:db8::/64")["client"] == "ip:2001:db8::/64"
@@ -222,7 +223,7 @@ def test_the_api_takes_names_of_any_length_that_inspect_takes(rig):
 def test_the_api_resets_a_client(rig):
     weir = rig.weir(limits={"day": daily(2), "each": daily(9, per=["client", "route"])}, workers=1)
     assert fetch(weir, "a", 4) == [200, 200, 429, 429]
-    assert look(weir, "a", method="DELETE") == {"client": "id:a", "removed": 2, "published": True, "complete": True}
+    assert look(weir, "a", method="DELETE") == {"client": "id:a", "removed": 2, "published": True, "complete": True, "warnings": []}
     assert fetch(weir, "a", 3) == [200, 200, 429], "the worker drops its cached denials at once"
     assert look(weir, "b", method="DELETE")["removed"] == 0
 
@@ -461,6 +462,8 @@ def test_a_user_without_subscribe_permission_is_reported_once(rig):
     assert fetch(weir, "a", 3) == [200, 200, 429]
     done = rig.command("reset", "-c", weir.policy_file, "a")
     assert (done.returncode, done.stdout) == (0, "id:a: 1 key removed\n") and "PUBLISH" in done.stderr
+    answer = json.loads(get(weir.admin, "/api/v1/clients/a", method="DELETE").body)
+    assert not answer["published"] and "PUBLISH" in answer["warnings"][0], answer
     assert len(re.findall("SUBSCRIBE", weir.output())) == 1
 
 

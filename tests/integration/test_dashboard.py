@@ -186,6 +186,53 @@ def test_inspect_grant_and_reset_a_client_by_keyboard(rig):
     assert all("400 (Bad Request)" in message for message in page.console_errors()), "only the invalid request logs an error"
 
 
+def inspect(page, client):
+    page.run("document.getElementById('client').value = arguments[0]; document.getElementById('search').requestSubmit()", client)
+
+
+@timeout(90)
+def test_limits_without_a_key_and_warnings(rig):
+    """A limit of several attributes is listed before it counts the client, and again after a reset."""
+    rig.redis().command("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-publish")
+    routes = {"script": "fixed_window", "limit": 9, "period": "1d", "per": ["client", "route"]}
+    weir = rig.weir(limits={"by-route": routes}, redis={"username": "weir", "password": "secret"}).wait_for_redis()
+    page = browser.Browser(rig)
+    page.open(url(weir))
+    inspect(page, "a:l:b")
+    text_of(page, "#found", "9 of 9")
+    get(weir.address, headers={"X-Client-Id": "a:l:b"})
+    inspect(page, "a:l:b")
+    text_of(page, "#found", "8 of 9")
+    assert page.run("return document.querySelector('#found td').innerText.split(/\\s+/)") == ["by-route", "{route:*}"]
+    open_dialog(page, "reset")
+    page.run("document.getElementById('confirm').focus()")
+    page.press("Enter")
+    wait_for_closed_dialog(page)
+    text_of(page, "#found", "9 of 9")
+    text_of(page, "#found", "allowed to PUBLISH")
+    check_layout(page, None)
+    assert page.console_errors() == []
+
+
+def test_a_problem_without_another_line_is_shown(rig):
+    weir = start(rig)
+    page = browser.Browser(rig)
+    page.open(url(weir))
+    text_of(page, "#connection", "live")
+
+    def alert(problems, **redis):
+        return page.run("""const s = structuredClone(latest);
+            s.problems = arguments[0].map((name) => ({ name, text: `of ${name}` }));
+            Object.assign(s.redis, arguments[1]);
+            alerts(s);
+            return document.getElementById('alert').textContent""", problems, redis)
+    page.wait_for("latest && latest.redis.ready_workers === latest.workers.length")
+    problems = ["redis_denies", "redis_unavailable", "redis_errors", "no_server"]
+    assert alert(problems) == "Of redis_denies. Of redis_unavailable. Of redis_errors. Of no_server."
+    down = alert(problems, ready_workers=0)
+    assert down.startswith("Redis is down at") and down.endswith("policy. Of redis_errors. Of no_server."), down
+
+
 @timeout(90)
 def test_the_dashboard_with_ten_thousand_clients_and_then_without_redis(rig):
     weir = start(rig, redis={"timeout": "5s", "on_failure": "local"})

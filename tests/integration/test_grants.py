@@ -130,6 +130,17 @@ def test_the_command_line_grants_and_revokes(rig):
     assert rig.redis().command("HKEYS", "weir:grants") == ["version"]
 
 
+def test_a_grant_without_effect_has_a_warning(rig):
+    weir = rig.weir(limits={"day": daily(1)}, clients={"known": {}}, identity={"from": ["header:X-Client-Id", "ip"], "known_clients_only": True})
+    hour = {"quota": 2, "for": "1h"}
+    assert put(weir, "known", hour)["warnings"] == [] and look(weir, "known")["warnings"] == []
+    for answer in put(weir, "made-up", hour), look(weir, "made-up"):
+        assert "counted by address" in answer["warnings"][0], answer
+    for command in ("grant", "made-up", "2", "1h"), ("inspect", "made-up"):
+        done = rig.command(command[0], "-c", weir.policy_file, *command[1:])
+        assert done.returncode == 0 and "counted by address" in done.stderr, done
+
+
 def test_grants_for_all_kinds_of_client_names(rig):
     weir = rig.weir(identity={"from": ["header:X-Client-Id", "ip"], "trusted_proxies": ["127.0.0.1"], "ipv6_prefix": 56},
                     limits={"day": daily(1)})

@@ -193,6 +193,8 @@ def test_known_clients_only_uses_the_database(rig):
         assert identity_of(**{"X-First": "stranger", "X-Second": "another"}) == "ip:127.0.0.1"
         assert identity_of(**{"X-First": "a much longer id than any address has: " + "x" * 200}) == "ip:127.0.0.1"
     assert database.query_count("stranger") == 1
+    seen = {client: json.loads(get(weir.admin, f"/api/v1/clients/{client}").body)["warnings"] for client in ("client-2", "stranger")}
+    assert seen["client-2"] == [] and "an unknown id" in seen["stranger"][0], seen
     assert get(weir.address, headers=[("X-First", "stranger"), ("X-Second", "a"), ("X-Second", "b")]).status == 400
     weir.reload(clients={"ip:127.0.0.1": {"blocked": True}}, rules=[{"match": {"path": "/free"}, "limits": "none"}, {"limits": ["quota"]}])
     for target in "/", "/free":

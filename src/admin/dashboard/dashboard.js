@@ -44,6 +44,9 @@ function element(name, attributes = {}, ...children) {
 function text(id, value) {
   if ($(id).textContent !== value) $(id).textContent = value;
 }
+function sentence(words) {
+  return words[0].toUpperCase() + words.slice(1) + ".";
+}
 function number(value, title = null) {
   return element("td", { className: "number", title }, value);
 }
@@ -223,15 +226,20 @@ function failing(x) {
   return all && failed / all >= 0.05 ? `${x.server} (${x.upstream}) fails ${(100 * failed / all).toFixed(0)} % of its requests` : null;
 }
 
+/* A problem is shown by its own text, unless a line with more details is. */
 function alerts(s) {
-  const found = [];
+  const found = [], said = ["stopping"], redis = redisState(s)[0];
   const down = s.upstreams.flatMap((u) => u.servers.filter((x) => x.state !== "up").map((x) => `${x.name || x.address} (${u.name}) is ${x.state}`));
-  if (redisState(s)[0] === "down") found.push(`Redis is down at ${s.redis.address}. Limits follow on_failure of the policy.`);
-  if (redisState(s)[0] === "errors" && s.redis.failures.per_second > 0.9 * s.redis.decisions.per_second)
+  if (redis === "down") {
+    found.push(`Redis is down at ${s.redis.address}. Limits follow on_failure of the policy.`);
+    said.push("redis_denies", "redis_unavailable");
+  }
+  if (redis === "errors" && s.redis.failures.per_second > 0.9 * s.redis.decisions.per_second) {
     found.push(`Redis at ${s.redis.address} answers calls with errors or too late. Limits follow on_failure of the policy; the log has the cause.`);
+    said.push("redis_denies", "redis_errors");
+  }
   if (down.length) found.push(`Servers: ${down.slice(0, 4).join(", ")}${down.length > 4 ? ` and ${down.length - 4} more` : ""}.`);
-  const shown = ["stopping", "redis_denies", "redis_unavailable", "redis_errors", "no_server"]; /* the lines above and below say more */
-  s.problems.filter((p) => !shown.includes(p.name)).forEach((p) => found.push(p.text[0].toUpperCase() + p.text.slice(1) + "."));
+  s.problems.filter((p) => !said.includes(p.name)).forEach((p) => found.push(sentence(p.text)));
   const failed = s.servers.map(failing).filter((x) => x);
   if (failed.length) found.push(`Failing servers: ${failed.slice(0, 4).join(", ")}${failed.length > 4 ? ` and ${failed.length - 4} more` : ""}.`);
   if (s.state === "stopping") found.push("weir is stopping.");
@@ -366,16 +374,16 @@ function limitRow(l) {
   const share = l.capacity > 0 ? Math.max(0, Math.min(1, l.remaining / l.capacity)) : 0;
   const bar = element("i");
   bar.style.width = `${100 * share}%`;
-  const rest = l.key.slice(l.key.indexOf(":l:") + 3);
   return element("tr", {},
-    element("td", {}, l.limit, rest !== l.limit ? element("small", {}, rest) : null),
+    element("td", {}, l.limit, l.rest ? element("small", {}, l.rest) : null),
     element("td", { className: "number" }, `${whole.format(l.remaining)} of ${whole.format(l.capacity)}`, element("div", { className: "gauge" + (share < 0.2 ? " low" : "") }, bar)),
     element("td", { className: "number" }, l.resets_in_seconds === null ? "–" : l.resets_in_seconds > 0 ? "in " + span(l.resets_in_seconds) : "full"),
     element("td", { className: l.admits || !l.enforced ? "good" : "bad" }, l.admits ? "admits" : l.retry_after_seconds === null ? "rejects" : `rejects for ${span(Math.ceil(l.retry_after_seconds))}`,
       l.enforced ? null : element("small", {}, "not enforced")));
 }
 
-function showClient(client) {
+/* `warnings` are those of a change before; the client has its own. */
+function showClient(client, warnings) {
   const facts = [`at ${new Date().toLocaleTimeString()}`, client.client_limits === "default" ? "limits of the policy" : client.client_limits, client.plan && `plan ${client.plan}`,
     client.grant && `granted ${client.grant.quota < 0 ? "unlimited" : whole.format(client.grant.quota)} for ${span(client.grant.ends_in_seconds)} more`].filter(Boolean).join(" · ");
   const heads = ["Limit", "Remaining", "Full again", "Now"].map((name, i) => element("th", { scope: "col", className: i === 1 || i === 2 ? "number" : "" }, name));
@@ -385,18 +393,19 @@ function showClient(client) {
         element("button", { type: "button", id: "grant", onclick: () => change("grant", client.client) }, "Grant…"),
         client.grant ? element("button", { type: "button", id: "revoke", onclick: () => change("revoke", client.client) }, "End grant…") : null,
         element("button", { type: "button", id: "reset", onclick: () => change("reset", client.client) }, "Reset…"))),
+    ...[...new Set([...warnings, ...client.warnings])].map((w) => element("p", { className: "warn", role: "alert" }, sentence(w))),
     client.limits.length
       ? element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...client.limits.map(limitRow)))
       : element("p", { className: "empty" }, "No limit has a state for this client."));
 }
 
-async function inspect(name, scroll) {
+async function inspect(name, scroll, warnings = []) {
   const mine = ++inspected;
   $("client").value = name;
   if (scroll) $("search").scrollIntoView({ block: "center" });
   try {
     const client = await answerOf(await request(clientPath(name)));
-    if (mine === inspected) showClient(client);
+    if (mine === inspected) showClient(client, warnings);
   } catch (error) {
     if (mine === inspected) $("found").replaceChildren(element("p", { className: "bad", role: "alert" }, error.message));
   }
@@ -409,10 +418,10 @@ const CHANGES = {
 };
 let pending = null;
 function change(kind, client) {
-  const { title, text: sentence, button, level } = CHANGES[kind];
+  const { title, text: question, button, level } = CHANGES[kind];
   pending = { kind, client };
   text("dialog-title", title);
-  text("dialog-text", sentence(client));
+  text("dialog-text", question(client));
   text("dialog-error", "");
   $("grant-fields").hidden = kind !== "grant";
   $("quota").required = kind === "grant";
@@ -426,9 +435,9 @@ async function confirmChange() {
   const body = kind === "revoke" ? { quota: null } : { quota: quota === "unlimited" ? quota : Number(quota), for: $("for").value };
   $("confirm").disabled = true;
   try {
-    await answerOf(await request(clientPath(client), kind === "reset" ? { method: "DELETE" } : { method: "PUT", body: JSON.stringify(body) }));
+    const { warnings } = await answerOf(await request(clientPath(client), kind === "reset" ? { method: "DELETE" } : { method: "PUT", body: JSON.stringify(body) }));
     $("dialog").close();
-    await inspect(client, false);
+    await inspect(client, false, warnings);
   } catch (error) {
     text("dialog-error", error.message);
   } finally {
