@@ -129,8 +129,9 @@ static void write_certificates(struct evbuffer *out, const struct policy *policy
     for (unsigned i = 0; i < count; i++) {
         struct text path = text_over(bytes, sizeof bytes);
         label_value(&path, found[i].path);
-        evbuffer_add_printf(out, "%s{certificate=\"%.*s\"} %lld\n", name,
-                            SLICE_ARG(text_slice(&path)), (long long)found[i].until_s);
+        evbuffer_add_printf(out, "%s{certificate=\"%.*s\",kind=\"%s\"} %lld\n", name,
+                            SLICE_ARG(text_slice(&path)), found[i].is_crl ? "crl" : "certificate",
+                            (long long)found[i].until_s);
     }
 }
 

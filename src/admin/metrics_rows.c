@@ -108,7 +108,7 @@ struct family {
 };
 
 static const char *const failure_causes[] = {"failed", "late"};
-static const char *const classes[] = {"2xx", "3xx", "4xx", "5xx"};
+static const char *const classes[] = {"1xx", "2xx", "3xx", "4xx", "5xx"};
 
 /* Of decisions, "allowed" and "limited" have a sample always. VERDICT_NOT_CHARGED applies to limits
  * only. */
@@ -137,7 +137,7 @@ static const struct family families[] = {
      TABLE_DOMAINS, 0, SERVICE_CODE_COUNT, 0, "code", service_code_name},
     {"weir_upstream_responses_total", "counter",
      "Responses of servers, also those that were retried, by status class.", TABLE_SERVERS,
-     SERVER_RESPONSES + 1, COUNT_OF(classes), ALL, "class", classes},
+     SERVER_RESPONSES, COUNT_OF(classes), ALL, "class", classes},
     {"weir_upstream_errors_total", "counter",
      "Requests that a server did not answer, also those that were retried, by cause.",
      TABLE_SERVERS, SERVER_ERROR_FIRST, SERVER_ERROR_COUNT, ALL, "cause", server_error_label},

@@ -23,7 +23,8 @@ enum {
 };
 
 /* A server is slow if its median time to the first byte of a response is longer than this, and than
- * so many times the usual one: responses of some APIs take several seconds. */
+ * so many times the usual one: responses of some APIs take several seconds. Medians are at most
+ * 10 s, the last bound of the histogram: a server that usually needs 3.4 s is never slow. */
 static const double slow_seconds = 1, slow_ratio = 3;
 
 static const struct {
@@ -229,7 +230,7 @@ static bool server_fails(const struct recent_server *recent)
 static bool server_is_slow(const struct recent_server *recent)
 {
     return recent->all >= LEAST_RESPONSES && recent->first_seconds > slow_seconds &&
-           recent->first_seconds > slow_ratio * recent->usual_seconds;
+           recent->usual_seconds > 0 && recent->first_seconds > slow_ratio * recent->usual_seconds;
 }
 
 bool problem_of_server(const struct admin_view *view, enum problem problem, unsigned row)

@@ -15,7 +15,6 @@ static void server_latency(struct snapshot *s, const char *key, enum worker_tabl
 static void server(struct snapshot *s, const struct upstream *upstream,
                    const struct upstream_server *server)
 {
-    static const char *const classes[SERVER_CLASSES] = {"1xx", "2xx", "3xx", "4xx", "5xx"};
     uint64_t errors = 0;
 
     for (unsigned i = 0; i < SERVER_ERROR_COUNT; i++)
@@ -24,8 +23,8 @@ static void server(struct snapshot *s, const struct upstream *upstream,
     json_put_text(&s->json, "upstream", upstream->name);
     json_put_text(&s->json, "server", server->text);
     json_begin(&s->json, "responses", '{');
-    for (unsigned i = 1; i < SERVER_CLASSES; i++)
-        snapshot_counter(s, classes[i],
+    for (unsigned i = 0; i < SERVER_CLASSES; i++)
+        snapshot_counter(s, response_class_name(i + 1),
                          metric_row_sum(s->view, TABLE_SERVERS, server->row, SERVER_RESPONSES + i));
     json_end(&s->json, '}');
     snapshot_counter(s, "errors", errors);

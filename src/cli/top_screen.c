@@ -135,6 +135,7 @@ static void write_responses(struct screen *s, const json_t *snapshot)
 {
     static const char *const classes[] = {"2xx", "3xx", "4xx", "5xx"};
     const json_t *responses = json_at(snapshot, "requests.responses");
+    double switched = rate_at(responses, "1xx");
     char text[NUMBER_MAX];
 
     put_text(s, "Responses  ");
@@ -144,6 +145,8 @@ static void write_responses(struct screen *s, const json_t *snapshot)
         put_text(s, "%s%s %s/s", i ? ", " : "", classes[i], rate_text(rate, text));
         style(s, "0");
     }
+    if (switched > 0)
+        put_text(s, ", 1xx %s/s", rate_text(switched, text));
     end_line(s);
 }
 
@@ -255,10 +258,13 @@ static unsigned name_width(const struct screen *s, unsigned numbers)
 static void write_server(struct screen *s, const json_t *server, unsigned width)
 {
     double failed = rate_at(server, "responses.5xx"), errors = rate_at(server, "errors"),
-           all = failed + rate_at(server, "responses.2xx") + rate_at(server, "responses.3xx") +
-                 rate_at(server, "responses.4xx") + errors;
+           all = errors;
     char name[256], text[NUMBER_MAX];
+    const char *class;
+    json_t *counter;
 
+    json_object_foreach(json_object_get(server, "responses"), class, counter) all +=
+        number_at(counter, "per_second");
     snprintf(name, sizeof name, "%.*s %.*s",
              SLICE_ARG(json_text(json_object_get(server, "server"))),
              SLICE_ARG(json_text(json_object_get(server, "upstream"))));
@@ -356,7 +362,7 @@ static void write_units(struct screen *s, const json_t *row)
 
 /* WOULD/S: requests that a shadow limit would have rejected. UNITS/S: charges of limits with costs
  * of their own. */
-static void write_table(struct screen *s, const json_t *list, const char *name)
+static void write_table(struct screen *s, const json_t *list, const char *name, bool of_limits)
 {
     char text[NUMBER_MAX];
     bool units = any_units(list);
@@ -364,8 +370,8 @@ static void write_table(struct screen *s, const json_t *list, const char *name)
 
     style(s, BOLD);
     cell(s, slice_of(name), width);
-    put_text(s, "%10s %10s %9s %11s%s", "ADMITTED/S", "REJECTED/S", "WOULD/S", "TOTAL",
-             units ? "   UNITS/S" : "");
+    put_text(s, "%10s %10s %9s %11s%s", "ADMITTED/S", "REJECTED/S", of_limits ? "WOULD/S" : "",
+             "TOTAL", units ? "   UNITS/S" : "");
     style(s, "0");
     end_line(s);
     for (size_t i = 0; i < json_array_size(list) && s->lines; i++) {
@@ -381,7 +387,8 @@ static void write_table(struct screen *s, const json_t *list, const char *name)
         style(s, rejected > 0 ? AMBER : "0");
         put_text(s, "%10s", rate_text(rejected, text));
         style(s, "0");
-        put_text(s, " %9s %11.0f", rate_text(rate_at(decisions, "shadow"), text), total);
+        put_text(s, " %9s %11.0f", of_limits ? rate_text(rate_at(decisions, "shadow"), text) : "",
+                 total);
         write_units(s, row);
         end_line(s);
     }
@@ -409,12 +416,12 @@ void top_screen_write(FILE *out, const json_t *snapshot, const struct top_size *
     end_line(&s);
     write_clients(&s, snapshot, clients);
     end_line(&s);
-    write_table(&s, json_object_get(snapshot, "limits"), "LIMITS");
+    write_table(&s, json_object_get(snapshot, "limits"), "LIMITS", true);
     end_line(&s);
-    write_table(&s, json_object_get(snapshot, "rules"), "RULES");
+    write_table(&s, json_object_get(snapshot, "rules"), "RULES", false);
     const json_t *priorities = json_object_get(snapshot, "priorities");
     if (json_array_size(priorities)) {
         end_line(&s);
-        write_table(&s, priorities, "PRIORITIES");
+        write_table(&s, priorities, "PRIORITIES", false);
     }
 }

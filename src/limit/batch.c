@@ -94,7 +94,8 @@ void op_time_out(struct limit_op *op)
     MAGIC_CHECK(op, OP_MAGIC);
     if (tell)
         batch->timed_out = true;
-    failures_note_late(op);
+    if (late)
+        failures_note_late(op);
     if (op->cluster.split)
         split_timeout(op);
     else /* an op not sent yet stays gathered; the next flush drops it */

@@ -48,6 +48,13 @@ static void note_status(struct exchange *x, uint16_t status)
     exchange_note_failure(x, why);
 }
 
+/* A server has begun its final response. */
+static void note_response(struct exchange *x, uint16_t status)
+{
+    x->record.response_us = clock_cached_us() - x->upstream.sent_us;
+    server_stats_response(x->upstream.link, status, x->record.response_us);
+}
+
 static enum step final_head(struct exchange *x, const struct response_head *head,
                             const struct framing *framing)
 {
@@ -57,8 +64,7 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     const char *why = NULL;
 
     note_status(x, head->status);
-    x->record.response_us = clock_cached_us() - x->upstream.sent_us;
-    server_stats_response(x->upstream.link, head->status, x->record.response_us);
+    note_response(x, head->status);
     enum cause cause = cause_of_status(head->status);
     if (cause != CAUSE_NONE && retry_start(x, cause_table[cause].retry, cause))
         return STEP_NEXT;
@@ -96,7 +102,7 @@ static enum step switch_protocols(struct exchange *x, const struct response_head
     choose_fields(x, head, &none, &lines, &response);
     response.upgrade = fields_find(&head->fields, FIELD_UPGRADE)->value;
     upstream_note_answer(x->upstream.link);
-    x->record.status = 101;
+    note_response(x, x->record.status = 101);
     x->response.progress = MESSAGE_CONTENT;
     if (x->route.rule->adjusts)
         response_cost_begin(x, head, &none);

@@ -82,7 +82,7 @@ const char *http2_error_name(unsigned cause);
         "Client connections closed at once by a limit of size_limits.")                            \
     ONE(connections_evicted, "counter", "weir_connections_evicted_total",                          \
         "Client connections closed to make room for new ones: silent, idle or lingering ones, "    \
-        "or ones with an incomplete request head.")                                                \
+        "ones with an incomplete request head, or whose client takes responses too slowly.")       \
     ONE(proxy_headers_refused, "counter", "weir_proxy_header_errors_total",                        \
         "Connections closed because of the PROXY protocol: not a trusted proxy, or no valid "      \
         "header in time.")                                                                         \

@@ -131,7 +131,7 @@ def test_an_expired_revocation_list_refuses_and_is_named(rig):
     ready = get(weir.admin, "/readyz")
     assert (ready.status, "a revocation list has expired" in ready.body.decode(), crl in ready.body.decode()) == (200, True, True)
     assert weir.metric("weir_problem", problem="crl_expired") == 1
-    assert weir.metric("weir_certificate_expiry_timestamp_seconds", certificate=crl) > 0
+    assert weir.metric("weir_certificate_expiry_timestamp_seconds", certificate=crl, kind="crl") > 0
     write(rig, "crl.pem", ca.crl())
     weir.reload()
     eventually(lambda: weir.metric("weir_problem", problem="crl_expired") == 0)

@@ -194,6 +194,13 @@ class ApiSlow(ApiFails):
     alert, words = "WeirUpstreamSlow", "to begin half of its responses"
     threads, pause = 8, 1
 
+    def start(self, policy):
+        weir = super().start(policy)
+        with Connection(weir.address) as connection:
+            for _ in range(120):  # so weir knows what is usual
+                assert connection.request("/").status == 200
+        return weir
+
     def begin(self):
         self.api.delay = 1.5
 

@@ -47,6 +47,28 @@ def test_a_failing_server_is_visible(rig):
     assert (line["upstream"], line["server"], line["status"]) == ("api", bad, 500)
 
 
+def test_a_server_of_upgrades_has_requests(rig):
+    switching = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    weir = start(rig, [server(rig, lambda peer, _head: peer.send(switching))])
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes(headers={"Connection": "upgrade", "Upgrade": "websocket"}))
+        assert connection.read_head().status == 101
+        weir.counts(1, "weir_upstream_responses_total", **{"class": "1xx"})
+
+
+def test_a_server_without_a_usual_time_is_not_slow(rig):
+    """After a start, the first responses of a slow API are all that weir knows."""
+    weir = start(rig, [rig.upstream().text])
+    connections = [Connection(weir.address) for _ in range(8)]
+    for connection in connections:
+        connection.send(request_bytes("/slow?ms=1100"))
+    for connection in connections:
+        assert connection.response().status == 200
+        connection.close()
+    weir.counts(8, "weir_upstream_duration_seconds_count", part="first")
+    assert weir.metric("weir_upstream_problem", problem="server_slow") == 0
+
+
 def test_errors_of_a_server_have_their_causes(rig):
     def answer(peer, head):
         if b"/malformed" in head:

@@ -82,7 +82,7 @@ def test_top_once_prints_one_screen(rig):
     screen = result.stdout
     assert re.search(r"^id:busy +3 +id:busy +5$", screen, re.M), screen
     assert re.search(r"^id:caf\\xc3\\xa9\\xc2\\x9b31m +2$", screen, re.M), screen
-    assert re.search(r"^each +0 +0 +- +10$", screen, re.M) and re.search(r"^everything +0 +0 +- +10$", screen, re.M), screen
+    assert re.search(r"^each +0 +0 +- +10$", screen, re.M) and re.search(r"^everything +0 +0 +10$", screen, re.M), screen
     assert re.search(r"^Redis +up ", screen, re.M) and "Servers    1 of 1 up" in screen, screen
     assert screen.isascii() and "\x1b" not in screen and max(map(len, screen.split("\n"))) <= 100
     narrow = rig.command("top", "--once", text_of(weir.admin), env={**os.environ, "COLUMNS": "60"}).stdout
