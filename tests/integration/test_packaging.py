@@ -28,7 +28,18 @@ def test_the_version_is_the_same_everywhere(rig):
     assert rig.command("--version").stdout.startswith(f"weir {version}\n")
 
 
-def test_the_completion_contains_every_command(rig):
+def test_a_reload_by_an_older_systemd_reaches_weir(rig):
+    """A failed command ends a reload: with the check first, weir would not know of the error."""
+    reload = re.findall(r"^ExecReload=(.*)", read("systemd/weir.service.in"), re.M)
+    assert "kill -HUP" in reload[0] and "weir check" in reload[1], reload
+
+
+def test_the_completion_contains_every_command_and_option(rig):
     usage = set(re.findall(r"^ +weir ([a-z]+)", rig.command("--help").stdout, re.M))
-    completed = set(re.search(r"commands='([^']*)'", read("contrib/bash-completion/weir"))[1].split())
+    completion = read("contrib/bash-completion/weir")
+    completed = set(re.search(r"commands='([^']*)'", completion)[1].split())
     assert usage == completed and len(usage) >= 5, usage ^ completed
+    for command in "replay", "test", "explain", "top":
+        options = re.findall(r"(?<![\w-])--?[A-Za-z][a-z-]*", rig.command(command, "--help").stdout)
+        completed = re.search(rf"\$command != {command} \]\] \|\| options='([^']*)'", completion)[1].split()
+        assert set(options) == set(completed) - {"--help"}, (command, set(options) ^ set(completed))
