@@ -1,4 +1,5 @@
 /* main.c - the command line. */
+#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -90,6 +91,19 @@ static void open_standard_descriptors(void)
         close(fd);
 }
 
+/* Returns `status`, or CLI_FAILED if a part of the output was lost. A reader that wants no more, as
+ * head(1), gets no message. */
+static int finish_output(int status)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    if (errno != EPIPE)
+        fprintf(stderr, "weir: the output cannot be written: %s\n",
+                errno ? strerror(errno) : "it is not complete");
+    return CLI_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {{"config", required_argument, NULL, 'c'},
@@ -121,5 +135,5 @@ int main(int argc, char **argv)
     if (!command)
         return server_run(file, lua_dir);
     int status = command->run(argc, argv, file, lua_dir);
-    return status == CLI_HELP ? print_help(command) : status;
+    return finish_output(status == CLI_HELP ? print_help(command) : status);
 }

@@ -12,7 +12,7 @@
 #include "cli/top.h"
 #include "config/policy_file.h"
 
-enum { TOKEN_FILE_MAX = 4096, RECONNECT_MS = 2000 };
+enum { TOKEN_FILE_MAX = 4096, RECONNECT_MS = 2000, SILENCE_MS = 5000 };
 
 struct options {
     const char *policy_file, *token_file, *url; /* NULL: not given */
@@ -328,15 +328,19 @@ static void close_events(struct view *view)
     view->events = NULL;
 }
 
-/* Waits for events, keys and signals. Without a connection it tries again after a while. */
-static void wait_for_more(const struct view *view)
+/* Waits for events, keys and signals. Without a connection it tries again after a while. A process
+ * whose main thread hangs still has connections, and sends no events. */
+static void wait_for_more(struct view *view)
 {
     struct pollfd polled[2] = {
         {.fd = view->events ? top_events_fd(view->events) : -1, .events = POLLIN},
         {.fd = view->live ? STDIN_FILENO : -1, .events = POLLIN}};
     char key;
 
-    if (poll(polled, 2, view->events ? -1 : RECONNECT_MS) <= 0)
+    int ready = poll(polled, 2, view->events ? SILENCE_MS : RECONNECT_MS);
+    if (ready == 0 && view->events)
+        snprintf(view->why, sizeof view->why, "no event within %d s", SILENCE_MS / 1000);
+    if (ready <= 0)
         return;
     if (polled[1].revents) {
         ssize_t n = read(STDIN_FILENO, &key, 1);
@@ -381,9 +385,11 @@ static int run_once(struct view *view)
         if (has_rates(view))
             break;
         wait_for_more(view);
+        if (view->why[0])
+            return print_failure(view->why);
     }
     top_screen_write(stdout, view->snapshot, &size);
-    return fflush(stdout) == 0 ? CLI_GOOD : print_failure(strerror(errno));
+    return CLI_GOOD;
 }
 
 /* --- The command line ------------------------------------------------------------------------- */

@@ -148,6 +148,22 @@ def test_top_reconnects(rig):
     eventually(terminal.has_exited, what="weir top to exit")
 
 
+def test_a_process_that_hangs_is_named(rig):
+    weir = start(rig)
+    terminal = Terminal(rig, text_of(weir.admin))
+    terminal.read_until(b"id:busy")
+    terminal.output = b""
+    weir.signal(signal.SIGSTOP)
+    try:
+        result = rig.command("top", "--once", text_of(weir.admin))
+        assert (result.returncode, result.stderr) == (1, "weir: top: no event within 5 s\n"), result
+        terminal.read_until(b"no event within 5 s")
+    finally:
+        weir.signal(signal.SIGCONT)
+    terminal.output = b""
+    terminal.read_until(b"q quits")
+
+
 def test_top_reports_invalid_responses(rig):
 
     for answer, why in ((b"SSH-2.0-nonsense\r\n\r\n", "listener answers"), (b"", "no HTTP"),
