@@ -363,8 +363,8 @@ void clients_answer(const struct admin_view *view, struct evhttp_request *reques
         return;
     bool full = api->count >= PENDING_QUERIES_MAX;
     if (full || !(pending_query = pending_query_new(api, &identity, &descriptor, &wanted))) {
-        answer_problem(request, 503,
-                       full ? "too many such requests are in progress" : "out of memory");
+        answer_problem(request, full ? 503 : 500,
+                       full ? "too many such requests are in progress" : "no memory");
         return;
     }
     pending_query->request = request;

@@ -30,10 +30,10 @@ def deref(part):
     return part
 
 
-def validated_response(weir, path, method="GET", target=None, **more):
+def validated_response(weir, path, method="GET", target=None, host="127.0.0.1", **more):
     """Sends the request and validates the response against the schema for its status and content
     type."""
-    answer = get(weir.admin, target or path, method=method, host="127.0.0.1", **more)
+    answer = get(weir.admin, target or path, method=method, host=host, **more)
     responses = API["paths"][path][method.lower()]["responses"]
     content = deref(responses[str(answer.status)])["content"]
     kind = answer["Content-Type"].split(";")[0]
@@ -127,6 +127,7 @@ def test_responses_match_their_description(rig):
     client = "/api/v1/clients/{client}"
     for path in "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/policy", "/api/v1/top":
         assert validated_response(weir, path)[0] == 200, path
+        assert validated_response(weir, path, host="weir.example")[0] == 403, path
     status, policy = validated_response(weir, "/api/v1/policy", headers={"Accept": "application/json"})
     assert status == 200 and policy["limits"]["each"]["limit"] == 3 and policy["rules"][1]["limits"] == ["each", "flying"], policy
     assert yaml.safe_load(validated_response(weir, "/api/v1/policy")[1])["limits"].keys() == policy["limits"].keys()
