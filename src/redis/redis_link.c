@@ -120,7 +120,6 @@ void redis_link_ready(struct redis_link *link)
 {
     link->state = LINK_READY;
     link->timeouts = 0;
-    link->ping_us = 0;
     event_del(link->connect_timer);
     link->answered = false;
     link->ready_us = clock_us();
@@ -166,10 +165,10 @@ static void on_retry(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_link *link = redis_link_of(arg);
     (void)fd, (void)what;
-    if (link->state == LINK_SUSPECT)
-        link_ping(link);
-    else
+    if (link->state == LINK_DOWN)
         link_connect(link);
+    else if (link->state == LINK_SUSPECT)
+        link_ping(link);
 }
 
 static void on_connect_timeout(evutil_socket_t fd, short what, void *arg)
@@ -210,7 +209,8 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
     if (!link->ac || oldest == 0)
         return;
     if (age >= answer_timeout(link))
-        redis_link_close(link, REDIS_FAILURE_TIMEOUT, "a call timed out");
+        redis_link_close(link, REDIS_FAILURE_TIMEOUT,
+                         redis_calls_oldest(link) ? "a call timed out" : "no reply to PING");
     else
         event_timer_arm(link->watchdog, answer_timeout(link) - age);
 }
@@ -248,7 +248,8 @@ static void on_pong(redisAsyncContext *ac, void *r, void *arg)
 
     uint64_t took = clock_us() - link->ping_us;
     link->ping_us = 0;
-    if (!reply || link->state != LINK_SUSPECT)
+    /* one from before a relapse is too early: the retry timer sends the next PING */
+    if (!reply || link->state != LINK_SUSPECT || evtimer_pending(link->retry_timer, NULL))
         return;
     if (reply->type == RESP_ERROR)
         redis_link_close(link, redis_failure_of(reply->text.p), reply->text.p);
@@ -258,8 +259,11 @@ static void on_pong(redisAsyncContext *ac, void *r, void *arg)
         redis_link_ready(link);
 }
 
+/* Sends a PING, unless one has no reply yet: each PONG is measured against its own PING. */
 static void link_ping(struct redis_link *link)
 {
+    if (link->ping_us)
+        return;
     if (!redis_link_command(link, on_pong, NULL, 1, (const char *[]){"PING"}, (size_t[]){4})) {
         redis_link_close(link, REDIS_FAILURE_CLOSED, "PING was refused");
         return;
@@ -400,6 +404,7 @@ bool redis_link_set_address(struct redis_link *link, const struct address *addre
     link->moving = true;
     redis_link_close(link, REDIS_FAILURE_CLOSED, NULL);
     link->moving = false;
+    link->cause = REDIS_FAILURE_DOWN;
     link->address = *address;
     memcpy(link->address_text, text, sizeof text);
     link->retry_us = retry_min_us;

@@ -235,7 +235,7 @@ static void reply_to_setup(struct fake_client *client, const redisReply *command
         send_reply(client, fake->role ? fake->role : "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n");
     else if (is(command, "PING")) {
         fake->pings++;
-        send_reply(client, "+PONG\r\n");
+        send_reply(client, fake->holds_pongs ? "" : "+PONG\r\n");
     } else
         send_reply(client, "+OK\r\n");
 }
@@ -333,6 +333,12 @@ void fake_redis_drop(struct fake_redis *fake)
 {
     while (fake->clients)
         client_close(fake->clients);
+}
+
+void fake_redis_pong(struct fake_redis *fake)
+{
+    for (struct fake_client *client = fake->clients; client; client = client->next)
+        send_reply(client, "+PONG\r\n");
 }
 
 void fake_redis_stop(struct fake_redis *fake)

@@ -61,6 +61,7 @@ struct fake_redis {
     const char *setup_error; /* raw reply to `setup_command` */
     const char *setup_command;
     const char *role; /* raw reply to ROLE */
+    bool holds_pongs; /* PING gets its reply from fake_redis_pong() */
     unsigned calls, evals, connections, script_loads, pings;
     struct fake_client *clients;
 };
@@ -70,5 +71,7 @@ void fake_redis_start(struct fake_redis *fake, struct event_base *base);
 void fake_redis_stop(struct fake_redis *fake);
 /* Drops all connections. */
 void fake_redis_drop(struct fake_redis *fake);
+/* Sends one PONG on each connection. */
+void fake_redis_pong(struct fake_redis *fake);
 
 #endif

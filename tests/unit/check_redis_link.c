@@ -676,6 +676,68 @@ START_TEST(a_relapse_is_detected_at_once_and_not_reported_again)
 }
 END_TEST
 
+static bool has_pinged(void *pings)
+{
+    return fake.pings >= *(unsigned *)pings;
+}
+
+static void iterate_until_pings(unsigned pings)
+{
+    rig_run_until(base, flush, has_pinged, &pings);
+}
+
+/* The idle PING of a link that has not recovered yet, since it received LOADING, is answered after
+ * a relapse. Neither does it make the link ready early, nor is the server dialed once more. */
+START_TEST(a_pong_from_before_a_relapse_makes_no_second_connection)
+{
+    start_fake();
+    settings.timeout_us = 5000000;
+    open_breaker();
+    iterate_until(is_half_open);
+    iterate_until(nothing_pending);
+    fake.reply = "-LOADING Redis is loading the dataset in memory\r\n";
+    ck_assert(send_call(1));
+    iterate_until(nothing_pending);
+    fake.holds_pongs = true;
+    iterate_until_pings(fake.pings + 1);
+    fake.reply = NULL;
+    ck_assert(send_call(2));
+    redis_link_note_timeout(test_link);
+    ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_OPEN);
+    fake.holds_pongs = false;
+    fake_redis_pong(&fake);
+    iterate_until(nothing_pending);
+    ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_OPEN);
+    iterate_until(is_half_open);
+    iterate_until_pings(fake.pings + 3);
+    ck_assert(redis_link_is_ready(test_link));
+    ck_assert_uint_eq(fake.connections, 1);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(a_hanging_server_gets_one_ping_at_a_time)
+{
+    unsigned pings;
+
+    start_fake();
+    fake.holds_pongs = true;
+    iterate_until_pings(1);
+    ck_assert(send_call(0));
+    for (unsigned i = 0; i < 3; i++)
+        redis_link_note_timeout(test_link);
+    iterate_until(nothing_pending);
+    ck_assert_uint_eq(fake.pings, 1);
+    ck_assert(!redis_link_is_ready(test_link));
+    settings.timeout_us = 5000000;
+    pings = fake.pings;
+    fake_redis_pong(&fake);
+    iterate_until(is_ready);
+    ck_assert_uint_eq(fake.pings, pings);
+    stop_fake();
+}
+END_TEST
+
 START_TEST(calls_above_the_maximum_are_refused)
 {
     unsigned taken = 0;
@@ -840,6 +902,8 @@ int main(void)
     tcase_add_test(fake_case, late_replies_do_not_close_the_breaker);
     tcase_add_test(fake_case, slow_start_after_reconnecting);
     tcase_add_test(fake_case, a_relapse_is_detected_at_once_and_not_reported_again);
+    tcase_add_test(fake_case, a_pong_from_before_a_relapse_makes_no_second_connection);
+    tcase_add_test(fake_case, a_hanging_server_gets_one_ping_at_a_time);
     tcase_add_test(fake_case, calls_above_the_maximum_are_refused);
     tcase_add_test(fake_case, the_done_callback_can_send_while_the_connection_closes);
     tcase_add_loop_test(fake_case, faults_in_any_order, 0, 4);
