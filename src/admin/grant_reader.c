@@ -159,7 +159,7 @@ static void on_read_period(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(reader, READER_MAGIC);
     event_timer_arm(reader->timer, GRANTS_EVERY_US);
     if (reader->under_way && clock_us() - reader->call.sent_us > READER_TIMEOUT_US)
-        redis_client_note_timeout(reader->store, &reader->call);
+        redis_client_note_timeout(&reader->call);
     forget_if_suspended(reader);
     request_grants(reader);
     if (!reader->memory)

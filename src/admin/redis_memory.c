@@ -97,7 +97,7 @@ void redis_memory_look(struct redis_memory *m)
     uint64_t now = clock_us();
 
     if (m->under_way && now - m->call.sent_us > TIMEOUT_US)
-        redis_client_note_timeout(m->store, &m->call);
+        redis_client_note_timeout(&m->call);
     if (m->under_way || m->refused || !redis_client_is_ready(m->store))
         return;
     if (m->part >= redis_client_parts(m->store)) {

@@ -103,7 +103,7 @@ void op_time_out(struct limit_op *op)
                     : late            ? REDIS_FAILURE_TIMEOUT
                                       : REDIS_FAILURE_BUSY);
     if (tell)
-        redis_client_note_timeout(l->redis, &batch->call);
+        redis_client_note_timeout(&batch->call);
 }
 
 /* --- Answers ---------------------------------------------------------------------------------- */

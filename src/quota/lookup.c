@@ -195,12 +195,11 @@ void lookup_on_redis_deadline(struct deadline *deadline)
 {
     struct lookup *k = CONTAINER_OF(deadline, struct lookup, deadline);
     bool tell = k->calling;
-    struct fetcher *fetcher = k->fetcher;
 
     MAGIC_CHECK(k, LOOKUP_MAGIC);
     pass_redis(k);
     if (tell)
-        redis_client_note_timeout(fetcher->redis, &k->call);
+        redis_client_note_timeout(&k->call);
 }
 
 void lookup_on_look_again(struct deadline *deadline)

@@ -14,6 +14,7 @@ enum {
     NAME_MAGIC = 0x4e414d45,
     LOOK_US = 200000,      /* interval of checks for requested lookups */
     WANTED_US = 1000000,   /* minimum time between lookups, if requested */
+    WORKS_US = 400000,     /* the address works if a connection was ready in this time */
     TROUBLED_US = 5000000, /* delay after a failed lookup */
 };
 
@@ -24,8 +25,7 @@ struct redis_host_name {
     struct dns_lookup *lookup; /* NULL: no lookup is in flight */
     struct event *timer;
     uint64_t looked_up_us, due_us;
-    bool unreachable; /* `unreachable` of the lookup in flight */
-    bool troubled;    /* the failure was logged */
+    bool troubled; /* the failure was logged */
 };
 
 /* The current address of the name. */
@@ -33,9 +33,10 @@ static struct {
     pthread_mutex_t lock;
     char host[256];
     uint16_t port;
-    struct address address; /* length 0: not known */
-    atomic_uint version;
-    atomic_bool wanted, unreachable;
+    struct address address;      /* length 0: not known */
+    atomic_uint version, failed; /* `failed`: version of the last address that did not work */
+    atomic_bool wanted;
+    atomic_uint_least64_t worked_us; /* when a connection was last ready */
 } now = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- Any thread ------------------------------------------------------------------------------- */
@@ -56,11 +57,16 @@ bool redis_host_name_now(const struct redis_settings *settings, struct address *
     return known;
 }
 
-void redis_host_name_want(bool unreachable)
+void redis_host_name_want(unsigned version, bool failed)
 {
-    if (unreachable)
-        atomic_store_explicit(&now.unreachable, true, memory_order_relaxed);
+    if (failed)
+        atomic_store_explicit(&now.failed, version, memory_order_relaxed);
     atomic_store_explicit(&now.wanted, true, memory_order_relaxed);
+}
+
+void redis_host_name_works(void)
+{
+    atomic_store_explicit(&now.worked_us, clock_us(), memory_order_relaxed);
 }
 
 /* --- Main thread ------------------------------------------------------------------------------ */
@@ -76,13 +82,14 @@ static void report_trouble(struct redis_host_name *name, const char *why)
     name->troubled = true;
 }
 
-static void publish_address(struct redis_host_name *name, const struct address *address)
+static void publish_address(struct redis_host_name *name, const struct address *address,
+                            enum log_level level)
 {
     char text[2][ADDRESS_TEXT_MAX];
 
     if (now.address.length)
-        log_info("redis %s: its address is now %s, was %s", name->policy->redis.address_text,
-                 address_format(address, text[0]), address_format(&now.address, text[1]));
+        log_at(level, "redis %s: its address is now %s, was %s", name->policy->redis.address_text,
+               address_format(address, text[0]), address_format(&now.address, text[1]));
     pthread_mutex_lock(&now.lock);
     now.address = *address;
     pthread_mutex_unlock(&now.lock);
@@ -96,9 +103,17 @@ static int compare_ips(const void *a, const void *b)
     return families ? families : memcmp(a, b, sizeof(struct ip));
 }
 
-/* Keeps the current address while the reply contains it and it is reachable. */
-static void choose(const struct redis_host_name *name, const struct resolver_answer *answer,
-                   struct address *chosen)
+/* Returns whether the current address does not work for any connection. Clears the report. */
+static bool has_failed(void)
+{
+    unsigned version = atomic_exchange_explicit(&now.failed, 0, memory_order_relaxed);
+
+    return version == redis_host_name_version() &&
+           clock_us() - atomic_load_explicit(&now.worked_us, memory_order_relaxed) > WORKS_US;
+}
+
+/* Keeps the current address while the reply contains it, unless it has failed. */
+static void choose(const struct resolver_answer *answer, bool failed, struct address *chosen)
 {
     struct ip ips[RESOLVED_MAX];
 
@@ -109,7 +124,7 @@ static void choose(const struct redis_host_name *name, const struct resolver_ans
         struct address address;
         address_of_ip(&ips[i], now.port, &address);
         if (address_same(&address, &now.address))
-            address_of_ip(&ips[name->unreachable ? (i + 1) % answer->count : i], now.port, chosen);
+            address_of_ip(&ips[failed ? (i + 1) % answer->count : i], now.port, chosen);
     }
 }
 
@@ -118,6 +133,7 @@ static void on_addresses(void *context, const struct resolver_answer *answer)
     struct redis_host_name *name = context;
     const struct resolver_settings *settings = &name->policy->resolver;
     uint64_t ttl = answer->ttl_us;
+    bool failed = has_failed();
     struct address chosen;
 
     MAGIC_CHECK(name, NAME_MAGIC);
@@ -132,15 +148,14 @@ static void on_addresses(void *context, const struct resolver_answer *answer)
     name->troubled = false;
     ttl = ttl < settings->min_ttl_us ? settings->min_ttl_us : ttl;
     name->due_us = clock_us() + (ttl > settings->max_ttl_us ? settings->max_ttl_us : ttl);
-    choose(name, answer, &chosen);
+    choose(answer, failed, &chosen);
     if (!address_same(&chosen, &now.address))
-        publish_address(name, &chosen);
+        publish_address(name, &chosen, failed ? LEVEL_DEBUG : LEVEL_INFO); /* maybe each second */
 }
 
 static void look_up_name(struct redis_host_name *name)
 {
     name->looked_up_us = clock_us();
-    name->unreachable = atomic_exchange_explicit(&now.unreachable, false, memory_order_relaxed);
     atomic_store_explicit(&now.wanted, false, memory_order_relaxed);
     name->lookup = resolver_look_up(name->resolver, name->policy->redis.host, on_addresses, name);
     name->due_us = name->looked_up_us + TROUBLED_US; /* in case of no memory */

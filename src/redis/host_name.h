@@ -3,7 +3,7 @@
  *
  *   main thread   redis_host_name_follow() --resolver--> the address, a version
  *   any thread    redis_host_name_version(), redis_host_name_now();
- *                 redis_host_name_want() if a connection fails */
+ *                 redis_host_name_want() if a connection fails, redis_host_name_works() */
 #ifndef WEIR_REDIS_HOST_NAME_H
 #define WEIR_REDIS_HOST_NAME_H
 
@@ -25,8 +25,11 @@ void redis_host_name_free(struct redis_host_name *name);
 unsigned redis_host_name_version(void);
 /* Sets `*address` to the current address. Returns false if it is not known yet. */
 bool redis_host_name_now(const struct redis_settings *settings, struct address *address);
-/* Requests a new lookup, at most once per second, if the current address does not work. If
- * `unreachable` is set and the name has several addresses, the next one is chosen. */
-void redis_host_name_want(bool unreachable);
+/* Requests a new lookup, at most once per second. `failed`: the address of `version` does not work.
+ * If it is still the current one and works for no other connection, the name's next address is
+ * chosen. */
+void redis_host_name_want(unsigned version, bool failed);
+/* A connection to the current address is ready. */
+void redis_host_name_works(void);
 
 #endif

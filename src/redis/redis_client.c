@@ -15,9 +15,7 @@ struct redis_client {
     struct redis_sentinel *sentinel; /* NULL: the policy contains the address */
     struct redis_link_watch watch;   /* the caller's callbacks */
     const struct redis_settings *settings;
-    struct event
-        /* checks the host name's address while the link is not ready; NULL: not a host name */
-        *look;
+    struct event *look;    /* checks the host name's address; NULL: not a host name */
     unsigned name_version; /* version of the link's address */
 };
 
@@ -34,6 +32,14 @@ static void take_address(struct redis_client *store)
     (void)redis_link_set_address(store->link, &address);
 }
 
+/* After a lost connection or timeouts, the next attempt to connect shows whether the address
+ * works. */
+static bool is_attempt(enum redis_failure cause)
+{
+    return cause != REDIS_FAILURE_DOWN && cause != REDIS_FAILURE_CLOSED &&
+           cause != REDIS_FAILURE_TIMEOUT;
+}
+
 static void on_address_check(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_client *store = arg;
@@ -41,8 +47,9 @@ static void on_address_check(evutil_socket_t fd, short what, void *arg)
 
     take_address(store);
     if (redis_link_is_ready(store->link))
-        return;
-    redis_host_name_want(redis_link_cause(store->link) == REDIS_FAILURE_CONNECT);
+        redis_host_name_works();
+    else
+        redis_host_name_want(store->name_version, is_attempt(redis_link_cause(store->link)));
     event_timer_arm(store->look, LOOK_US);
 }
 
@@ -64,8 +71,6 @@ static void on_not_ready(void *context, enum redis_failure cause)
 
     if (store->sentinel)
         redis_sentinel_query(store->sentinel);
-    if (store->look)
-        event_timer_arm(store->look, LOOK_US);
     if (store->watch.not_ready)
         store->watch.not_ready(store->watch.context, cause);
 }
@@ -215,7 +220,7 @@ void redis_client_flush(struct redis_client *store)
         redis_cluster_flush(store->cluster);
         return;
     }
-    if (store->look != NULL)
+    if (store->look && !redis_link_is_ready(store->link)) /* no call is lost */
         take_address(store);
     redis_link_flush(store->link);
 }
@@ -228,9 +233,8 @@ void redis_client_read(struct redis_client *store)
         redis_cluster_read(store->cluster);
 }
 
-void redis_client_note_timeout(struct redis_client *store, const struct redis_call *call)
+void redis_client_note_timeout(const struct redis_call *call)
 {
-    (void)store;
     if (call->link)
         redis_link_note_timeout(call->link);
 }

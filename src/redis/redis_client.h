@@ -62,6 +62,6 @@ MUST_CHECK bool redis_client_call_part(struct redis_client *store, unsigned part
 unsigned redis_client_parts(const struct redis_client *store);
 
 /* Reports the timeout of an accepted call, see redis_link_note_timeout(). */
-void redis_client_note_timeout(struct redis_client *store, const struct redis_call *call);
+void redis_client_note_timeout(const struct redis_call *call);
 
 #endif

@@ -102,7 +102,8 @@ def two_redis(rig):
 
 
 def weir_with_redis_name(rig, dns, port, **redis):
-    weir = rig.weir(wait="listening", limits=LIMITED, redis={"address": f"redis.test:{port}", "on_failure": "allow", **redis},
+    weir = rig.weir(wait="listening", limits=LIMITED, log={"level": "debug"},
+                    redis={"address": f"redis.test:{port}", "on_failure": "allow", **redis},
                     resolver={"nameservers": [dns.text], "min_ttl": "100ms", "timeout": "2s"})
     weir.expect_errors("redis ")
     return weir
@@ -138,6 +139,7 @@ def test_a_changed_address_applies_even_if_the_old_server_is_up(rig):
     weir = weir_with_redis_name(rig, dns, one.address[1])
     weir.wait_for_redis()
     assert decided_by(weir, one)
+    assert get(weir.admin, "/api/v1/clients/alice").status == 200
     dns.records["redis.test"] = ["127.0.0.2", "127.0.0.1"]
     count = len(dns.queries)
     eventually(lambda: len(dns.queries) > count + 3)
@@ -146,14 +148,37 @@ def test_a_changed_address_applies_even_if_the_old_server_is_up(rig):
     weir.wait_for_output("its address is now 127.0.0.2")
     eventually(lambda: decided_by(weir, two), what="a decision by the second server")
     eventually(lambda: one.command("CLIENT", "LIST").count("name=weir") == 0, 15, what="the connections to the first server to be closed")
+    assert get(weir.admin, "/api/v1/clients/alice").status == 200
+
+
+def connections_of_weir(redis):
+    return {line.split()[0] for line in redis.command("CLIENT", "LIST").splitlines() if "name=weir" in line}
 
 
 def test_with_several_addresses_a_reachable_one_is_used(rig):
+    """And stays in use: a failure of the first one does not count as one of the second. No request
+    makes a worker look at the address."""
     one, two = two_redis(rig)
     one.kill()
+    dns = Nameserver(rig, ttl=1, **{"redis.test": ["127.0.0.1", "127.0.0.2"]})
+    weir = weir_with_redis_name(rig, dns, one.address[1])
+    eventually(lambda: len(connections_of_weir(two)) == 3, 15, "the connections of two workers, and of the reader of grants")
+    connections, lookups = connections_of_weir(two), len(dns.queries) // 2
+    eventually(lambda: len(dns.queries) // 2 > lookups + 1, 15, "further lookups")
+    assert connections_of_weir(two) == connections and weir.output().count("its address is now") == 1
+    assert decided_by(weir, two)
+
+
+def test_a_master_that_restarts_is_used_again_if_the_other_address_is_a_replica(rig):
+    one, two = two_redis(rig)
+    two.command("REPLICAOF", "127.0.0.1", str(one.address[1]))
     dns = Nameserver(rig, ttl=3600, **{"redis.test": ["127.0.0.1", "127.0.0.2"]})
     weir = weir_with_redis_name(rig, dns, one.address[1])
-    eventually(lambda: decided_by(weir, two), 15, "a decision by the server at the second address")
+    weir.wait_for_redis()
+    one.kill()
+    weir.wait_for_output("its role is replica")
+    one.start()
+    eventually(lambda: decided_by(weir, one), 15, "a decision by the restarted master")
 
 
 def test_weir_starts_before_the_name_resolves(rig):
