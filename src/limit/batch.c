@@ -354,8 +354,7 @@ static void batch_send(struct limiter *l, struct batch *batch)
         counter_add(&l->stats->redis_calls, 1);
         counter_add(&l->stats->redis_requests, request_count(batch));
     } else
-        batch_fail(batch, redis_client_is_whole(l->redis) ? REDIS_FAILURE_BUSY
-                                                          : redis_client_cause(l->redis));
+        batch_fail(batch, redis_client_cause(l->redis, batch->ops.list[0]->cluster.slot));
 }
 
 /* Moves ops of one slot from the list into a batch. Drops ops that nothing waits for. */

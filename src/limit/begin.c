@@ -38,7 +38,7 @@ enum decided op_begin(struct limit_op *op, struct decision_request *decision_req
     if (op == l->ops->reserve)
         return op_decide_locally(op, decision_request,
                                  redis_client_is_ready(l->redis) ? REDIS_FAILURE_BUSY
-                                                                 : redis_client_cause(l->redis));
+                                                                 : redis_client_cause(l->redis, 0));
     op->started_us = clock_cached_us();
     if (denials_any(l->denials, op->started_us) &&
         verdict_from_denial(l, op, clock_us(), &decision_request->decision)) {

@@ -25,6 +25,7 @@ struct cluster_node {
     struct address address;
     struct redis_link *link;
     bool listed;     /* it is in the map */
+    unsigned slots;  /* assigned to it */
     unsigned parked; /* calls that wait for its link */
     LIST_ENTRY(cluster_node) entry;
 };
@@ -263,7 +264,13 @@ static struct cluster_node *node_make(struct redis_cluster *c, const struct addr
 
 static void assign(struct redis_cluster *c, unsigned slot, struct cluster_node *node)
 {
-    c->covered += (node != NULL) - (c->of_slot[slot] != NULL);
+    struct cluster_node *before = c->of_slot[slot];
+
+    c->covered += (node != NULL) - (before != NULL);
+    if (before)
+        before->slots--;
+    if (node)
+        node->slots++;
     c->of_slot[slot] = node;
 }
 
@@ -350,6 +357,11 @@ bool redis_cluster_call(struct redis_cluster *c, unsigned slot, struct redis_cal
     return node && redis_link_call(node->link, call, argc, argv, argv_sizes);
 }
 
+const struct redis_link *redis_cluster_link(const struct redis_cluster *c, unsigned slot)
+{
+    return c->of_slot[slot] ? c->of_slot[slot]->link : NULL;
+}
+
 bool redis_cluster_has_room(const struct redis_cluster *c, unsigned slot)
 {
     return !c->of_slot[slot] || redis_link_has_room(c->of_slot[slot]->link);
@@ -398,7 +410,7 @@ bool redis_cluster_master(const struct redis_cluster *c, unsigned number, unsign
     unsigned at = 0;
 
     for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
-        if (node->listed && at++ == number)
+        if (node->listed && node->slots && at++ == number)
             for (*slot = 0; *slot < REDIS_SLOTS; ++*slot)
                 if (c->of_slot[*slot] == node)
                     return true;

@@ -28,6 +28,9 @@ struct redis_cluster *redis_cluster_new(struct event_base *base,
 bool redis_cluster_is_ready(const struct redis_cluster *cluster);
 bool redis_cluster_is_whole(const struct redis_cluster *cluster);
 
+/* Returns the link to the master of `slot`. NULL: no master is known. */
+const struct redis_link *redis_cluster_link(const struct redis_cluster *cluster, unsigned slot);
+
 /* As redis_link_has_room() for the master of `slot`; as redis_link_breaker(), the worst state of
  * all masters. */
 bool redis_cluster_has_room(const struct redis_cluster *cluster, unsigned slot);
@@ -41,8 +44,8 @@ void redis_cluster_flush(struct redis_cluster *cluster);
 void redis_cluster_read(struct redis_cluster *cluster);
 void redis_cluster_free(struct redis_cluster *cluster);
 
-/* Sets `*slot` to some slot of master `number` (from 0). Returns false if there is no such
- * master. For commands that must run on every master. */
+/* Sets `*slot` to some slot of master `number` (from 0) of those with slots. Returns false if there
+ * is no such master. For commands that must run on every master. */
 MUST_CHECK bool redis_cluster_master(const struct redis_cluster *cluster, unsigned number,
                                      unsigned *slot);
 

@@ -9,6 +9,7 @@
 #include "base/event_timer.h"
 #include "base/log.h"
 #include "base/magic.h"
+#include "redis/failure.h"
 #include "redis/redis_connection.h"
 
 enum {
@@ -95,7 +96,7 @@ bool redis_cluster_map_read(const struct redis_reply *reply, const struct addres
     if (reply->type == RESP_ERROR)
         *why = strstr(reply->text.p, "cluster support disabled")
                    ? "it is not a cluster node; use redis.address"
-                   : "it gives an error";
+                   : reply->text.p;
     if (reply->type != RESP_ARRAY)
         return false;
     for (size_t i = 0; i < reply->count; i++)
@@ -148,14 +149,15 @@ static void drop_node(struct redis_cluster_map_reader *r)
 
 static void try_next_node(struct redis_cluster_map_reader *r, const char *why)
 {
+    enum redis_failure failure = redis_failure_of(why); /* SCRIPT: no known error reply */
     char text[ADDRESS_TEXT_MAX];
 
     r->wanted = true;
     if (++r->failed >= r->known_count && !atomic_exchange(&away, true))
-        log_error("redis %s: none of %u nodes returns the slot map (the last, %s: %s); check "
-                  "redis.cluster and that they run",
-                  r->settings->address_text, r->known_count, address_format(&r->queried, text),
-                  why);
+        log_error("redis %s: none of %u nodes returns the slot map (the last, %s: %s); %s",
+                  r->settings->address_text, r->known_count, address_format(&r->queried, text), why,
+                  failure == REDIS_FAILURE_SCRIPT ? "check redis.cluster and that they run"
+                                                  : redis_failure_remedy(failure, r->settings));
     drop_node(r);
 }
 

@@ -22,7 +22,7 @@ struct redis_cluster_map {
 };
 
 /* Decodes a CLUSTER SLOTS reply of the node at `answered`. Returns false on error and sets
- * `*why` (static text). */
+ * `*why`, a static text or the reply's. */
 MUST_CHECK bool redis_cluster_map_read(const struct redis_reply *reply,
                                        const struct address *answered,
                                        struct redis_cluster_map *map, const char **why);

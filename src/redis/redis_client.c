@@ -166,9 +166,15 @@ enum redis_breaker redis_client_breaker(const struct redis_client *store)
     return store->link ? redis_link_breaker(store->link) : redis_cluster_breaker(store->cluster);
 }
 
-enum redis_failure redis_client_cause(const struct redis_client *store)
+enum redis_failure redis_client_cause(const struct redis_client *store, unsigned slot)
 {
-    return store->link ? redis_link_cause(store->link) : REDIS_FAILURE_DOWN;
+    const struct redis_link *link = store->link      ? store->link
+                                    : store->cluster ? redis_cluster_link(store->cluster, slot)
+                                                     : NULL;
+
+    if (!link)
+        return store->cluster ? REDIS_FAILURE_CLUSTER : REDIS_FAILURE_DOWN;
+    return redis_link_is_ready(link) ? REDIS_FAILURE_BUSY : redis_link_cause(link);
 }
 
 bool redis_client_has_slots(const struct redis_client *store)

@@ -40,8 +40,9 @@ bool redis_client_is_whole(const struct redis_client *store);
  * nodes. */
 bool redis_client_has_room(const struct redis_client *store, unsigned slot);
 enum redis_breaker redis_client_breaker(const struct redis_client *store);
-/* As redis_link_cause(); always DOWN for a cluster. */
-enum redis_failure redis_client_cause(const struct redis_client *store);
+/* Returns why the node that serves `slot` takes no call. BUSY: it is ready, but too many wait.
+ * CLUSTER: no node is known for the slot. Else as redis_link_cause(). */
+enum redis_failure redis_client_cause(const struct redis_client *store, unsigned slot);
 
 /* Returns the key's slot; 0 if Redis is not a cluster. All keys of a call must be in one slot. */
 unsigned redis_client_slot(const struct redis_client *store, struct slice key);

@@ -391,6 +391,7 @@ def test_a_server_that_is_no_cluster_node_is_reported(rig):
     weir.expect_errors("it is not a cluster node; use redis.address")
     weir.wait_for_output("it is not a cluster node")
     assert get(weir.address).status == 503
+    assert weir.metric("weir_redis_errors_total", cause="cluster") == 1
     cluster = Cluster(rig, replicas=False)
     weir = rig.weir(redis={"address": cluster.masters[0].text, "on_failure": "deny"}, wait="listening",
                     limits={"each": dict(script="gcra", limit=3, period="10d")})
@@ -398,6 +399,18 @@ def test_a_server_that_is_no_cluster_node_is_reported(rig):
     name = next(f"c{i}" for i in range(100) if cluster.owner(slot_of_client(f"c{i}")) is not cluster.masters[0])
     eventually(lambda: get(weir.address, headers=client(name)).status == 503)
     weir.wait_for_output("the cluster does not serve the key")
+
+
+def test_a_login_that_may_not_read_the_slot_map_is_reported(rig):
+    redis = rig.redis(tcp=True)
+    redis.command("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-cluster")
+    for password, error in ("secret", "NOPERM .*; allow this user the commands"), ("wrong", "WRONGPASS .*; check redis.username"):
+        weir = rig.weir(redis={"cluster": [redis.text], "username": "weir", "password": password}, wait="listening",
+                        limits={"each": dict(script="gcra", limit=3, period="10d")})
+        weir.expect_errors("none of 1 nodes returns the slot map")
+        weir.wait_for_output(f"none of 1 nodes returns the slot map \\(the last, {redis.text}: {error}")
+        done = rig.command("inspect", "-c", weir.policy_file, "a")
+        assert done.returncode == 1 and error.split()[0] in done.stderr, done
 
 
 def test_an_unavailable_node_affects_only_its_keys(rig):
@@ -412,6 +425,9 @@ def test_an_unavailable_node_affects_only_its_keys(rig):
     victim.kill()
     eventually(lambda: get(weir.address, headers=client(gone)).status == 503)
     assert count(flood(weir.address, 50, connections=8, headers=client(there))) == {200: 50}
+    eventually(lambda: get(weir.address, headers=client(gone)).status == 503 and
+               weir.metric("weir_redis_errors_total", cause="connect") > 0)
+    assert weir.metric("weir_redis_errors_total", cause="down") == 0
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
     ready = get(weir.admin, "/readyz")
     assert ready.status == 200 and b"a part of Redis is unavailable" in ready.body, ready
