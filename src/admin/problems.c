@@ -18,6 +18,7 @@ enum {
     LEAST_FAILURES = 3,
     LEAST_RESPONSES = 5,
     LEAST_REJECTIONS = 20,
+    RETIRED_POLICIES_MAX = 8,
     CLOCK_US = 2 * 1000000, /* a larger difference between two clocks is a problem */
     LOG_EVERY_US = 60 * 1000000
 };
@@ -279,6 +280,21 @@ static bool many_rejections(const struct admin_view *view, struct text *sentence
     return true;
 }
 
+/* Each keeps its servers, and its Redis connection if requests hold permits or read usage. */
+static bool many_retired_policies(const struct admin_view *view, struct text *sentence)
+{
+    uint64_t policies = METRIC_SUM(view, worker_stats, retired_policies) /
+                        (view->worker_count ? view->worker_count : 1);
+
+    if (policies <= RETIRED_POLICIES_MAX)
+        return false;
+    text_printf(sentence,
+                "requests in progress use %llu policies from before a reload; reload less often, "
+                "or lower timeouts.tunnel or timeouts.exchange",
+                (unsigned long long)policies);
+    return true;
+}
+
 /* --- All of them ------------------------------------------------------------------------------ */
 
 static bool describe_if(bool exists, struct text *sentence, struct slice words)
@@ -321,6 +337,7 @@ bool problem_exists(const struct admin_view *view, enum problem problem, struct 
     case PROBLEM_RELOAD:
         return describe_if(view->last_reload_failed, sentence,
                            SLICE("the last reload failed, the policy before it is in effect"));
+    case PROBLEM_POLICIES: return many_retired_policies(view, sentence);
     case PROBLEM_COUNT: break;
     }
     return false;
@@ -405,9 +422,9 @@ static void watch(const struct admin_view *view, enum problem problem)
 
 void problems_watch(const struct admin_view *view)
 {
-    static const enum problem watched[] = {PROBLEM_REDIS_SLOW,    PROBLEM_CLOCK,
-                                           PROBLEM_SERVER_ERRORS, PROBLEM_SERVER_SLOW,
-                                           PROBLEM_REJECTIONS,    PROBLEM_LOG_LINES};
+    static const enum problem watched[] = {
+        PROBLEM_REDIS_SLOW, PROBLEM_CLOCK,     PROBLEM_SERVER_ERRORS, PROBLEM_SERVER_SLOW,
+        PROBLEM_REJECTIONS, PROBLEM_LOG_LINES, PROBLEM_POLICIES};
 
     watch_certificates(view);
     for (unsigned i = 0; i < COUNT_OF(watched); i++)

@@ -27,6 +27,7 @@
     X(PROBLEM_CERTIFICATE, "certificate_expired", false)                                           \
     X(PROBLEM_CRL, "crl_expired", false)                                                           \
     X(PROBLEM_RELOAD, "reload_failed", false)                                                      \
+    X(PROBLEM_POLICIES, "retired_policies", false)                                                 \
     X(PROBLEM_REJECTIONS, "rejections", false)
 
 enum problem {

@@ -283,7 +283,7 @@ static void finish(struct exchange *x)
     iobuf_put(&w->buffers, &x->request.kept);
     iobuf_put(&w->buffers, &x->request.ahead);
     iobuf_put(&w->buffers, &x->record.log);
-    x->generation->tunnels -= x->without_limiter;
+    x->generation->without_limiter -= x->without_limiter;
     x->generation->exchanges--;
     MAGIC_WIPE(x);
     free_list_put(&w->free_exchanges, x);

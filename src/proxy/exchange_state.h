@@ -66,7 +66,7 @@ struct exchange {
     struct downstream *downstream;
     struct generation *generation; /* configuration at its start, used until its end */
     struct policy *policy;         /* the generation's policy */
-    bool without_limiter;          /* a tunnel, counted in generation->tunnels */
+    bool without_limiter;          /* counted in generation->without_limiter */
     struct deadline whole;         /* timeouts.exchange */
     struct timer call;             /* the deadline of a gRPC call */
     bool grpc;                     /* a gRPC call, see grpc.h */

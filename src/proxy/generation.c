@@ -101,7 +101,7 @@ void generations_flush(struct worker *worker)
         next = TAILQ_NEXT(g, link);
         if (g->limiter)
             limiter_flush(g->limiter);
-        if (g->limiter && g->exchanges == g->tunnels && limiter_is_quiet(g->limiter)) {
+        if (g->limiter && g->exchanges == g->without_limiter && limiter_is_quiet(g->limiter)) {
             limiter_free(g->limiter);
             g->limiter = NULL;
         }

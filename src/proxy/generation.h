@@ -3,8 +3,8 @@
  *
  * A reload gives every worker a new generation. An exchange keeps the generation it began with. The
  * old generation is freed after its last exchange has ended and its last decision was answered or
- * given up. Its limiter is freed when only tunnels are left that hold no charge and no permit: they
- * may last for days. */
+ * given up. Its limiter is freed when only responses and tunnels without charge and permit are
+ * left: event streams and WebSockets may last for days. */
 #ifndef WEIR_PROXY_GENERATION_H
 #define WEIR_PROXY_GENERATION_H
 
@@ -19,7 +19,7 @@ struct generation {
     struct token_checker *tokens; /* NULL: no jwt source */
     struct upstream_pools pools;
     unsigned exchanges;           /* number in progress */
-    unsigned tunnels;             /* of these, tunnels that have nothing in the limiter */
+    unsigned without_limiter;     /* of these, those that do not need the limiter any more */
     TAILQ_ENTRY(generation) link; /* worker's retired */
 };
 

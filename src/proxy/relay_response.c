@@ -55,6 +55,14 @@ static void note_response(struct exchange *x, uint16_t status)
     server_stats_response(x->upstream.link, status, x->record.response_us);
 }
 
+/* A request whose response is sent is not decided again. Without a charge and a permit, it does not
+ * need the limiter any more. */
+static void note_without_limiter(struct exchange *x)
+{
+    x->without_limiter = !x->decision_request.charge && !x->decision_request.held_count;
+    x->generation->without_limiter += x->without_limiter;
+}
+
 static enum step final_head(struct exchange *x, const struct response_head *head,
                             const struct framing *framing)
 {
@@ -80,6 +88,7 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     struct response response;
     choose_fields(x, head, framing, &lines, &response);
     enum relay moved = relay_response_head(x, &response, &why);
+    note_without_limiter(x);
     if (moved == RELAY_TOO_LARGE)
         why = "the response header is larger than weir can forward";
     return piece_sent_to_client(x, moved, why);
@@ -111,6 +120,7 @@ static enum step switch_protocols(struct exchange *x, const struct response_head
     enum downstream_sent sent = d->ops->send_head(d, &response, NULL, 0, false);
     if (sent == DOWNSTREAM_GONE || sent == DOWNSTREAM_TOO_LARGE)
         return step_fail(x, CAUSE_CLIENT_GONE, NULL);
+    note_without_limiter(x);
     return step_enter(x, PHASE_TUNNEL);
 }
 

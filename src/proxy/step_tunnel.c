@@ -59,8 +59,6 @@ static enum step tunnel_begin(struct exchange *x)
     x->request.progress = MESSAGE_CONTENT;
     x->request.bytes = x->request.max = 0;
     x->upstream.link->ops->begin_tunnel(x->upstream.link);
-    x->without_limiter = !x->decision_request.charge && !x->decision_request.held_count;
-    x->generation->tunnels += x->without_limiter;
     deadline_cancel(&x->upstream.link->deadline);
     arm_idle(x);
     want_from_client(x, true);

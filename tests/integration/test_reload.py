@@ -168,6 +168,36 @@ def test_tunnels_that_outlive_reloads_keep_no_connection_to_redis(rig):
     assert connections() == before
 
 
+def test_event_streams_that_outlive_reloads_keep_no_connection_to_redis(rig):
+    """Not even if their charge was adjusted. More than 8 policies that requests use are a problem."""
+    limits = {"each": dict(script="gcra", limit=100, period="1h", count="2xx")}
+    end = threading.Event()
+
+    def stream(peer, _number):
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ndata:\n\n\r\n")
+        end.wait(30)
+        peer.send(b"0\r\n\r\n")
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [Scripted(rig, stream).text]}}, limits=limits, rules=rules("each"))
+
+    def connections():
+        return rig.the_redis.command("CLIENT", "LIST").count("\n") - 1
+    before = eventually(connections)
+    streams = [Connection(weir.address) for _ in range(9)]
+    for number, connection in enumerate(streams):
+        assert weir.metric("weir_problem", problem="retired_policies") == 0
+        connection.send(request_bytes())
+        assert connection.read_head().status == 200
+        weir.reload(limits={"each": {**limits["each"], "limit": 200 + number}})
+    weir.counts(9, "weir_retired_policies")
+    eventually(lambda: connections() == before, what="no further connection to Redis")
+    assert weir.metric("weir_problem", problem="retired_policies") == 1
+    weir.wait_for_output("problem retired_policies: requests in progress use 9 policies from before a reload")
+    end.set()
+    weir.counts(0, "weir_retired_policies")
+    weir.wait_for_output("the problem retired_policies has ended")
+
+
 def test_metrics_forget_servers_and_limits_that_are_gone(rig):
     """Once no request is in progress on the server."""
     asked, answer = threading.Event(), threading.Event()
