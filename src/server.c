@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "admin/connections.h"
 #include "admin/problems.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
@@ -24,6 +25,7 @@
 #include "http/via.h"
 #include "net/ip_counts.h"
 #include "net/ip_rates.h"
+#include "net/pipe.h"
 #include "redis/embedded.h"
 #include "server.h"
 #include "server_internal.h"
@@ -43,15 +45,37 @@ static void on_libevent_message(int severity, const char *message)
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
+/* Returns `most`, or less if the descriptor limit is low. */
+static unsigned share_of(unsigned limit, unsigned most)
+{
+    return limit / 16 < most ? limit / 16 : most;
+}
+
+/* Returns the number of pipes of a worker. */
+static unsigned pipes_of(const struct policy *policy, unsigned limit)
+{
+    return share_of(limit / policy->workers, PIPES_MAX);
+}
+
+/* Returns the number of descriptors that weir needs for other things than clients and their
+ * servers. During a reload, it has twice as many connections to Redis. */
+static unsigned descriptors_of_weir(const struct policy *policy, unsigned limit)
+{
+    unsigned redis = 1 + policy->redis.cluster.count + (policy->redis.sentinel.master != NULL),
+             of_redis = 2 * redis * (policy->redis.tls.on ? 4 : 1),
+             of_worker = 10 + of_redis + policy->listen_count + 2 * pipes_of(policy, limit);
+
+    return DESCRIPTORS_RESERVED + 32 + share_of(limit, ADMIN_CONNECTIONS_MAX) +
+           policy->workers * of_worker;
+}
+
 /* Raises the soft descriptor limit to the hard limit. Each client may need a second descriptor, for
  * its upstream connection. If the limit is too low for that, weir accepts fewer clients. */
 static void raise_descriptor_limit(struct weir *weir)
 {
     const struct policy *policy = weir->first;
     struct rlimit limit;
-    unsigned wanted = policy->size_limits.connections, of_redis = policy->redis.tls.on ? 4 : 1,
-             of_weir = DESCRIPTORS_RESERVED + 32 +
-                       policy->workers * (11 + of_redis + policy->listen_count);
+    unsigned wanted = policy->size_limits.connections;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
@@ -62,14 +86,17 @@ static void raise_descriptor_limit(struct weir *weir)
     }
     if (limit.rlim_cur > (rlim_t)UINT_MAX)
         return;
-    unsigned most = limit.rlim_cur > of_weir + 2 ? ((unsigned)limit.rlim_cur - of_weir) / 2 : 1;
+    unsigned all = descriptors_of_weir(policy, UINT_MAX),
+             of_weir = descriptors_of_weir(policy, (unsigned)limit.rlim_cur),
+             most = limit.rlim_cur > of_weir + 2 ? ((unsigned)limit.rlim_cur - of_weir) / 2 : 1;
     weir->connections_max = most;
+    pipes_set_max(pipes_of(policy, (unsigned)limit.rlim_cur));
     if (wanted > most)
         log_warn(
             "size_limits.connections is %u, which needs up to %llu descriptors, but only %llu are "
             "allowed: at most "
             "%u clients are accepted at a time; raise LimitNOFILE (ulimit -n)",
-            wanted, wanted * 2ull + of_weir, (unsigned long long)limit.rlim_cur, most);
+            wanted, wanted * 2ull + all, (unsigned long long)limit.rlim_cur, most);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */

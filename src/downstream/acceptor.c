@@ -45,12 +45,15 @@ static void resume_accepting(evutil_socket_t fd, short what, void *arg)
     event_add(&l->event, NULL);
 }
 
-/* Evicts clients to free descriptors, which refill the reserve first, and pauses accepting. */
+/* Frees descriptors, which refill the reserve first, and pauses accepting. Clients are evicted only
+ * if the worker has no idle connection to a server. */
 static void wait_for_descriptors(struct listener *l)
 {
+    bool freed = upstream_worker_close_pooled(&l->worker->upstream);
     struct client *leaves;
 
-    for (unsigned n = 0; n < EVICTED_AT_ONCE && (leaves = client_to_evict(l->worker, false)); n++)
+    for (unsigned n = 0;
+         !freed && n < EVICTED_AT_ONCE && (leaves = client_to_evict(l->worker, false)); n++)
         client_evict(leaves);
     listener_pause(l);
 }

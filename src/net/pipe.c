@@ -7,6 +7,13 @@
 
 #include "base/descriptors.h"
 
+static unsigned pipes_max = PIPES_MAX;
+
+void pipes_set_max(unsigned pipes)
+{
+    pipes_max = pipes;
+}
+
 static struct pipe *pipe_open(void)
 {
     struct pipe *pipe = calloc(1, sizeof *pipe);
@@ -39,7 +46,7 @@ struct pipe *pipe_get(struct pipe_pool *pool)
     if (pipe) {
         pool->free = pipe->next_free;
         pool->kept--;
-    } else if (pool->open < PIPES_MAX && (pipe = pipe_open()))
+    } else if (pool->open < pipes_max && (pipe = pipe_open()))
         pool->open++;
     return pipe;
 }

@@ -14,7 +14,7 @@
 enum {
     /* Requested size in bytes. The kernel may give less (/proc/sys/fs/pipe-user-pages-soft). */
     PIPE_BYTES = 256 * 1024,
-    PIPES_MAX = 128,    /* maximum per worker; beyond it, content is copied */
+    PIPES_MAX = 128,    /* maximum per worker, see pipes_set_max(); others' content is copied */
     PIPES_KEPT_MAX = 32 /* maximum free pipes in a pool; more are closed */
 };
 
@@ -29,7 +29,10 @@ struct pipe_pool {
     unsigned kept, open;
 };
 
-/* Returns an empty pipe; NULL if there are PIPES_MAX, or no memory or descriptors. */
+/* Sets the maximum of each pool, at most PIPES_MAX (default). Call before any pool is used. */
+void pipes_set_max(unsigned pipes);
+
+/* Returns an empty pipe; NULL if there are too many, or no memory or descriptors. */
 MUST_CHECK struct pipe *pipe_get(struct pipe_pool *pool);
 /* Returns `*pipe` to the pool and sets it to NULL. `*pipe` may be NULL. */
 void pipe_put(struct pipe_pool *pool, struct pipe **pipe);

@@ -41,9 +41,7 @@ static struct link *take_from(struct server *server, struct link_owner *owner, b
     return http1_take(server, owner);
 }
 
-/* Closes pooled pipes, and up to OF_A_SERVER of the longest-idle connections of every server.
- * False: there were none. */
-static bool close_some_pooled(struct upstream_worker *w)
+bool upstream_worker_close_pooled(struct upstream_worker *w)
 {
     enum { OF_A_SERVER = 4 };
     bool any = w->io.buffers->pipes.kept > 0;
@@ -70,7 +68,7 @@ static struct link *take_again(struct server *server, struct link_owner *owner,
 {
     int error = errno;
 
-    if (close_some_pooled(server->pool->pools->worker)) {
+    if (upstream_worker_close_pooled(server->pool->pools->worker)) {
         descriptors_note_lack(error);
         struct link *link = take_from(server, owner, true, tries);
         if (link || !descriptors_lack(errno))

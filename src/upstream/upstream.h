@@ -133,6 +133,9 @@ void upstream_worker_use(struct upstream_worker *worker, struct upstream_pools *
 /* Closes the pooled links of the pools in use. From now on, no link is pooled and no server is
  * probed. */
 void upstream_worker_stop(struct upstream_worker *worker);
+/* Frees descriptors: closes pooled pipes, and some of the longest-idle connections of every server.
+ * Returns false if there were none. */
+bool upstream_worker_close_pooled(struct upstream_worker *worker);
 /* Writes the output of this loop iteration and reports what can be read. */
 void upstream_worker_flush(struct upstream_worker *worker);
 /* Returns whether upstream_worker_flush() has more to do. upstream_worker_wake(): the loop does not

@@ -3,12 +3,13 @@ servers and the admin listener."""
 
 import re
 import resource
+import subprocess
 import threading
 import time
 
 from few_descriptors import GONE, PARTIAL, exhaust
-from rig import eventually
-from scripted import Scripted
+from rig import address_of, eventually
+from scripted import OK, Scripted
 from wire import Connection, get, request_bytes
 
 RESERVED = 32  # DESCRIPTORS_RESERVED
@@ -72,22 +73,55 @@ def test_descriptor_exhaustion_and_its_end_are_logged_once(rig):
     assert len(lines(weir, GONE)) == 1
 
 
-def test_weir_accepts_only_as_many_clients_as_it_can_connect_to_servers(rig):
-    """With a low descriptor limit from the start, accepted clients are served and the others wait
-    in the backlog."""
-    limit = 200
+def weir_with(rig, limit):
+    """A weir with a low descriptor limit from the start, and the number of clients that it accepts."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # for this process and its children
     weir = rig.weir(workers=1, size_limits={"connections": 10000, "connections_per_ip": 0}, wait=False)
     most = int(weir.wait_for_output(r"at most (\d+) clients are accepted at a time; raise LimitNOFILE")[0])
     assert 2 * most < limit - RESERVED, most
-    from rig import address_of
     weir.address = address_of(weir.wait_for_output(r"listening on (\S+)$")[0])
     weir.admin = address_of(weir.wait_for_output(r"admin on (\S+)$")[0])
+    return weir, most
+
+
+def test_weir_accepts_only_as_many_clients_as_it_can_connect_to_servers(rig):
+    """Accepted clients are served, and the others wait in the backlog."""
+    weir, most = weir_with(rig, 200)
     clients = [Connection(weir.address) for _ in range(most + 20)]
     for client in clients:
         client.send(request_bytes())
     assert {client.response().status for client in clients} == {200}
     assert weir.metric("weir_descriptor_shortages_total") == 0
+
+
+def test_pipes_for_large_content_take_no_descriptors_of_clients(rig):
+    limit = 400
+    weir, most = weir_with(rig, limit)
+
+    def pipes():
+        return subprocess.run(["ls", "-l", f"/proc/{weir.pid}/fd"], stdout=subprocess.PIPE, text=True).stdout.count("pipe:")
+    others, clients = pipes(), [Connection(weir.address) for _ in range(most)]
+    for client in clients:  # which do not read the content
+        client.send(request_bytes(f"/bytes/{64 << 20}"))
+    assert {client.read_head().status for client in clients} == {200}
+    eventually(lambda: pipes() == others + 2 * (limit // 16), what="as many pipes as the limit of descriptors allows")
+    assert weir.metric("weir_descriptor_shortages_total") == 0
+
+
+def test_idle_connections_to_servers_are_closed_before_idle_clients(rig):
+    arrived = threading.Barrier(4)
+
+    def script(peer, _):
+        while peer.read_request():
+            arrived.wait(20)
+            peer.send(OK)
+    weir = rig.weir(workers=1, size_limits={"connections": 0}, upstreams={"api": {"servers": [Scripted(rig, script).text]}}, rules=[])
+    idle = [Connection(weir.address).send(request_bytes()) for _ in range(4)]
+    assert {client.response().status for client in idle} == {200}
+    weir.counts(4, "weir_upstream_connections")
+    held = exhaust(rig, weir)
+    weir.counts(len(idle + held), "weir_connections")
+    assert weir.metric("weir_connections_evicted_total") == 0
 
 
 def test_descriptor_exhaustion_does_not_fail_health_checks(rig):
