@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "limit/fallback_counts.h"
@@ -251,8 +252,9 @@ static bool charge_all(struct fallback *f, struct fallback_request *requests, un
     return admitted && (quotas == 0 || quotas_over < quotas);
 }
 
-bool fallback_decide(struct fallback *f, struct fallback_request *requests, unsigned count,
-                     uint64_t now_us)
+/* The clock is read under the locks. Otherwise a thread that is interrupted in between would charge
+ * by an older time than the one before it. */
+bool fallback_decide(struct fallback *f, struct fallback_request *requests, unsigned count)
 {
     struct entry_ref few[LIMITS_PER_RULE_MAX], *refs = few;
 
@@ -260,27 +262,33 @@ bool fallback_decide(struct fallback *f, struct fallback_request *requests, unsi
         return false;
     uint64_t stripes = hash_all(f, requests, count, refs);
     lock_all(f, stripes);
-    bool admitted = charge_all(f, requests, count, refs, (int64_t)now_us);
+    int64_t now = (int64_t)clock_wall_us();
+    bool admitted = charge_all(f, requests, count, refs, now);
     if (!admitted)
-        uncharge(requests, refs, count, (int64_t)now_us);
+        uncharge(requests, refs, count, now);
     unlock_all(f, stripes);
     if (refs != few)
         free(refs);
     return admitted;
 }
 
-void fallback_refund(struct fallback *f, const struct limit *limit, struct slice key, int64_t units,
-                     uint64_t now_us)
+bool fallback_refund(struct fallback *f, const struct limit_result *result, struct slice key,
+                     uint64_t since_us)
 {
     struct fallback_request request = {.key = key};
     struct entry_ref ref;
     uint64_t stripes = hash_all(f, &request, 1, &ref);
 
     lock_all(f, stripes);
-    fallback_uncharge(state_of(f, &f->stripes[ref.stripe], ref.id), limit, units, (int64_t)now_us);
+    bool counts = (int64_t)(clock_us() - since_us) < result->reset_us;
+    if (counts)
+        fallback_uncharge(state_of(f, &f->stripes[ref.stripe], ref.id), result->limit,
+                          result->granted, (int64_t)clock_wall_us());
     unlock_all(f, stripes);
+    return counts;
 }
 
+/* After a reload, the key may be that of a bucket or window. Requests that end do not change it. */
 static void add_in_flight(struct fallback *f, struct slice key, int64_t units)
 {
     struct fallback_request request = {.key = key};
@@ -290,7 +298,8 @@ static void add_in_flight(struct fallback *f, struct slice key, int64_t units)
     lock_all(f, stripes);
     struct fallback_state *state = state_of(f, &f->stripes[ref.stripe], ref.id);
     int64_t left = fallback_in_flight(state) + units;
-    *state = (struct fallback_state){.fraction = left > 0 ? left : 0, .scale = IN_FLIGHT};
+    if (units > 0 || state->scale == IN_FLIGHT)
+        *state = (struct fallback_state){.fraction = left > 0 ? left : 0, .scale = IN_FLIGHT};
     unlock_all(f, stripes);
 }
 

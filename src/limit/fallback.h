@@ -30,17 +30,16 @@ struct fallback_request {
     unsigned descriptor; /* in ascending order */
 };
 
-/* Charges every limit or, if one rejects, none, as in Redis. `now_us`: wall clock. Returns true
- * if admitted; false also without memory for more than LIMITS_PER_RULE_MAX limits, which are then
- * as the caller has set them. Any thread. */
-bool fallback_decide(struct fallback *fallback, struct fallback_request *requests, unsigned count,
-                     uint64_t now_us);
+/* Charges every limit or, if one rejects, none, as in Redis, at the current wall-clock time.
+ * Returns true if admitted; false also without memory for more than LIMITS_PER_RULE_MAX limits,
+ * which are then as the caller has set them. Any thread. */
+bool fallback_decide(struct fallback *fallback, struct fallback_request *requests, unsigned count);
 
-/* Gives back units that fallback_decide() has charged to the limit's key, that of a bucket or
- * window. Only while they count: the caller compares the time since then with `reset_us` of the
- * result. Any thread. */
-void fallback_refund(struct fallback *fallback, const struct limit *limit, struct slice key,
-                     int64_t units, uint64_t now_us);
+/* Gives back the granted units of a result that fallback_decide() has set at `since_us` (clock_us)
+ * or later, for the key of a bucket or window. Returns false, and does nothing, if they no longer
+ * count: the window has ended, or the bucket may have been full since. Any thread. */
+bool fallback_refund(struct fallback *fallback, const struct limit_result *result, struct slice key,
+                     uint64_t since_us);
 
 /* Adds or subtracts units in flight of a key, whether Redis or the fallback admitted them. Any
  * thread. */

@@ -3,7 +3,7 @@
 #include "limit/next_unit.h"
 #include "policy/calendar.h"
 
-enum { WORKERS_APART_US = 100000 /* maximum time from reading the clock to charging */ };
+enum { SMALL_STEP_US = 100000 /* by which the clock may be set back without effect on windows */ };
 
 static int64_t divide_up(__int128 a, int64_t b)
 {
@@ -19,9 +19,9 @@ static int64_t granted_cost(const struct fallback_request *request, int64_t avai
 
 /* The capacity as a debt. Bounded, so that the arrival time is valid even for a bucket that
  * takes over 36,000 years to fill. */
-static __int128 full_bucket(const struct limit_result *r)
+static __int128 full_bucket(int64_t capacity, int64_t period_us, int64_t quota)
 {
-    __int128 full = (__int128)r->capacity * r->limit->period_us, most = (__int128)r->quota << 60;
+    __int128 full = (__int128)capacity * period_us, most = (__int128)quota << 60;
     return full < most ? full : most;
 }
 
@@ -46,15 +46,24 @@ static void set_bucket(struct fallback_state *state, const struct limit_result *
 }
 
 /* Converts the usage to the current numbers, rounded up. Requests see at most a full bucket of
- * it. */
+ * it, also if the clock was set back. */
 static void bucket_renumber(struct fallback_state *state, const struct limit_result *r, int64_t now)
 {
-    __int128 all = debt_of(state, now), full = full_bucket(r), most = (__int128)r->quota << 60;
     int64_t period = r->limit->period_us;
+    __int128 all = debt_of(state, now), slack = (__int128)state->slack_us * state->scale,
+             full = full_bucket(r->capacity, period, r->quota), most = (__int128)r->quota << 60;
 
-    if (all == 0 || r->quota < 1 ||
-        (state->scale == r->quota && state->period_us == period && state->capacity == r->capacity))
+    if (all == 0 || r->quota < 1)
         return;
+    __int128 before = full_bucket(state->capacity, state->period_us, state->scale) + slack;
+    bool set_back = all > before;
+    if (set_back)
+        all = before;
+    if (state->scale == r->quota && state->period_us == period && state->capacity == r->capacity) {
+        if (set_back)
+            set_bucket(state, r, now, all, full);
+        return;
+    }
     __int128 rest = all % state->period_us;
     all =
         all / state->period_us * period + (rest * period + state->period_us - 1) / state->period_us;
@@ -71,12 +80,11 @@ static void bucket_charge(struct fallback_state *state, const struct fallback_re
     struct limit_result *r = request->result;
     int64_t period = r->limit->period_us;
     __int128 all = debt_of(state, now), debt = all - (__int128)state->slack_us * r->quota,
-             full = full_bucket(r), most = full - (__int128)request->reserve * period;
+             full = full_bucket(r->capacity, period, r->quota),
+             most = full - (__int128)request->reserve * period;
 
     if (state->scale != r->quota || debt < 0)
         debt = 0;
-    if (debt > full) /* the clock was set back */
-        debt = full;
     int64_t cost = granted_cost(request, (int64_t)((most - debt) / period));
     r->granted = cost;
     __int128 after = debt + (__int128)cost * period;
@@ -107,10 +115,10 @@ static struct window window_at(const struct limit *limit, int64_t now)
     return (struct window){start, start + limit->period_us};
 }
 
-/* If another worker with a slightly later clock reading has begun the window, uses that window. */
+/* If the clock was set back slightly since the window began, uses that window. */
 static int64_t not_before(const struct fallback_state *state, int64_t now)
 {
-    bool before = state->window && now < state->at_us && state->at_us - now < WORKERS_APART_US;
+    bool before = state->window && now < state->at_us && state->at_us - now < SMALL_STEP_US;
     return before ? state->at_us : now;
 }
 

@@ -1,19 +1,15 @@
 #include "limit/local_charges.h"
 
-#include "base/clock.h"
 #include "limit/limiter_parts.h"
 
-/* Only within `reset_us` of the charge: until then the window runs, or the bucket has not been full
- * since. */
 void local_charges_refund_limit(struct limiter *l, struct limit_result *r, struct slice key,
                                 uint64_t since_us)
 {
     int64_t left = r->remaining + r->granted;
 
     if (!r->local || r->verdict != VERDICT_ALLOWED || r->granted <= 0 ||
-        r->limit->kind == LIMIT_CONCURRENCY || (int64_t)(clock_us() - since_us) >= r->reset_us)
+        r->limit->kind == LIMIT_CONCURRENCY || !fallback_refund(l->fallback, r, key, since_us))
         return;
-    fallback_refund(l->fallback, r->limit, key, r->granted, clock_wall_us());
     r->remaining = left < r->capacity ? left : r->capacity;
     r->granted = 0;
 }

@@ -1,7 +1,6 @@
 /* verdict.c - makes decisions from Redis' reply, without Redis, from the client's limits, from a
  * remembered denial, and from a lease. */
 #include "limit/verdict.h"
-#include "base/clock.h"
 #include "limit/limiter_parts.h"
 #include "limit/local_charges.h"
 #include "limit/next_unit.h"
@@ -246,7 +245,7 @@ struct fallback_request verdict_local_request(const struct op_limit *part,
 
 static bool decide_locally(struct limiter *l, struct fallback_request *requests, unsigned count)
 {
-    bool admitted = fallback_decide(l->fallback, requests, count, clock_wall_us());
+    bool admitted = fallback_decide(l->fallback, requests, count);
 
     for (unsigned i = 0; i < count; i++)
         if (requests[i].reserve)

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "limit/adjust.h"
 #include "limit/limiter_parts.h"
 #include "limit/local_charges.h"
@@ -196,7 +195,7 @@ static void decide_wide_shadows(struct limiter *l, const struct wide *wide,
         if (!is_due(wide, i, replies) || !part->shadow || !verdict_is_local(part))
             continue;
         struct fallback_request request = verdict_local_request(part, &wide->results[i]);
-        if (!fallback_decide(l->fallback, &request, 1, clock_wall_us()))
+        if (!fallback_decide(l->fallback, &request, 1))
             wide->results[i].verdict = VERDICT_SHADOW;
     }
 }
@@ -223,7 +222,7 @@ static bool decide_wide_locally(struct limiter *l, const struct wide *wide,
             requests[local++].quota = span->quota;
         }
     }
-    (void)fallback_decide(l->fallback, requests, local, clock_wall_us());
+    (void)fallback_decide(l->fallback, requests, local);
     decide_wide_shadows(l, wide, replies);
     return true;
 }

@@ -9,11 +9,17 @@
 #include <unistd.h>
 
 static _Atomic uint64_t ahead_us; /* ahead of the machine's clocks */
+static _Atomic uint64_t wall_us;  /* 0: not set */
 static atomic_bool skips_waits;
 
 void test_clock_advance_us(uint64_t us)
 {
     atomic_fetch_add(&ahead_us, us);
+}
+
+void test_clock_set_wall_us(uint64_t us)
+{
+    atomic_store(&wall_us, us);
 }
 
 void test_clock_skip_waits(bool on)
@@ -23,6 +29,12 @@ void test_clock_skip_waits(bool on)
 
 int clock_gettime(clockid_t id, struct timespec *t)
 {
+    uint64_t set_us = id == CLOCK_REALTIME ? atomic_load(&wall_us) : 0;
+
+    if (set_us) {
+        *t = (struct timespec){(time_t)(set_us / 1000000), (long)(set_us % 1000000 * 1000)};
+        return 0;
+    }
     if (syscall(SYS_clock_gettime, id, t) < 0)
         return -1;
     uint64_t ns = (uint64_t)t->tv_nsec + atomic_load(&ahead_us) % 1000000 * 1000;

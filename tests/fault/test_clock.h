@@ -10,6 +10,9 @@
 /* Advances the monotonic and the wall clock. */
 void test_clock_advance_us(uint64_t us);
 
+/* Sets the wall clock, which then stands. The monotonic clock goes on. */
+void test_clock_set_wall_us(uint64_t us);
+
 /* While on, an event loop without events does not wait for its next timer: the clock advances to
  * it. Only for tests whose peers run in the same event loop, so that no event can be on its way.
  * Turn it on before weir's objects are created: their timers then need no timerfd. */

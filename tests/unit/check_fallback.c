@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "fault/test_clock.h"
 #include "limit/fallback.h"
 #include "run_suite.h"
 
@@ -29,7 +31,8 @@ static bool decide(struct fallback *f, const struct limit *limit, struct slice k
     struct fallback_request request = {
         .key = key, .cost = cost, .result = result, .best_effort = limit->best_effort};
     *result = result_for(limit);
-    return fallback_decide(f, &request, 1, now);
+    test_clock_set_wall_us(now);
+    return fallback_decide(f, &request, 1);
 }
 
 static uint64_t random_state = 1;
@@ -111,6 +114,7 @@ START_TEST(a_bucket_handles_changed_limits_and_a_clock_set_back)
                  raised = limit_of(LIMIT_BUCKET, 7, 20, 1000000);
     struct fallback *f = fallback_new(1000);
     struct limit_result r;
+    uint64_t back_us = begin_us - 3600000000;
 
     ck_assert(decide(f, &limit, SLICE("key"), 10, begin_us, &r));
     ck_assert_int_eq(r.reset_us, 1000000);
@@ -118,9 +122,26 @@ START_TEST(a_bucket_handles_changed_limits_and_a_clock_set_back)
     ck_assert_int_eq(r.retry_after_us, 100000);
     ck_assert(decide(f, &raised, SLICE("key"), 10, begin_us, &r)); /* minus the 10 used */
     ck_assert(!decide(f, &raised, SLICE("key"), 1, begin_us, &r));
-    ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us - 3600000000, &r));
-    ck_assert_int_le(r.retry_after_us,
-                     1000000); /* the clock is an hour back: at most the time to fill the bucket */
+    /* The clock is an hour back: at most the time to fill the bucket. */
+    ck_assert(!decide(f, &limit, SLICE("key"), 1, back_us, &r));
+    ck_assert_int_eq(r.retry_after_us, 100000);
+    ck_assert(decide(f, &limit, SLICE("key"), 1, back_us + 100000, &r));
+    ck_assert(!decide(f, &limit, SLICE("key"), 1, back_us + 100000, &r));
+
+    ck_assert(decide(f, &limit, SLICE("same numbers"), 1, begin_us, &r));
+    ck_assert(!decide(f, &limit, SLICE("same numbers"), 1, back_us, &r));
+    ck_assert_int_eq(r.retry_after_us, 100000);
+    ck_assert(!decide(f, &limit, SLICE("same numbers"), 1, back_us + 99999, &r));
+    ck_assert_int_eq(r.retry_after_us, 1);
+    ck_assert(decide(f, &limit, SLICE("same numbers"), 1, back_us + 100000, &r));
+    ck_assert(decide(f, &limit, SLICE("same numbers"), 10, back_us + 1100000, &r));
+
+    /* The units that a smaller burst hides stay hidden, and are not more. */
+    ck_assert(decide(f, &raised, SLICE("hidden"), 20, begin_us, &r));
+    ck_assert(!decide(f, &limit, SLICE("hidden"), 1, begin_us, &r));
+    ck_assert(!decide(f, &limit, SLICE("hidden"), 1, back_us, &r));
+    ck_assert(!decide(f, &raised, SLICE("hidden"), 1, back_us, &r));
+    ck_assert_int_le(r.retry_after_us, 1000000 / 7 + 2);
     fallback_free(f);
 }
 END_TEST
@@ -202,9 +223,7 @@ END_TEST
 
 /* --- Several limits, many keys ---------------------------------------------------------------- */
 
-/* As tests/lua/edits.lua for Redis: n used units remain used in the edited limit, at most its
- * burst. */
-/* Two workers read the clock; the one with the later time is counted first. */
+/* The clock is set back by less than 100 ms. */
 START_TEST(an_earlier_clock_does_not_reset_a_window)
 {
     struct limit first = limit_of(LIMIT_WINDOW, 1, 1, 60000000), aligned = first;
@@ -253,6 +272,8 @@ START_TEST(a_window_keeps_its_units_if_the_clock_is_set_back)
 }
 END_TEST
 
+/* As tests/lua/edits.lua for Redis: n used units remain used in the edited limit, at most its
+ * burst. */
 START_TEST(a_changed_bucket_keeps_its_used_units)
 {
     static const int64_t hour = 3600000000, day = 86400000000;
@@ -340,7 +361,7 @@ START_TEST(several_limits_are_charged_all_or_none)
     for (int i = 0; i < 5; i++) {
         r[0] = r[2] = result_for(&wide);
         r[1] = result_for(&narrow);
-        ck_assert_int_eq(fallback_decide(f, asks, 3, begin_us), i < 2);
+        ck_assert_int_eq(fallback_decide(f, asks, 3), i < 2);
     }
     ck_assert_int_eq(r[0].verdict, VERDICT_ALLOWED);
     ck_assert_int_eq(r[0].remaining, 8); /* the current value, not charged */
@@ -357,11 +378,14 @@ static int64_t left_after_refund(struct fallback *f, struct limit *limit, uint64
     struct limit_result r = result_for(limit);
     struct fallback_request charge = {.key = SLICE("k"), .cost = cost, .result = &r}, ask = charge;
 
-    ck_assert(fallback_decide(f, &charge, 1, charged_us));
-    fallback_refund(f, limit, SLICE("k"), units, now_us);
+    test_clock_set_wall_us(charged_us);
+    ck_assert(fallback_decide(f, &charge, 1));
+    test_clock_set_wall_us(now_us);
+    r.granted = units;
+    fallback_refund(f, &r, SLICE("k"), clock_us() - (now_us - charged_us));
     ask.cost = 0;
     r = result_for(limit);
-    ck_assert(fallback_decide(f, &ask, 1, now_us));
+    ck_assert(fallback_decide(f, &ask, 1));
     return r.remaining;
 }
 
@@ -388,12 +412,30 @@ START_TEST(a_refund_for_a_window_that_has_ended_gives_nothing)
 {
     struct limit limit = limit_of(LIMIT_WINDOW, 10, 10, 1000000);
     struct fallback *f = fallback_new(1000);
+    struct limit_result r = result_for(&limit);
 
     ck_assert_int_eq(left_after_refund(f, &limit, begin_us, 10, 10, begin_us + 1000000), 10);
     ck_assert_int_eq(left_after_refund(f, &limit, begin_us + 1000000, 4, 0, begin_us + 1000000), 6);
-    fallback_refund(f, &limit, SLICE("unknown"), 5, begin_us);
+    r.reset_us = INT64_MAX;
+    ck_assert(fallback_refund(f, &r, SLICE("unknown"), clock_us()));
     fallback_enter(f, SLICE("in flight"), 3);
-    fallback_refund(f, &limit, SLICE("in flight"), 3, begin_us); /* ends by fallback_leave() */
+    fallback_refund(f, &r, SLICE("in flight"), clock_us()); /* ends by fallback_leave() */
+    fallback_free(f);
+}
+END_TEST
+
+START_TEST(a_refund_does_not_reach_the_next_window)
+{
+    struct limit limit = limit_of(LIMIT_WINDOW, 10, 10, 1000000);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r, next;
+
+    limit.align = ALIGN_CLOCK;
+    ck_assert(decide(f, &limit, SLICE("k"), 4, begin_us + 999999, &r));
+    uint64_t since_us = clock_us() - 1;
+    ck_assert(decide(f, &limit, SLICE("k"), 10, begin_us + 1000000, &next));
+    ck_assert(!fallback_refund(f, &r, SLICE("k"), since_us));
+    ck_assert(!decide(f, &limit, SLICE("k"), 1, begin_us + 1000000, &next));
     fallback_free(f);
 }
 END_TEST
@@ -424,7 +466,7 @@ START_TEST(a_request_can_contain_a_key_twice)
     struct fallback_request asks[] = {{.key = SLICE("key"), .cost = 2, .result = &r[0]},
                                       {.key = SLICE("key"), .cost = 2, .result = &r[1]}};
 
-    ck_assert(!fallback_decide(f, asks, 2, begin_us));
+    ck_assert(!fallback_decide(f, asks, 2));
     ck_assert(decide(f, &limit, SLICE("key"), 3, begin_us, &r[0]));
     fallback_free(f);
 }
@@ -475,6 +517,27 @@ START_TEST(requests_in_flight_are_counted_until_they_end)
 }
 END_TEST
 
+/* By a reload. The requests that end were admitted by the old limit. */
+START_TEST(a_concurrency_limit_that_becomes_another_does_not_reset_it)
+{
+    struct limit others[] = {limit_of(LIMIT_BUCKET, 10, 10, 1000000),
+                             limit_of(LIMIT_WINDOW, 10, 10, 1000000)};
+    struct limit concurrency = limit_of(LIMIT_CONCURRENCY, 3, 3, 10000000);
+    struct limit_result r;
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct fallback *f = fallback_new(1000);
+        fallback_enter(f, SLICE("key"), 2);
+        ck_assert(decide(f, &others[i], SLICE("key"), 10, begin_us, &r));
+        fallback_leave(f, SLICE("key"), 2);
+        ck_assert(!decide(f, &others[i], SLICE("key"), 1, begin_us, &r));
+        fallback_enter(f, SLICE("key"), 3);
+        ck_assert(!decide(f, &concurrency, SLICE("key"), 1, begin_us, &r));
+        fallback_free(f);
+    }
+}
+END_TEST
+
 /* --- Threads ---------------------------------------------------------------------------------- */
 
 enum { THREADS = 8, ROUNDS = 10000 };
@@ -511,7 +574,7 @@ static void *send_random_requests(void *arg)
             struct fallback_request swapped = asks[0];
             asks[0] = asks[1], asks[1] = swapped;
         }
-        t->admitted += fallback_decide(t->fallback, asks, 2, begin_us);
+        t->admitted += fallback_decide(t->fallback, asks, 2);
     }
     return NULL;
 }
@@ -524,6 +587,7 @@ START_TEST(threads_together_admit_exactly_the_limit)
     unsigned admitted = 0;
     int64_t left = 0;
 
+    test_clock_set_wall_us(begin_us);
     for (unsigned i = 0; i < THREADS; i++) {
         threads[i].number = i;
         threads[i].fallback = f;
@@ -567,10 +631,12 @@ int main(void)
     tcase_add_test(tests, several_limits_are_charged_all_or_none);
     tcase_add_test(tests, refunded_units_can_be_charged_again);
     tcase_add_test(tests, a_refund_for_a_window_that_has_ended_gives_nothing);
+    tcase_add_test(tests, a_refund_does_not_reach_the_next_window);
     tcase_add_test(tests, a_refund_ends_the_rest_of_a_lockout);
     tcase_add_test(tests, a_request_can_contain_a_key_twice);
     tcase_add_test(tests, memory_is_bounded_and_the_oldest_keys_are_evicted);
     tcase_add_test(tests, requests_in_flight_are_counted_until_they_end);
+    tcase_add_test(tests, a_concurrency_limit_that_becomes_another_does_not_reset_it);
     tcase_add_test(tests, threads_together_admit_exactly_the_limit);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
