@@ -153,6 +153,7 @@ return function(state, now, limit, period, burst, cost, mode)
   if not changed and not adapted then return granted, remaining, retry_after, reset end
 
   local lasts = cut > 0 and since - now + arrival(missing + cut, limit, period, part) or reset
+  if lasts > 4503599627370496 then lasts = 4503599627370496 end      -- now + lasts has 16 digits
   if missing > burst then missing = -missing end
   return granted, remaining, retry_after, reset,
          FORMAT:format(missing, since, part, now + lasts) .. tail .. (cut > 0 and ("%.0f"):format(cut) or ""), nil, needed, lasts
