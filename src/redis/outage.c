@@ -10,9 +10,9 @@
 struct redis_outage {
     LIST_ENTRY(redis_outage) entry;
     char *name;
-    unsigned links, down;
+    unsigned links, down, up;
     bool open;
-    uint64_t since_us, ready_us; /* begin of the outage; when a link last became ready */
+    uint64_t since_us, until_us; /* of the outage; until the last link became ready, or left */
     uint64_t logged_us;          /* time of the last log line */
     uint32_t logged_causes;      /* bit set of logged causes */
     uint64_t complained_us[REDIS_FAILURE_COUNT];
@@ -50,25 +50,36 @@ struct redis_outage *redis_outage_join(const char *name)
     return outage;
 }
 
-/* Returns true and closes the outage if no link is down and at least one is back. Caller holds
- * the lock. */
-static bool has_ended(struct redis_outage *outage, uint64_t *us)
+/* Counts a link by its new state. Caller holds the lock. */
+static void count_link(struct redis_outage *outage, enum outage_link before, enum outage_link state)
 {
-    if (!outage->open || outage->down || outage->ready_us == 0)
+    outage->down -= before == OUTAGE_LINK_DOWN;
+    outage->up -= before == OUTAGE_LINK_UP;
+    outage->down += state == OUTAGE_LINK_DOWN;
+    outage->up += state == OUTAGE_LINK_UP;
+}
+
+/* A link is no longer down since `us`. Returns true and closes the outage if no other link is down
+ * and at least one is up. Caller holds the lock. */
+static bool has_ended(struct redis_outage *outage, uint64_t until_us, uint64_t *us)
+{
+    if (until_us > outage->until_us)
+        outage->until_us = until_us;
+    if (!outage->open || outage->down || !outage->up)
         return false;
     outage->open = false;
-    *us = outage->ready_us > outage->since_us ? outage->ready_us - outage->since_us : 0;
+    *us = outage->until_us - outage->since_us;
     return true;
 }
 
-bool redis_outage_leave(struct redis_outage *outage, bool down, uint64_t *us)
+bool redis_outage_leave(struct redis_outage *outage, enum outage_link state, uint64_t *us)
 {
     bool ended = false;
 
     pthread_mutex_lock(&lock);
-    outage->down -= down;
+    count_link(outage, state, OUTAGE_LINK_NEW);
     if (--outage->links > 0)
-        ended = has_ended(outage, us);
+        ended = has_ended(outage, state == OUTAGE_LINK_DOWN ? clock_us() : 0, us);
     else {
         LIST_REMOVE(outage, entry);
         free(outage->name);
@@ -86,20 +97,19 @@ static uint32_t bit_of(enum redis_failure cause)
     return (uint32_t)1 << (unreachable ? REDIS_FAILURE_CONNECT : cause);
 }
 
-enum outage_event redis_outage_down(struct redis_outage *outage, bool *down,
+enum outage_event redis_outage_down(struct redis_outage *outage, enum outage_link *state,
                                     enum redis_failure cause, uint64_t *us)
 {
     enum outage_event event = OUTAGE_KNOWN;
 
     pthread_mutex_lock(&lock);
     uint64_t now = clock_us(); /* under the lock: never earlier than another thread's report */
-    outage->down += !*down;
-    *down = true;
+    count_link(outage, *state, OUTAGE_LINK_DOWN);
+    *state = OUTAGE_LINK_DOWN;
     if (!outage->open) {
         outage->open = true;
-        outage->since_us = now;
+        outage->since_us = outage->until_us = now;
         outage->logged_causes = 0;
-        outage->ready_us = 0;
         event = OUTAGE_BEGINS;
     } else if (!(outage->logged_causes & bit_of(cause)))
         event = OUTAGE_CHANGES;
@@ -113,14 +123,13 @@ enum outage_event redis_outage_down(struct redis_outage *outage, bool *down,
     return event;
 }
 
-bool redis_outage_up(struct redis_outage *outage, bool *down, uint64_t ready_us, uint64_t *us)
+bool redis_outage_up(struct redis_outage *outage, enum outage_link *state, uint64_t ready_us,
+                     uint64_t *us)
 {
     pthread_mutex_lock(&lock);
-    outage->down -= *down;
-    *down = false;
-    if (ready_us > outage->ready_us)
-        outage->ready_us = ready_us;
-    bool ended = has_ended(outage, us);
+    count_link(outage, *state, OUTAGE_LINK_UP);
+    *state = OUTAGE_LINK_UP;
+    bool ended = has_ended(outage, ready_us, us);
     pthread_mutex_unlock(&lock);
     return ended;
 }

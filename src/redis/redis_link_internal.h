@@ -58,7 +58,7 @@ struct redis_link {
     uint64_t complained_us[REDIS_FAILURE_COUNT];
     /* outage record shared by all workers' links to this Redis; NULL: watch.quiet */
     struct redis_outage *outage;
-    bool in_outage;               /* counted there as down */
+    enum outage_link outage_link; /* as counted there */
     struct event *recovery_timer; /* READY: fires when the link may count as recovered */
     uint64_t ready_us;            /* when it last became READY */
     bool answered;                /* a call was answered in time since ready_us */

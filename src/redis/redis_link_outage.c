@@ -14,8 +14,9 @@ static const char *const on_failure_label[] = {
 void redis_link_report_down(struct redis_link *link, enum redis_failure cause, const char *detail)
 {
     uint64_t us = 0;
-    enum outage_event event =
-        link->outage ? redis_outage_down(link->outage, &link->in_outage, cause, &us) : OUTAGE_KNOWN;
+    enum outage_event event = link->outage
+                                  ? redis_outage_down(link->outage, &link->outage_link, cause, &us)
+                                  : OUTAGE_KNOWN;
     char lasts[64] = "";
 
     if (event == OUTAGE_CHANGES || event == OUTAGE_LASTS)
@@ -32,8 +33,9 @@ void redis_link_report_down(struct redis_link *link, enum redis_failure cause, c
 
 static void report_up(const struct redis_link *link, uint64_t us)
 {
-    log_info("redis %s: available again after %.1f s; limits are counted in Redis",
-             link->address_text, (double)us / 1e6);
+    log_info("redis %s: available again after %.*f s, and stable since; limits are counted in "
+             "Redis",
+             link->address_text, us < 1000000 ? 3 : 1, (double)us / 1e6);
 }
 
 void redis_link_recovered(struct redis_link *link)
@@ -43,7 +45,7 @@ void redis_link_recovered(struct redis_link *link)
     event_del(link->recovery_timer);
     link->relapsed = false;
     link->down_since_us = 0;
-    if (link->outage && redis_outage_up(link->outage, &link->in_outage, link->ready_us, &us))
+    if (link->outage && redis_outage_up(link->outage, &link->outage_link, link->ready_us, &us))
         report_up(link, us);
 }
 
@@ -51,7 +53,7 @@ void redis_link_leave_outage(struct redis_link *link)
 {
     uint64_t us;
 
-    if (link->outage && redis_outage_leave(link->outage, link->in_outage, &us))
+    if (link->outage && redis_outage_leave(link->outage, link->outage_link, &us))
         report_up(link, us);
 }
 

@@ -100,6 +100,13 @@ def test_an_unstable_connection_is_one_outage(rig):
     assert len(durations) <= 4 and [level for level, _ in durations] == ["error", "info"] * (len(durations) // 2), durations
 
 
+def test_the_shortest_outage_has_a_duration(rig):
+    weir = weir_with(rig, workers=1)
+    rig.redis().command("CLIENT", "KILL", "TYPE", "normal")
+    weir.wait_for_output(AGAIN + ", and stable since")
+    assert float(weir.wait_for_output(AGAIN)[0]) > 0.02, lines(weir)
+
+
 def test_a_frozen_redis_with_little_traffic(rig):
     weir = weir_with(rig, workers=2)
     for number in range(2):

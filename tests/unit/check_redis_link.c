@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fault/redis_rig.h"
+#include "fault/test_clock.h"
 #include "redis/outage.h"
 #include "redis/redis_link.h"
 #include "run_suite.h"
@@ -193,16 +194,16 @@ static void stop_fake(void)
 static void *lose_and_recover(void *wrong)
 {
     struct redis_outage *outage = redis_outage_join("one");
-    bool down = false;
+    enum outage_link state = OUTAGE_LINK_NEW;
     uint64_t us;
 
     for (unsigned i = 0; i < 100000; i++) {
-        enum outage_event event = redis_outage_down(outage, &down, REDIS_FAILURE_CLOSED, &us);
+        enum outage_event event = redis_outage_down(outage, &state, REDIS_FAILURE_CLOSED, &us);
         if (event == OUTAGE_LASTS || us > OUTAGE_REMIND_US)
             (*(unsigned *)wrong)++;
-        redis_outage_up(outage, &down, clock_us(), &us);
+        redis_outage_up(outage, &state, clock_us(), &us);
     }
-    redis_outage_leave(outage, down, &us);
+    redis_outage_leave(outage, state, &us);
     return NULL;
 }
 
@@ -216,6 +217,32 @@ START_TEST(durations_of_outages_are_correct_with_several_workers)
     for (unsigned i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(wrong[0] + wrong[1] + wrong[2], 0);
+}
+END_TEST
+
+/* The link of a policy that a reload has replaced, whose Redis user was deleted, say. */
+START_TEST(an_outage_ends_when_its_links_have_left_and_another_is_up)
+{
+    struct redis_outage *old = redis_outage_join("two"), *new = redis_outage_join("two");
+    enum outage_link old_state = OUTAGE_LINK_NEW, new_state = OUTAGE_LINK_NEW;
+    uint64_t us, ready_us = clock_us();
+
+    if (_i == 0) /* before the outage */
+        ck_assert(!redis_outage_up(new, &new_state, ready_us, &us));
+    test_clock_advance_us(1000000);
+    ck_assert_int_eq(redis_outage_down(old, &old_state, REDIS_FAILURE_AUTH, &us), OUTAGE_BEGINS);
+    test_clock_advance_us(5000000);
+    if (_i == 1) /* during the outage, but it was READY before */
+        ck_assert(!redis_outage_up(new, &new_state, ready_us, &us));
+    if (_i == 2) { /* after it */
+        ck_assert(!redis_outage_leave(old, old_state, &us));
+        ck_assert(redis_outage_up(new, &new_state, clock_us(), &us));
+    } else
+        ck_assert(redis_outage_leave(old, old_state, &us));
+    ck_assert(us >= 5000000 && us < OUTAGE_REMIND_US);
+    test_clock_advance_us(86400000000);
+    ck_assert_int_eq(redis_outage_down(new, &new_state, REDIS_FAILURE_CONNECT, &us), OUTAGE_BEGINS);
+    ck_assert(!redis_outage_leave(new, new_state, &us));
 }
 END_TEST
 
@@ -877,6 +904,7 @@ int main(void)
     tcase_set_timeout(set_up_case, 60);
     tcase_set_timeout(set_up_case_2, 60);
     tcase_add_test(real_case, durations_of_outages_are_correct_with_several_workers);
+    tcase_add_loop_test(real_case, an_outage_ends_when_its_links_have_left_and_another_is_up, 0, 3);
     tcase_add_test(real_case, calls_get_complete_replies);
     tcase_add_test(real_case, the_memory_of_many_answered_calls_is_freed);
     tcase_add_test(real_case, after_a_script_flush_the_script_is_sent_again_within_the_call);
