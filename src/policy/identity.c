@@ -216,3 +216,29 @@ bool identity_next(const struct identity_input *input, struct identity *identity
 {
     return take_source(input, identity->source + 1, identity, why);
 }
+
+/* With known_clients_only, a client of a later source counts if the database does not have this
+ * id. Returns true if that one is blocked, or cannot be determined. */
+static bool may_be_blocked(const struct identity_input *input, struct identity *identity)
+{
+    const struct policy *policy = input->policy;
+    struct identity next = *identity;
+    const char *why;
+
+    if (!policy->blocks_clients || !policy->identity.known_clients_only)
+        return false;
+    while (next.is_id && !policy_client(policy, &next)) {
+        bool good = identity_next(input, &next, &why);
+        identity->token_counted = next.token_counted;
+        if (!good || policy_blocks(policy, &next))
+            return true;
+    }
+    return false;
+}
+
+bool identity_needs_quota(const struct identity_input *input, const struct rule *rule,
+                          struct identity *identity)
+{
+    return identity->is_id && identity->listed != LISTED_ALLOWED &&
+           (rule->limit_count || may_be_blocked(input, identity));
+}

@@ -110,6 +110,11 @@ MUST_CHECK bool identity_of_content(const struct identity_input *input, struct i
 MUST_CHECK bool identity_next(const struct identity_input *input, struct identity *identity,
                               const char **why);
 
+/* Returns whether the quota database decides on a request of this identity and rule: whether it is
+ * limited or, with known_clients_only, which client it is if another one is blocked. */
+bool identity_needs_quota(const struct identity_input *input, const struct rule *rule,
+                          struct identity *identity);
+
 /* What became of one source. */
 enum source_result {
     SOURCE_NOT_TRUSTED,   /* the peer is not accepted for this source */

@@ -4,32 +4,6 @@
 #include "proxy/decision_listener.h"
 #include "proxy/route.h"
 
-/* With known_clients_only, a client of a later source counts if the database does not have this
- * id. Returns true if that one is blocked, or cannot be determined. */
-static bool may_be_blocked(const struct identity_input *input, struct identity *identity)
-{
-    const struct policy *policy = input->policy;
-    struct identity next = *identity;
-    const char *why;
-
-    if (!policy->blocks_clients || !policy->identity.known_clients_only)
-        return false;
-    while (next.is_id && !policy_client(policy, &next)) {
-        bool good = identity_next(input, &next, &why);
-        identity->token_counted = next.token_counted;
-        if (!good || policy_blocks(policy, &next))
-            return true;
-    }
-    return false;
-}
-
-static bool needs_quota(const struct exchange *x, const struct identity_input *input,
-                        struct identity *identity)
-{
-    return x->policy->quotas.connection && identity->is_id && identity->listed != LISTED_ALLOWED &&
-           (x->route.rule->limit_count || may_be_blocked(input, identity));
-}
-
 /* The database may have later sources only, of which one reads the content: it is read before. */
 static bool reads_content_first(const struct policy *policy, const struct identity_input *input)
 {
@@ -96,7 +70,7 @@ static enum step choose_rule(struct exchange *x, const struct identity_input *in
     if (step != STEP_WAIT)
         return step;
     in->client_limits = NULL;
-    if (!needs_quota(x, input, &in->identity))
+    if (!x->policy->quotas.connection || !identity_needs_quota(input, x->route.rule, &in->identity))
         return route_is_final(x);
     /* The database may determine another identity, and so another rule. */
     bool unread = x->policy->match_paths && request_content_state(x) == CONTENT_UNREAD;

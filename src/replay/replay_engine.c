@@ -59,6 +59,13 @@ static bool refuse_request(struct deciding *d, enum cause cause, const char *why
     return false;
 }
 
+static bool refuse_identity(struct deciding *d, const char *why)
+{
+    bool token = d->identity.failure == IDENTITY_INVALID_TOKEN;
+
+    return refuse_request(d, token ? CAUSE_INVALID_TOKEN : CAUSE_BAD_IDENTITY, why);
+}
+
 /* --- The head --------------------------------------------------------------------------------- */
 
 /* Writes the head that the client sent, as far as it is known, and parses it as the proxy does. */
@@ -190,10 +197,7 @@ static bool find_identity(struct deciding *d)
     if (d->identity.listed == LISTED_BLOCKED)
         return refuse_request(d, CAUSE_ADDRESS_BLOCKED, NULL);
     if (!good)
-        return refuse_request(d,
-                              d->identity.failure == IDENTITY_INVALID_TOKEN ? CAUSE_INVALID_TOKEN
-                                                                            : CAUSE_BAD_IDENTITY,
-                              why);
+        return refuse_identity(d, why);
     note_identity(d);
     return true;
 }
@@ -240,6 +244,8 @@ static bool find_quota(struct deciding *d)
     const char *why;
 
     (void)read_content(d, policy->identity.paths);
+    if (!identity_needs_quota(&d->input, d->route.rule, &d->identity))
+        return true;
     while (d->identity.is_id && !policy_client(policy, &d->identity)) {
         if (d->given->quotas.find(d->given->quotas.context, identity_text(&d->identity), &row)) {
             d->found = quota_client_limits(policy, &row);
@@ -250,7 +256,7 @@ static bool find_quota(struct deciding *d)
             return policy->quotas.unknown_client != UNKNOWN_CLIENT_DENY ||
                    refuse_request(d, CAUSE_UNKNOWN_CLIENT, NULL);
         if (!identity_next(&d->input, &d->identity, &why))
-            return refuse_request(d, CAUSE_BAD_IDENTITY, why);
+            return refuse_identity(d, why);
     }
     if (slice_equal(identity_text(&first), identity_text(&d->identity)))
         return true;
@@ -296,7 +302,7 @@ static bool read_facts(struct deciding *d, struct limit_facts *facts, int64_t *c
     const char *why = NULL;
 
     if (!key_values_read(&d->input, rule, &d->identity, &engine->key_values, &why))
-        return refuse_request(d, CAUSE_BAD_IDENTITY, why);
+        return refuse_identity(d, why);
     key_values_read_path(engine->policy, rule, d->route.path.n ? d->route.path : head->path,
                          &engine->route, &engine->key_values);
     (void)read_content(d, rule->request_paths);
@@ -350,7 +356,7 @@ void replay_engine_decide(struct replay_engine *engine, const struct virtual_req
     decision->client_size = 0;
     if (!parse_head(&d) || !find_identity(&d) || !find_rule(&d))
         return;
-    if (!given->quotas.find || !d.route.rule->limit_count || find_quota(&d))
+    if (!given->quotas.find || find_quota(&d))
         decide_on_limits(&d);
 }
 

@@ -122,8 +122,11 @@ struct policy *replay_policy_load(const char *file, const char *lua_dir,
         prepare_limit(policy, &policy->limits[i], result);
     for (unsigned i = 0; i < policy->variant_count; i++)
         prepare_limit(policy, policy->variants[i], result);
-    if (quotas_are_set(&policy->quotas))
-        add_note(result, "quotas of the database are left out; the policy's limits apply");
+    if (quotas_are_set(&policy->quotas)) {
+        add_note(result, "quotas of the database are left out: the policy's limits apply, and ids "
+                         "count as known");
+        policy->identity.known_clients_only = false; /* the log names ids that the database knew */
+    }
     policy->quotas.connection = NULL;
     if (policy->rate_limit_service.domain_count)
         add_note(result,

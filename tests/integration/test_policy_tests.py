@@ -216,6 +216,8 @@ rules: [ { limits: [ user, team ] } ]
            request("/", {"client": "jwt:bob", "admitted": 1, "rejected_by": "team"}, claims={"sub": "bob", "team": "red"}, repeat=2),
            request("/", {"client": "jwt:7", "remaining": {"team": 2}}, claims={"sub": 7, "team": "blue"}),
            request("/", {"client": "ip:127.0.0.1", "remaining": {"team": 2}}, headers={"Authorization": "Bearer x.y.z"}), policy=policy)
+    refusing = policy.replace("keys: jwks.json", "keys: jwks.json, invalid: 401").replace('"jwt:sub", ', "")
+    passes(rig, request("/", {"status": 401}, headers={"Authorization": "Bearer x.y.z"}), policy=refusing)
     text = """
 policy: policy.yaml
 tests:
@@ -254,6 +256,12 @@ def test_rows_of_the_quota_database(rig):
            policy=by_content, quotas={**rows, "json:user-1": -1})
     passes(rig, request("/", {"client": "client-2"}, client="client-2"), request("/", {"client": "ip:127.0.0.1"}, client="client-4"),
            request("/", {"client": "ip:127.0.0.1"}, headers={"X-Client-Id": "client-4"}), policy=known, quotas=rows)
+    rig.write("allowed.txt", "10.0.0.1\n")
+    passes(rig, request("/fixed", {"client": "id:client-4", "admitted": 9}, headers={"X-Client-Id": "client-4"}, repeat=9, **{"from": "10.0.0.1"}),
+           policy=policy + "addresses: { allow: [ allowed.txt ] }\n", quotas=rows)
+    blocked = known.replace("clients:\n", 'clients:\n  "ip:127.0.0.1": { blocked: true }\n')
+    passes(rig, request("/?format=csv", {"status": 403}, headers={"X-Client-Id": "client-4"}),
+           request("/?format=csv", "admitted", headers={"X-Client-Id": "client-2"}), policy=blocked, quotas=rows)
 
 
 def test_an_operator_s_own_limiter(rig):

@@ -236,6 +236,19 @@ def test_ids_have_the_addresses_of_their_lines(rig):
     assert (got["applied"], got["rejected"]) == (6, 2), (got, done.stderr)
 
 
+def test_ids_that_the_database_knew_are_clients(rig):
+    """The log names only ids that had a row."""
+    policy = {"upstreams": POLICY["upstreams"], "identity": {"from": ["header:X-Client-Id", "ip"], "known_clients_only": True},
+              "limits": {"each": {"script": "fixed_window", "limit": 1, "period": "1h"}}, "rules": [{"limits": ["each"]}],
+              "quotas": {"postgres": {"connection": "postgresql://weir@127.0.0.1:1/weir", "query": "SELECT 1 WHERE $1 = $1"}}}
+    rig.write("known.yaml", json.dumps(policy))
+    lines = [{**json.loads(json_line(START + i, "192.0.2.1", "/")), "client": f"id:user-{i % 2}"} for i in range(3)]
+    rig.write("a.log", "\n".join(json.dumps(line) for line in lines))
+    done = rig.command("replay", "-c", "known.yaml", "--json", "--no-suggest", "a.log")
+    limit = json.loads(done.stdout)["policies"][0]["limits"][0]
+    assert [(c["client"], c["rejected"]) for c in limit["top_clients"]] == [("id:user-0", 1)], (limit, done.stderr)
+
+
 def test_usage_errors_and_unreadable_files(rig):
     rig.write("replay.yaml", json.dumps(POLICY))
     for arguments, words, status in (((), "name at least one log file", 2), (("--nonsense", "x"), "unknown option", 2),
