@@ -10,14 +10,6 @@
 
 /* --- Messages --------------------------------------------------------------------------------- */
 
-static void refuse_request(struct fetcher *fetcher, struct quota_request *request,
-                           const struct quota_entry *known)
-{
-    counter_add(&fetcher->quotas->stats.refused, 1);
-    quota_post_back(fetcher->quotas, request, known ? known->outcome : QUOTA_UNKNOWN,
-                    known ? &known->row : NULL);
-}
-
 static bool takes_lookup(const struct fetcher *fetcher, const struct quota_request *request)
 {
     return fetcher->policy && fetcher->count < LOOKUPS_MAX &&
@@ -37,13 +29,15 @@ void fetcher_take(struct fetcher *fetcher, struct quota_request *request)
     }
     bool known = quota_cache_find(fetcher->quotas->table, id, now, &entry);
     if (known && entry.fresh_us > now) { /* another worker's request was faster */
-        quota_post_back(fetcher->quotas, request, entry.outcome, &entry.row);
+        quota_post_back(request, entry.outcome, &entry.row);
         return;
     }
     k = under_way || !takes_lookup(fetcher, request) ? NULL
                                                      : lookup_new(fetcher, id, request->address);
     if (!k) {
-        refuse_request(fetcher, request, known ? &entry : NULL);
+        if (!under_way) /* else the database is down, and this lookup tries it again */
+            counter_add(&fetcher->quotas->stats.refused, 1);
+        quota_post_back(request, known ? entry.outcome : QUOTA_UNKNOWN, known ? &entry.row : NULL);
         return;
     }
     if (known && entry.outcome == QUOTA_FOUND)

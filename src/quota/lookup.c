@@ -118,7 +118,7 @@ void lookup_send_back(struct lookup *k, enum quota_outcome outcome, const struct
 
     while ((request = STAILQ_FIRST(&k->requests))) {
         STAILQ_REMOVE_HEAD(&k->requests, entry);
-        quota_post_back(k->fetcher->quotas, request, outcome, row);
+        quota_post_back(request, outcome, row);
     }
 }
 

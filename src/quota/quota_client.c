@@ -23,12 +23,11 @@ bool quota_client_find(struct quota_client *quota_client, const struct identity 
     struct quota_entry entry;
     uint64_t now = clock_cached_us();
 
-    if (!quota_cache_find(quota_client->quotas->table, identity_text(identity), now, &entry) ||
-        entry.fresh_us <= now)
+    if (!quota_cache_find(quota_client->quotas->table, identity_text(identity), now, &entry))
         return false;
     *outcome = entry.outcome;
     *row = entry.row;
-    return true;
+    return entry.fresh_us > now;
 }
 
 static const struct plan *plan_named(const struct policy *policy, const char *name)
@@ -132,12 +131,11 @@ void quota_client_abandon(struct quota_wait *wait)
 
 /* --- Completed requests ----------------------------------------------------------------------- */
 
-void quota_post_back(struct quotas *q, struct quota_request *request, enum quota_outcome outcome,
+void quota_post_back(struct quota_request *request, enum quota_outcome outcome,
                      const struct quota_row *row)
 {
     struct quota_post *post = request->post;
 
-    (void)q;
     request->outcome = outcome;
     request->row = row ? *row : (struct quota_row){.present = false};
     pthread_mutex_lock(&post->lock);

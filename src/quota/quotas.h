@@ -87,8 +87,8 @@ struct quota_client *quota_client_new(struct quotas *quotas, struct event_base *
                                       struct deadlines *deadlines);
 void quota_client_free(struct quota_client *quota_client);
 
-/* Looks the id up in the cache. Returns false if it must be requested. `identity` comes from a
- * header. */
+/* Looks the id up in the cache. Returns false if it must be requested: if that is not possible, an
+ * expired entry applies, which is set as well. `identity` comes from a header. */
 MUST_CHECK bool quota_client_find(struct quota_client *quota_client,
                                   const struct identity *identity, enum quota_outcome *outcome,
                                   struct quota_row *row);

@@ -87,7 +87,7 @@ struct event_base *fetcher_base(const struct fetcher *fetcher);
 void fetcher_flush(struct fetcher *fetcher); /* once per loop iteration */
 
 /* Returns the quota request to its worker. */
-void quota_post_back(struct quotas *quotas, struct quota_request *request,
-                     enum quota_outcome outcome, const struct quota_row *row);
+void quota_post_back(struct quota_request *request, enum quota_outcome outcome,
+                     const struct quota_row *row);
 
 #endif

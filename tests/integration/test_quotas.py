@@ -483,6 +483,15 @@ def test_a_slow_query_is_cancelled(rig):
     assert len(lines) == 2 and "raise quotas.timeout" in lines[0] and "available again" in lines[1], lines
 
 
+def test_requests_during_a_query_that_is_tried_again_are_not_refused(rig):
+    """They get the result of the last query, at once, and are not counted as too many."""
+    database = Postgres(rig)
+    weir = weir_with_database(rig, database, settings={"timeout": "1500ms", "query": "SELECT 5 FROM pg_sleep(60) WHERE $1 <> ''"})
+    weir.expect_errors(SLOW, "postgres")
+    eventually(lambda: limit_of(weir, "client-2") == 60 and weir.metric("weir_quota_queries_total", result="failed") >= 2, 30, "two queries")
+    assert weir.metric("weir_quota_refused_total") == 0
+
+
 def test_clients_disconnect_while_their_quota_is_queried(rig):
     database = Postgres(rig)
     weir = weir_with_database(rig, database, settings={"timeout": "60s"})

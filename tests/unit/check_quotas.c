@@ -1,11 +1,14 @@
 /* check_quotas.c - parsing of database rows, and the quota cache. */
 #include <check.h>
+#include <event2/event.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "base/deadline.h"
 #include "policy/bounds.h"
-#include "quota/quota_cache.h"
+#include "quota/quotas.h"
 #include "run_suite.h"
 
 static int64_t read_or(const char *text, int64_t otherwise)
@@ -201,6 +204,36 @@ START_TEST(entries_in_use_are_kept)
 }
 END_TEST
 
+/* If no newer row can be requested, the expired one applies. */
+START_TEST(an_expired_row_is_set_although_it_must_be_requested)
+{
+    const struct policy policy = {.quotas.connection = "postgresql://127.0.0.1/"};
+    struct event_base *base = event_base_new();
+    struct quotas *quotas = quotas_new();
+    struct deadlines deadlines;
+    struct identity client = {.is_id = true, .size = 4, .text = "id:a"};
+    struct quota_entry entry = entry_of(QUOTA_FOUND, 3);
+    enum quota_outcome outcome = QUOTA_UNKNOWN;
+    struct quota_row row;
+
+    ck_assert(quotas && quotas_prepare(quotas, &policy));
+    ck_assert_int_eq(deadlines_init(&deadlines, base), 0);
+    struct quota_client *worker = quota_client_new(quotas, base, &deadlines);
+    ck_assert(!quota_client_find(worker, &client, &outcome, &row) && outcome == QUOTA_UNKNOWN);
+    entry.usable_us = clock_us() + 60000000;
+    quota_cache_put(quotas_cache(quotas), SLICE("id:a"), &entry);
+    ck_assert(!quota_client_find(worker, &client, &outcome, &row));
+    ck_assert(outcome == QUOTA_FOUND && row.quota == 3);
+    entry.fresh_us = entry.usable_us;
+    quota_cache_put(quotas_cache(quotas), SLICE("id:a"), &entry);
+    ck_assert(quota_client_find(worker, &client, &outcome, &row));
+    quota_client_free(worker);
+    quotas_free(quotas);
+    deadlines_clear(&deadlines);
+    event_base_free(base);
+}
+END_TEST
+
 static void *use_all(void *arg)
 {
     struct quota_cache *table = arg;
@@ -247,6 +280,7 @@ int main(void)
     tcase_add_test(table, aged_entries_are_not_fresh);
     tcase_add_test(table, made_up_ids_evict_only_each_other);
     tcase_add_test(table, entries_in_use_are_kept);
+    tcase_add_test(table, an_expired_row_is_set_although_it_must_be_requested);
     tcase_add_test(table, threads_share_the_cache);
     suite_add_tcase(suite, rows);
     suite_add_tcase(suite, table);
