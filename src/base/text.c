@@ -143,7 +143,7 @@ void text_clean(struct text *t, struct slice s)
     }
 }
 
-static void json_escape(struct text *t, unsigned char c)
+static void json_escape(struct text *t, unsigned c)
 {
     switch (c) {
     case '"': text_literal(t, "\\\""); break;
@@ -160,6 +160,18 @@ static inline bool json_plain(char c)
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
 
+/* Returns the code of a character of `n` bytes if it is escaped, else 0. YAML breaks lines at U+2028
+ * and U+2029, and refuses U+FFFE and U+FFFF. */
+static unsigned escaped_code(struct slice utf8, size_t n)
+{
+    const unsigned char *b = (const unsigned char *)utf8.p;
+
+    if (n == 2)
+        return is_c1(utf8) ? b[1] : 0;
+    unsigned code = n == 3 ? (b[0] & 15U) << 12 | (b[1] & 63U) << 6 | (b[2] & 63U) : 0;
+    return code == 0x2028 || code == 0x2029 || code >= 0xfffe ? code : 0;
+}
+
 void text_json(struct text *t, struct slice s)
 {
     while (s.n) {
@@ -171,11 +183,10 @@ void text_json(struct text *t, struct slice s)
         if (s.n == 0)
             break;
         unsigned char c = (unsigned char)s.p[0];
-        size_t taken = 1;
-        if (c < 0x80)
-            json_escape(t, c);
-        else if ((taken = utf8_length(s)) == 2 && is_c1(s))
-            json_escape(t, (unsigned char)s.p[1]);
+        size_t taken = utf8_length(s);
+        unsigned code = c < 0x80 ? c : escaped_code(s, taken);
+        if (c < 0x80 || code)
+            json_escape(t, code);
         else if (taken != 0)
             text_bytes(t, s.p, taken);
         else {

@@ -67,8 +67,9 @@ void text_dotted(struct text *t, const unsigned char octets[4]);
 /* Writes lower-case hexadecimal digits: without leading zeros, or exactly `digits` (at most 16). */
 void text_hex(struct text *t, uint64_t value);
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits);
-/* Writes the content of a JSON string: quotes, backslashes and control characters (C0, DEL, C1) are
- * escaped; bytes that are not UTF-8 become U+FFFD. */
+/* Writes the content of a JSON string: quotes, backslashes, control characters (C0, DEL, C1),
+ * U+2028, U+2029, U+FFFE and U+FFFF are escaped, so that YAML reads the same; bytes that are not
+ * UTF-8 become U+FFFD. */
 void text_json(struct text *t, struct slice s);
 /* Returns the bytes of the character at the start of `s`, which is not empty. Returns 0 if it is a
  * control character, which could command a terminal, or not UTF-8. */

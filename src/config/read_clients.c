@@ -114,17 +114,18 @@ static void read_all_numbers(struct loading *l, const char *section, const struc
     }
 }
 
+/* `defaults`: the numbers without these. */
 static void print_numbers(const struct printer *names, const struct limit *limit,
-                          struct limit_numbers numbers)
+                          struct limit_numbers numbers, struct limit_numbers defaults)
 {
     struct printer key = *names, below = printer_below(names);
 
     print_key(&key, slice_of(limit->name));
     fprintf(names->out, "\n%*slimit: %lld\n", (int)below.indent, "", (long long)numbers.limit);
-    if (numbers.variant) {
+    if (numbers.variant != defaults.variant) {
         char bytes[32];
         struct text period = text_over(bytes, sizeof bytes);
-        limit_period_write(&period, numbers.variant);
+        limit_period_write(&period, numbers.variant ? numbers.variant : limit);
         fprintf(names->out, "%*speriod: %.*s\n", (int)below.indent, "", (int)period.n, bytes);
     }
     if (limit_has_burst(limit))
@@ -146,9 +147,12 @@ static void print_client_limits(const struct printer *printer, const void *field
     struct printer names = printer_below(printer);
 
     fputc('\n', printer->out);
-    for (unsigned i = 0; i < client->policy->limit_count; i++)
-        if (is_different(client, &client->policy->limits[i]))
-            print_numbers(&names, &client->policy->limits[i], client->client_limits.numbers[i]);
+    for (unsigned i = 0; i < client->policy->limit_count; i++) {
+        const struct limit *limit = &client->policy->limits[i];
+        if (is_different(client, limit))
+            print_numbers(&names, limit, client->client_limits.numbers[i],
+                          numbers_by_quota(client, limit));
+    }
 }
 
 const struct option_type type_client_limits = {"map by name", read_client_limits,
@@ -233,9 +237,11 @@ static void print_plan_limits(const struct printer *printer, const void *field)
     struct printer names = printer_below(printer);
 
     fputc('\n', printer->out);
-    for (unsigned i = 0; i < plan->policy->limit_count; i++)
-        if (differ(plan->numbers[i], limit_numbers_of(&plan->policy->limits[i])))
-            print_numbers(&names, &plan->policy->limits[i], plan->numbers[i]);
+    for (unsigned i = 0; i < plan->policy->limit_count; i++) {
+        const struct limit *limit = &plan->policy->limits[i];
+        if (differ(plan->numbers[i], limit_numbers_of(limit)))
+            print_numbers(&names, limit, plan->numbers[i], limit_numbers_of(limit));
+    }
 }
 
 PRINT_MAP(print_plans, policy, plans, plan_count, "plans.NAME")

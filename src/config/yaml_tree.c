@@ -22,14 +22,15 @@ static struct position position_of_mark(yaml_mark_t mark)
     return (struct position){(unsigned)mark.line + 1, (unsigned)mark.column + 1};
 }
 
-/* libyaml reports only the offset of invalid UTF-8, without line and column. */
+/* libyaml reports only the offset of invalid UTF-8, without line and column. Columns count
+ * characters, so continuation bytes (10xxxxxx) do not count. */
 static struct position position_of_offset(struct slice bytes, size_t offset)
 {
     struct position position = {1, 1};
     for (size_t i = 0; i < offset && i < bytes.n; i++) {
         bool line_end = bytes.p[i] == '\n';
         position.line += line_end;
-        position.column = line_end ? 1 : position.column + 1;
+        position.column = line_end ? 1 : position.column + ((bytes.p[i] & 0xc0) != 0x80);
     }
     return position;
 }
