@@ -218,15 +218,13 @@ static struct slice json_pattern(struct loading *l, const struct node *item)
 
 static void print_json_pattern(FILE *out, struct slice pattern)
 {
-    struct slice rest = {pattern.p + 1, pattern.n ? pattern.n - 1 : 0};
-    bool marked = pattern.n && pattern.p[0] == '=';
+    bool typed;
+    struct slice text = criterion_json_pattern(pattern, &typed);
 
-    if (marked && rest.n && rest.p[0] != '=')
-        fprintf(out, "%.*s", SLICE_ARG(rest));
-    else if (is_json_word(pattern))
-        fprintf(out, "\"%.*s\"", SLICE_ARG(pattern));
+    if (typed)
+        fprintf(out, "%.*s", SLICE_ARG(text));
     else
-        print_scalar(out, marked ? rest : pattern);
+        print_scalar(out, text); /* with quotes if it looks like another type */
 }
 
 /* Reads a value at an index of criterion->patterns. Returns false after reporting an error. */

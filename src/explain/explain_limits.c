@@ -15,10 +15,14 @@ static int64_t capacity_of(const struct planned_limit *limit)
            limit_reserve(limit->limit, &limit->numbers);
 }
 
-/* What remains for the request's priority. */
-static int64_t shown_remaining(const struct explained_limit *limit)
+int64_t explained_remaining(const struct explained_limit *limit)
 {
-    return limit->state.remaining - limit_reserve(limit->planned.limit, &limit->planned.numbers);
+    const struct limit *of = limit->planned.limit;
+    const struct limit_numbers *numbers = &limit->planned.numbers;
+    int64_t left = limit->state.remaining - limit_reserve(of, numbers);
+    bool late = of->max_delay_us && limit->state.reset_us > limit_longest_delay(of, numbers->share);
+
+    return late || left < 0 ? 0 : left;
 }
 
 /* Returns whether units that a request costs are left. Of more than one unit, the limit says how
@@ -30,12 +34,12 @@ static bool are_left(const struct explained_limit *limit)
     if (!limit->is_known || limit->state.failed)
         return true;
     return cost == 1 && !limit->planned.numbers.share ? limit->state.admits
-                                                      : shown_remaining(limit) >= cost;
+                                                      : explained_remaining(limit) >= cost;
 }
 
 static int64_t explained_grant(const struct explained_limit *limit)
 {
-    int64_t left = limit->is_known ? shown_remaining(limit) : limit->capacity;
+    int64_t left = limit->is_known ? explained_remaining(limit) : limit->capacity;
     return limit->planned.best_effort && left < limit->planned.cost && left > 0
                ? left
                : limit->planned.cost;

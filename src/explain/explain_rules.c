@@ -3,16 +3,14 @@
 #include "explain/explainer.h"
 #include "proxy/route.h"
 
-/* Tries the rules up to the first that matches, or may match. Returns that rule. NULL: the request
- * is refused, since it takes too many steps. */
+/* Tries the rules up to the first that matches, or may match. Returns that rule. NULL: none. */
 static const struct rule *try_rules(struct explainer *m, const struct rule_request *request)
 {
     const struct policy *policy = m->policy;
     struct tried_rule *tried = arena_zeroed(&m->arena, policy->rule_count, sizeof *tried);
 
     m->now.rules = tried;
-    for (unsigned i = 0; i < policy->rule_count && *request->criteria.steps <= MATCH_STEPS_MAX;
-         i++) {
+    for (unsigned i = 0; i < policy->rule_count; i++) {
         tried[i].rule = &policy->rules[i];
         tried[i].truth = rule_try(tried[i].rule, request, &tried[i].miss);
         m->now.rule_count = i + 1;

@@ -71,13 +71,30 @@ const char *explain_source_reason(const struct tried_source *tried, const struct
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-static void write_list(struct text *out, const struct slice *items, unsigned count)
+static void write_json_pattern(struct text *out, struct slice pattern)
+{
+    bool typed;
+    struct slice text = criterion_json_pattern(pattern, &typed);
+
+    if (typed) {
+        text_put(out, text);
+        return;
+    }
+    text_char(out, '"');
+    text_json(out, text);
+    text_char(out, '"');
+}
+
+static void write_list(struct text *out, const struct slice *items, unsigned count, bool is_json)
 {
     enum { SHOWN = 4 };
 
     for (unsigned i = 0; i < count && i < SHOWN; i++) {
         text_put(out, i ? SLICE(", ") : SLICE(""));
-        text_clean(out, items[i]);
+        if (is_json)
+            write_json_pattern(out, items[i]);
+        else
+            text_clean(out, items[i]);
     }
     if (count > SHOWN)
         text_printf(out, " and %u more", count - SHOWN);
@@ -101,7 +118,7 @@ static void write_criterion(struct text *out, const struct criterion *criterion,
         return;
     }
     text_put(out, criterion->count == 1 ? SLICE(" is not ") : SLICE(" is none of "));
-    write_list(out, criterion->patterns, criterion->count);
+    write_list(out, criterion->patterns, criterion->count, criterion->kind->is_json);
 }
 
 void explain_write_miss(struct text *out, const struct explanation *e,
@@ -115,7 +132,7 @@ void explain_write_miss(struct text *out, const struct explanation *e,
         text_literal(out, "method ");
         text_clean(out, e->head->method_text);
         text_put(out, rule->method_count == 1 ? SLICE(" is not ") : SLICE(" is none of "));
-        write_list(out, rule->methods, rule->method_count);
+        write_list(out, rule->methods, rule->method_count, false);
         return;
     case MISS_PATH:
         text_literal(out, "path is not ");
@@ -148,8 +165,9 @@ static void write_rejection(struct text *out, const struct explanation *e)
         text_printf(out, "it never admits more than %lld", (long long)limit->capacity);
         return;
     }
-    text_printf(out, "%lld left", (long long)limit->state.remaining);
-    if (limit->planned.cost == 1 && limit->state.retry_after_us > 0) {
+    text_printf(out, "%lld left", (long long)explained_remaining(limit));
+    if (limit->planned.cost == 1 && !limit->planned.numbers.share &&
+        limit->state.retry_after_us > 0) {
         text_literal(out, ", the next in ");
         wait_write(out, limit->state.retry_after_us);
     }

@@ -60,6 +60,9 @@ struct explained_limit {
     struct limit_status state; /* without its key */
 };
 
+/* Returns the units that remain for the request's priority, if `state` is known. */
+int64_t explained_remaining(const struct explained_limit *limit);
+
 /* A field that is removed from the request, or added to it. */
 struct changed_field {
     struct slice name, value;

@@ -264,17 +264,15 @@ static void append_plain_run(struct arguments *a, const struct limit_arguments *
     a->plain_keys += length * count;
 }
 
-/* The units that the request leaves to higher priorities, and its longest delay in a queue, at
- * least 1 µs: a queue without delay is a meter. */
+/* The units that the request leaves to higher priorities, and its longest delay in a queue. */
 static void append_reserve_arguments(struct arguments *a, const struct limit_arguments *t)
 {
     struct limit_numbers numbers = {.limit = t->amount, .burst = t->burst, .share = t->share};
-    int64_t longest = t->limit->max_delay_us, less = share_reserve(longest, t->share);
 
     if (t->limit->kind == LIMIT_CONCURRENCY) /* `burst` is the holder */
         numbers.burst = t->amount;
     append_number_argument(a, limit_reserve(t->limit, &numbers));
-    append_number_argument(a, longest > less || longest == 0 ? longest - less : 1);
+    append_number_argument(a, limit_longest_delay(t->limit, t->share));
 }
 
 static void append_limit_arguments(struct arguments *a, const struct limit_arguments *t,

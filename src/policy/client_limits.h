@@ -42,6 +42,14 @@ static inline int64_t limit_reserve(const struct limit *limit, const struct limi
     return numbers->share ? share_reserve(limit_whole(limit, numbers), numbers->share) : 0;
 }
 
+/* Returns the longest delay in a queue for a request of this share, at least 1 µs: a queue without
+ * delay is a meter. */
+static inline int64_t limit_longest_delay(const struct limit *limit, int64_t share)
+{
+    int64_t longest = limit->max_delay_us, less = share_reserve(longest, share);
+    return longest > less || longest == 0 ? longest - less : 1;
+}
+
 enum quota_kind {
     QUOTA_AS_WRITTEN,
     QUOTA_PROHIBITED, /* quota: 0 */

@@ -175,18 +175,29 @@ static const char *json_fault(struct slice name)
                                         : NULL;
 }
 
-/* Integers and booleans begin with "=". A pattern with "*" is for texts; "*" alone is for any
- * value. */
+struct slice criterion_json_pattern(struct slice pattern, bool *typed)
+{
+    bool marked = pattern.n > 1 && pattern.p[0] == '=';
+
+    *typed = marked && pattern.p[1] != '=';
+    return marked ? (struct slice){pattern.p + 1, pattern.n - 1} : pattern;
+}
+
+/* A pattern with "*" is for texts; "*" alone is for any value. */
+static bool json_pattern_matches(struct slice pattern, struct slice value, size_t *steps)
+{
+    bool typed;
+
+    (void)criterion_json_pattern(value, &typed);
+    return slice_equal(pattern, SLICE("*")) ||
+           (typed ? slice_equal(pattern, value) : glob_matches(pattern, value, steps));
+}
+
 static bool json_matches(const struct criterion *criterion, struct slice value, size_t *steps)
 {
-    bool is_text = value.n == 0 || value.p[0] != '=' || (value.n > 1 && value.p[1] == '=');
-
-    for (unsigned i = 0; i < criterion->count; i++) {
-        struct slice pattern = criterion->patterns[i];
-        if (slice_equal(pattern, SLICE("*")) ||
-            (is_text ? glob_matches(pattern, value, steps) : slice_equal(pattern, value)))
+    for (unsigned i = 0; i < criterion->count; i++)
+        if (json_pattern_matches(criterion->patterns[i], value, steps))
             return true;
-    }
     return false;
 }
 
@@ -359,9 +370,13 @@ static bool pattern_covers(const struct criterion *a, unsigned i, const struct c
 {
     if (a->kind->is_client)
         return client_covers(&a->clients[i], &b->clients[k]);
-    /* A "*" in `b` can only be matched by one in `a`, which then matches all that it stands for. */
+    struct slice pattern = a->patterns[i], other = b->patterns[k];
     size_t steps = 0;
-    return glob_matches(a->patterns[i], b->patterns[k], &steps);
+    if (a->kind->is_json && slice_equal(other, SLICE("*"))) /* also integers and booleans */
+        return slice_equal(pattern, other);
+    /* A "*" in `b` can only be matched by one in `a`, which then matches all that it stands for. */
+    return a->kind->is_json ? json_pattern_matches(pattern, other, &steps)
+                            : glob_matches(pattern, other, &steps);
 }
 
 bool criterion_covers(const struct criterion *a, const struct criterion *b)

@@ -100,6 +100,10 @@ struct criterion_kind {
 /* Returns the row of a key of rules[].match; NULL: none. */
 const struct criterion_kind *criterion_kind(const char *key);
 
+/* Returns a pattern of JSON without the mark that tells types apart. `*typed`: it is an integer or a
+ * boolean, not a text. */
+struct slice criterion_json_pattern(struct slice pattern, bool *typed);
+
 /* Returns true only if `a` holds for every request for which `b` holds; false if kind or name
  * differ. */
 bool criterion_covers(const struct criterion *a, const struct criterion *b);

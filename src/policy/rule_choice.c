@@ -263,8 +263,10 @@ const struct rule *policy_rule_of_reading(const struct policy *policy,
     struct rule_request other = *request;
     struct slice host = forwarded_host(policy, request->criteria.facts->head, rule);
 
+    room->match.steps = 0;
     if (reading_selects(policy, request, reading, rule, room))
         return rule;
+    room->match.steps = 0;
     other.path = path_for_match(policy, reading, room);
     other.host = host;
     if (policy_match(policy, &other) == rule && policy->rules_have_hosts)

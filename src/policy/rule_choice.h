@@ -54,7 +54,7 @@ static inline bool policy_compares_readings(const struct policy *policy)
 }
 
 /* Returns the rule that this reading of the path selects, `rule` if it is that of the normal form;
- * NULL: it is uncertain. Uses room->lower. */
+ * NULL: it is uncertain. Uses room->lower, and counts the steps of this reading only. */
 const struct rule *policy_rule_of_reading(const struct policy *policy,
                                           const struct rule_request *request, struct slice reading,
                                           const struct rule *rule, struct route_room *room);

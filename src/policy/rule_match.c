@@ -91,18 +91,22 @@ static enum truth rule_truth(const struct rule *rule, const struct rule_request 
 enum truth rule_try(const struct rule *rule, const struct rule_request *request,
                     struct rule_miss *miss)
 {
-    enum truth truth = rule_truth(rule, request);
+    enum truth truth;
     unsigned i = 0;
 
-    *miss = (struct rule_miss){.of = truth == TRUTH_YES            ? MISS_NONE
-                                     : !method_fits(rule, request) ? MISS_METHOD
-                                     : !path_fits(rule, request)   ? MISS_PATH
-                                     : !host_fits(rule, request)   ? MISS_HOST
-                                                                   : MISS_CRITERION};
-    while (miss->of == MISS_CRITERION && request->truth[rule->criteria[i]->index] != truth)
+    *request->criteria.steps = 0;
+    *miss = (struct rule_miss){.of = !method_fits(rule, request) ? MISS_METHOD
+                                     : !path_fits(rule, request) ? MISS_PATH
+                                     : !host_fits(rule, request) ? MISS_HOST
+                                                                 : MISS_NONE};
+    if (miss->of != MISS_NONE)
+        return TRUTH_NO;
+    truth = criteria_truth(rule, request);
+    if (truth == TRUTH_YES)
+        return truth;
+    while (request->truth[rule->criteria[i]->index] != truth)
         i++;
-    if (miss->of == MISS_CRITERION)
-        miss->criterion = rule->criteria[i];
+    *miss = (struct rule_miss){MISS_CRITERION, rule->criteria[i]};
     return truth;
 }
 

@@ -50,7 +50,7 @@ struct rule_miss {
 };
 
 /* Evaluates one rule as policy_match() does, and reports why it does not match: for weir explain.
- * At most MATCH_STEPS_MAX must have been taken. */
+ * Counts the steps of this rule only. */
 enum truth rule_try(const struct rule *rule, const struct rule_request *request,
                     struct rule_miss *miss);
 

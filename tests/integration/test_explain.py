@@ -83,11 +83,13 @@ def test_refused_requests_end_with_3_and_their_status(rig):
 
 
 def test_a_request_that_takes_too_many_steps(rig):
-    """The steps are used up before the last rule, of which no condition fails."""
+    """The steps are used up before the last rule, of which no condition fails. Each rule counts once."""
     rules = [{"match": {"path": f"/*a*b{i}c"}, "limits": "none"} for i in range(300)]
     path = rig.write("steps.yaml", json.dumps(rig.policy(size_limits={"request_header": "30k"}, rules=[*rules, {"limits": "none"}])))
     done = rig.command("explain", "-c", path, "http://api.test/" + "a" * 28000)
     assert done.returncode == 3 and "4 million steps" in done.stdout, done
+    done = rig.command("explain", "-c", path, "http://api.test/" + "a" * 9000)
+    assert done.returncode == 0 and done.stdout.count("path is not /*a*b") == 300, done
 
 
 def test_content_is_given_as_to_curl(rig):
@@ -98,6 +100,13 @@ def test_content_is_given_as_to_curl(rig):
         assert found["request"]["method"] == "POST"
     found = explain_json(rig, "http://a.test/v1/x", "-d", '{"model": "other"}')
     assert found["rules"][1]["condition"] == "json" and found["rules"][-1]["line"] == 16
+
+
+def test_conditions_on_content_are_shown_as_written(rig):
+    match = {"json": {"stream": True}}, {"json": {"n": [5, "5", "=5"]}}
+    path = rig.write("json.yaml", json.dumps(rig.policy(rules=[*({"match": m, "limits": "none"} for m in match), {"limits": "none"}])))
+    lines = rig.command("explain", "-c", path, "http://api.test/", "-d", '{"n": 6}').stdout.splitlines()
+    assert lines[6].endswith("  json stream is not true") and lines[7].endswith('  json n is none of 5, "5", "=5"'), lines
 
 
 def test_bad_input_gets_a_reason_and_2(rig):
@@ -184,6 +193,27 @@ def test_state_is_read_without_charging(rig):
     assert found["client_limits"]["from"] == "grant" and 3590 < found["client_limits"]["grant_seconds"] <= 3600
     assert rig.command("grant", "-c", "weir.yaml", "zoe", "0", "1h").returncode == 0
     assert explain_json(rig, *url, address=redis.text, status=3)["client_limits"]["quota"] == "prohibited"
+
+
+def test_priorities_leave_room_to_higher_ones(rig):
+    """The queue is 70 s long: a share of 50% may wait for 50 s."""
+    policy = rig.policy(limits={"queue": {"script": "leaky_bucket", "limit": 60, "period": "10m", "max_delay": "100s", "per": "all"},
+                                "window": {"script": "sliding_window_log", "limit": 10, "period": "1h", "per": "all"}},
+                        priorities={"high": "100%", "low": "50%"},
+                        rules=[{"match": {"path": "/window"}, "limits": ["window"], "cost": 4, "priority": "low"},
+                               {"match": {"path": "/low"}, "limits": ["queue"], "priority": "low"}, {"limits": ["queue"], "priority": "high"}])
+    weir = rig.weir(**policy)
+
+    def found(target):
+        return json.loads(rig.command("explain", "-c", weir.policy_file, "--state", "--json", "http://a.test" + target).stdout)
+    key = found("/")["limits"][0]["key"]
+    rig.redis().command("SET", key, str(int(time.time() + 70) * 1000000))
+    high, low = found("/"), found("/low")
+    assert high["forwarded"] and high["limits"][0]["remaining"] == 53, high
+    assert low["status"] == 429 and low["reason"] == "limit queue has no room for 1: 0 left", low
+    connection = x.Connection(weir.address)
+    assert [connection.request(target).status for target in ("/low", "/window")] == [429, 200]
+    assert found("/window")["reason"] == "limit window has no room for 4: 1 left"
 
 
 def keys_within(value):

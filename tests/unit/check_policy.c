@@ -534,6 +534,15 @@ START_TEST(a_printed_policy_loads_as_the_same_policy)
         UPSTREAMS
         "clients:\n  'null': { quota: 0 }\n  'a: b': { quota: 0 }\n  '\"\\': { quota: 1 }\n"
         "  'über': { quota: 2 }\n  '{x}': { quota: 2 }\n  '${HOME}': {}\n  '- ': {}\n");
+    /* a client returns to the limit's own period, which its plan has changed */
+    assert_fixed_point(UPSTREAMS
+                       "limits: { x: { script: gcra, limit: 9, period: 1m } }\n"
+                       "plans: { gold: { limits: { x: { limit: 5, period: 1h } } } }\n"
+                       "clients:\n  a: { plan: gold, limits: { x: { limit: 5, period: 1m } } }\n"
+                       "  b: { plan: gold, limits: { x: { limit: 4 } } }\n");
+    /* characters that YAML does not read as they are */
+    assert_fixed_point(UPSTREAMS "rules:\n  - { match: { header: { A: \"a \\u2028 b\" } } }\n"
+                                 "  - { match: { header: { A: \"\\uffff\\u2029\" } } }\n");
     assert_fixed_point(UPSTREAMS "rejection: { dialect: openai }\nrules:\n"
                                  "  - { limits: none, rejection: { body_file: /etc/passwd } }\n");
 }
@@ -790,6 +799,12 @@ START_TEST(unreachable_rules_are_reported)
     ck_assert(!is_unreachable("methods: [ GET ]", "methods: [ GET, PUT ]"));
     ck_assert(!is_unreachable("host: a.example", "path: /a"));
     ck_assert(!is_unreachable("host: '*.b.example'", "host: b.example"));
+    ck_assert(is_unreachable("json: { n: '*5' }", "json: { n: '15' }"));
+    ck_assert(is_unreachable("json: { n: '*' }", "json: { n: [ 5, true ] }"));
+    ck_assert(is_unreachable("json: { n: [ 5, 6 ] }", "json: { n: 5 }"));
+    ck_assert(!is_unreachable("json: { n: '*5' }", "json: { n: 5 }"));
+    ck_assert(!is_unreachable("json: { n: '*e' }", "json: { n: true }"));
+    ck_assert(!is_unreachable("json: { n: '**' }", "json: { n: '*' }"));
 }
 END_TEST
 
