@@ -160,8 +160,8 @@ static inline bool json_plain(char c)
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
 
-/* Returns the code of a character of `n` bytes if it is escaped, else 0. YAML breaks lines at U+2028
- * and U+2029, and refuses U+FFFE and U+FFFF. */
+/* Returns the code of a character of `n` bytes if it is escaped, else 0. YAML breaks lines at
+ * U+2028 and U+2029, and refuses U+FFFE and U+FFFF. */
 static unsigned escaped_code(struct slice utf8, size_t n)
 {
     const unsigned char *b = (const unsigned char *)utf8.p;

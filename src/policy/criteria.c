@@ -3,7 +3,6 @@
 #include "http/parse.h"
 #include "http/path.h"
 #include "policy/identity.h"
-#include "policy/query.h"
 
 /* --- values of one name --- */
 
@@ -11,11 +10,10 @@
 struct values {
     const struct criterion *criterion;
     size_t *steps;
-    const char *separator; /* with which servers join repeated values */
-    struct text joined;    /* the values that all servers read */
-    unsigned certain;      /* their number */
-    unsigned uncertain;    /* occurrences of the name that only some servers read */
-    bool others;           /* a value has another reading */
+    struct slice joined; /* the values that all servers read, if there are several */
+    unsigned certain;    /* their number */
+    unsigned uncertain;  /* occurrences of the name that only some servers read */
+    bool others;         /* a value has another reading */
     bool some_match, some_differ;
 };
 
@@ -33,14 +31,6 @@ static void consider(struct values *values, struct slice value)
         values->some_match = true;
     else
         values->some_differ = true;
-}
-
-static void add_certain(struct values *values, struct slice value)
-{
-    if (values->certain++)
-        text_put(&values->joined, slice_of(values->separator));
-    text_put(&values->joined, value);
-    consider(values, value);
 }
 
 static bool matches_everything(const struct criterion *criterion)
@@ -67,7 +57,7 @@ static void consider_joined(struct values *values)
     if (values->certain + values->uncertain < 2)
         return;
     if (values->uncertain == 0 && !values->others) {
-        consider(values, text_slice(&values->joined));
+        consider(values, values->joined);
     } else if (!matches_everything(values->criterion)) {
         values->some_differ = true;
         values->some_match |= has_star(values->criterion);
@@ -113,15 +103,26 @@ static const char *header_fault(struct slice name)
 static enum truth header_truth(const struct criterion *criterion,
                                const struct criteria_request *request)
 {
-    struct values values = {.criterion = criterion,
-                            .steps = request->steps,
-                            .separator = ", ",
-                            .joined = text_over(request->room, CRITERIA_ROOM)};
+    struct values values = {.criterion = criterion, .steps = request->steps};
+    struct text joined = text_over(request->room, CRITERIA_ROOM);
+    struct slice last = SLICE_NONE;
     const struct field *field = NULL;
 
-    while ((field = fields_next_named(&request->facts->head->fields, criterion->name, field)))
-        if (!field->hop_by_hop)
-            add_certain(&values, field->value);
+    while ((field = fields_next_named(&request->facts->head->fields, criterion->name, field))) {
+        if (field->hop_by_hop)
+            continue;
+        if (values.certain++) {
+            text_put(&joined, last);
+            text_literal(&joined, ", ");
+        }
+        last = field->value;
+        consider(&values, last);
+    }
+    if (values.certain > 1) {
+        text_put(&joined, last);
+        *request->steps += joined.n;
+        values.joined = text_slice(&joined);
+    }
     return truth_of(&values);
 }
 
@@ -137,30 +138,49 @@ static const char *parameter_fault(struct slice name)
     return name.n == 0 || name.n > 128 ? "is not a parameter name; use 1 to 128 bytes" : NULL;
 }
 
+static void consider_query(struct values *values, const struct query_value *value)
+{
+    values->certain += value->reading == QUERY_ALL;
+    values->uncertain += value->reading == QUERY_SOME;
+    values->others |= value->reading == QUERY_OTHERS;
+    consider(values, value->text);
+}
+
+/* For more values than are kept: considers each as it is read, and joins those of all servers. The
+ * room holds these and one more. */
+static void read_query(struct values *values, struct slice query, char *room)
+{
+    struct query_reader reader = query_reader(query, values->criterion->name, room);
+    struct query_value value;
+
+    while (query_next(&reader, &value)) {
+        consider_query(values, &value);
+        if (value.reading == QUERY_ALL) {
+            reader.room += value.text.n;
+            *reader.room++ = ',';
+        }
+    }
+    values->joined = (struct slice){room, (size_t)(reader.room - room) - (values->certain > 0)};
+}
+
 static enum truth query_truth(const struct criterion *criterion,
                               const struct criteria_request *request)
 {
-    struct values values = {.criterion = criterion,
-                            .steps = request->steps,
-                            .separator = ",",
-                            .joined = text_over(request->room, CRITERIA_ROOM)};
+    struct values values = {.criterion = criterion, .steps = request->steps};
     struct slice query = request->facts->head->query;
-    struct query_reader reader =
-        query_reader(query, criterion->name, request->room + CRITERIA_ROOM, CRITERIA_ROOM);
-    struct query_value value;
 
-    *request->steps += QUERY_STEPS * query.n;
     if (request->query_doubt || *request->steps > MATCH_STEPS_MAX)
         return TRUTH_MAYBE;
-    while (query_next(&reader, &value)) {
-        if (value.reading == QUERY_ALL) {
-            add_certain(&values, value.text);
-            continue;
-        }
-        values.uncertain += value.reading == QUERY_SOME;
-        values.others |= value.reading == QUERY_OTHERS;
-        consider(&values, value.text);
+    const struct query_parameter *kept =
+        query_parameter(request->query, query, criterion->name, request->steps);
+    if (!kept) {
+        read_query(&values, query, request->room);
+        return truth_of(&values);
     }
+    *request->steps += kept->count;
+    for (unsigned i = 0; i < kept->count; i++)
+        consider_query(&values, &kept->values[i]);
+    values.joined = kept->joined;
     return truth_of(&values);
 }
 
@@ -285,8 +305,7 @@ static enum truth scheme_truth(const struct criterion *criterion,
                                const struct criteria_request *request)
 {
     const struct fields *fields = &request->facts->head->fields;
-    struct values values = {
-        .criterion = criterion, .steps = request->steps, .separator = ",", .certain = 1};
+    struct values values = {.criterion = criterion, .steps = request->steps, .certain = 1};
     struct slice rest = forwarded_proto(fields, request->facts->identity->peer_trusted), element;
 
     if (rest.n == 0)

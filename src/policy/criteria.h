@@ -10,6 +10,7 @@
 #include "content/json_values.h"
 #include "http/head.h"
 #include "net/address.h"
+#include "policy/query.h"
 
 enum {
     CRITERIA_PER_RULE_MAX = 64,  /* at most 8 kinds, each with 8 names */
@@ -22,8 +23,8 @@ enum {
 
 /* The work to match one request, over all rules and readings of the path: a step for each rule, and
  * for each byte of patterns and of the request that is looked at; QUERY_STEPS for each byte of the
- * query, each time that a criterion reads it. */
-enum { MATCH_STEPS_MAX = 4000000, QUERY_STEPS = 8 };
+ * query, each time that it is read: see query_parameter(). */
+enum { MATCH_STEPS_MAX = 4000000 };
 
 /* A client: an id, an address range, or all peers on unix sockets. */
 struct client_pattern {
@@ -76,7 +77,8 @@ struct criteria_request {
     const struct request_facts *facts;
     bool query_doubt; /* a server may read part of the path as the query */
     char *room;       /* two times CRITERIA_ROOM bytes */
-    size_t *steps;    /* see MATCH_STEPS_MAX */
+    struct query_cache *query;
+    size_t *steps; /* see MATCH_STEPS_MAX */
 };
 
 enum { CRITERIA_ROOM = 64 << 10 }; /* at least the largest head */
@@ -100,8 +102,8 @@ struct criterion_kind {
 /* Returns the row of a key of rules[].match; NULL: none. */
 const struct criterion_kind *criterion_kind(const char *key);
 
-/* Returns a pattern of JSON without the mark that tells types apart. `*typed`: it is an integer or a
- * boolean, not a text. */
+/* Returns a pattern of JSON without the mark that tells types apart. `*typed`: it is an integer or
+ * a boolean, not a text. */
 struct slice criterion_json_pattern(struct slice pattern, bool *typed);
 
 /* Returns true only if `a` holds for every request for which `b` holds; false if kind or name

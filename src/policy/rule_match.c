@@ -38,11 +38,14 @@ void rule_request_begin(struct rule_request *request, const struct policy *polic
     request->criteria.facts = facts;
     request->criteria.query_doubt = false;
     request->criteria.room = room->values;
+    request->criteria.query = &room->query;
     request->criteria.steps = &room->steps;
     room->steps = 0;
     request->truth = room->truth;
-    if (policy->criterion_count)
+    if (policy->criterion_count) {
         memset(room->truth, TRUTH_UNKNOWN, policy->criterion_count);
+        query_cache_clear(&room->query);
+    }
 }
 
 /* Each criterion is evaluated at most once per request, since readings of the path share them. Not

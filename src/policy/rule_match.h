@@ -9,6 +9,7 @@
 struct match_room {
     size_t steps; /* of patterns, see MATCH_STEPS_MAX */
     char values[2 * CRITERIA_ROOM];
+    struct query_cache query;
     uint8_t truth[CRITERIA_MAX]; /* enum truth of each criterion of the policy, once evaluated */
 };
 

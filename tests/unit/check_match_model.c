@@ -64,6 +64,8 @@ static const char *const pieces[] = {
     "format=a%20b",
     "filter%5Btype%5D=csv",
     "v=g",
+    "format=csv%00x",
+    "v=%2500",
 };
 static const char *const clients[] = {"partner",        "bob",          "ip:10.0.0.0/8",
                                       "ip:10.1.0.0/16", "ip:192.0.2.1", "ip:unix"};
@@ -183,7 +185,7 @@ static void random_identity(struct random_request *r)
 /* Names occur once, and the query has no encoding that only some servers read. */
 static bool is_plain(const struct random_request *r)
 {
-    static const char *const odd[] = {";", "FORMAT", "[]", "%25", "%u"};
+    static const char *const odd[] = {";", "FORMAT", "[]", "%25", "%u", "%00"};
     bool plain = !r->trusted || (!strchr(r->proto[0], ',') && !r->proto[1]);
 
     for (unsigned i = 1; i < r->field_count; i++)
@@ -702,7 +704,7 @@ START_TEST(each_reading_of_the_query_counts)
 {
     enum { TARGET = 15000 /* bytes */ };
     static const char match[] = "path: /search, query: { f: plan-%u }";
-    const char *const units[] = {"g&", "f=&", "%66&", "f;", "%2566&"};
+    const char *const units[] = {"f=&", "%66&", "f;", "%2566&", "f=%00&"};
     const char *why;
 
     for (size_t i = 0; i < COUNT_OF(units); i++) {
@@ -712,9 +714,65 @@ START_TEST(each_reading_of_the_query_counts)
         ck_assert_ptr_nonnull(strstr(why, "4 million steps"));
         ck_assert_uint_le(steps, MATCH_STEPS_MAX + 2 * QUERY_STEPS * TARGET);
     }
+    /* few values: the query is read once */
+    size_t once = steps_of_target(1000, match, "/search?f=x&", "g&", &why);
+    ck_assert_ptr_null(why);
+    ck_assert_uint_le(once, 2 * QUERY_STEPS * TARGET + 1000 * 32);
     const char *honest = "GET /search?page=7&f=plan-998&lang=en HTTP/1.1\r\nHost: a\r\n\r\n";
     steps_of_request(1000, match, slice_of(honest), &why);
     ck_assert_ptr_null(why);
+}
+END_TEST
+
+/* More than are kept: each is considered, and all of them joined by commas. */
+START_TEST(thousands_of_values_are_read_as_few_are)
+{
+    const char *why;
+
+    steps_of_target(1, "query: { f: 'v*%u' }", "/?", "f=v0&", &why);
+    ck_assert_ptr_null(why);
+    steps_of_target(1, "query: { f: 'v%u' }", "/?", "f=v0&", &why);
+    ck_assert_ptr_nonnull(strstr(why, "repeated"));
+    steps_of_target(1, "query: { f: 'v%u' }", "/?f=v0&", "f=w&", &why);
+    ck_assert_ptr_nonnull(strstr(why, "repeated"));
+    steps_of_target(1, "query: { f: 'v%u' }", "/?", "f=w&", &why);
+    ck_assert_ptr_null(why);
+    steps_of_target(1, "query: { f: [ w, '*,w,%u' ] }", "/?f=w&f=0", "&g=w", &why);
+    ck_assert_ptr_nonnull(strstr(why, "repeated"));
+}
+END_TEST
+
+/* The query is read once for each of eight names. */
+START_TEST(values_of_several_parameters_are_kept)
+{
+    enum { TARGET = 15000 /* bytes */ };
+    static const char match[] = "query: { a: x, b: x, c: x, d: x, e: x, f: x, g: x, h: plan-%u }";
+    static const char target[] = "/?a=x&b=x&c=x&d=x&e=x&f=x&g=x&h=plan-99&";
+    const char *why;
+
+    size_t kept = steps_of_target(100, match, target, "v&", &why);
+    ck_assert_ptr_null(why);
+    ck_assert_uint_le(kept, 9 * QUERY_STEPS * TARGET + 100 * 64);
+}
+END_TEST
+
+/* 1,000 rules, each of which would copy the joined value. */
+START_TEST(repeated_headers_count_as_they_are_joined)
+{
+    enum { VALUE = 10000 };
+    static char bytes[3 * VALUE];
+    const char *why;
+
+    for (unsigned lines = 1; lines <= 2; lines++) {
+        size_t n = (size_t)snprintf(bytes, sizeof bytes, "GET / HTTP/1.1\r\nHost: a\r\n");
+        for (unsigned i = 0; i < lines; i++)
+            n += (size_t)snprintf(bytes + n, sizeof bytes - n, "X-Plan: %0*d\r\n", VALUE, 0);
+        n += (size_t)snprintf(bytes + n, sizeof bytes - n, "\r\n");
+        size_t steps =
+            steps_of_request(1000, "header: { X-Plan: plan-%u }", (struct slice){bytes, n}, &why);
+        ck_assert(lines == 1 ? steps < 1000 * 32 : steps > MATCH_STEPS_MAX);
+    }
+    ck_assert_ptr_nonnull(strstr(why, "4 million steps"));
 }
 END_TEST
 
@@ -728,6 +786,9 @@ int main(void)
     tcase_add_test(tests, the_steps_of_a_request_are_bounded);
     tcase_add_test(tests, rules_of_other_methods_count_in_every_reading);
     tcase_add_test(tests, each_reading_of_the_query_counts);
+    tcase_add_test(tests, thousands_of_values_are_read_as_few_are);
+    tcase_add_test(tests, values_of_several_parameters_are_kept);
+    tcase_add_test(tests, repeated_headers_count_as_they_are_joined);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
