@@ -54,7 +54,6 @@ static void produce(struct http2_session *s)
 
 static void wait_for_room(struct http2_stream *stream)
 {
-    stream->wants_room = true;
     if (stream->queued == STREAM_QUIET) {
         stream->queued = STREAM_NO_ROOM;
         TAILQ_INSERT_TAIL(&stream->session->no_room, stream, event_link);
@@ -91,8 +90,6 @@ static ssize_t on_wanted(nghttp2_session *ng, int32_t id, uint8_t *unused, size_
         return give_trailers(s, id, flags);
     if (n == 0 && !stream->piece_ends) {
         stream->deferred = true;
-        if (stream->wants_room)
-            http2_stream_due(stream);
         return NGHTTP2_ERR_DEFERRED;
     }
     room = out_room(s);
@@ -141,7 +138,6 @@ static void offer(struct http2_stream *stream)
 {
     struct http2_session *s = stream->session;
 
-    stream->wants_room = false;
     if (stream->deferred) {
         stream->deferred = false;
         (void)nghttp2_session_resume_data(s->ng, stream->id);
@@ -161,7 +157,7 @@ size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool 
     size_t taken = bytes.n - stream->piece.n;
     if (stream->piece.n && !stream->closed) {
         stream->piece_ends = false; /* until the rest is offered again */
-        stream->wants_room = true;
+        wait_for_room(stream);
     }
     stream->end_given = end && taken == bytes.n;
     stream->piece = SLICE_NONE;
@@ -173,19 +169,21 @@ static bool out_has_room(const struct http2_session *s)
     return iobuf_held(*s->out) < IOBUF_READ_MAX / 2;
 }
 
+/* Returns whether the output buffer and the connection's window have room. */
+static bool takes_some(const struct http2_session *s)
+{
+    return out_has_room(s) && nghttp2_session_get_remote_window_size(s->ng) > 0;
+}
+
 static bool has_window(const struct http2_stream *stream)
 {
-    nghttp2_session *ng = stream->session->ng;
-
-    return nghttp2_session_get_remote_window_size(ng) > 0 &&
-           nghttp2_session_get_stream_remote_window_size(ng, stream->id) > 0;
+    return nghttp2_session_get_stream_remote_window_size(stream->session->ng, stream->id) > 0;
 }
 
 bool http2_takes_content(struct http2_stream *stream)
 {
-    if (stream->closed || stream->sent_all || (out_has_room(stream->session) && has_window(stream)))
+    if (stream->closed || stream->sent_all || (takes_some(stream->session) && has_window(stream)))
         return true;
-    stream->awaits_window = true;
     wait_for_room(stream);
     return false;
 }
@@ -203,7 +201,8 @@ bool http2_send_trailers(struct http2_stream *stream, const struct fields *trail
     bool taken = s->trailers_of == NULL;
     s->trailers_of = NULL;
     stream->end_given = taken;
-    stream->wants_room = !taken && !stream->closed;
+    if (!taken && !stream->closed)
+        wait_for_room(stream);
     return taken || stream->closed;
 }
 
@@ -392,40 +391,48 @@ void http2_stream_due(struct http2_stream *stream)
     TAILQ_INSERT_TAIL(&s->events_due, stream, event_link);
 }
 
-static void report(struct http2_stream *stream)
+static void report_closed(struct http2_stream *stream)
 {
     struct http2_session *s = stream->session;
 
     TAILQ_REMOVE(&s->events_due, stream, event_link);
     stream->queued = STREAM_QUIET;
-    if (stream->closed) {
-        if (stream->reported && !stream->detached)
-            s->events->closed(stream, stream->complete);
-        http2_session_consume(s, stream->unconsumed);
-        http2_stream_free(stream);
-    } else if (stream->wants_room && !stream->detached) {
-        stream->wants_room = stream->awaits_window = false;
-        s->events->writable(stream);
+    if (stream->reported && !stream->detached)
+        s->events->closed(stream, stream->complete);
+    http2_session_consume(s, stream->unconsumed);
+    http2_stream_free(stream);
+}
+
+/* Gives each stream in `no_room` about one turn, in order. A stream whose rest is not taken goes to
+ * the end: streams share the connection's window. nghttp2 would always begin with the same one. */
+static void give_turns(struct http2_session *s)
+{
+    struct http2_stream *stream;
+
+    for (unsigned n = s->stream_count; n && takes_some(s) && (stream = TAILQ_FIRST(&s->no_room));
+         n--) {
+        TAILQ_REMOVE(&s->no_room, stream, event_link);
+        stream->queued = STREAM_QUIET;
+        if (!has_window(stream))
+            wait_for_room(stream);
+        else if (stream->end_given)
+            offer(stream); /* the end, for which there was no room */
+        else if (!stream->detached)
+            s->events->writable(stream);
     }
 }
 
 void http2_session_send(struct http2_session *s)
 {
-    struct http2_stream *stream, *next;
+    struct http2_stream *stream;
 
     MAGIC_CHECK(s, HTTP2_SESSION_MAGIC);
-    s->work = false;
     produce(s);
-    if (out_has_room(s))
-        for (stream = TAILQ_FIRST(&s->no_room); stream; stream = next) {
-            next = TAILQ_NEXT(stream, event_link);
-            if (!stream->awaits_window || has_window(stream))
-                http2_stream_due(stream);
-        }
+    give_turns(s);
     while ((stream = TAILQ_FIRST(&s->events_due)))
-        report(stream);
+        report_closed(stream);
     produce(s);
-    s->work = !TAILQ_EMPTY(&s->events_due);
+    s->work = !TAILQ_EMPTY(&s->events_due) || (!out_has_room(s) && !TAILQ_EMPTY(&s->no_room));
     if (*s->out && iobuf_held(*s->out) == 0)
         iobuf_put(s->pool, s->out);
 }

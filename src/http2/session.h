@@ -162,8 +162,8 @@ MUST_CHECK bool http2_send_interim(struct http2_stream *stream, unsigned status,
 MUST_CHECK bool http2_send_head(struct http2_stream *stream, unsigned status,
                                 const struct http2_field *fields, unsigned count, bool end);
 /* Sends content as far as windows and output buffer permit, and returns the bytes taken. If they
- * are fewer than bytes.n, `writable` follows. `end`: the content ends with these bytes, and nothing
- * more is to be sent if all are taken. */
+ * are fewer than bytes.n, `writable` follows: streams that wait take turns. `end`: the content ends
+ * with these bytes, and nothing more is to be sent if all are taken. */
 size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool end);
 /* Returns whether the windows and the output buffer permit content now. If not, `writable` or
  * `closed` follows. */

@@ -37,8 +37,6 @@ struct http2_stream {
     uint32_t unconsumed; /* bytes of content received and not reported by http2_consume() */
     bool piece_ends;     /* the content ends after `piece` */
     bool deferred;       /* nghttp2 waits for http2_send_content() */
-    bool wants_room;     /* http2_send_content() had not taken everything */
-    bool awaits_window;  /* likewise http2_takes_content() */
     bool end_given;      /* all of what weir sends was handed over */
     bool sent_all;       /* ... and is in the output buffer or sent */
     bool received_all;   /* END_STREAM was received */
@@ -145,7 +143,7 @@ void http2_charge(struct http2_session *session, enum frame_limit limit);
 /* A PING acknowledgement was received. */
 void http2_ping_returned(struct http2_session *session, const uint8_t *opaque);
 
-/* Queues an event of the stream: it is closed, or writable. */
+/* Queues the report that the stream is closed. */
 void http2_stream_due(struct http2_stream *stream);
 /* Returns the content of a stream, for nghttp2. */
 nghttp2_data_provider http2_content_of(struct http2_stream *stream);

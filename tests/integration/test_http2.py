@@ -295,6 +295,16 @@ def test_flow_control_to_a_slow_client(rig):
         assert not any(client.streams[s].body for s in streams[1:])
 
 
+def test_streams_share_the_window_of_the_connection(rig):
+    """The client reads at full speed. No response may be cut because others take its windows."""
+    weir = rig.weir(workers=1)
+    with Http2(weir.address) as client:
+        streams = [client.streams[client.put_request("/bytes/3000000")] for _ in range(5)]
+        client.flush()
+        client.read_until(lambda: sum(len(stream.body) for stream in streams) >= 2000000)
+        assert min(len(stream.body) for stream in streams) > 200000, [len(stream.body) for stream in streams]
+
+
 def test_a_rejection_waits_for_the_window(rig):
     """A configured body is several pieces of content."""
     parts = "a" * 3000, "b" * 3000

@@ -313,6 +313,33 @@ def test_a_client_that_does_not_read_stalls_only_its_own_stream(rig):
     assert server.accepted == 1
 
 
+def test_uploads_share_the_window_of_the_connection(rig):
+    """Each client always has content to send. None may keep the others from the server."""
+    def script(connection, _number):
+        def received():
+            return [len(request.body) for request in connection.requests.values()]
+        connection.read_until(lambda: len(received()) == 4 and min(received()) >= 100000 or sum(received()) > 6000000)
+        server.record(received())
+        stop.set()
+        connection.read_until(lambda: False)
+
+    def upload():
+        with connect(weir.address) as client:
+            client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n")
+            while not stop.is_set():
+                client.sendall(bytes(65536))
+    stop = threading.Event()
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server)
+    clients = [threading.Thread(target=upload) for _ in range(4)]
+    for client in clients:
+        client.start()
+    received = server.next_recorded()
+    for client in clients:
+        client.join()
+    assert len(received) == 4 and min(received) >= 100000, received
+
+
 def test_a_window_of_one_byte(rig):
     server = Http2Server(rig, respond_to_requests, settings=[(INITIAL_WINDOW_SIZE, 1)])
     weir = weir_before(rig, server)

@@ -149,13 +149,14 @@ static int on_request_field(nghttp2_session *ng, const nghttp2_frame *frame, con
     return 0;
 }
 
-static size_t content_served;
+static size_t content_served, content_of[100]; /* of all; by stream */
 
 static int on_request_content(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t *bytes,
                               size_t n, void *user_data)
 {
     (void)flags, (void)bytes, (void)user_data;
     content_served += n;
+    content_of[(size_t)id / 2 % COUNT_OF(content_of)] += n;
     return server_reads ? nghttp2_session_consume(ng, id, n) : 0;
 }
 
@@ -280,6 +281,7 @@ static void start(void)
     hold_content = false;
     server_reads = true;
     content_received = content_served = 0;
+    memset(content_of, 0, sizeof content_of);
     memset(streams, 0, sizeof streams);
     memset(sending, 0, sizeof sending);
     sum.count = 2;
@@ -463,6 +465,27 @@ START_TEST(content_that_is_not_consumed_stays_within_the_window)
     http2_consume(stream, 65536);
     exchange_frames();
     ck_assert_uint_eq(content_received, 500000);
+}
+END_TEST
+
+/* Otherwise one upload could keep those of other clients from the server. */
+START_TEST(streams_share_the_window_of_the_connection)
+{
+    enum { STREAMS = 5 };
+
+    exchange_settings();
+    for (unsigned i = 0; i < STREAMS; i++) {
+        struct http2_stream *stream = open_with("POST /", "", true);
+        sending[i].left = sizeof zeros;
+        send_more(stream);
+    }
+    for (bool more = true; more && content_served < 800000;) {
+        more = pass_to_server();
+        more |= pass_to_client();
+    }
+    for (unsigned i = 0; i < STREAMS; i++)
+        ck_assert_msg(content_of[i] > 120000 && content_of[i] < 200000, "stream %u: %zu of %zu",
+                      2 * i + 1, content_of[i], content_served);
 }
 END_TEST
 
@@ -941,6 +964,7 @@ int main(void)
     tcase_add_test(tests, interim_responses_are_reported);
     tcase_add_loop_test(tests, large_content_passes_through_small_windows, 0, 2);
     tcase_add_test(tests, content_that_is_not_consumed_stays_within_the_window);
+    tcase_add_test(tests, streams_share_the_window_of_the_connection);
     tcase_add_test(tests, a_server_that_does_not_read_stops_the_content);
     tcase_add_test(tests, the_server_can_respond_before_the_request_ends);
     tcase_add_loop_test(tests, a_request_can_be_cancelled, 0, 2);

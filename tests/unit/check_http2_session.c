@@ -32,7 +32,7 @@ static bool no_reply;
 
 /* frames that the session has sent, by type; and content bytes */
 static unsigned sent[256], end_streams;
-static size_t content_sent;
+static size_t content_sent, content_of[1024]; /* of all; by stream */
 static uint32_t last_code, last_goaway_stream;
 
 static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -145,6 +145,7 @@ static void start(void)
     memset(sent, 0, sizeof sent);
     end_streams = 0;
     content_sent = 0;
+    memset(content_of, 0, sizeof content_of);
     peer_begin(&peer);
     session = NULL;
 }
@@ -183,8 +184,10 @@ static bool read_output(void)
         if (held - at < 9 + n)
             break;
         sent[p[3]]++;
-        if (p[3] == NGHTTP2_DATA)
+        if (p[3] == NGHTTP2_DATA) {
             content_sent += n;
+            content_of[((uint32_t)p[7] << 8 | p[8]) / 2 % COUNT_OF(content_of)] += n;
+        }
         if (p[3] <= NGHTTP2_HEADERS && p[4] & END_STREAM)
             end_streams++;
         if (p[3] == NGHTTP2_RST_STREAM)
@@ -654,6 +657,47 @@ START_TEST(content_waits_for_the_window_of_the_client)
 }
 END_TEST
 
+/* Each stream has content at all times. Otherwise one of them could take every window, and the
+ * others would not move. Priorities change nothing (RFC 9218). */
+START_TEST(streams_share_the_window_of_the_connection)
+{
+    static const uint32_t steps[] = {32768, 32767, 4096};
+    enum { STREAMS = 5 };
+
+    reply_size = REPLY_MAX;
+    peer_setting(&peer, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0x7fffffff);
+    for (unsigned i = 0; i < STREAMS; i++)
+        peer_headers(&peer, END_STREAM, 2 * i + 1,
+                     i == 3 && _i % 2 ? PEER_GET "|priority=u=0" : PEER_GET);
+    deliver();
+    ck_assert_uint_eq(content_sent, 65535);
+    while (content_sent < 3000000) {
+        peer_u32_frame(&peer, NGHTTP2_WINDOW_UPDATE, 0, steps[_i / 2]);
+        deliver();
+    }
+    for (unsigned i = 0; i < STREAMS; i++)
+        ck_assert_msg(content_of[i] > 480000 && content_of[i] < 720000, "stream %u: %zu of %zu",
+                      2 * i + 1, content_of[i], content_sent);
+}
+END_TEST
+
+/* A stream whose own window is closed keeps no other one from the connection's. */
+START_TEST(a_closed_window_stalls_only_its_stream)
+{
+    reply_size = 300000;
+    peer_headers(&peer, END_STREAM, 1, PEER_GET);
+    deliver(); /* takes all of its own window, and of the connection's */
+    peer_setting(&peer, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 65535 + 1000);
+    peer_headers(&peer, END_STREAM, 3, PEER_GET);
+    peer_headers(&peer, END_STREAM, 5, PEER_GET);
+    peer_u32_frame(&peer, NGHTTP2_WINDOW_UPDATE, 0, 1000000);
+    deliver();
+    ck_assert_uint_eq(content_of[0], 66535);
+    ck_assert_uint_eq(content_of[1], 66535);
+    ck_assert_uint_eq(content_of[2], 66535);
+}
+END_TEST
+
 /* Output that the socket does not take stays below one buffer. */
 START_TEST(output_is_bounded)
 {
@@ -668,13 +712,38 @@ START_TEST(output_is_bounded)
     for (unsigned i = 0; i < 10; i++)
         http2_session_send(session);
     ck_assert_uint_gt(iobuf_held(out), IOBUF_LARGE / 2);
-    for (unsigned i = 0; i < 1000 && http2_session_streams(session); i++) {
-        read_output();
-        http2_session_send(session);
-    }
-    read_output();
+    do
+        ck_assert(read_output());
+    while (http2_session_has_work(session) && (http2_session_send(session), true));
     ck_assert_uint_eq(content_sent, 5 * REPLY_MAX);
     ck_assert_uint_eq(end_streams, 5);
+}
+END_TEST
+
+/* The caller needs no more of the stream once it has handed over the end. */
+START_TEST(an_end_without_content_waits_for_room)
+{
+    reply_size = REPLY_MAX;
+    peer_setting(&peer, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0x7fffffff);
+    peer_u32_frame(&peer, NGHTTP2_WINDOW_UPDATE, 0, 0x7fffffff - 65535);
+    no_reply = true;
+    peer_headers(&peer, END_STREAM, 1, PEER_GET);
+    deliver();
+    struct http2_stream *ends = last_stream;
+    ck_assert(http2_send_head(ends, 200, NULL, 0, false));
+    run_output();
+    no_reply = false;
+    peer_headers(&peer, END_STREAM, 3, PEER_GET);
+    http2_session_receive(session, (struct slice){peer.bytes, peer.n}, now_us);
+    peer.n = 0;
+    ck_assert_uint_lt(iobuf_room(out), 9); /* of a frame's header */
+    ck_assert_uint_eq(http2_send_content(ends, SLICE_NONE, true), 0);
+    http2_stream_detach(ends);
+    ck_assert(read_output());
+    run_output();
+    ck_assert_uint_eq(end_streams, 2);
+    ck_assert_uint_eq(http2_session_streams(session), 0);
+    ck_assert_uint_eq(sent[NGHTTP2_RST_STREAM], 0);
 }
 END_TEST
 
@@ -917,7 +986,10 @@ int main(void)
     tcase_add_test(all, content_of_all_streams_is_bounded);
     tcase_add_test(all, content_of_closed_streams_is_bounded);
     tcase_add_test(all, content_waits_for_the_window_of_the_client);
+    tcase_add_loop_test(all, streams_share_the_window_of_the_connection, 0, 6);
+    tcase_add_test(all, a_closed_window_stalls_only_its_stream);
     tcase_add_test(all, output_is_bounded);
+    tcase_add_test(all, an_end_without_content_waits_for_room);
     tcase_add_test(all, windows_of_one_byte_end_the_session);
     tcase_add_test(all, a_reset_by_the_client_is_reported);
     tcase_add_test(all, a_reset_by_weir_is_not_charged_to_the_client);
