@@ -215,10 +215,17 @@ enum relay relay_drop_request(struct exchange *x, const char **why)
 
 /* ---- response ------------------------------------------------------------------------------- */
 
-static enum relay relay_of_downstream(enum downstream_sent sent, bool ended)
+/* The client does not get the end of the response, even if its last piece was read. */
+static enum relay response_cut(struct exchange *x, enum relay why)
+{
+    x->response.progress = MESSAGE_CONTENT;
+    return why;
+}
+
+static enum relay relay_of_downstream(struct exchange *x, enum downstream_sent sent, bool ended)
 {
     switch (sent) {
-    case DOWNSTREAM_GONE: return RELAY_GONE;
+    case DOWNSTREAM_GONE: return response_cut(x, RELAY_GONE);
     case DOWNSTREAM_TOO_LARGE: return RELAY_TOO_LARGE;
     case DOWNSTREAM_PENDING: return ended ? RELAY_ENDED : RELAY_SINK;
     case DOWNSTREAM_SENT: break;
@@ -270,9 +277,8 @@ enum relay relay_response_head(struct exchange *x, struct response *response, co
         iobuf_put(&x->worker->buffers, &room);
     if (sent == DOWNSTREAM_TOO_LARGE)
         return unsent(x, RELAY_TOO_LARGE);
-    if (!x->upstream.link->ops->consume_body(x->upstream.link, &piece))
-        return RELAY_NO_MEMORY;
-    return relay_of_downstream(sent, piece.last);
+    enum relay moved = relay_of_downstream(x, sent, piece.last);
+    return x->upstream.link->ops->consume_body(x->upstream.link, &piece) ? moved : RELAY_NO_MEMORY;
 }
 
 static bool splice_response(struct exchange *x, enum relay *result)
@@ -291,9 +297,8 @@ static bool splice_response(struct exchange *x, enum relay *result)
         return false;
     count_response(x, &(struct content_piece){.size = (size_t)(from.reader->bytes - before),
                                               .last = from.reader->ended});
-    *result = status == BODY_CLOSED
-                  ? RELAY_CLOSED
-                  : relay_of_downstream(sent, x->response.progress == MESSAGE_END);
+    *result =
+        status == BODY_CLOSED ? RELAY_CLOSED : relay_of_downstream(x, sent, from.reader->ended);
     return true;
 }
 
@@ -331,8 +336,7 @@ enum relay relay_response(struct exchange *x, const char **why)
     count_response(x, &piece);
     enum downstream_sent sent;
     if (!send_response(x, &piece, &sent))
-        return RELAY_NO_MEMORY;
-    if (!x->upstream.link->ops->consume_body(x->upstream.link, &piece))
-        return RELAY_NO_MEMORY;
-    return relay_of_downstream(sent, piece.last);
+        return response_cut(x, RELAY_NO_MEMORY);
+    enum relay moved = relay_of_downstream(x, sent, piece.last);
+    return x->upstream.link->ops->consume_body(x->upstream.link, &piece) ? moved : RELAY_NO_MEMORY;
 }

@@ -1,5 +1,6 @@
 """Clients that disconnect during a request: the request ends, unless half_close is `allow`."""
 
+import signal
 import socket
 import threading
 
@@ -207,6 +208,22 @@ def test_a_reset_during_stalled_content_ends_the_request(rig):
     reset(client)
     wait_for_active_requests(weir, 0)
     weir.counts(0, "weir_upstream_connections")
+
+
+def test_a_response_to_a_client_that_has_left_is_an_error(rig):
+    """weir finds both at once: the whole response, and that the client does not take it."""
+    def serve(peer, _number):
+        peer.read_request()
+        weir.signal(signal.SIGSTOP)
+        peer.send(OK)
+        reset(client)
+        weir.signal(signal.SIGCONT)
+        peer.read_request()
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [Scripted(rig, serve).text]}}, log={"access": "json"})
+    client = Connection(weir.address)
+    client.send(request_bytes())
+    weir.counts(1, "weir_errors_total", cause="client_gone")
+    weir.wait_for_output(r'"error":"client_gone"')
 
 
 def test_a_close_notify_ends_the_request(rig):

@@ -406,6 +406,52 @@ START_TEST(a_response_that_cannot_be_filtered_is_not_begun)
 }
 END_TEST
 
+static enum downstream_sent gone(struct downstream *d, const struct content_piece *piece)
+{
+    (void)d, (void)piece;
+    return DOWNSTREAM_GONE;
+}
+
+static enum downstream_sent head_gone(struct downstream *d, const struct response *response,
+                                      const struct iovec *content, int count, bool last)
+{
+    (void)d, (void)response, (void)content, (void)count, (void)last;
+    return DOWNSTREAM_GONE;
+}
+
+/* A response whose last piece was read, but not sent: the client must not get the end. */
+START_TEST(a_response_without_its_last_piece_is_not_complete)
+{
+    static const struct downstream_ops left = {.send_head = head_gone, .send_body = gone};
+    struct downstream leaving = {.ops = &left};
+    struct stream_usage_filter filter;
+    struct response response = {.status = 200};
+
+    begin(FRAMING_NONE, 0, false, 0);
+    x.downstream = &leaving;
+    x.response.progress = MESSAGE_CONTENT;
+    body_reader_begin(&server.response, &(struct framing){.kind = FRAMING_LENGTH, .length = 5});
+    ck_assert_int_eq(write(sink, "hello", 5), 5);
+    if (_i == 0) { /* the filter has no memory */
+        stream_usage_filter_begin(&filter);
+        x.cost.filter = &filter;
+        allow_memory(0);
+        ck_assert_int_eq(relay_response(&x, &why), RELAY_NO_MEMORY);
+        allow_memory(UINT64_MAX);
+    } else if (_i == 1) /* the client has left */
+        ck_assert_int_eq(relay_response(&x, &why), RELAY_GONE);
+    else { /* ... and all content came with the head */
+        memcpy(worker.receive, "hello", 5);
+        server.head_end = worker.receive;
+        server.after_head = 5;
+        ck_assert_int_eq(relay_response_head(&x, &response, &why), RELAY_GONE);
+    }
+    ck_assert(server.response.ended);
+    ck_assert_uint_eq(x.response.bytes, 5);
+    ck_assert_int_eq(x.response.progress, MESSAGE_CONTENT);
+}
+END_TEST
+
 START_TEST(a_buffer_grows_for_a_head_in_pieces)
 {
     static char large[6000];
@@ -697,6 +743,7 @@ int main(void)
     tcase_add_loop_test(tests, discarded_content_leaves_the_next_message, 0, 2);
     tcase_add_test(tests, content_that_cannot_be_kept_leaves_the_next_message);
     tcase_add_test(tests, a_response_that_cannot_be_filtered_is_not_begun);
+    tcase_add_loop_test(tests, a_response_without_its_last_piece_is_not_complete, 0, 3);
     tcase_add_test(tests, content_that_the_sink_did_not_accept_is_consumed_anyway);
     tcase_add_loop_test(tests, spliced_content_arrives_unchanged, 0,
                         4 * (int)COUNT_OF(spliced_sizes));
