@@ -41,7 +41,9 @@ bool send_rate_renew(struct send_rate *rate, const struct timeouts *timeouts, ui
         mark(rate, now_us, taken, true);
         return true;
     }
-    if (since_mark == 0 || since_mark < due)
+    if (since_mark == 0) /* without a rate, any byte within send_us is enough */
+        return timeouts->send_min_rate == 0 && now_us - rate->since_us < timeouts->send_us;
+    if (since_mark < due)
         return false;
     surplus = since_mark - due;
     rate->kept_us = now_us;

@@ -6,9 +6,10 @@
  *
  * The kernel may report room for further writes late, because its send buffer is large. So after
  * half of the time, weir marks the number of bytes that the client has acknowledged. It checks the
- * growth after each further half, until the client has taken all bytes that weir holds. Surplus
- * bytes count for at most another timeouts.send, because the client's kernel acknowledges a slow
- * reader's bytes in bursts.
+ * growth after each further half, until the client has taken all bytes that weir holds. A rate of 0
+ * requires a byte in two halves, so a client that pauses is late after at most one and a half times
+ * the time. Surplus bytes count for at most another timeouts.send, because the client's kernel
+ * acknowledges a slow reader's bytes in bursts.
  *
  * The caller has a deadline of timeouts.send / 2. `taken` counts the bytes that the client has
  * taken, as in struct downstream_ops. If the count has become smaller, it is one of another kind:

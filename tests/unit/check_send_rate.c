@@ -55,8 +55,11 @@ START_TEST(without_a_rate_any_byte_renews_the_time)
 
     send_rate_begin(&rate, 0, 0);
     ck_assert(send_rate_renew(&rate, &any, 30 * SECOND, 0));
-    ck_assert(send_rate_renew(&rate, &any, 60 * SECOND, 1));
-    ck_assert(!send_rate_renew(&rate, &any, 90 * SECOND, 1));
+    ck_assert(send_rate_renew(&rate, &any, 60 * SECOND, 1)); /* perhaps at 59 s */
+    ck_assert(send_rate_renew(&rate, &any, 90 * SECOND, 1));
+    ck_assert(send_rate_renew(&rate, &any, 120 * SECOND, 2));
+    ck_assert(send_rate_renew(&rate, &any, 150 * SECOND, 2));
+    ck_assert(!send_rate_renew(&rate, &any, 180 * SECOND, 2));
 }
 END_TEST
 
