@@ -9,6 +9,8 @@
 struct drain {
     struct downstream downstream;
     struct client_origin origin; /* of the client that has left */
+    uint16_t status;             /* that it has received; 0: none */
+    uint64_t bytes;              /* of content that were sent to it */
     TAILQ_ENTRY(drain) link;
 };
 
@@ -122,6 +124,8 @@ bool drain_begin(struct exchange *x)
     if (!drain)
         return false;
     uint64_t until_us = clock_cached_us() + x->route.rule->upstream->response_timeout_us;
+    drain->status = x->record.status;
+    drain->bytes = x->response.bytes;
     drain->origin = *left->origin;
     drain->origin.certificate = NULL; /* belongs to the connection, which is freed */
     drain->downstream = (struct downstream){
@@ -137,6 +141,14 @@ bool drain_begin(struct exchange *x)
     left->ops->end(left, DOWNSTREAM_ABORTED);
     x->noted |= EVENT_CLIENT_WRITABLE; /* the server may have been paused for the client */
     return true;
+}
+
+void drain_forget_response(struct exchange *x)
+{
+    const struct drain *drain = CONTAINER_OF(x->downstream, struct drain, downstream);
+
+    x->record.status = drain->status;
+    x->response.bytes = drain->bytes;
 }
 
 void drains_cut(struct worker *w)

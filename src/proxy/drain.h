@@ -18,6 +18,9 @@ static inline bool exchange_drains(const struct exchange *x)
  * response_timeout. The old downstream has ended then. */
 MUST_CHECK bool drain_begin(struct exchange *x);
 
+/* The charge is final: status and bytes are what the client has received, for logs and metrics. */
+void drain_forget_response(struct exchange *x);
+
 /* Ends all drains of the worker. */
 void drains_cut(struct worker *w);
 

@@ -273,6 +273,8 @@ static void finish(struct exchange *x)
         client_requests_leave(x);
     end_charge(x);
     drop_link(x);
+    if (exchange_drains(x))
+        drain_forget_response(x);
     count_exchange(x, duration);
     count_client_cost(x);
     if (x->record.log)

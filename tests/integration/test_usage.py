@@ -423,6 +423,10 @@ def test_a_response_to_a_client_that_has_left_is_read_on(rig):
         return [json.loads(line) for line in weir.output().splitlines() if '"target":' in line and "/now" not in line]
     eventually(lambda: len(lines()) == 2, what="both access lines")
     assert [(line["cost"], line["error"]) for line in lines()] == [({"tokens": 300}, "client_gone")] * 2, lines()
+    received = {line["target"]: (line["status"], line["bytes"]) for line in lines()}
+    assert received["/late"] == (499, 0), "weir has sent nothing"
+    assert received["/stream"][0] == 200 and received["/stream"][1] < 100, received
+    assert weir.metric("weir_responses_total", **{"class": "none"}) == 1
 
 
 def test_drains_end_by_the_clock_and_are_64_at_most(rig):
