@@ -150,10 +150,12 @@ static void choose_list_and_deadline(struct http2_client *connection, bool moved
         wait_in(c, &w->downstream->queue.idle, timeouts->keepalive_us);
 }
 
+/* HPACK: without the rest of the header section, no further one can be decoded. */
 static void head_timed_out(struct client *c)
 {
-    counter_add(&c->worker->stats.errors[CAUSE_HEAD_TIMEOUT], 1);
-    client_close(c);
+    if (TAILQ_EMPTY(&connection_of(c)->requests))
+        counter_add(&c->worker->stats.errors[CAUSE_HEAD_TIMEOUT], 1);
+    cut(c, CAUSE_HEAD_TIMEOUT);
 }
 
 static void idle_timed_out(struct client *c)

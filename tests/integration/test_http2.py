@@ -459,6 +459,20 @@ def test_timeouts(rig):
         half.is_closed()
 
 
+def test_an_incomplete_header_ends_the_other_requests(rig):
+    gate = Gate(rig)
+    weir = rig.weir(upstreams=gate.upstreams, timeouts={"request_header": "300ms"}, log={"access": "json"})
+    with Http2(weir.address) as client:
+        client.start("/under-way")
+        assert client.responds_to_ping()
+        eventually(lambda: gate.now == 1)
+        client.send(HEADERS, END_STREAM, 3, client.encoder.encode([(":method", "GET")]))
+        client.read_to_end()
+    weir.counts(1, "weir_errors_total", cause="request_header_timeout")
+    weir.wait_for_output(r'"target":"/under-way".*"error":"request_header_timeout"')
+    assert weir.metric("weir_errors_total", cause="client_gone") == 0
+
+
 def test_continuation_frames(rig):
     weir = rig.weir()
     with Http2(weir.address) as client:
