@@ -286,13 +286,24 @@ static void headers_begin(struct http2_session *s)
 
 static void data_begins(struct http2_session *s)
 {
-    enum { FLAG_END_STREAM = 1, FLAG_PADDED = 8, PADDING_MAX = 256 };
+    enum { FLAG_END_STREAM = 1, FLAG_PADDED = 8 };
     uint8_t flags = s->header[4];
 
     if (is_on_closed_stream(s))
         check_closed_stream(s);
-    /* empty, or perhaps padding alone */
-    if (!(flags & FLAG_END_STREAM) && s->payload_left <= (flags & FLAG_PADDED ? PADDING_MAX : 0))
+    if (flags & FLAG_END_STREAM)
+        return;
+    if (s->payload_left == 0)
+        http2_charge(s, LIMIT_EMPTY_FRAMES);
+    else
+        s->padded = flags & FLAG_PADDED;
+}
+
+/* The first byte of a padded DATA frame. Padding alone is as good as nothing. */
+static void padding_begins(struct http2_session *s, uint8_t size)
+{
+    s->padded = false;
+    if (s->payload_left <= 1u + size)
         http2_charge(s, LIMIT_EMPTY_FRAMES);
 }
 
@@ -356,6 +367,8 @@ static size_t next_part(struct http2_session *s, struct slice bytes)
         frame_begins(s);
     }
     size_t payload = at_most(bytes.n - n, s->payload_left);
+    if (payload && s->padded)
+        padding_begins(s, (uint8_t)bytes.p[n]);
     s->payload_left -= (uint32_t)payload;
     return n + payload;
 }

@@ -79,6 +79,7 @@ struct http2_session {
     uint8_t header_size;  /* bytes of `header` received */
     uint8_t preface_left; /* bytes of the preface to come */
     uint8_t continuations;
+    bool padded; /* DATA, and the length of its padding is to come */
     uint32_t payload_left;
 
     /* the header section being received (kept_head.c) */

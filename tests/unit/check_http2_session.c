@@ -465,6 +465,18 @@ START_TEST(floods_end_the_session_with_their_cause)
 }
 END_TEST
 
+/* Node can pad each message, for instance. */
+START_TEST(padded_content_is_no_flood)
+{
+    no_reply = true;
+    peer_headers(&peer, 0, 1, PEER_POST);
+    for (unsigned i = 0; i < 500; i++)
+        peer_frame(&peer, NGHTTP2_DATA, PADDED, 1, "\3a\0\0\0", 5);
+    deliver_in_steps(_i ? 1 : 16384);
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+}
+END_TEST
+
 /* The same frames at a slower rate are accepted. */
 START_TEST(resets_at_the_permitted_rate_are_accepted)
 {
@@ -976,6 +988,7 @@ int main(void)
     tcase_add_loop_test(all, another_protocol_is_refused, 0, 3);
     tcase_add_test(all, the_preface_requires_settings);
     tcase_add_loop_test(all, floods_end_the_session_with_their_cause, 0, COUNT_OF(floods));
+    tcase_add_loop_test(all, padded_content_is_no_flood, 0, 2);
     tcase_add_test(all, resets_at_the_permitted_rate_are_accepted);
     tcase_add_test(all, streams_above_the_limit_are_refused_and_count);
     tcase_add_test(all, streams_above_an_acknowledged_limit_end_the_session);
