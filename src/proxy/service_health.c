@@ -142,8 +142,11 @@ static enum step end_watch(struct exchange *x)
                                   .last = true,
                                   .trailers = service_trailers(x, GRPC_UNAVAILABLE)};
 
-    x->response.progress = MESSAGE_END;
-    return sent(x, x->downstream->ops->send_body(x->downstream, &piece));
+    enum downstream_sent result = x->downstream->ops->send_body(x->downstream, &piece);
+    if (result != DOWNSTREAM_GONE)
+        x->response.progress = MESSAGE_END;
+    x->record.reply_bytes += piece.size;
+    return sent(x, result);
 }
 
 static void move_to_current_policy(struct exchange *x)

@@ -287,6 +287,18 @@ def test_watch_sees_changes_and_a_drain(rig):
     weir.wait()
 
 
+def test_all_messages_of_a_watch_are_in_its_access_line(rig):
+    weir, listener = weir_with_service(rig, DOMAINS, log={"access": "json"})
+    with Http2(listener) as client:
+        watch = Watch(client)
+        watch.wait_for("SERVING")
+        weir.signal(signal.SIGTERM)
+        client.read_until(watch.state.over)
+        watch.wait_for("SERVING", "NOT_SERVING")
+    weir.wait()
+    weir.wait_for_output(f'"bytes":{len(watch.state.body)},')
+
+
 def test_watch_sees_redis(rig):
     """As /readyz: with on_failure: deny, weir is not ready without Redis."""
     weir, listener = weir_with_service(rig, DOMAINS, redis={"timeout": "200ms"})
