@@ -337,7 +337,7 @@ int main(int argc, char **argv)
         return print(argc - 1, argv + 1);
     Suite *suite = suite_create("http corpus");
     TCase *tests = tcase_create("corpus");
-    tcase_set_timeout(tests, 60);
+    tcase_set_timeout(tests, 600);
     tcase_add_test(tests, requests);
     tcase_add_test(tests, responses);
     suite_add_tcase(suite, tests);
