@@ -19,24 +19,105 @@ static bool is_canonical_base64(struct slice text)
     return (text.n + padding) % 4 == 0 && ((unsigned)(digit - digits) & unused_bits[padding]) == 0;
 }
 
-bool credentials_split(struct slice name, struct slice *value, struct text *scheme)
+/* The blanks of Unicode that are not ASCII, and U+FEFF, which JavaScript trims too. */
+static bool is_blank_character(struct slice c)
 {
-    struct slice word = {value->p, 0}, rest;
+    static const char *const blanks[] = {"\302\205",     "\302\240",     "\341\232\200",
+                                         "\342\200\250", "\342\200\251", "\342\200\257",
+                                         "\342\201\237", "\343\200\200", "\357\273\277"};
+
+    for (unsigned i = 0; i < COUNT_OF(blanks); i++)
+        if (slice_equal(c, slice_of(blanks[i])))
+            return true;
+    return c.n == 3 && memcmp(c.p, "\342\200", 2) == 0 && (unsigned char)c.p[2] <= 0x8a;
+}
+
+bool value_is_trimmed_by_some(struct slice value)
+{
+    bool is_character = false;
+
+    for (size_t n = 2; n <= 4 && n <= value.n; n++) {
+        struct slice first = {value.p, n}, last = {value.p + value.n - n, n};
+        if (is_blank_character(first) || is_blank_character(last))
+            return true;
+        is_character |= text_is_utf8(last);
+    }
+    return value.n && (memchr("\205\240", value.p[0], 2) ||
+                       (!is_character && memchr("\205\240", value.p[value.n - 1], 2)));
+}
+
+/* Servers separate words at some of these characters: at SP and HTAB, and in text of Latin-1 also
+ * at others that are not ASCII. */
+static bool is_gap(char c)
+{
+    return (unsigned char)c <= ' ' || (unsigned char)c >= 0x7f;
+}
+
+static struct slice first_word(struct slice text)
+{
+    size_t n = 0;
+
+    while (n < text.n && !is_gap(text.p[n]))
+        n++;
+    return (struct slice){text.p, n};
+}
+
+bool bearer_is_plain(struct slice token)
+{
+    return first_word(token).n == token.n && !memchr(token.p, ',', token.n) &&
+           !memchr(token.p, ';', token.n) && !memchr(token.p, '"', token.n);
+}
+
+bool bearer_is_in(struct slice value)
+{
+    const struct slice bearer = SLICE("Bearer");
+
+    for (; value.n > bearer.n; value.p++, value.n--)
+        if (is_gap(value.p[bearer.n]) && slice_starts_with_nocase(value, bearer))
+            return true;
+    return false;
+}
+
+/* Returns true for "TOKEN x", of which many servers use the first word. Parameters as in "a=b, c=d"
+ * are no token (RFC 9110 section 11.4). */
+static bool has_word_after_token(struct slice rest)
+{
+    struct slice word = first_word(rest);
+
+    if (word.n == rest.n)
+        return false;
+    while (word.n && word.p[word.n - 1] == '=')
+        word.n--;
+    return !memchr(word.p, '=', word.n);
+}
+
+const char *credentials_split(struct slice name, struct slice *value, struct text *scheme)
+{
+    struct slice word = {value->p, 0}, rest = *value;
+    bool has_scheme, is_clear;
 
     if (!slice_equal_nocase(name, SLICE("Authorization")))
-        return true;
+        return NULL;
     while (word.n < value->n && value->p[word.n] != ' ' && value->p[word.n] != '\t')
         word.n++;
-    if (word.n == value->n || word.n >= CREDENTIALS_SCHEME_MAX || !slice_is_token(word))
-        return true;
-    rest = slice_trim_ows((struct slice){value->p + word.n, value->n - word.n});
-    if (slice_equal_nocase(word, SLICE("Basic")) && !is_canonical_base64(rest))
-        return false;
-    for (size_t i = 0; i < word.n; i++) {
+    has_scheme = word.n < value->n && word.n < CREDENTIALS_SCHEME_MAX && slice_is_token(word);
+    if (has_scheme)
+        rest = slice_trim_ows((struct slice){value->p + word.n, value->n - word.n});
+    if (has_scheme && slice_equal_nocase(word, SLICE("Basic")) && !is_canonical_base64(rest))
+        return "the credentials of Basic are not canonical base64";
+    if (has_scheme && slice_equal_nocase(word, SLICE("Bearer")))
+        is_clear = bearer_is_plain(rest);
+    else
+        is_clear = !bearer_is_in(*value) &&
+                   !((has_scheme || word.n == value->n) && has_word_after_token(rest));
+    if (!is_clear)
+        return "servers may end the token in Authorization elsewhere";
+    for (size_t i = 0; has_scheme && i < word.n; i++) {
         char c = ascii_lower(word.p[i]);
         text_char(scheme, i == 0 && c >= 'a' && c <= 'z' ? (char)(c - 32) : c);
     }
-    text_char(scheme, ' ');
+    if (has_scheme)
+        text_char(scheme, ' ');
     *value = rest;
-    return true;
+    return NULL;
 }

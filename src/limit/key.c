@@ -118,7 +118,8 @@ static struct key_part key_part(const struct policy *policy, const struct limit_
         text_put(scratch, slice_of(per->name));
         text_char(scratch, ':');
         part.second = header_value(facts, per->name);
-        if (!credentials_split(slice_of(per->name), &part.second, scratch))
+        if (value_may_be_trimmed(part.second) ||
+            credentials_split(slice_of(per->name), &part.second, scratch))
             part.second = SLICE_NONE;
         part.first = text_slice(scratch);
         part.second = identity_short_value(&policy->identity, part.second, scratch);

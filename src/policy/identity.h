@@ -39,10 +39,11 @@ struct identity {
     enum identity_token token_state; /* of the request's token */
     bool token_counted;
     bool needs_content;      /* a source has the value in the content, which is not read yet */
-    bool token_repeated;     /* TOKEN_INVALID: its header occurs twice */
     const char *token_fault; /* TOKEN_INVALID: why, as text */
-    int token;               /* TOKEN_VALID: its index in the cache, during this call */
-    size_t size;             /* of text */
+    const char
+        *token_doubt; /* TOKEN_INVALID: why servers may read another token; NULL: they do not */
+    int token;        /* TOKEN_VALID: its index in the cache, during this call */
+    size_t size;      /* of text */
     /* "id:client-2", "jwt:alice", "json:alice", "certificate:alice", "cookie:HASH", "query:HASH",
      * "ip:203.0.113.7", "ip:2001:db8::/64" or "ip:unix" */
     char text[IDENTITY_TEXT_MAX];
@@ -93,11 +94,11 @@ void identity_find_address(const struct identity_input *input, struct identity *
  *
  * Returns false if the request must be rejected, for `identity->failure` and the reason `*why`:
  *   - IDENTITY_MALFORMED: an identity or token header occurs twice or has control bytes; Connection
- *     names the header; a parameter (with identity.cookies: reject, a cookie) has two values, or a
- *     name that servers may read as this one, or malformed percent-encoding; another parameter has
- *     malformed percent-encoding in its name; credentials of Basic are not canonical base64; the
- *     name of a cookie
- *     stands after a blank; a cookie contains NUL, CR or LF; a name in the content stands twice
+ *     names the header; servers may read other credentials in it (http/credentials.h); a parameter
+ *     (with identity.cookies: reject, a cookie) has two values, or a name that servers may read as
+ *     this one, or malformed percent-encoding; another parameter has malformed percent-encoding in
+ *     its name; the name of a cookie stands after a blank; a cookie contains NUL, CR or LF; a name
+ *     in the content stands twice
  *   - IDENTITY_INVALID_TOKEN: the token is not valid, with jwt.invalid: 401 */
 MUST_CHECK bool identity_of(const struct identity_input *input, struct identity *identity,
                             const char **why);

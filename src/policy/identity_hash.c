@@ -1,5 +1,6 @@
 /* identity_hash.c - keyed hashes of the values of identities. */
 #include "base/text.h"
+#include "http/credentials.h"
 #include "policy/identity_internal.h"
 #include "policy/pairs.h"
 
@@ -35,7 +36,8 @@ const char *identity_hash_value(SHA256_CTX *hash, struct slice value, bool keep_
                                 bool *empty)
 {
     struct hashing hashing = {.hash = hash};
-    size_t spaces = 0;
+    char edges[8]; /* the first and the last four bytes */
+    size_t spaces = 0, n = 0;
     int c;
 
     bool quoted = value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"';
@@ -59,7 +61,12 @@ const char *identity_hash_value(SHA256_CTX *hash, struct slice value, bool keep_
         hash_byte(&hashing, (char)c);
         *empty = false;
         spaces = 0;
+        if (n == sizeof edges)
+            memmove(edges + 4, edges + 5, --n - 4);
+        edges[n++] = (char)c;
     }
+    if (!keep_malformed && value_may_be_trimmed((struct slice){edges, n}))
+        return "the identity's value begins or ends with a blank of Unicode";
     flush_bytes(&hashing);
     return NULL;
 }

@@ -66,9 +66,12 @@ static enum found find_header(const struct identity_search *search,
     char bytes[CREDENTIALS_SCHEME_MAX];
     struct text scheme = text_over(bytes, sizeof bytes);
     struct slice rest = field->value;
+    if (value_may_be_trimmed(rest))
+        return identity_bad(search, "the identity header begins or ends with a blank of Unicode");
     /* Authorization has no id. */
-    if (!known && !credentials_split(field->name, &rest, &scheme))
-        return identity_bad(search, "the credentials of Basic are not canonical base64");
+    const char *why = known ? NULL : credentials_split(field->name, &rest, &scheme);
+    if (why)
+        return identity_bad(search, why);
     return write_plain(&search->input->policy->identity, from->source, text_slice(&scheme), rest,
                        search->identity);
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "http/credentials.h"
 #include "policy/identity_internal.h"
 #include "policy/remote_keys.h"
 #include "policy/token_cache.h"
@@ -72,8 +73,8 @@ bool token_checker_is_ready(const struct token_checker *checker)
 
 /* --- Reading --- */
 
-/* Removes the scheme. Returns false if it is not Bearer. Other headers than Authorization may
- * contain the token alone. */
+/* Removes the scheme. Returns false if it is not Bearer; `*token` is the value then. Other headers
+ * than Authorization may contain the token alone. */
 static bool read_token(const struct jwt_settings *jwt, struct slice value, struct slice *token)
 {
     size_t scheme = 0;
@@ -197,24 +198,33 @@ bool token_checker_should_wait(struct token_checker *checker, const struct field
     return token_checker_keys_may_come(checker);
 }
 
+static const char other_token[] = "servers may read another token in the header";
+
 static void read_request(const struct identity_search *search, const struct field *field)
 {
     struct token_checker *checker = search->input->tokens;
     const struct jwt_settings *jwt = &checker->settings->jwt;
     struct identity *identity = search->identity;
-    enum jwt_fault fault = JWT_REPEATED;
+    enum jwt_fault fault = JWT_MALFORMED;
     struct slice token;
     bool cached = false;
 
     identity->token_state = TOKEN_NONE;
-    if (!fields_next_named(search->input->fields, slice_of(jwt->header), field)) {
-        if (!read_token(jwt, field->value, &token))
-            return;
+    identity->token_doubt = NULL;
+    if (fields_next_named(search->input->fields, slice_of(jwt->header), field)) {
+        fault = JWT_REPEATED; /* servers differ in which one they use */
+        identity->token_doubt = "the header of the token occurs twice";
+    } else if (read_token(jwt, field->value, &token)) {
         fault = verify_token(checker, token, &identity->token, &cached);
+        if (fault != JWT_GOOD && !bearer_is_plain(token))
+            identity->token_doubt = other_token;
+    } else if (bearer_is_in(token)) {
+        identity->token_doubt = other_token;
+    } else {
+        return;
     }
     identity->token_state = fault == JWT_GOOD ? TOKEN_VALID : TOKEN_INVALID;
     identity->token_fault = jwt_fault_text[fault];
-    identity->token_repeated = fault == JWT_REPEATED;
     if (identity->token_counted)
         return;
     identity->token_counted = true;
@@ -240,7 +250,6 @@ static void take_given(struct token_checker *checker, struct identity *identity)
 
     identity->token = cache_token(checker, &hash, &token);
     identity->token_state = TOKEN_VALID;
-    identity->token_repeated = false;
 }
 
 enum found identity_find_claim(const struct identity_search *search,
@@ -260,7 +269,6 @@ enum found identity_find_claim(const struct identity_search *search,
         if (field && field_is_named_away(field))
             return identity_bad(search, "Connection names the header of the token");
         identity->token_state = TOKEN_NONE;
-        identity->token_repeated = false;
         if (field)
             read_request(search, field);
     }
@@ -270,8 +278,8 @@ enum found identity_find_claim(const struct identity_search *search,
         *search->why = identity->token_fault;
         return FOUND_BAD;
     }
-    if (identity->token_repeated) /* servers differ in which one they use */
-        return identity_bad(search, "the header of the token occurs twice");
+    if (identity->token_state == TOKEN_INVALID && identity->token_doubt)
+        return identity_bad(search, identity->token_doubt);
     if (identity->token_state != TOKEN_VALID)
         return FOUND_NONE;
     struct slice text = token_cache_get(checker->cache, identity->token, from->claim);

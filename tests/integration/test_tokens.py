@@ -89,6 +89,9 @@ def test_with_an_invalid_token_the_next_source_is_used(rig):
     answer = get(weir.address, headers=[("Authorization", "Bearer " + good), ("Authorization", "Bearer x")])
     assert answer.status == 400, "a server could use the first one"
     weir.counts(1, "weir_invalid_tokens_total", reason="repeated")
+    for same in (f"Bearer {good} x", f"x Bearer {good}"):
+        assert get(weir.address, headers={"Authorization": same}).status == 400, "a server could read the token"
+    weir.counts(1, "weir_invalid_tokens_total", reason="malformed")
     assert not weir.log() or all("web" not in text for _, text in weir.log())
 
 

@@ -219,6 +219,9 @@ static const struct {
     {"?api_key=A&api_key=%41", "query:" HASH_A},
     {"?api_key=a+b", "query:" HASH_A_B},
     {"?api_key=a%20b%20", "query:" HASH_A_B},
+    {"?api_key=A%C2%A0", NULL}, /* a blank of Unicode */
+    {"?api_key=%E3%80%80A", NULL},
+    {"?api_key=0123456789abcdef%A0+", NULL},
     {"?api_key=&x=;", ADDRESS},
     {"?api_key", ADDRESS},
     {"?apikey=A&api_key2=A", ADDRESS},
@@ -356,6 +359,76 @@ START_TEST(credentials_of_basic_have_one_encoding)
 }
 END_TEST
 
+static const struct {
+    const char *line;
+    bool good;
+} spellings[] = {
+    {"Authorization: Bearer KEY", true},
+    {"Authorization: Bearer 1|KEY", true}, /* Laravel Sanctum */
+    {"Authorization: Bearer user:KEY", true},
+    {"Authorization: Bearer a-._~+/b==--c", true},
+    {"Authorization: Bearer", true},
+    {"Authorization: Bearer KEY x1", false}, /* .split(' ')[1] */
+    {"Authorization: bearer  KEY x1", false},
+    {"Authorization: Bearer KEY,x1", false},  /* Laravel */
+    {"Authorization: Bearer KEY;x1", false},  /* Rails */
+    {"Authorization: Bearer \"KEY\"", false}, /* Rails */
+    {"Authorization: Bearer KEY\240", false}, /* .strip() */
+    {"Authorization: Bearer KEY\205\240", false},
+    {"Authorization: Bearer KEY\303\251", false},
+    {"Authorization: Bearer KEY\240x", false}, /* .split() */
+    {"Authorization: Bearer\240KEY", false},
+    {"Authorization: x1 Bearer KEY", false}, /* Laravel: the last "Bearer " */
+    {"Authorization: x1Bearer KEY", false},
+    {"Authorization: a=1, b=bearer KEY", false},
+    {"Authorization: \"x\"Bearer KEY", false},
+    {"Authorization: 0123456789012345678901234567890123456789Bearer KEY", false},
+    {"Authorization: Bearer x1 Bearer KEY", false},
+    {"Authorization: Token KEY", true},
+    {"Authorization: Token KEY x1", false},
+    {"Authorization: Token KEY= x1", false},
+    {"Authorization: Token KEY\240x1", false},
+    {"Authorization: Token\240KEY", false},
+    {"Authorization: KEY", true},
+    {"Authorization: KEY\302\240", false},
+    {"Authorization: Digest username=\"Andr\303\251\", realm=\"a b\"", true},
+    {"Authorization: AWS4-HMAC-SHA256 Credential=A/b, SignedHeaders=c;d, Signature=e", true},
+    {"Authorization: 0123456789012345678901234567890123456789 KEY", true},
+    {"X-Key: KEY x1", true},
+    {"X-Key: Andr\303\251", true},
+    {"X-Key: Voil\303\240", true}, /* ends in 0xa0 */
+    {"X-Key: \342\204\240", true}, /* U+2120, the service mark */
+    {"X-Key: Andr\351", true},     /* Latin-1 */
+    {"X-Key: KEY\240", false},
+    {"X-Key: \240KEY", false},
+    {"X-Key: KEY\205", false},
+    {"X-Key: \240", false},
+    {"X-Key: \302\240", false},
+    {"X-Key: KEY\302\240", false},
+    {"X-Key: \302\240KEY", false},
+    {"X-Key: KEY\302\205", false},
+    {"X-Key: KEY\342\200\203", false},
+    {"X-Key: KEY\342\200\213", true}, /* U+200B is no blank */
+    {"X-Key: KEY\343\200\200", false},
+    {"X-Key: \357\273\277KEY", false},
+    {"X-Key: KEY\303\240\240", false},
+    {"X-Client-Id: KEY", true},
+    {"X-Client-Id: KEY x1", true},
+    {"X-Client-Id: KEY\240", false},
+};
+
+START_TEST(values_that_servers_read_in_many_spellings_are_refused)
+{
+    char line[100];
+
+    load("from: [ 'header:authorization', 'header:X-Key', 'header:X-Client-Id', ip ]");
+    snprintf(line, sizeof line, "%s\n", spellings[_i].line);
+    const char *found = identify("", line);
+    ck_assert_msg(spellings[_i].good ? found && identity.is_id : !found && malformed, "%s", line);
+    drop();
+}
+END_TEST
+
 #define SECRET "0123456789abcdef0123456789abcdef"
 /* {"alg":"HS256"}.{"org":"acme"}, signed with SECRET; without the last character of the signature */
 #define TOKEN                                                                                      \
@@ -396,6 +469,57 @@ START_TEST(an_invalid_token_is_verified_once)
         ck_assert_uint_eq(key_value(&values, 0).n, valid ? strlen("acme") : 0);
     }
     token_checker_free(checker);
+    drop();
+}
+END_TEST
+
+static const struct {
+    const char *header, *sent;
+    enum identity_token state;
+    bool refused; /* with invalid: fall_through */
+} tokens[] = {
+    {"Authorization", TOKEN "k", TOKEN_VALID, false},
+    {"Authorization", TOKEN "A", TOKEN_INVALID, false},
+    {"Authorization", "Bearer 1|opaque", TOKEN_INVALID, false},
+    {"Authorization", "Basic QTpi", TOKEN_NONE, false},
+    {"Authorization", TOKEN "k x", TOKEN_INVALID, true},
+    {"Authorization", TOKEN "k,x", TOKEN_INVALID, true},
+    {"Authorization", TOKEN "k\240", TOKEN_INVALID, true},
+    {"Authorization", "x " TOKEN "k", TOKEN_INVALID, true},
+    {"Authorization", "x" TOKEN "k", TOKEN_INVALID, true},
+    {"X-Token", TOKEN "k", TOKEN_VALID, false},
+    {"X-Token", TOKEN "k x", TOKEN_INVALID, true},
+    {"X-Token", "opaque", TOKEN_INVALID, false},
+    {"X-Token", "opaque x", TOKEN_INVALID, true},
+};
+
+START_TEST(tokens_that_servers_may_read_are_not_passed_over)
+{
+    static struct token_stats stats;
+    struct token_checker *checker;
+    struct fields fields = {.count = 1};
+    struct peer peer = {.has_ip = false};
+    struct identity_input input = {.peer = {.source = &peer}, .fields = &fields};
+    char settings[200];
+
+    fields.at[0].name = slice_of(tokens[_i].header);
+    fields.at[0].value = slice_of(tokens[_i].sent);
+    for (unsigned refuses = 0; refuses < 2; refuses++) {
+        snprintf(settings, sizeof settings,
+                 "from: [ 'jwt:org', ip ], jwt: { secret: " SECRET ", header: %s, invalid: %s }",
+                 tokens[_i].header, refuses ? "401" : "fall_through");
+        load(settings);
+        ck_assert(token_checker_new(policy, &stats, &checker));
+        input.policy = policy;
+        input.tokens = checker;
+        bool good = identity_of(&input, &identity, &why);
+        ck_assert_int_eq(identity.token_state, tokens[_i].state);
+        ck_assert_int_eq(good, refuses ? tokens[_i].state != TOKEN_INVALID : !tokens[_i].refused);
+        if (!good)
+            ck_assert_int_eq(identity.failure,
+                             refuses ? IDENTITY_INVALID_TOKEN : IDENTITY_MALFORMED);
+        token_checker_free(checker);
+    }
     drop();
 }
 END_TEST
@@ -539,6 +663,10 @@ int main(void)
     tcase_add_test(tests, long_ids_and_selected_ids_are_hashed);
     tcase_add_test(tests, spellings_of_credentials_are_one_client);
     tcase_add_loop_test(tests, credentials_of_basic_have_one_encoding, 0, (int)COUNT_OF(basic));
+    tcase_add_loop_test(tests, values_that_servers_read_in_many_spellings_are_refused, 0,
+                        (int)COUNT_OF(spellings));
+    tcase_add_loop_test(tests, tokens_that_servers_may_read_are_not_passed_over, 0,
+                        (int)COUNT_OF(tokens));
     tcase_add_test(tests, an_invalid_token_is_verified_once);
     tcase_add_test(tests, client_ip_header_and_prefix_are_configurable);
     tcase_add_loop_test(tests, client_names_are_parsed_and_formatted, 0, (int)COUNT_OF(names));

@@ -104,7 +104,7 @@ START_TEST(long_segments_are_hashed)
 }
 END_TEST
 
-START_TEST(credentials_of_basic_that_have_other_spellings_count_as_absent)
+START_TEST(values_that_servers_read_in_many_spellings_count_as_absent)
 {
     char absent[256];
 
@@ -115,6 +115,12 @@ START_TEST(credentials_of_basic_that_have_other_spellings_count_as_absent)
                      "weir:{header:Authorization:Basic dXNlcjpwYXNz}:l:a");
     ck_assert_str_eq(key_of("Authorization", "Basic dXNl.cjpwYXNz"), absent);
     ck_assert_str_eq(key_of("Authorization", "Basic dXNlcjpwYXNz===="), absent);
+    ck_assert_str_eq(key_of("Authorization", "Bearer KEY"),
+                     "weir:{header:Authorization:Bearer KEY}:l:a");
+    ck_assert_str_eq(key_of("Authorization", "Bearer KEY x"), absent);
+    load("header:X-Key", "");
+    ck_assert_str_eq(key_of("X-Key", "KEY x"), "weir:{header:X-Key:KEY x}:l:a");
+    ck_assert_str_eq(key_of("X-Key", "KEY\302\240"), "weir:{header:X-Key:}:l:a");
     policy_drop(policy);
 }
 END_TEST
@@ -125,7 +131,7 @@ int main(void)
     TCase *tests = tcase_create("key");
     tcase_add_test(tests, long_values_are_hashed);
     tcase_add_test(tests, long_segments_are_hashed);
-    tcase_add_test(tests, credentials_of_basic_that_have_other_spellings_count_as_absent);
+    tcase_add_test(tests, values_that_servers_read_in_many_spellings_count_as_absent);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
