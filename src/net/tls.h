@@ -196,7 +196,8 @@ void tls_client_free(struct tls_client *client);
 /* One thread's session with one server, for resumption. Zero-initialized; must outlive the streams
  * that use it. */
 struct tls_resumption {
-    void *session; /* last session that the server offered */
+    void *session;        /* last session that the server offered */
+    uint64_t verified_us; /* start of the connection that verified the session's server */
 };
 void tls_resumption_clear(struct tls_resumption *resumption);
 

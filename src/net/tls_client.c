@@ -6,16 +6,18 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/macros.h"
 #include "base/text.h"
 #include "net/address.h"
 #include "net/tls_internal.h"
 
 enum {
-    NAMES_LISTED_MAX = 3, /* maximum number of a certificate's names in a message */
-    /* maximum age of a resumed session, so that the certificate is checked again */
-    RESUMED_MAX_S = 60 * 60
+    NAMES_LISTED_MAX = 3 /* maximum number of a certificate's names in a message */
 };
+
+/* Maximum age of a verification: a resumed session has none, and brings new sessions. */
+static const uint64_t verified_max_us = 3600 * (uint64_t)1000000;
 
 struct tls_client {
     SSL_CTX *ctx;
@@ -236,27 +238,20 @@ static int on_new_session(SSL *ssl, SSL_SESSION *session)
         return 0;
     tls_resumption_clear(t->resumption);
     t->resumption->session = session;
+    t->resumption->verified_us = SSL_session_reused(ssl) ? t->offered_us : t->begun_us;
     return 1; /* takes ownership of the session */
 }
 
-/* OpenSSL 3.4 replaces the function whose result ends in 2038 on some machines. */
-static time_t session_time(const SSL_SESSION *session)
+static void resume(struct tls_session *t)
 {
-#if OPENSSL_VERSION_PREREQ(3, 4)
-    return SSL_SESSION_get_time_ex(session);
-#else
-    return (time_t)SSL_SESSION_get_time(session);
-#endif
-}
+    SSL_SESSION *session = t->resumption->session;
 
-static void resume(SSL *ssl, struct tls_resumption *resumption)
-{
-    SSL_SESSION *session = resumption->session;
-
-    if (session && time(NULL) - session_time(session) > RESUMED_MAX_S)
-        tls_resumption_clear(resumption);
+    t->begun_us = clock_us();
+    t->offered_us = t->resumption->verified_us;
+    if (session && t->begun_us - t->offered_us > verified_max_us)
+        tls_resumption_clear(t->resumption);
     else if (session)
-        (void)SSL_set_session(ssl, session);
+        (void)SSL_set_session(t->ssl, session);
 }
 
 /* ---- clients and their connections ----------------------------------------------------------- */
@@ -340,7 +335,7 @@ bool tls_connect(struct stream *s, struct tls_client *client, const char *host,
     SSL_set_connect_state(t->ssl);
     t->host = host;
     t->resumption = resumption;
-    resume(t->ssl, resumption);
+    resume(t);
     stream_want_read(s, true);
     return true;
 }

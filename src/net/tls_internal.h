@@ -24,6 +24,7 @@ struct tls_session {
     /* client side: */
     const char *host; /* name that the certificate must be valid for */
     struct tls_resumption *resumption;
+    uint64_t begun_us, offered_us; /* its start; verified_us of the session that it offers */
 
     /* both sides: */
     int verify_error; /* X509_V_ERR_ code of the first error in the peer's certificate; 0: none */

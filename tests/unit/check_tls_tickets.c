@@ -1,7 +1,10 @@
-/* check_tls_tickets.c - the keys of session tickets change with time. */
+/* check_tls_tickets.c - the keys of session tickets change with time, and weir as client resumes
+ * sessions for a limited time. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/macros.h"
 #include "fault/test_clock.h"
@@ -219,6 +222,82 @@ START_TEST(tickets_of_another_server_are_refused)
 }
 END_TEST
 
+/* --- weir as client --------------------------------------------------------------------------- */
+
+static void on_event(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd, (void)what, (void)context;
+}
+
+/* A server as OpenSSL makes it: with TLS 1.3, each resumption brings a new ticket. */
+static SSL_CTX *peer_new(int version)
+{
+    const char *srcdir = getenv("srcdir");
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+    char certificate[4096], key[4096], why[TLS_WHY_MAX];
+
+    snprintf(certificate, sizeof certificate, "%s/tests/tls/cert.pem", srcdir ? srcdir : ".");
+    snprintf(key, sizeof key, "%s/tests/tls/key.pem", srcdir ? srcdir : ".");
+    ck_assert_msg(tls_load_pair(ctx, certificate, key, why) == TLS_GOOD, "%s", why);
+    ck_assert_int_eq(SSL_CTX_set_max_proto_version(ctx, version), 1);
+    return ctx;
+}
+
+/* Returns whether the session was resumed. */
+static bool connect_to(SSL_CTX *peer, struct tls_client *client, struct tls_resumption *resumption)
+{
+    struct event_base *base = event_base_new();
+    struct poller poller;
+    struct stream stream = {.fd = -1};
+    SSL *far = SSL_new(peer);
+    int fds[2];
+    char byte;
+
+    ck_assert_int_eq(poller_init(&poller, base, 1), 0);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    stream_open(&stream, &poller, fds[0], on_event, on_event, NULL);
+    ck_assert(tls_connect(&stream, client, "a.test", resumption));
+    ck_assert_int_eq(SSL_set_fd(far, fds[1]), 1);
+    SSL_set_accept_state(far);
+    for (int i = 0; i < 10 && tls_handshake(&stream) == TLS_AGAIN; i++)
+        SSL_do_handshake(far);
+    SSL_do_handshake(far);
+    ck_assert(SSL_is_init_finished(far));
+    ck_assert_int_eq(stream_read(&stream, &byte, 1), STREAM_AGAIN); /* tickets of TLS 1.3 */
+    bool resumed = SSL_session_reused(far);
+    stream_close(&stream, NULL);
+    SSL_free(far);
+    close(fds[1]);
+    poller_clear(&poller);
+    event_base_free(base);
+    return resumed;
+}
+
+/* The peer accepts its tickets for longer: for 2 h, by the clock of the machine. */
+START_TEST(a_server_is_verified_again_although_each_resumption_brings_a_new_session)
+{
+    const struct tls_client_settings settings = {.verify = false};
+    SSL_CTX *peer = peer_new(versions[_i]);
+    struct tls_resumption resumption = {.session = NULL};
+    struct tls_client *client;
+    char why[TLS_WHY_MAX];
+
+    ck_assert_int_eq(tls_client_new(&settings, &client, why), TLS_GOOD);
+    for (unsigned round = 0; round < 2; round++) {
+        ck_assert(!connect_to(peer, client, &resumption));
+        for (unsigned i = 0; i < 3; i++) {
+            pass(hour_us / 4);
+            ck_assert(connect_to(peer, client, &resumption));
+        }
+        pass(hour_us / 4);
+    }
+    tls_resumption_clear(&resumption);
+    tls_client_free(client);
+    SSL_CTX_free(peer);
+    end_test();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tls_tickets");
@@ -229,6 +308,8 @@ int main(void)
     tcase_add_loop_test(c, keys_are_wiped_without_handshakes, 0, COUNT_OF(versions));
     tcase_add_loop_test(c, servers_share_their_keys_after_a_reload, 0, COUNT_OF(versions));
     tcase_add_loop_test(c, tickets_of_another_server_are_refused, 0, COUNT_OF(versions));
+    tcase_add_loop_test(c, a_server_is_verified_again_although_each_resumption_brings_a_new_session,
+                        0, COUNT_OF(versions));
     suite_add_tcase(suite, c);
     return run_suite(suite);
 }
