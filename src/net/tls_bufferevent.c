@@ -15,6 +15,7 @@ struct accepted {
     struct tls_server *server;
     void (*failed)(void *context, evutil_socket_t fd, enum tls_failure failure);
     void *context;
+    int64_t until_s;    /* see struct tls_certificate */
     evutil_socket_t fd; /* -1: the handshake has not begun */
     bool closed;        /* the client has closed the connection, which is no error of OpenSSL */
     bool over;          /* the handshake is done, or `failed` was called */
@@ -104,9 +105,10 @@ static void on_state(const SSL *ssl, int where, int value)
     accepted->closed = !BIO_should_retry(SSL_get_rbio(ssl)); /* the BIO that also writes */
     if ((where & SSL_CB_HANDSHAKE_START) && !accepted->over && !accepted->counted)
         begin_handshake(accepted);
-    else if (where & SSL_CB_HANDSHAKE_DONE)
+    else if ((where & SSL_CB_HANDSHAKE_DONE) && !accepted->over) {
+        accepted->until_s = tls_verified_until(ssl, tls_server_clients(accepted->server));
         end_handshake(accepted);
-    else if (fault && !accepted->over)
+    } else if (fault && !accepted->over)
         fail_handshake(accepted, tls_failure_of((int)SSL_get_verify_result(ssl), fault));
 }
 
@@ -127,23 +129,30 @@ struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_serv
     accepted->failed = failed;
     accepted->context = context;
     accepted->fd = -1;
+    accepted->until_s = INT64_MAX;
     SSL_set_info_callback(ssl, on_state);
     /* On failure, libevent frees the SSL, or nothing if it has no memory at all. */
     return bufferevent_openssl_socket_new(base, -1, ssl, BUFFEREVENT_SSL_ACCEPTING,
                                           BEV_OPT_CLOSE_ON_FREE);
 }
 
+static const struct accepted *accepted_of(struct bufferevent *bufferevent)
+{
+    const SSL *ssl = bufferevent_openssl_get_ssl(bufferevent);
+
+    return ssl ? SSL_get_ex_data(ssl, index_of_accepted()) : NULL;
+}
+
 bool tls_bufferevent_has_expired(struct bufferevent *bufferevent)
 {
-    SSL *ssl = bufferevent_openssl_get_ssl(bufferevent);
+    const struct accepted *accepted = accepted_of(bufferevent);
 
-    return ssl && (int64_t)(clock_wall_us() / 1000000) >= tls_chain_until(ssl);
+    return accepted && (int64_t)(clock_wall_us() / 1000000) >= accepted->until_s;
 }
 
 bool tls_bufferevent_is_verified(struct bufferevent *bufferevent, const struct tls_server *server)
 {
-    SSL *ssl = bufferevent_openssl_get_ssl(bufferevent);
-    const struct accepted *accepted = ssl ? SSL_get_ex_data(ssl, index_of_accepted()) : NULL;
+    const struct accepted *accepted = accepted_of(bufferevent);
 
     return accepted && tls_server_same_clients(accepted->server, server) &&
            !tls_bufferevent_has_expired(bufferevent);

@@ -19,7 +19,7 @@ struct bufferevent *tls_bufferevent_new(struct event_base *base, struct tls_serv
                                         void (*failed)(void *context, evutil_socket_t fd,
                                                        enum tls_failure failure),
                                         void *context);
-/* Returns whether a certificate has expired by which the client was verified. */
+/* Returns whether a certificate or list has expired by which the client was verified. */
 bool tls_bufferevent_has_expired(struct bufferevent *bufferevent);
 /* Returns whether the bufferevent uses TLS, and `server` would verify its client as it was
  * verified. */

@@ -21,7 +21,8 @@ struct tls_certificate {
     /* Subject as text (RFC 4514), in ASCII: other characters are escaped bytes of UTF-8. Empty: the
      * subject is empty, or longer than TLS_SUBJECT_MAX. */
     struct slice subject;
-    /* Time at which the first certificate of the verified chain expires, in seconds since 1970. */
+    /* Time at which the first certificate of the verified chain, or revocation list of their
+     * issuers, expires, in seconds since 1970. */
     int64_t until_s;
     char bytes[]; /* of the slices */
 };

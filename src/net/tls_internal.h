@@ -56,8 +56,12 @@ MUST_CHECK bool tls_can_be_read(const char *path, char why[static TLS_WHY_MAX]);
 /* Writes why OpenSSL rejects a file that should contain `wanted`. */
 void tls_describe_error(char why[static TLS_WHY_MAX], const char *wanted);
 
+struct tls_clients; /* tls_verify.c */
+
 /* Returns a connection in the role of the server, which the caller frees; NULL: no memory. */
 SSL *tls_server_ssl(struct tls_server *server);
+/* Returns how the server verifies its clients; NULL: it does not. */
+const struct tls_clients *tls_server_clients(const struct tls_server *server);
 /* tls_failure.c: returns why a handshake has failed, from the X509_V_ERR_ code of the peer's
  * certificate (0: none) and an OpenSSL error (0: the connection was closed). */
 enum tls_failure tls_failure_of(int verify_error, unsigned long fault);
@@ -79,8 +83,6 @@ MUST_CHECK bool tls_tickets_apply(struct tls_tickets **tickets, SSL_CTX *ctx);
 
 /* ---- tls_verify.c: how a listener verifies its clients --------------------------------------- */
 
-struct tls_clients;
-
 /* Reads client_ca and client_crl of the settings. */
 MUST_CHECK enum tls_fault tls_clients_new(const struct tls_server_settings *settings,
                                           struct tls_clients **clients,
@@ -91,9 +93,10 @@ void tls_clients_free(struct tls_clients *clients);
 MUST_CHECK bool tls_clients_apply(struct tls_clients *clients, SSL_CTX *ctx);
 /* Returns whether both verify clients in the same way. */
 bool tls_clients_same(const struct tls_clients *one, const struct tls_clients *other);
-/* Returns when the first certificate of the client's verified chain expires, in seconds since 1970;
- * INT64_MAX: there is none. */
-int64_t tls_chain_until(SSL *ssl);
+/* Returns when the first certificate of the client's verified chain, or revocation list of their
+ * issuers, expires, in seconds since 1970; INT64_MAX: there is none. Lists that have expired do not
+ * count: OpenSSL has accepted the client without them. */
+int64_t tls_verified_until(const SSL *ssl, const struct tls_clients *clients);
 /* Returns the path of client_crl (NULL: none), and the time at which its first list expires. */
 const char *tls_clients_crl(const struct tls_clients *clients, int64_t *until_s);
 

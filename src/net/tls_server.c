@@ -318,6 +318,11 @@ enum tls_fault tls_server_set(struct tls_server *server, const struct tls_server
     return fault;
 }
 
+const struct tls_clients *tls_server_clients(const struct tls_server *server)
+{
+    return server->clients;
+}
+
 bool tls_server_same_clients(const struct tls_server *one, const struct tls_server *other)
 {
     return tls_clients_same(one ? one->clients : NULL, other ? other->clients : NULL);

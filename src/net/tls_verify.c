@@ -5,7 +5,7 @@
  * except for that of the anchor (RFC 5280 section 6.1: it is not part of the path).
  *
  * A client that resumes a session is not verified again. Its ticket therefore ends with the first
- * certificate of the chain, and with the revocation lists. */
+ * certificate of the chain, or with the first revocation list of its issuers. */
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ struct tls_clients {
     X509_STORE *store;
     STACK_OF(X509_NAME) * names; /* of the authorities */
     char *crl_path;              /* NULL: no revocation lists */
-    int64_t crl_until_s;
+    STACK_OF(X509_CRL) * lists;  /* the latest of each issuer and scope, which OpenSSL uses */
     unsigned char digest[SHA256_DIGEST_LENGTH]; /* of all that verification depends on */
 };
 
@@ -38,6 +38,7 @@ void tls_clients_free(struct tls_clients *clients)
         return;
     X509_STORE_free(clients->store);
     sk_X509_NAME_pop_free(clients->names, X509_NAME_free);
+    sk_X509_CRL_pop_free(clients->lists, X509_CRL_free);
     free(clients->crl_path);
     free(clients);
 }
@@ -135,28 +136,36 @@ static int compare_lists(const X509_CRL *const *one, const X509_CRL *const *othe
                                         X509_CRL_get0_lastUpdate(*other));
 }
 
-/* Sets when the first list expires. Of several for one issuer and scope OpenSSL uses the latest. */
-static void note_next_updates(struct tls_clients *clients, STACK_OF(X509_CRL) * lists)
+/* OpenSSL uses the latest of several lists of one issuer and scope. */
+static void drop_superseded(STACK_OF(X509_CRL) * lists)
 {
-    int count = sk_X509_CRL_num(lists);
-    int64_t until_s;
-
     sk_X509_CRL_set_cmp_func(lists, compare_lists);
     sk_X509_CRL_sort(lists);
-    for (int i = 0; i < count; i++) {
-        const X509_CRL *crl = sk_X509_CRL_value(lists, i);
-        const ASN1_TIME *next = X509_CRL_get0_nextUpdate(crl);
-        bool superseded =
-            i + 1 < count && compare_subjects(crl, sk_X509_CRL_value(lists, i + 1)) == 0;
-        if (!superseded && next && tls_seconds_of(next, &until_s) && until_s < clients->crl_until_s)
-            clients->crl_until_s = until_s;
-    }
+    for (int i = sk_X509_CRL_num(lists) - 1; i > 0; i--)
+        if (compare_subjects(sk_X509_CRL_value(lists, i - 1), sk_X509_CRL_value(lists, i)) == 0)
+            X509_CRL_free(sk_X509_CRL_delete(lists, i - 1));
 }
 
-/* Adds the lists to the store and to `lists`. */
-static bool load_lists(struct tls_clients *clients, BIO *memory, STACK_OF(X509_CRL) * lists,
-                       char why[static TLS_WHY_MAX])
+/* Returns when the first list of `issuer` (NULL: of all) expires that has not expired at `now_s`;
+ * INT64_MAX: none does. */
+static int64_t lists_until(const struct tls_clients *clients, const X509_NAME *issuer,
+                           int64_t now_s)
 {
+    int64_t until_s = INT64_MAX, one_s;
+
+    for (int i = 0; i < sk_X509_CRL_num(clients->lists); i++) {
+        const X509_CRL *crl = sk_X509_CRL_value(clients->lists, i);
+        const ASN1_TIME *next = X509_CRL_get0_nextUpdate(crl);
+        if ((!issuer || X509_NAME_cmp(X509_CRL_get_issuer(crl), issuer) == 0) && next &&
+            tls_seconds_of(next, &one_s) && one_s > now_s && one_s < until_s)
+            until_s = one_s;
+    }
+    return until_s;
+}
+
+static bool load_lists(struct tls_clients *clients, BIO *memory, char why[static TLS_WHY_MAX])
+{
+    STACK_OF(X509_CRL) *lists = clients->lists;
     bool good = true;
     X509_CRL *crl;
 
@@ -168,7 +177,7 @@ static bool load_lists(struct tls_clients *clients, BIO *memory, STACK_OF(X509_C
     }
     if (good && sk_X509_CRL_num(lists) > 0 && at_end_of_pem()) {
         ERR_clear_error();
-        note_next_updates(clients, lists);
+        drop_superseded(lists);
         return true;
     }
     tls_describe_error(why, "revocation list (X509 CRL)");
@@ -184,14 +193,13 @@ static bool has_list_of(const STACK_OF(X509_CRL) * lists, const X509_NAME *issue
 }
 
 /* Clients of an authority without a list would all be refused. */
-static bool lists_are_complete(const struct tls_clients *clients, const STACK_OF(X509_CRL) * lists,
-                               char why[static TLS_WHY_MAX])
+static bool lists_are_complete(const struct tls_clients *clients, char why[static TLS_WHY_MAX])
 {
     char name[128];
 
     for (int i = 0; i < sk_X509_NAME_num(clients->names); i++) {
         X509_NAME *authority = sk_X509_NAME_value(clients->names, i);
-        if (has_list_of(lists, authority))
+        if (has_list_of(clients->lists, authority))
             continue;
         tls_name_print(authority, name, sizeof name);
         snprintf(why, TLS_WHY_MAX, "has no list of the authority %s; add it", name);
@@ -216,14 +224,13 @@ static bool read_lists(struct tls_clients *clients, const char *path, EVP_MD_CTX
                        char why[static TLS_WHY_MAX])
 {
     BIO *memory = read_to_memory(path, why);
-    STACK_OF(X509_CRL) *lists = sk_X509_CRL_new_null();
 
+    clients->lists = sk_X509_CRL_new_null();
     if (memory)
         digest_add(digest, memory);
-    bool good = memory && lists && load_lists(clients, memory, lists, why) &&
-                lists_are_complete(clients, lists, why);
+    bool good = memory && clients->lists && load_lists(clients, memory, why) &&
+                lists_are_complete(clients, why);
     X509_STORE_set_flags(clients->store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
-    sk_X509_CRL_pop_free(lists, X509_CRL_free);
     BIO_free(memory);
     return good && (clients->crl_path = strdup(path));
 }
@@ -244,7 +251,6 @@ enum tls_fault tls_clients_new(const struct tls_server_settings *settings,
     if (fault == TLS_GOOD) {
         X509_STORE_set_flags(clients->store, X509_V_FLAG_PARTIAL_CHAIN);
         clients->optional = settings->client_optional;
-        clients->crl_until_s = INT64_MAX;
         if (settings->client_crl && !read_lists(clients, settings->client_crl, digest, why))
             fault = TLS_BAD_CRL;
         EVP_DigestUpdate(digest, &clients->optional, sizeof clients->optional);
@@ -267,7 +273,7 @@ bool tls_clients_same(const struct tls_clients *one, const struct tls_clients *o
 
 const char *tls_clients_crl(const struct tls_clients *clients, int64_t *until_s)
 {
-    *until_s = clients ? clients->crl_until_s : INT64_MAX;
+    *until_s = clients ? lists_until(clients, NULL, INT64_MIN) : INT64_MAX;
     return clients ? clients->crl_path : NULL;
 }
 
@@ -307,16 +313,22 @@ static int on_verified(int good, X509_STORE_CTX *store)
 }
 
 /* A resumed session has the time in its ticket. */
-int64_t tls_chain_until(SSL *ssl)
+int64_t tls_verified_until(const SSL *ssl, const struct tls_clients *clients)
 {
     const STACK_OF(X509) *chain = SSL_get0_verified_chain(ssl);
-    int64_t until_s = INT64_MAX, one_s;
+    int64_t until_s = INT64_MAX, now_s = (int64_t)(clock_wall_us() / 1000000), one_s;
+    int count = sk_X509_num(chain);
     size_t size;
     void *data;
 
-    for (int i = 0; i < sk_X509_num(chain); i++)
-        if (tls_seconds_of(X509_get0_notAfter(sk_X509_value(chain, i)), &one_s) && one_s < until_s)
+    for (int i = 0; i < count; i++) {
+        const X509 *one = sk_X509_value(chain, i);
+        if (tls_seconds_of(X509_get0_notAfter(one), &one_s) && one_s < until_s)
             until_s = one_s;
+        one_s = i == 0 || i < count - 1 ? lists_until(clients, X509_get_issuer_name(one), now_s)
+                                        : INT64_MAX; /* an anchor, see is_about_anchor() */
+        until_s = one_s < until_s ? one_s : until_s;
+    }
     if (SSL_session_reused(ssl) &&
         SSL_SESSION_get0_ticket_appdata(SSL_get_session(ssl), &data, &size) == 1 &&
         size == sizeof until_s)
@@ -330,15 +342,17 @@ struct tls_certificate *tls_client_certificate(const struct stream *s, bool *has
     X509 *certificate = SSL_get0_peer_certificate(t->ssl);
 
     *has = certificate != NULL;
-    return certificate ? tls_certificate_new(certificate, tls_chain_until(t->ssl)) : NULL;
+    if (!certificate)
+        return NULL;
+    return tls_certificate_new(certificate,
+                               tls_verified_until(t->ssl, tls_server_clients(t->server)));
 }
 
 /* ---- tickets --------------------------------------------------------------------------------- */
 
 static int on_ticket_made(SSL *ssl, void *arg)
 {
-    int64_t until_s = tls_chain_until(ssl);
-    (void)arg;
+    int64_t until_s = tls_verified_until(ssl, arg);
 
     return SSL_session_reused(ssl) || !SSL_get0_peer_certificate(ssl) ||
            SSL_SESSION_set1_ticket_appdata(SSL_get_session(ssl), &until_s, sizeof until_s) == 1;
@@ -356,7 +370,7 @@ static bool is_still_verified(const struct tls_clients *clients, SSL_SESSION *se
     if (SSL_SESSION_get0_ticket_appdata(session, &data, &size) != 1 || size != sizeof until_s)
         return false;
     memcpy(&until_s, data, sizeof until_s);
-    return now_s < until_s && now_s < clients->crl_until_s;
+    return now_s < until_s;
 }
 
 /* A refused ticket leads to a full handshake. */

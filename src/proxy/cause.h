@@ -95,7 +95,7 @@ enum fault {
     X(CAUSE_CLIENT_STALLED, 0, FAULT_CLIENT, false, RETRY_NONE, "client_stalled",                  \
       "the client does not read its response")                                                     \
     X(CAUSE_VERIFICATION_ENDED, 0, FAULT_CLIENT, false, RETRY_NONE, "verification_ended",          \
-      "the client's certificate has expired, or client_ca or client_crl have changed")             \
+      "the client's certificate or revocation list has expired, or a file has changed")            \
     X(CAUSE_LOOP, 508, FAULT_UPSTREAM, false, RETRY_NONE, "loop",                                  \
       "the request has come back to this weir: an upstream leads to it")                           \
     X(CAUSE_UPSTREAM_CONNECT, 502, FAULT_UPSTREAM, true, RETRY_CONNECT, "upstream_connect",        \

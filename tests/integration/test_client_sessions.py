@@ -144,14 +144,22 @@ def test_a_connection_and_its_session_end_with_the_certificate(rig):
     eventually(lambda: weir.metric("weir_tls_handshake_failures_total", reason="expired", listener="%s:%d" % weir.address) == 2)
 
 
-def test_a_session_ends_with_the_revocation_list(rig):
-    ca = Authority(rig.directory)
-    crl = write(rig, "crl.pem", ca.crl(until=soon(4)))
-    weir = rig.weir(listen=[listener(ca.file, client_crl=crl)], identity=FROM_CN, limits=MANY)
-    context = ca.issue("alice").context()
+def test_a_connection_and_its_session_end_with_the_revocation_list_of_its_issuer(rig):
+    ca, other = Authority(rig.directory), Authority(rig.directory, "Others")
+    authorities, crl = write(rig, "ca.pem", read(ca.file), read(other.file)), write(rig, "crl.pem", ca.crl(until=soon(4)), other.crl())
+    weir = rig.weir(listen=[listener(authorities, client_crl=crl)], identity=FROM_CN, limits=MANY)
+    context, others = ca.issue("alice").context(), other.issue("bob").context()
     _, session = visit(weir, context)
+    _, kept = visit(weir, others)
     weir.expect_errors("the revocation list .*crl.pem has expired: all clients of its issuer are refused; replace the file and reload")
-    eventually(lambda: is_refused(weir, context, session))
+    with TlsConnection(weir.address, context=context) as connection, TlsConnection(weir.address, context=others) as stays:
+        assert connection.request().status == stays.request().status == 200
+        assert connection.is_closed()  # much earlier than timeouts.keepalive
+        assert is_refused(weir, context, session)
+        assert stays.request().status == 200, "the list of its issuer is valid"
+    assert visit(weir, others, kept)[0], "the session was not resumed"
+    with TlsConnection(weir.address, context=others) as connection:
+        assert [connection.request().status for _ in range(2)] == [200, 200], "another list had expired before"
     eventually(lambda: weir.metric("weir_problem", problem="crl_expired") == 1)
 
 
