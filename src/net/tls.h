@@ -83,7 +83,7 @@ const char *tls_prohibited_by_http2(const struct tls_server *server);
  * allowed. */
 bool tls_server_same_clients(const struct tls_server *one, const struct tls_server *other);
 /* Lets `next` resume the sessions of `now`, if both verify their clients in the same way. Call
- * before threads share `next`. */
+ * before threads share `next`, unless it is `now`: then nothing changes. */
 void tls_server_keep_sessions(struct tls_server *next, const struct tls_server *now);
 /* Wipes the keys of tickets that have all expired. Handshakes do so too; call it for the time
  * between them. Any thread. NULL is allowed. */

@@ -330,7 +330,7 @@ bool tls_server_same_clients(const struct tls_server *one, const struct tls_serv
 
 void tls_server_keep_sessions(struct tls_server *next, const struct tls_server *now)
 {
-    if (!next || !now || !tls_server_same_clients(next, now))
+    if (!next || !now || next == now || !tls_server_same_clients(next, now))
         return;
     struct tls_tickets *own = next->tickets;
     next->tickets = tls_tickets_hold(now->tickets);
