@@ -48,7 +48,8 @@ static void read_own_header(struct loading *l, const struct option *option, cons
         return;
     if (!expect_text(l, option, node, "a header's name"))
         return;
-    if (!slice_is_token(node->text) || field_id_of(node->text) != FIELD_OTHER) {
+    const enum field_id id = field_id_of(node->text);
+    if (!slice_is_token(node->text) || (id != FIELD_OTHER && id != FIELD_PROXY_CLAIM)) {
         mistake(l, node, "%s cannot be set: use the name of a header that weir does not know",
                 QUOTE(node->text));
         return;

@@ -40,7 +40,9 @@ static const struct known_name known[] = {
     CLAIM("fastly-client-ip"), CLAIM("x-azure-clientip"), CLAIM("x-azure-socketip"),
     CLAIM("x-originating-ip"), CLAIM("x-original-method"), CLAIM("appengine-user-ip"),
     CLAIM("cf-connecting-ipv6"), CLAIM("wl-proxy-client-ip"), CLAIM("x-cluster-client-ip"),
-    CLAIM("x-appengine-user-ip"), CLAIM("x-http-host-override"),
+    CLAIM("x-appengine-user-ip"), CLAIM("x-http-host-override"), CLAIM("client-cert"),
+    CLAIM("client-cert-chain"), CLAIM("x-client-cert"), CLAIM("x-arr-clientcert"),
+    CLAIM("x-envoy-external-address"), CLAIM("x-original-forwarded-for"),
     FAMILY_NAMES(ROW)
 };
 /* clang-format on */
@@ -109,11 +111,16 @@ static bool token_equals(const char *token, const char *lower, size_t n)
     return true;
 }
 
-/* Returns whether the name is an X-Forwarded-* that is not in the table: -Port, -Prefix, -Server,
- * -User and so on. */
-static bool is_forwarded_claim(struct slice name)
+/* Returns whether the name is an X-Forwarded-* that is not in the table, such as -Port or -User, or
+ * about a client's certificate: X-SSL-Client-*, SSL-Client-* and X-Amzn-Mtls-*. */
+static bool is_claim_of_family(struct slice name)
 {
-    return name.n > 12 && eight_equal(name.p, "x-forwar") && eight_equal(name.p + 4, "rwarded-");
+    if (name.n <= 12)
+        return false;
+    return (eight_equal(name.p, "x-forwar") && eight_equal(name.p + 4, "rwarded-")) ||
+           (eight_equal(name.p, "x-ssl-cl") && eight_equal(name.p + 5, "-client-")) ||
+           (eight_equal(name.p, "ssl-clie") && eight_equal(name.p + 3, "-client-")) ||
+           (eight_equal(name.p, "x-amzn-m") && eight_equal(name.p + 4, "zn-mtls-"));
 }
 
 enum field_id field_id_of(struct slice name)
@@ -124,7 +131,7 @@ enum field_id field_id_of(struct slice name)
             if (token_equals(name.p, names[i].lower, name.n))
                 return names[i].id;
     }
-    return is_forwarded_claim(name) ? FIELD_PROXY_CLAIM : FIELD_OTHER;
+    return is_claim_of_family(name) ? FIELD_PROXY_CLAIM : FIELD_OTHER;
 }
 
 /* Methods are case-sensitive: RFC 9110 section 9.1. */

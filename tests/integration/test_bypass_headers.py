@@ -218,7 +218,9 @@ CLAIMS = ["X-Real-IP", "X-Client-IP", "Client-IP", "True-Client-IP", "CF-Connect
           "X-Cluster-Client-IP", "Fly-Client-IP", "X-Azure-ClientIP", "X-Forwarded", "Forwarded-For", "X-Forwarded-Port",
           "X-Forwarded-Prefix", "X-Forwarded-User", "X-Forwarded-Ssl", "X-Forwarded-Scheme", "Front-End-Https", "X-Url-Scheme",
           "X-Host", "X-Original-Host", "X-HTTP-Host-Override", "X-Original-URI", "X-Original-Method", "Forwarded",
-          "Proxy-Client-IP", "WL-Proxy-Client-IP", "X-Appengine-User-IP", "X-ProxyUser-IP"]
+          "Proxy-Client-IP", "WL-Proxy-Client-IP", "X-Appengine-User-IP", "X-ProxyUser-IP", "X-Envoy-External-Address",
+          "X-Original-Forwarded-For", "Client-Cert", "Client-Cert-Chain", "X-Client-Cert", "X-ARR-ClientCert", "X-SSL-Client-S-DN",
+          "SSL-Client-Verify", "X-Amzn-Mtls-Clientcert"]
 
 
 def test_claims_about_the_client_are_forwarded_only_from_trusted_proxies(rig):

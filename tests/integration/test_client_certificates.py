@@ -208,19 +208,20 @@ def test_the_subject_is_forwarded_and_cannot_be_forged(rig):
     ca = Authority(rig.directory)
     api = rig.upstream()
     weir = rig.weir(listen=[listener(ca.file, client_certificate="optional"), "127.0.0.1:0"], identity={"trusted_proxies": ["127.0.0.1"]},
-                    upstreams={"api": {"servers": [api.text], "client_certificate_header": "X-Subject"}}, rules=[])
-    forged = {"X-Subject": "CN=mallory", "x_subject": "CN=mallory", "X.SUBJECT": "CN=mallory", "Connection": "close, X-Subject"}
+                    upstreams={"api": {"servers": [api.text], "client_certificate_header": "X-SSL-Client-Subject"}}, rules=[])
+    forged = {"X-SSL-Client-Subject": "CN=mallory", "x_ssl_client_subject": "CN=mallory", "X.SSL.CLIENT.SUBJECT": "CN=mallory",
+              "Connection": "close, X-SSL-Client-Subject"}
     for attributes, expected in ((("alice", (NameOID.ORGANIZATION_NAME, "A, B")), r"O=A\, B,CN=alice"),
                                  (("jürgen\n",), r"CN=j\C3\BCrgen\0A"), (("a ",), r"CN=a\20"), (("x" * 5000,), None), ((), None)):
         got = asked(weir, ca.issue(*attributes, sans=[DNS("a")]).context(), headers=forged)
-        assert {name: value for name, value in got.items() if "subject" in name} == ({"x-subject": expected} if expected else {})
+        assert {name: value for name, value in got.items() if "subject" in name} == ({"x-ssl-client-subject": expected} if expected else {})
     assert not [name for name in asked(weir, client("one"), headers=forged) if "subject" in name]
     with Connection(weir.addresses[1]) as plain:
         names = [name.lower() for name, _ in json.loads(plain.request("/echo", headers=forged).body)["fields"]]
         assert not [name for name in names if "subject" in name]
-    body = b"3\r\nabc\r\n0\r\nX-Subject: CN=mallory\r\n\r\n"
+    body = b"3\r\nabc\r\n0\r\nX-SSL-Client-Subject: CN=mallory\r\n\r\n"
     with TlsConnection(weir.address, context=ca.issue("alice").context()) as connection:
-        connection.send(request_bytes("/echo", "POST", {"Transfer-Encoding": "chunked", "Trailer": "X-Subject"}) + body)
+        connection.send(request_bytes("/echo", "POST", {"Transfer-Encoding": "chunked", "Trailer": "X-SSL-Client-Subject"}) + body)
         assert b"mallory" not in connection.response("POST").body
 
 

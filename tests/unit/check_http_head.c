@@ -179,6 +179,12 @@ START_TEST(field_names_are_recognized_in_any_case)
         {"WL-Proxy-Client-IP", FIELD_PROXY_CLAIM},
         {"X-Appengine-User-IP", FIELD_PROXY_CLAIM},
         {"X-HTTP-Host-Override", FIELD_PROXY_CLAIM},
+        {"Client-Cert", FIELD_PROXY_CLAIM},
+        {"Client-Cert-Chain", FIELD_PROXY_CLAIM},
+        {"X-Client-Cert", FIELD_PROXY_CLAIM},
+        {"X-ARR-ClientCert", FIELD_PROXY_CLAIM},
+        {"X-Envoy-External-Address", FIELD_PROXY_CLAIM},
+        {"X-Original-Forwarded-For", FIELD_PROXY_CLAIM},
         {"RateLimit", FIELD_RATELIMIT},
         {"RateLimit-Policy", FIELD_RATELIMIT},
         {"Referer", FIELD_REFERER},
@@ -225,13 +231,22 @@ START_TEST(field_names_are_recognized_in_any_case)
 }
 END_TEST
 
-START_TEST(every_x_forwarded_name_is_a_claim)
+START_TEST(every_name_of_a_family_is_a_claim)
 {
-    static const char *const claims[] = {"X-Forwarded-Port", "x-forwarded-tls-client-cert-info",
-                                         "X-FORWARDED-X", "X-Forwarded-Fox"};
-    static const char *const others[] = {"X-Forwarded-",     "X-Forwarder-Port", "Y-Forwarded-Port",
-                                         "X-Forwarded_Port", "X_Forwarded-Port", "X-Real-IP2",
-                                         "XX-Forwarded-Port"};
+    static const char *const claims[] = {"X-Forwarded-Port",
+                                         "x-forwarded-tls-client-cert-info",
+                                         "X-FORWARDED-X",
+                                         "X-Forwarded-Fox",
+                                         "X-SSL-Client-Verify",
+                                         "x-ssl-client-s-dn",
+                                         "SSL-Client-Subject-Dn",
+                                         "ssl-client-cert",
+                                         "X-Amzn-Mtls-Clientcert-Serial-Number",
+                                         "x-amzn-mtls-clientcert"};
+    static const char *const others[] = {
+        "X-Forwarded-",     "X-Forwarder-Port", "Y-Forwarded-Port",  "X-Forwarded_Port",
+        "X_Forwarded-Port", "X-Real-IP2",       "XX-Forwarded-Port", "X-SSL-Clients",
+        "SSL-Client-",      "X-Amzn-Trace-Id",  "X-Amzn-Mtls-",      "X_SSL-Client-Verify"};
 
     for (size_t i = 0; i < COUNT_OF(claims); i++)
         ck_assert_msg(field_id_of(slice_of(claims[i])) == FIELD_PROXY_CLAIM, "%s", claims[i]);
@@ -537,7 +552,7 @@ int main(void)
     tcase_add_test(tests, an_invalid_first_line_is_refused_while_partial);
     tcase_add_test(tests, empty_lines_before_a_request_are_skipped);
     tcase_add_test(tests, field_names_are_recognized_in_any_case);
-    tcase_add_test(tests, every_x_forwarded_name_is_a_claim);
+    tcase_add_test(tests, every_name_of_a_family_is_a_claim);
     tcase_add_test(tests, twins_of_field_names_used_by_weir_are_dropped);
     tcase_add_test(tests, twins_of_names_in_the_policy_are_dropped);
     tcase_add_test(tests, fields_are_found_by_id_and_by_name);
