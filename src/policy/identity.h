@@ -94,7 +94,7 @@ void identity_find_address(const struct identity_input *input, struct identity *
  *
  * Returns false if the request must be rejected, for `identity->failure` and the reason `*why`:
  *   - IDENTITY_MALFORMED: an identity or token header occurs twice or has control bytes; Connection
- *     names the header; servers may read other credentials in it (http/credentials.h); a parameter
+ *     names it (X-Client-Id, Authorization and Cookie count nevertheless); servers may read other credentials in it (http/credentials.h); a parameter
  *     (with identity.cookies: reject, a cookie) has two values, or a name that servers may read as
  *     this one, or malformed percent-encoding; another parameter has malformed percent-encoding in
  *     its name; the name of a cookie stands after a blank; a cookie contains NUL, CR or LF; a name
