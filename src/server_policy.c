@@ -196,6 +196,10 @@ static void warn_of_restart(const struct weir *weir, const struct policy *next)
         log_warn("reload: a changed workers takes effect after a restart");
     if (!policy_same_admin(next, weir->policy, weir->written_admin))
         log_warn("reload: a changed admin takes effect after a restart");
+    if (weir->shared.ip_counts && (next->identity.ipv4_prefix != first->identity.ipv4_prefix ||
+                                   next->identity.ipv6_prefix != first->identity.ipv6_prefix))
+        log_warn("reload: for size_limits.connections_per_ip, a changed identity.ipv4_prefix or "
+                 "ipv6_prefix takes effect after a restart");
     if (next->size_limits.connections_per_ip && !weir->shared.ip_counts)
         log_warn("reload: size_limits.connections_per_ip takes effect after a restart");
 }

@@ -105,10 +105,12 @@ def test_settings_that_require_a_restart_are_reported(rig):
     weir.reload(workers=2, listen=["127.0.0.1:1"])
     weir.wait_for_output("changed workers takes effect after a restart")
     weir.wait_for_output("changed listen takes effect after a restart")
-    assert "changed decisions.listen" not in weir.output()
+    assert "changed decisions.listen" not in weir.output() and "ipv6_prefix" not in weir.output()
     weir.reload(decisions={"listen": "127.0.0.1:2"}, rate_limit_service={"listen": ["127.0.0.1:3"], "domains": {}})
     weir.wait_for_output("changed decisions.listen takes effect after a restart")
     weir.wait_for_output("changed rate_limit_service.listen takes effect after a restart")
+    weir.reload(identity={"ipv6_prefix": 48})
+    weir.wait_for_output("for size_limits.connections_per_ip, a changed identity.ipv4_prefix or ipv6_prefix takes effect after a restart")
     assert get(weir.address).status == 200
 
 
