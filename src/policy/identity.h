@@ -94,11 +94,11 @@ void identity_find_address(const struct identity_input *input, struct identity *
  *
  * Returns false if the request must be rejected, for `identity->failure` and the reason `*why`:
  *   - IDENTITY_MALFORMED: an identity or token header occurs twice or has control bytes; Connection
- *     names it (X-Client-Id, Authorization and Cookie count nevertheless); servers may read other credentials in it (http/credentials.h); a parameter
- *     (with identity.cookies: reject, a cookie) has two values, or a name that servers may read as
- *     this one, or malformed percent-encoding; another parameter has malformed percent-encoding in
- *     its name; the name of a cookie stands after a blank; a cookie contains NUL, CR or LF; a name
- *     in the content stands twice
+ *     names it (X-Client-Id, Authorization and Cookie count nevertheless); servers may read other
+ *     credentials in it (http/credentials.h); a parameter (with identity.cookies: reject, a cookie)
+ *     has two values, or a name that servers may read as this one, or malformed percent-encoding;
+ *     another parameter has malformed percent-encoding in its name; the name of a cookie stands
+ *     after a blank; a cookie contains NUL, CR or LF; a name in the content stands twice
  *   - IDENTITY_INVALID_TOKEN: the token is not valid, with jwt.invalid: 401 */
 MUST_CHECK bool identity_of(const struct identity_input *input, struct identity *identity,
                             const char **why);

@@ -34,8 +34,8 @@ enum found identity_take_pair(const struct identity_search *search,
 
 /* Hashes one spelling of the values that servers read alike: without quotes around it and escapes
  * inside them, decoded once, with "+" as a space, without spaces at its ends. `*empty`: nothing is
- * left. Returns the reason if the value is refused, else NULL: for control bytes, malformed encoding
- * and blanks of Unicode at its ends. With `keep_malformed`, malformed encoding stays as it is, and
+ * left. Returns the reason if the value is refused, for control bytes, malformed encoding or blanks
+ * of Unicode at its ends, else NULL. With `keep_malformed`, malformed encoding stays as it is, and
  * only NUL, CR and LF are refused. */
 const char *identity_hash_value(SHA256_CTX *hash, struct slice value, bool keep_malformed,
                                 bool *empty);
