@@ -29,7 +29,8 @@ enum {
     WRITER_PAUSE_MIN_US = 1000,
     LOG_DROPPED_US = 1000000,
     LOG_NO_MEMORY_US = 10000000,
-    STOP_S = 5 /* the time in which the last lines are written */
+    STOP_US = 5000000, /* the time in which the last lines are written */
+    STOP_LOOK_US = 1000
 };
 
 struct ring {
@@ -233,37 +234,6 @@ void log_put_line(struct slice line)
         log_file_write(line, SLICE_NONE);
 }
 
-void log_write(enum log_level level, const char *format, ...)
-{
-    char message[LOG_LINE_MAX], line[LOG_LINE_MAX];
-    va_list args;
-
-    va_start(args, format);
-    int wanted = vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    if (wanted < 0)
-        return;
-    if ((size_t)wanted >= sizeof message) {
-        wanted = sizeof message - 1;
-        memcpy(message + wanted - 3, "...", 3);
-    }
-    size_t n = log_event(line, level, (struct slice){message, (size_t)wanted});
-    log_put_line((struct slice){line, n});
-}
-
-void log_thread_begin(void)
-{
-    wants_ring = true;
-    take_ring();
-}
-
-void log_thread_end(void)
-{
-    log_thread_flush();
-    wants_ring = false;
-    own_ring = NULL;
-}
-
 static void wake_writer(void)
 {
     pthread_mutex_lock(&writer.lock);
@@ -280,6 +250,38 @@ void log_thread_flush(void)
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&writer.asleep))
         wake_writer();
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+    char message[LOG_LINE_MAX], line[LOG_LINE_MAX];
+    va_list args;
+
+    va_start(args, format);
+    int wanted = vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (wanted < 0)
+        return;
+    if ((size_t)wanted >= sizeof message) {
+        wanted = sizeof message - 1;
+        memcpy(message + wanted - 3, "...", 3);
+    }
+    size_t n = log_event(line, level, (struct slice){message, (size_t)wanted});
+    log_put_line((struct slice){line, n});
+    log_thread_flush();
+}
+
+void log_thread_begin(void)
+{
+    wants_ring = true;
+    take_ring();
+}
+
+void log_thread_end(void)
+{
+    log_thread_flush();
+    wants_ring = false;
+    own_ring = NULL;
 }
 
 /* ---- the writer thread ----------------------------------------------------------------------- */
@@ -453,16 +455,15 @@ static void free_rings(void)
 
 void log_stop(void)
 {
-    struct timespec until;
+    uint64_t until_us = clock_us() + STOP_US;
 
     if (!atomic_exchange(&writer.started, false))
         return;
     atomic_store(&writer.stop, true);
     wake_writer();
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += STOP_S;
-    if (pthread_timedjoin_np(writer.thread, NULL, &until) != 0)
-        return; /* the file blocks: the thread, its rings and the last lines end with the process */
+    for (; pthread_tryjoin_np(writer.thread, NULL) != 0; usleep(STOP_LOOK_US))
+        if (clock_us() >= until_us)
+            return; /* the file blocks: thread, rings and the last lines end with the process */
     atomic_store(&writer.stop, false);
     log_thread_end();
     free_rings();

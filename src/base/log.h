@@ -28,7 +28,7 @@ void log_set_format(enum log_format format);
 
 /* Writes "2026-01-31T12:00:00.123Z warn MESSAGE", or as JSON:
  * {"time":"2026-01-31T12:00:00.123Z","level":"warn","message":"MESSAGE"}. Use the macros: they cost
- * nothing if the level is off. */
+ * nothing if the level is off. The writer thread is woken at once. */
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 #define log_at(level, ...)                                                                         \
     do {                                                                                           \
@@ -87,8 +87,8 @@ void log_stop(void);
 enum { LOG_THREADS_MAX = 260 };
 void log_thread_begin(void);
 void log_thread_end(void);
-/* Wakes the writer thread if this thread has written since the last call. Call once per loop
- * iteration. */
+/* Wakes the writer thread if this thread has called log_put_line() since the last call. Call once
+ * per loop iteration. */
 void log_thread_flush(void);
 
 /* Returns the number of lines dropped so far, because a ring was full or the file could not be

@@ -77,10 +77,8 @@ static void *quota_thread(void *arg)
 
     pthread_setname_np(pthread_self(), "weir quotas");
     log_thread_begin();
-    while (event_base_loop(base, EVLOOP_ONCE) == 0 && !event_base_got_exit(base)) {
+    while (event_base_loop(base, EVLOOP_ONCE) == 0 && !event_base_got_exit(base))
         fetcher_flush(q->fetcher);
-        log_thread_flush();
-    }
     log_thread_end();
     return NULL;
 }

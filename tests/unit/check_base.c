@@ -713,6 +713,11 @@ START_TEST(a_line_that_wraps_around_is_written_in_one_piece)
         log_thread_flush();
         take_lines(fd, sizeof line * LINES_AT_ONCE);
     }
+    for (unsigned i = 0; i < 3; i++) { /* an event does not wait for log_thread_flush() */
+        usleep(50000);                 /* the writer thread sleeps again */
+        log_write(LEVEL_ERROR, "%u", i);
+        ck_assert_int_gt(recv(fd, line, sizeof line, 0), 0);
+    }
     log_thread_end();
     log_stop();
     ck_assert_int_eq(log_open("stderr"), 0);
