@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/memory_stream.h"
 #include "base/text.h"
 
 enum { NAMES_MAX = 8, NAMES_TEXT_MAX = 4096, INDENT = 2 };
@@ -14,8 +15,7 @@ struct change_part {
 
 /* A printed policy, cut into its sections. */
 struct printed {
-    char *bytes;
-    size_t size;
+    char *text;
     struct change_part *parts;
     unsigned count;
 };
@@ -73,14 +73,14 @@ static unsigned cut_into_parts(struct slice text, size_t indent, struct change_p
 
 static bool print_and_cut(const struct policy *policy, struct printed *printed)
 {
-    FILE *out = open_memstream(&printed->bytes, &printed->size);
+    struct memory_stream stream;
 
-    if (!out)
+    if (!memory_stream_open(&stream))
         return false;
-    policy_print(policy, out);
-    if (fclose(out) != 0)
+    policy_print(policy, stream.file);
+    if (!(printed->text = memory_stream_close(&stream)))
         return false;
-    struct slice all = {printed->bytes, printed->size};
+    struct slice all = slice_of(printed->text);
     printed->count = cut_into_parts(all, 0, NULL);
     printed->parts = calloc(printed->count + 1, sizeof *printed->parts);
     return printed->parts && cut_into_parts(all, 0, printed->parts);
@@ -89,7 +89,7 @@ static bool print_and_cut(const struct policy *policy, struct printed *printed)
 static void printed_free(struct printed *printed)
 {
     free(printed->parts);
-    free(printed->bytes);
+    free(printed->text);
 }
 
 /* ---- entries of a section -------------------------------------------------------------------- */
@@ -228,7 +228,8 @@ void policy_log_changes(const struct policy *before, const struct policy *after)
         for (unsigned i = 0; i < old.count; i++)
             if (!part_named(&new, old.parts[i].name)->text.n)
                 log_section(before, after, old.parts[i].name, old.parts[i].text, SLICE_NONE);
-    }
+    } else
+        log_no_memory("the log does not tell what the reload changes");
     printed_free(&old);
     printed_free(&new);
 }
