@@ -81,6 +81,8 @@ static bool is_in_hosts(const char *name, bool ipv6, struct resolver_answer *ans
     char *line = NULL;
     size_t size = 0;
 
+    if (!hosts && descriptors_lack(errno) && descriptors_give(DESCRIPTOR_FOR_MAIN, errno))
+        hosts = fopen(hosts_file, "re");
     while (hosts && getline(&line, &size, hosts) > 0)
         look_into_line(line, slice_of(name), ipv6, answer);
     free(line);
@@ -95,14 +97,14 @@ static bool is_in_hosts(const char *name, bool ipv6, struct resolver_answer *ans
 /* ---- addresses without a route --------------------------------------------------------------- */
 
 /* Connecting a datagram socket sends nothing. It fails if there is no route, as for an IPv6 address
- * on a host without IPv6. */
+ * on a host without IPv6. Without a descriptor, there may be one. */
 static bool has_route(const struct ip *ip)
 {
     enum { DISCARD = 9 };
     struct address address;
     address_of_ip(ip, DISCARD, &address);
     int fd = socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool good = fd >= 0 && connect(fd, &address.any, address.length) == 0;
+    bool good = fd < 0 ? descriptors_lack(errno) : connect(fd, &address.any, address.length) == 0;
 
     if (fd >= 0)
         close(fd);
