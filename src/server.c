@@ -5,14 +5,11 @@
  * that, the main thread owns signals, the admin listener, the subscription to resets and the
  * embedded Redis. The workers own everything else. */
 #include <errno.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "admin/connections.h"
 #include "admin/problems.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
@@ -25,7 +22,6 @@
 #include "http/via.h"
 #include "net/ip_counts.h"
 #include "net/ip_rates.h"
-#include "net/pipe.h"
 #include "redis/embedded.h"
 #include "server.h"
 #include "server_internal.h"
@@ -41,62 +37,6 @@ static void on_libevent_message(int severity, const char *message)
            : severity == EVENT_LOG_WARN ? LEVEL_WARN
                                         : LEVEL_DEBUG,
            "libevent: %s", message);
-}
-
-/* ---- descriptors ----------------------------------------------------------------------------- */
-
-/* Returns `most`, or less if the descriptor limit is low. */
-static unsigned share_of(unsigned limit, unsigned most)
-{
-    return limit / 16 < most ? limit / 16 : most;
-}
-
-/* Returns the number of pipes of a worker. */
-static unsigned pipes_of(const struct policy *policy, unsigned limit)
-{
-    return share_of(limit / policy->workers, PIPES_MAX);
-}
-
-/* Returns the number of descriptors that weir needs for other things than clients and their
- * servers. During a reload, it has twice as many connections to Redis. */
-static unsigned descriptors_of_weir(const struct policy *policy, unsigned limit)
-{
-    unsigned redis = 1 + policy->redis.cluster.count + (policy->redis.sentinel.master != NULL),
-             of_redis = 2 * redis * (policy->redis.tls.on ? 4 : 1),
-             of_worker = 10 + of_redis + policy->listen_count + 2 * pipes_of(policy, limit);
-
-    return DESCRIPTORS_RESERVED + 32 + share_of(limit, ADMIN_CONNECTIONS_MAX) +
-           policy->workers * of_worker;
-}
-
-/* Raises the soft descriptor limit to the hard limit. Each client may need a second descriptor, for
- * its upstream connection. If the limit is too low for that, weir accepts fewer clients. */
-static void raise_descriptor_limit(struct weir *weir)
-{
-    const struct policy *policy = weir->first;
-    struct rlimit limit;
-    unsigned wanted = policy->size_limits.connections;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    if (limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-        (void)getrlimit(RLIMIT_NOFILE, &limit);
-    }
-    if (limit.rlim_cur > (rlim_t)UINT_MAX)
-        return;
-    unsigned all = descriptors_of_weir(policy, UINT_MAX),
-             of_weir = descriptors_of_weir(policy, (unsigned)limit.rlim_cur),
-             most = limit.rlim_cur > of_weir + 2 ? ((unsigned)limit.rlim_cur - of_weir) / 2 : 1;
-    weir->connections_max = most;
-    pipes_set_max(pipes_of(policy, (unsigned)limit.rlim_cur));
-    if (wanted > most)
-        log_warn(
-            "size_limits.connections is %u, which needs up to %llu descriptors, but only %llu are "
-            "allowed: at most "
-            "%u clients are accepted at a time; raise LimitNOFILE (ulimit -n)",
-            wanted, wanted * 2ull + all, (unsigned long long)limit.rlim_cur, most);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
@@ -254,6 +194,8 @@ static void on_drain_over(evutil_socket_t fd, short what, void *arg)
 
     log_info("finishing requests in progress, at most %.15g s",
              (double)weir->policy->timeouts.shutdown_us / 1e6);
+    event_drop(weir->drain);
+    weir->drain = NULL;
     stop_weir(weir);
 }
 
@@ -307,13 +249,30 @@ static void on_reload_signal(evutil_socket_t signal, short what, void *arg)
     reload(arg);
 }
 
+/* Blocks signals that would end weir until watch_signals(): it may read the policy for long. Threads
+ * and child processes, which would inherit the mask, start later. */
+static void hold_signals(bool hold)
+{
+    sigset_t held;
+
+    sigemptyset(&held);
+    sigaddset(&held, SIGHUP);
+    sigaddset(&held, SIGUSR1);
+    pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &held, NULL);
+}
+
+static void ignore_signal(int number)
+{
+    (void)number;
+}
+
 static bool watch_signals(struct weir *weir)
 {
     signal(SIGXFSZ,
            SIG_IGN); /* at the file size limit, writes to the log fail with EFBIG instead */
-    /* libevent restores these two dispositions at the end; late signals are then ignored. */
-    signal(SIGUSR1, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
+    /* libevent restores these two dispositions at the end. SIG_IGN would drop held signals. */
+    signal(SIGUSR1, ignore_signal);
+    signal(SIGHUP, ignore_signal);
     weir->signals[0] = evsignal_new(weir->base, SIGTERM, on_stop_signal, weir);
     weir->signals[1] = evsignal_new(weir->base, SIGINT, on_stop_signal, weir);
     weir->signals[2] = evsignal_new(weir->base, SIGUSR1, on_reopen_signal, weir);
@@ -321,6 +280,7 @@ static bool watch_signals(struct weir *weir)
     for (unsigned i = 0; i < 4; i++)
         if (!weir->signals[i] || event_add(weir->signals[i], NULL) != 0)
             return false;
+    hold_signals(false);
     weir->change_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     weir->change = weir->change_fd < 0 ? NULL
                                        : event_new(weir->base, weir->change_fd,
@@ -481,6 +441,7 @@ int server_run(const char *policy_file, const char *lua_dir)
     weir.lua_dir = lua_dir;
     weir.change_fd = -1;
     weir.started_wall_us = clock_wall_us();
+    hold_signals(true);
     bool good = start_weir(&weir);
 
     if (good)
@@ -488,7 +449,7 @@ int server_run(const char *policy_file, const char *lua_dir)
     else
         stop_weir(&weir);
     while (atomic_load(&weir.ended) < weir.started && event_base_loop(weir.base, EVLOOP_ONCE) == 0)
-        log_thread_flush();
+        ;
     for (unsigned i = 0; i < weir.started; i++)
         worker_join(weir.workers[i]);
     free_weir(&weir);

@@ -2,6 +2,7 @@
  *
  * - server.c: start-up, signals, shutdown;
  * - server_admin.c: the sockets of the admin listeners;
+ * - server_descriptors.c: the limit of file descriptors;
  * - server_memory.c: the limit of buffers, and returning memory;
  * - server_policy.c: reading a policy, reload;
  * - server_resets.c: the subscription to resets and grants;
@@ -84,12 +85,12 @@ void close_unused_listeners(struct weir *weir);
 
 /* ---- server_systemd.c: no effect in builds without libsystemd or without systemd ---- */
 
-/* Reports that the policy is in force and connections are accepted. */
+/* Reports that a policy is in force and connections are accepted, and whether the last reload has
+ * failed. No effect before weir->ready. */
 void systemd_ready(const struct weir *weir);
 /* Bracket the blocking part of a reload. */
 void systemd_reloading(const struct weir *weir);
 void systemd_reload_read(const struct weir *weir);
-void systemd_reload_failed(const struct weir *weir);
 /* Reports that weir stops, with an upper bound of the time for that. */
 void systemd_stopping(const struct weir *weir);
 /* Starts to check that the workers and the log writer make progress, and to ping the watchdog if
@@ -97,6 +98,12 @@ void systemd_stopping(const struct weir *weir);
  * were created. */
 MUST_CHECK bool watchdog_start(struct weir *weir);
 void watchdog_stop(struct weir *weir);
+
+/* ---- server_descriptors.c ---- */
+
+/* Raises the soft descriptor limit to the hard limit. If that is too low for size_limits, sets
+ * weir->connections_max, and logs it. */
+void raise_descriptor_limit(struct weir *weir);
 
 /* ---- server_memory.c ---- */
 

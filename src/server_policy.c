@@ -295,19 +295,18 @@ void reload(struct weir *weir)
     bool has_memory = memory_try(prepare_policy, &p);
     has_memory = !library_memory_failed() && has_memory;
     report_log(&report, !p.good);
+    weir->view.last_reload_failed = !p.good;
     if (p.good) {
         put_in_force(weir, p.next, p.endpoint_set);
         weir->view.reloads_good++;
-        weir->view.last_reload_failed = false;
         weir->view.policy_loaded_wall_us = clock_wall_us();
     } else {
         weir->view.reloads_failed++;
-        weir->view.last_reload_failed = true;
         log_error("reload: %s %s; the current policy stays in effect", weir->file,
                   has_memory ? "has errors or cannot be read" : "cannot be used: out of memory");
         drop_endpoint_set(p.endpoint_set);
         policy_drop(p.next);
-        systemd_reload_failed(weir);
+        systemd_ready(weir);
     }
     systemd_reload_read(weir);
 }

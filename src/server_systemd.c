@@ -72,6 +72,15 @@ static uint64_t watchdog_interval_us(void)
 
 void systemd_ready(const struct weir *weir)
 {
+    if (!weir->ready)
+        return; /* sent when it is */
+    if (weir->view.last_reload_failed) {
+        notify_systemd(
+            "READY=1\nSTATUS=the last reload failed, the previous policy stays in effect; "
+            "weir check -c %s prints the errors",
+            weir->file);
+        return;
+    }
     notify_systemd("READY=1\nSTATUS=%s: %u listening address%s, %u worker%s", weir->file,
                    weir->first->listen_count, weir->first->listen_count == 1 ? "" : "es",
                    weir->made, weir->made == 1 ? "" : "s");
@@ -94,15 +103,6 @@ void systemd_reload_read(const struct weir *weir)
 
     if (watchdog && watchdog->interval_us < RELOAD_US)
         notify_systemd("WATCHDOG_USEC=%" PRIu64 "\nWATCHDOG=1", watchdog->interval_us);
-}
-
-void systemd_reload_failed(const struct weir *weir)
-{
-    notify_systemd(
-        "READY=1\nSTATUS=the last reload failed, the previous policy stays in effect; weir check "
-        "-c "
-        "%s prints the errors",
-        weir->file);
 }
 
 void systemd_stopping(const struct weir *weir)

@@ -26,6 +26,19 @@ def test_a_secret_in_a_policy_that_all_users_can_read_is_reported(rig):
     assert "all users" not in rig.command("check", "-c", file, env={**os.environ, "SECRET": "hunter2"}).stderr
 
 
+def test_signals_while_the_policy_is_read_take_effect_afterwards(rig):
+    file = os.path.join(rig.directory, "token")
+    os.mkfifo(file, 0o600)
+    weir = rig.weir(admin={"address": "127.0.0.1:0", "token_file": file}, wait=False)
+    for pattern in "weir .* worker", "is in effect":
+        with open(file, "w", encoding="utf-8") as fifo:  # waits until weir reads
+            if pattern != "is in effect":
+                weir.signal(signal.SIGHUP)
+                weir.signal(signal.SIGUSR1)
+            fifo.write("secret-token-of-an-operator\n")
+        weir.wait_for_output(pattern)
+
+
 def test_version_and_help(rig):
     version = rig.command("--version")
     assert version.returncode == 0 and re.match(r"weir \d+\.\d+\.\d+", version.stdout), version

@@ -1,8 +1,10 @@
 """systemd: notifications, the watchdog, socket activation, draining, credentials."""
 
 import ctypes
+import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -11,7 +13,7 @@ import threading
 import time
 
 from ports import accepts
-from rig import eventually, free_port, text_of, weir_program
+from rig import address_of, eventually, free_port, text_of, weir_program
 from tls_client import TlsConnection, pair
 from wire import Connection, IncompleteResponse, connect, get, request_bytes
 
@@ -31,6 +33,12 @@ class Notifications:
     def next(self):
         """The next state, as a dictionary."""
         return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
+
+    def pending(self):
+        states = []
+        while select.select([self.socket], [], [], 0)[0]:
+            states.append(self.next())
+        return states
 
     def until(self, name, value="1"):
         while True:
@@ -66,6 +74,46 @@ def test_ready_reload_and_stop_are_notified(rig):
     weir.signal(signal.SIGTERM)
     assert int(notifications.until("STOPPING")["EXTEND_TIMEOUT_USEC"]) > 30_000_000
     assert weir.wait() == 0
+
+
+def write_and_reload(weir, policy):
+    with open(weir.policy_file, "w", encoding="utf-8") as out:
+        json.dump(policy, out)
+    weir.signal(signal.SIGHUP)
+
+
+def test_a_reload_before_weir_is_ready_does_not_notify_readiness(rig):
+    notifications, redis = Notifications(rig), rig.redis()
+    redis.freeze()  # workers wait for Redis
+    admin = f"127.0.0.1:{free_port()}"
+    weir = rig.weir(environment={"NOTIFY_SOCKET": notifications.path}, redis={"address": redis.text}, limits={"each": HOUR},
+                    admin=admin, wait=False)
+    weir.expect_errors("reload", "has errors", "nonsense")
+    weir.wait_for_output("weir ")
+    write_and_reload(weir, {**weir.policy, "nonsense": 1})
+    weir.wait_for_output("the current policy stays in effect")
+
+    def starts():  # the main thread responds when the reload has ended
+        return get(address_of(admin), "/readyz", host="127.0.0.1").status == 503
+    states = starts() and notifications.pending()
+    assert not (starts() and any("READY" in state for state in states)), states
+    redis.thaw()
+    assert "reload failed" in notifications.until("READY")["STATUS"]
+
+
+def test_a_failed_reload_stays_the_status_when_the_one_before_takes_effect(rig):
+    notifications, redis = Notifications(rig), rig.redis()
+    weir = rig.weir(environment={"NOTIFY_SOCKET": notifications.path}, redis={"address": redis.text}, limits={"each": HOUR})
+    weir.expect_errors("reload", "has errors", "nonsense")
+    notifications.until("READY")
+    redis.freeze()  # workers wait for the connection of the new policy
+    write_and_reload(weir, {**weir.policy, "limits": {"each": {**HOUR, "limit": 5}}})
+    weir.wait_for_output("reload: limits: changed each")
+    write_and_reload(weir, {**weir.policy, "nonsense": 1})
+    weir.wait_for_output("the current policy stays in effect")
+    redis.thaw()
+    weir.wait_for_output("is in effect")
+    assert ["reload failed" in notifications.until("READY")["STATUS"] for _ in range(2)][-1]
 
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
@@ -219,10 +267,12 @@ def test_a_drain_period_precedes_the_shutdown(rig):
     eventually(lambda: weir.metric("weir_connections") == 1)
     weir.signal(signal.SIGTERM)  # a second signal ends the drain
     weir.wait_for_output("finishing requests in progress")
+    weir.signal(signal.SIGTERM)  # a third one changes nothing
     assert late.request().status == 200
     late.close()
     eventually(lambda: not accepts(weir.address), what="the listener to be closed")
     assert weir.wait() == 0
+    assert weir.output().count("finishing requests in progress") == 1
 
 
 def test_restarts_under_load_fail_no_request(rig):
