@@ -251,6 +251,8 @@ static void prepare_policy(void *preparation)
  * asynchronously. */
 static void put_in_force(struct weir *weir, struct policy *next, struct endpoint_set *endpoint_set)
 {
+    struct policy *before = weir->policy; /* until redis_host_name_free() */
+
     for (unsigned i = 0; i < NAMES_COUNT; i++)
         counter_names_commit(&weir->names[i]);
     apply_log_settings(next);
@@ -259,13 +261,13 @@ static void put_in_force(struct weir *weir, struct policy *next, struct endpoint
     key_fetcher_apply(weir->keys, next);
     for (unsigned i = 0; i < weir->made; i++)
         worker_reload(weir->workers[i], endpoint_set);
-    policy_log_changes(weir->policy, next);
+    policy_log_changes(before, next);
     drop_endpoint_set(weir->endpoint_set);
-    policy_drop(weir->policy);
     weir->view.endpoint_set = weir->endpoint_set = endpoint_set;
     weir->view.policy = weir->policy = next;
     admin_reload(weir->admin);
     listen_for_resets(weir);
+    policy_drop(before);
     weir->reloading = true;
     report_reloaded(weir);
 }
