@@ -249,8 +249,8 @@ static void on_reload_signal(evutil_socket_t signal, short what, void *arg)
     reload(arg);
 }
 
-/* Blocks signals that would end weir, or unblocks them: it may read the policy for long. Threads and
- * child processes, which would inherit the mask, start later. */
+/* Blocks signals that would end weir, or unblocks them: it may read the policy for long. Threads
+ * and child processes, which would inherit the mask, start later. */
 static void hold_signals(bool hold)
 {
     sigset_t held;
