@@ -123,7 +123,7 @@ static bool may_be_usage(struct slice event)
 void stream_usage_filter_begin(struct stream_usage_filter *filter)
 {
     filter->held = 0;
-    filter->passes = filter->after_cr = false;
+    filter->passes = filter->after_cr = filter->removed = false;
     filter->line_start = true;
 }
 
@@ -155,14 +155,16 @@ static void hold_bytes(struct stream_usage_filter *filter, struct slice bytes, s
 /* The event has ended. */
 static void end_event(struct stream_usage_filter *filter, struct text *out)
 {
-    if (!filter->passes && !(may_be_usage(held(filter)) && is_usage_event(held(filter))))
+    filter->removed =
+        !filter->passes && may_be_usage(held(filter)) && is_usage_event(held(filter));
+    if (!filter->passes && !filter->removed)
         pass_held(filter, out);
     filter->held = 0;
     filter->passes = false;
 }
 
-/* Returns the bytes of `p` that belong to the current event; `*ended`: it ends there. A LF after
- * the CR of its empty line belongs to the next event. */
+/* Returns the bytes of `p` that belong to the current event; `*ended`: it ends there, perhaps with a
+ * CR whose LF follows. */
 static size_t event_part(struct stream_usage_filter *filter, const char *p, const char *end,
                          bool *ended)
 {
@@ -182,6 +184,15 @@ static size_t event_part(struct stream_usage_filter *filter, const char *p, cons
     return (size_t)(at - p);
 }
 
+/* Returns true if `c` is the LF of a CR that has ended the event before. */
+static bool ends_event_before(struct stream_usage_filter *filter, char c)
+{
+    bool is_lf = c == '\n' && filter->after_cr && !filter->held && !filter->passes;
+
+    filter->after_cr &= !is_lf;
+    return is_lf;
+}
+
 void stream_usage_filter_read(struct stream_usage_filter *filter, struct slice piece, bool last,
                               struct text *out)
 {
@@ -189,6 +200,10 @@ void stream_usage_filter_read(struct stream_usage_filter *filter, struct slice p
     bool ended;
 
     while (p < end) {
+        if (ends_event_before(filter, *p)) {
+            text_put(out, (struct slice){p++, filter->removed ? 0 : 1});
+            continue;
+        }
         size_t size = event_part(filter, p, end, &ended);
         hold_bytes(filter, (struct slice){p, size}, out);
         p += size;

@@ -28,6 +28,7 @@ struct stream_usage_filter {
     bool passes;     /* the rest of the current event passes */
     bool line_start; /* the last byte ended a line */
     bool after_cr;   /* by CR: a LF belongs to it */
+    bool removed;    /* the event before this one was removed */
     char event[STREAM_USAGE_HELD_MAX];
 };
 

@@ -532,7 +532,7 @@ START_TEST(only_the_event_with_the_usage_is_removed)
         {USAGE CHOICE, CHOICE},
         {"id: 5\nevent: x\n" USAGE CHOICE, CHOICE},
         {"data: {\"choices\":[],\r\ndata: \"usage\":{}}\r\n\r\ndata: [DONE]\r\n\r\n",
-         "\ndata: [DONE]\r\n\r\n"},
+         "data: [DONE]\r\n\r\n"},
         {"data: a\r\rdata: {\"choices\":[],\"usage\":{}}\r\rdata: b\r\r", "data: a\r\rdata: b\r\r"},
         {"data: {\"choices\":[],\"usage\":null}\n\n", NULL},
         {"data: {\"choices\":[],\"usage\":5}\n\n", NULL},
@@ -574,6 +574,28 @@ START_TEST(events_are_not_held_without_need)
         filter_stream(long_event, piece, &out);
         ck_assert(slice_equal(text_slice(&out), slice_of(long_event)));
     }
+}
+END_TEST
+
+/* An event leaves with the piece that ends it, by whatever ends its lines. */
+START_TEST(events_are_not_delayed)
+{
+    static const char *const streams[] = {
+        "data: {\"id\":1}\n\n", "data: {\"id\":1}\r\r", "data: {\"id\":1}\r\n\r\n",
+        ": ping\r\n\r\n",        "data: [DONE]\r\n\r\n"};
+    struct stream_usage_filter *filter = malloc(sizeof *filter);
+    char bytes[256];
+
+    for (unsigned i = 0; i < COUNT_OF(streams); i++) {
+        stream_usage_filter_begin(filter);
+        for (unsigned piece = 0; piece < 3; piece++) {
+            struct text out = text_over(bytes, sizeof bytes);
+            stream_usage_filter_read(filter, slice_of(streams[i]), false, &out);
+            ck_assert_msg(slice_equal(text_slice(&out), slice_of(streams[i])), "%u: %u: %.*s", i,
+                          piece, SLICE_ARG(text_slice(&out)));
+        }
+    }
+    free(filter);
 }
 END_TEST
 
@@ -724,6 +746,7 @@ int main(void)
     tcase_add_test(tests, requests_for_streams_get_the_option);
     tcase_add_test(tests, only_the_event_with_the_usage_is_removed);
     tcase_add_test(tests, events_are_not_held_without_need);
+    tcase_add_test(tests, events_are_not_delayed);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
