@@ -37,16 +37,23 @@ static bool can_give_back(const struct limit_op *op, const struct op_limit *part
            part->charge.counts_us;
 }
 
+int64_t op_reachable_total(const struct limit_op *op, const struct op_limit *part, int64_t total)
+{
+    bool stays = part->permit || !redis_client_is_ready(op->limiter->redis) ||
+                 (total < part->charge.units && !can_give_back(op, part, clock_us()));
+
+    return stays ? part->charge.units : total;
+}
+
 /* Keeps only the limits to adjust, with the difference as cost. */
 static void keep_differences(struct limit_op *op, const int64_t *totals)
 {
-    uint64_t now_us = clock_us();
     unsigned left = 0;
 
     for (unsigned i = 0; i < op->count; i++) {
         struct op_limit *part = &op->limits[i];
-        int64_t difference = totals[i] - part->charge.units;
-        if (difference == 0 || part->permit || (difference < 0 && !can_give_back(op, part, now_us)))
+        int64_t difference = op_reachable_total(op, part, totals[i]) - part->charge.units;
+        if (difference == 0)
             continue;
         part->cost = difference;
         part->repeat_key = SLICE_NONE;
@@ -64,7 +71,7 @@ void op_adjust(struct limit_op *op, const int64_t *totals)
 
     op_drop_permits(op);
     keep_differences(op, totals);
-    if (op->count == 0 || !redis_client_is_ready(l->redis)) {
+    if (op->count == 0) {
         op_release(op);
         return;
     }

@@ -64,11 +64,15 @@ static void count_units(const struct limit_op *op, const struct op_limit *part, 
 
 static void adjust_to_outcome(struct limit_op *op, const void *facts)
 {
+    const struct charge_outcome *outcome = facts;
     int64_t totals[LIMITS_PER_RULE_MAX] = {0};
 
     for (unsigned i = 0; i < op->count; i++) {
-        totals[i] = total_of(&op->limits[i], facts);
-        count_units(op, &op->limits[i], totals[i]);
+        const struct op_limit *part = &op->limits[i];
+        totals[i] = op_reachable_total(op, part, total_of(part, outcome));
+        count_units(op, part, totals[i]);
+        if (outcome->units)
+            outcome->units[part->place] = totals[i];
     }
     op_adjust(op, totals);
 }

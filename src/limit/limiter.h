@@ -120,6 +120,9 @@ struct charge_outcome {
     /* By position in rule->limits, for limits with a cost of their own, -1: as charged. NULL: all
      * as charged. */
     const int64_t *own_costs;
+    /* limiter_adjust() sets the units that are charged then, by position in rule->limits. NULL: it
+     * does not. */
+    int64_t *units;
 };
 
 /* Adjusts the charge after the response. A higher cost is charged as debt, the difference to a

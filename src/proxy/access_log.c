@@ -214,9 +214,9 @@ static void json_line_end(struct text *t, const struct exchange *x, struct slice
     if (x->limits.progress == LIMITS_DECIDED && d->priority)
         json_put_text(&json, "priority", d->priority->name);
     if (x->limits.progress == LIMITS_DECIDED && x->route.rule && x->route.rule->has_own_costs &&
-        decision_admits(d)) {
+        d->verdict == VERDICT_ALLOWED) {
         costs_member(&json, x, "reserve", x->reserves);
-        costs_member(&json, x, "cost", x->finals);
+        costs_member(&json, x, "cost", x->charged);
     }
     if (d->rejected_by >= 0)
         json_put_text(&json, "limit", d->results[d->rejected_by].limit->name);

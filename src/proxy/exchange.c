@@ -210,18 +210,30 @@ static void count_exchange(const struct exchange *x, uint64_t duration_us)
         row_histogram_add(counter_table_row(&s->rule_durations, x->route.rule->row), duration_us);
 }
 
+/* Returns the most that one limit has charged. */
+static int64_t highest_charge(const struct exchange *x)
+{
+    unsigned count = x->route.rule ? x->route.rule->limit_count : 0; /* none: a descriptor's call */
+    int64_t highest = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        highest = x->charged[i] > highest ? x->charged[i] : highest;
+    return highest;
+}
+
 /* Counts among the top clients: the cost of an admitted request, which is final now, and the
  * rejection of a blocked address, which no limit decided. */
 static void count_client_cost(const struct exchange *x)
 {
     struct top_clients *top = &x->worker->top_clients;
     struct slice client = {x->identity, x->identity_size};
+    int64_t cost;
 
     if (x->record.cause == CAUSE_ADDRESS_BLOCKED || x->record.cause == CAUSE_CLIENT_BLOCKED)
         top_keys_add(top->by[TOP_BY_LIMITED], clock_cached_us(), client, 1);
-    else if (x->limits.cost > 1 && x->limits.progress == LIMITS_DECIDED &&
-             decision_admits(&x->decision_request.decision))
-        top_keys_add(top->by[TOP_BY_COST], clock_cached_us(), client, (uint64_t)x->limits.cost - 1);
+    else if (x->limits.progress == LIMITS_DECIDED &&
+             decision_admits(&x->decision_request.decision) && (cost = highest_charge(x)) > 1)
+        top_keys_add(top->by[TOP_BY_COST], clock_cached_us(), client, (uint64_t)cost - 1);
 }
 
 /* Returns true if the request has not waited for its slot in a queue to the end, or not at all. */

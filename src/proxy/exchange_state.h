@@ -102,7 +102,6 @@ struct exchange {
         uint32_t
             granted_at[LIMITS_PER_RULE_MAX]; /* positions in request.head; 0: none (granted.h) */
         int64_t stated_cost; /* by a request header; 0: that of the rule or of its limits applies */
-        int64_t cost;        /* before the response, and then as it states; 0: not decided yet */
         uint64_t decision_us; /* from the start to the decision; 0: decided at once */
     } limits;
 
@@ -180,10 +179,11 @@ struct exchange {
     bool has_client_ip; /* client_ip is set */
     /* exchange_new() does not clear the members from here on. */
     struct decision_request decision_request; /* the limits' decision */
-    /* By position in rule->limits, for limits with costs of their own: the costs before the
-     * response, as a response header states them (-1: it does not), and after the response. */
-    int64_t reserves[LIMITS_PER_RULE_MAX];
-    int64_t stated[LIMITS_PER_RULE_MAX], finals[LIMITS_PER_RULE_MAX];
+    /* By position in rule->limits: the units that an admitted request is charged now. */
+    int64_t charged[LIMITS_PER_RULE_MAX];
+    /* The same for limits with costs of their own: the units to charge before the response, and
+     * then those that were; the cost that a response header states, -1: none. */
+    int64_t reserves[LIMITS_PER_RULE_MAX], stated[LIMITS_PER_RULE_MAX];
     struct quota_wait quota;
     struct ip client_ip; /* the client's, also behind trusted proxies */
     char upgrade[64];    /* protocols offered to the server */

@@ -241,8 +241,6 @@ static void count_response(struct exchange *x, const struct content_piece *piece
         x->response.progress = MESSAGE_END;
     if (x->grpc && piece->trailers)
         x->record.grpc_status = grpc_status_of(piece->trailers);
-    if (response_cost_reads(x))
-        response_cost_read(x, piece);
 }
 
 /* Nothing was sent to the client: weir can still respond itself. */
@@ -277,6 +275,8 @@ enum relay relay_response_head(struct exchange *x, struct response *response, co
         iobuf_put(&x->worker->buffers, &room);
     if (sent == DOWNSTREAM_TOO_LARGE)
         return unsent(x, RELAY_TOO_LARGE);
+    if (response_cost_reads(x))
+        response_cost_read(x, &piece);
     enum relay moved = relay_of_downstream(x, sent, piece.last);
     return x->upstream.link->ops->consume_body(x->upstream.link, &piece) ? moved : RELAY_NO_MEMORY;
 }
@@ -334,6 +334,8 @@ enum relay relay_response(struct exchange *x, const char **why)
     if (status != BODY_READ)
         return relay_of_status(status);
     count_response(x, &piece);
+    if (response_cost_reads(x))
+        response_cost_read(x, &piece);
     enum downstream_sent sent;
     if (!send_response(x, &piece, &sent))
         return response_cut(x, RELAY_NO_MEMORY);

@@ -88,6 +88,8 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     struct response response;
     choose_fields(x, head, framing, &lines, &response);
     enum relay moved = relay_response_head(x, &response, &why);
+    if (x->route.rule->adjusts && x->response.progress != MESSAGE_HEAD)
+        response_cost_forwarded(x);
     note_without_limiter(x);
     if (moved == RELAY_TOO_LARGE)
         why = "the response header is larger than weir can forward";
@@ -118,6 +120,8 @@ static enum step switch_protocols(struct exchange *x, const struct response_head
     deadline_cancel(&x->whole); /* a tunnel has only an idle timeout */
     exchange_forget_request(x);
     enum downstream_sent sent = d->ops->send_head(d, &response, NULL, 0, false);
+    if (x->route.rule->adjusts)
+        response_cost_forwarded(x);
     if (sent == DOWNSTREAM_GONE || sent == DOWNSTREAM_TOO_LARGE)
         return step_fail(x, CAUSE_CLIENT_GONE, NULL);
     note_without_limiter(x);

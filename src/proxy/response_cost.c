@@ -38,15 +38,12 @@ static int64_t final_cost(const struct exchange *x, unsigned place, bool whole)
 static void adjust_to_response(struct exchange *x, unsigned status, bool whole)
 {
     int64_t costs[LIMITS_PER_RULE_MAX];
-    struct charge_outcome outcome = {.status = status, .cost = x->cost.stated_by_rule};
+    struct charge_outcome outcome = {
+        .status = status, .cost = x->cost.stated_by_rule, .units = x->charged};
 
     if (x->route.rule->has_own_costs) {
-        for (unsigned i = 0; i < x->route.rule->limit_count; i++) {
+        for (unsigned i = 0; i < x->route.rule->limit_count; i++)
             costs[i] = final_cost(x, i, whole);
-            x->finals[i] = costs[i] >= 0 ? costs[i] : x->reserves[i];
-            if (x->finals[i] > x->limits.cost)
-                x->limits.cost = x->finals[i];
-        }
         outcome.own_costs = costs;
     }
     limiter_adjust(&x->decision_request, &outcome);
@@ -54,8 +51,8 @@ static void adjust_to_response(struct exchange *x, unsigned status, bool whole)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Begins to read the content. Returns false if it cannot be read. */
-static bool begin_reading(struct exchange *x, const struct response_head *head,
+/* Begins to read the content, if it can be read. */
+static void begin_reading(struct exchange *x, const struct response_head *head,
                           const struct framing *framing)
 {
     const struct rule *rule = x->route.rule;
@@ -66,19 +63,18 @@ static bool begin_reading(struct exchange *x, const struct response_head *head,
 
     if (framing->kind == FRAMING_NONE || kind == USAGE_TYPE_NONE) {
         count_inspected(x, CONTENT_NONE);
-        return false;
+        return;
     }
     if (fields_name_coding(&head->fields)) {
         count_inspected(x, CONTENT_COMPRESSED);
-        return false;
+        return;
     }
     x->cost.usage = malloc(usage_reader_size(rule->usage_paths));
     if (!x->cost.usage) {
         count_inspected(x, CONTENT_INCOMPLETE);
-        return false;
+        return;
     }
     usage_reader_begin(x->cost.usage, rule->usage_paths, kind, rule->usage_in_array);
-    return true;
 }
 
 static void end_reading(struct exchange *x)
@@ -100,16 +96,14 @@ static void end_reading(struct exchange *x)
 void response_cost_expect(struct exchange *x)
 {
     x->cost.stated_by_rule = -1;
-    for (unsigned i = 0; x->route.rule->has_own_costs && i < x->route.rule->limit_count; i++) {
+    for (unsigned i = 0; x->route.rule->has_own_costs && i < x->route.rule->limit_count; i++)
         x->stated[i] = -1;
-        x->finals[i] = x->reserves[i];
-    }
 }
 
 void response_cost_refund(struct exchange *x)
 {
-    if (x->route.rule && x->route.rule->has_own_costs)
-        memset(x->finals, 0, sizeof x->finals);
+    if (x->decision_request.charge)
+        memset(x->charged, 0, sizeof x->charged);
     limiter_refund(&x->decision_request);
 }
 
@@ -120,8 +114,6 @@ static void read_stated_costs(struct exchange *x, const struct response_head *he
     const struct rule *rule = x->route.rule;
 
     x->cost.stated_by_rule = rule_stated_cost(rule, &head->fields);
-    if (x->cost.stated_by_rule >= 0)
-        x->limits.cost = x->cost.stated_by_rule;
     for (unsigned i = 0; rule->has_own_costs && i < rule->limit_count; i++) {
         const struct limit_cost *own = rule->limits[i]->own_cost;
         x->stated[i] = own ? cost_in_response(&head->fields, own->response_header) : -1;
@@ -133,10 +125,14 @@ void response_cost_begin(struct exchange *x, const struct response_head *head,
 {
     read_stated_costs(x, head);
     added_usage_begin(x, head, framing);
-    if (!x->decision_request.charge)
-        return;
-    if (!x->route.rule->usage_paths || !begin_reading(x, head, framing))
-        adjust_to_response(x, head->status, false);
+    if (x->decision_request.charge && x->route.rule->usage_paths)
+        begin_reading(x, head, framing);
+}
+
+void response_cost_forwarded(struct exchange *x)
+{
+    if (!x->cost.usage)
+        adjust_to_response(x, x->record.status, false);
 }
 
 void response_cost_read(struct exchange *x, const struct content_piece *piece)
@@ -161,6 +157,7 @@ void response_cost_end(struct exchange *x)
     }
     free(x->cost.usage); /* weir's own response replaces that of the server */
     x->cost.usage = NULL;
+    response_cost_expect(x);
     if (x->decision_request.charge && x->route.rule->adjusts && !client_failed(x))
         adjust_to_response(x, 0, false);
     else

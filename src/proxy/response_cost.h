@@ -12,16 +12,18 @@ static inline bool response_cost_reads(const struct exchange *x)
     return x->cost.usage != NULL;
 }
 
-/* Before the decision: the response has stated nothing yet. */
+/* The response has stated nothing: before the decision, or if it is not forwarded. */
 void response_cost_expect(struct exchange *x);
 /* The request did not happen: refunds the charge. */
 void response_cost_refund(struct exchange *x);
 
-/* The final response header of a rule with `adjusts` was read, before relay_response_head().
- * Adjusts the charge unless the content is going to tell the cost. */
+/* The final response header of a rule with `adjusts` was read, before relay_response_head(). */
 void response_cost_begin(struct exchange *x, const struct response_head *head,
                          const struct framing *framing);
-/* A piece of content that weir reads along is being forwarded. The last one ends the charge. */
+/* This header was forwarded: adjusts the charge unless the content is going to tell the cost. */
+void response_cost_forwarded(struct exchange *x);
+/* A piece of content that weir reads along is being forwarded, after the header. The last one ends
+ * the charge. */
 void response_cost_read(struct exchange *x, const struct content_piece *piece);
 /* The exchange ends: adjusts or keeps what is still charged. */
 void response_cost_end(struct exchange *x);

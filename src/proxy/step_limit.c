@@ -51,18 +51,6 @@ static bool write_request_head(struct exchange *x)
     return true;
 }
 
-/* Returns the cost of a request that states none. */
-static int64_t cost_of_rule(const struct rule *rule)
-{
-    int64_t highest = rule->free ? 0 : 1;
-
-    for (unsigned i = 0; i < rule->limit_count; i++) {
-        int64_t cost = rule_cost_in(rule, rule->limits[i]);
-        highest = cost > highest ? cost : highest;
-    }
-    return highest;
-}
-
 static uint16_t rejection_status(const struct exchange *x)
 {
     if (x->decision_request.decision.verdict == VERDICT_FAILED_CLOSED)
@@ -80,16 +68,18 @@ static void count_client_decision(const struct exchange *x, bool admitted)
                  (struct slice){x->identity, x->identity_size}, 1);
 }
 
-/* Notes what the limits with costs of their own have charged. */
-static void note_reserves(struct exchange *x)
+/* Notes what the limits have charged: nothing to an unlimited client, or while `on_failure` admits
+ * the request. */
+static void note_charges(struct exchange *x)
 {
     const struct decision *d = &x->decision_request.decision;
-    const struct rule *rule = x->route.rule;
 
+    memset(x->charged, 0, sizeof x->charged);
     for (unsigned i = 0; i < d->result_count; i++)
-        for (unsigned j = 0; d->results[i].limit && j < rule->limit_count; j++)
-            if (rule->limits[j]->own_cost && d->results[i].limit->base == rule->limits[j]->index)
-                x->reserves[j] = x->finals[j] = d->results[i].granted;
+        if (d->results[i].verdict == VERDICT_ALLOWED)
+            x->charged[d->results[i].place] = d->results[i].granted;
+    if (x->route.rule->has_own_costs)
+        memcpy(x->reserves, x->charged, sizeof x->reserves);
 }
 
 /* The decision is known: exchange.decision_request. */
@@ -105,8 +95,7 @@ static enum step apply(struct exchange *x)
                     1);
     if (!decision_admits(d))
         return step_reply_with(x, rejection_status(x));
-    if (x->route.rule->has_own_costs)
-        note_reserves(x);
+    note_charges(x);
     if (x->policy->has_granted_headers)
         granted_set(x);
     return step_enter(x, d->delay_us > 0 && !x->overdue ? PHASE_HOLD : PHASE_CONNECT);
@@ -148,7 +137,6 @@ static enum step decide_request(struct exchange *x)
         rule_hidden_usage_costs(x->route.rule, in->identity.peer_trusted, &head->fields, &values,
                                 x->reserves);
     response_cost_expect(x);
-    x->limits.cost = x->limits.stated_cost ? x->limits.stated_cost : cost_of_rule(x->route.rule);
     struct limit_facts facts = {
         .rule = x->route.rule,
         .identity = &in->identity,

@@ -8,7 +8,7 @@
 enum top_by {
     TOP_BY_ALLOWED, /* admitted requests */
     TOP_BY_LIMITED, /* rejected requests: 429, 403 of a blocked client or address, 503 without Redis */
-    TOP_BY_COST, /* cost of admitted requests, at least 1 each; as the response states it if it does */
+    TOP_BY_COST, /* cost of admitted requests: the most that a limit has charged, at least 1 each */
     TOP_BY_COUNT
 };
 extern const char *const top_by_label[TOP_BY_COUNT];

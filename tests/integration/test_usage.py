@@ -243,16 +243,83 @@ def test_concurrent_streams_over_two_weirs_settle_exactly(rig):
     assert 1000 - 20 < settled <= 1000 + 64 * 17, (admitted, settled)
 
 
-def test_the_access_line_shows_reserve_and_cost(rig):
-    model = Model(rig, {"/400": document(b"{}", status=b"400 Bad Request")})
-    weir = weir_with(rig, model, {"requests": REQUESTS, "tokens": tokens()}, log={"access": "json"})
-    get(weir.address, "/300")
-    get(weir.address, "/400")
-
+def access_lines(weir, count):
+    """The lines of the requests that the test sends first."""
     def lines():
         return [json.loads(line) for line in weir.output().splitlines() if line.startswith('{"time"') and '"target"' in line]
-    eventually(lambda: len(lines()) == 2)
-    assert [(line["reserve"], line["cost"]) for line in lines()] == [({"tokens": 10}, {"tokens": 300}), ({"tokens": 10}, {"tokens": 0})]
+    eventually(lambda: len(lines()) >= count, what="the access lines")
+    return lines()[:count]
+
+
+def cost_of_clients(weir):
+    clients = json.loads(get(weir.admin, "/api/v1/top?by=cost&n=100", host="127.0.0.1").body)["clients"]
+    return {client["client"]: client["at_least"] for client in clients}
+
+
+def test_access_line_and_top_clients_show_what_was_charged(rig):
+    model = Model(rig, {"/400": document(b"{}", status=b"400 Bad Request"), "/bad": b"nonsense\r\n\r\n"})
+    limits = {"requests": REQUESTS, "tokens": tokens(reserve=500, limit=2000), "tried": {**tokens(reserve=500, limit=600), "shadow": True},
+              "asked": dict(REQUESTS, cost={"request_header": "X-Ask", "max": 10000})}
+    weir = weir_with(rig, model, limits, clients={"boss": {"quota": "unlimited"}}, log={"access": "json"},
+                     rules=[{"match": {"path": "/asked"}, "limits": ["asked"]},
+                            {"limits": ["requests", "tokens", "tried"]}], identity={"from": ["header:X-Client-Id"], "trusted_proxies": ["127.0.0.0/8"]})
+    for target, client, status in (("/20", "a", 200), ("/400", "b", 400), ("/bad", "c", 502), ("/300", "boss", 200),
+                                   ("/550", "d", 200), ("/1", "d", 200), ("/asked", "e", 502)):
+        assert get(weir.address, target, headers={"X-Client-Id": client, "X-Ask": "7000"}).status == status, target
+    assert [(line.get("reserve"), line.get("cost")) for line in access_lines(weir, 7)] == [
+        ({"tokens": 500, "tried": 500}, {"tokens": 20, "tried": 20}), ({"tokens": 500, "tried": 500}, {"tokens": 0, "tried": 0}),
+        ({"tokens": 500, "tried": 500}, {"tokens": 0, "tried": 0}), (None, None),
+        ({"tokens": 500, "tried": 500}, {"tokens": 550, "tried": 550}), ({"tokens": 500, "tried": 0}, {"tokens": 1, "tried": 0}),
+        ({"asked": 7000}, {"asked": 7000})]
+    assert cost_of_clients(weir) == {"id:a": 20, "id:b": 1, "id:c": 1, "id:boss": 1, "id:d": 550 + 1, "id:e": 7000}
+
+
+def test_what_on_failure_admits_is_charged_nothing(rig):
+    weir = weir_with(rig, Model(rig, {}), {"requests": REQUESTS, "tokens": tokens(reserve=500)}, log={"access": "json"},
+                     redis={"on_failure": "allow", "timeout": "200ms"})
+    weir.expect_errors("redis", "Redis")
+    rig.redis().kill()
+    weir.counts(0, "weir_redis_ready_workers")
+    assert get(weir.address, "/20", headers={"X-Client-Id": "a"}).status == 200
+    line, = access_lines(weir, 1)
+    assert (line["decision"], line.get("reserve"), line.get("cost")) == ("failed_open", None, None), line
+    assert cost_of_clients(weir) == {"id:a": 1}
+
+
+def test_a_cost_that_is_learnt_while_redis_is_away_is_not_counted(rig):
+    begun, rest = threading.Event(), threading.Event()
+
+    def script(peer, _number):
+        peer.read_request()
+        begun.set()
+        rest.wait(30)
+        peer.send(document(openai(300)))
+    weir = rig.weir(workers=1, limits={"tokens": tokens(reserve=50)}, upstreams={"api": {"servers": [Scripted(rig, script).text]}},
+                    rules=[{"limits": ["tokens"]}], log={"access": "json"})
+    weir.wait_for_redis().expect_errors("redis", "Redis")
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/"))
+        assert begun.wait(20)
+        rig.redis().kill()
+        weir.counts(0, "weir_redis_ready_workers")
+        rest.set()
+        assert connection.response("GET").status == 200
+    line, = access_lines(weir, 1)
+    assert (line["reserve"], line["cost"]) == ({"tokens": 50}, {"tokens": 50}), line
+    weir.counts(50, "weir_limit_units_total", limit="tokens")
+
+
+def test_a_response_that_weir_cannot_forward_is_refunded(rig):
+    """weir has read its header before its own 502 replaces it."""
+    head = b"HTTP/1.1 200 OK\r\nX-Cost: 9\r\nTransfer-Encoding: chunked\r\n"
+    model = Model(rig, {"/plain": head + b"\r\nzz\r\n", "/json": head + b"Content-Type: application/json\r\n\r\nzz\r\n"})
+    weir = weir_with(rig, model, {
+        "tokens": tokens(), "stated": dict(REQUESTS, cost={"reserve": 5, "response_header": "X-Cost"}),
+        "counted": dict(REQUESTS, count=["2xx"])})
+    for target in ("/plain", "/json"):
+        assert get(weir.address, target, headers={"X-Client-Id": target}).status == 502, target
+        left = remaining(get(weir.address, "/1", headers={"X-Client-Id": target}))
+        assert left == {"tokens": 990, "stated": 100000 - 5, "counted": 100000 - 1}, (target, left)
 
 
 def test_without_redis_the_reserve_counts(rig):

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "content/stream_usage.h"
+#include "content/usage_reader.h"
 #include "proxy/relay.h"
 #include "proxy/step.h"
 #include "run_suite.h"
@@ -385,17 +386,20 @@ START_TEST(content_that_cannot_be_kept_leaves_the_next_message)
 }
 END_TEST
 
-/* weir can then respond itself. */
+/* weir can then respond itself. The content is not charged, though all of it was read. */
 START_TEST(a_response_that_cannot_be_filtered_is_not_begun)
 {
+    static const struct json_paths paths = {.count = 1};
     struct stream_usage_filter filter;
     struct response response = {.status = 200};
 
     begin(FRAMING_NONE, 0, false, 0);
     stream_usage_filter_begin(&filter);
     x.cost.filter = &filter;
+    x.cost.usage = malloc(usage_reader_size(&paths));
+    usage_reader_begin(x.cost.usage, &paths, USAGE_TYPE_JSON, false);
     x.response.progress = MESSAGE_CONTENT;
-    body_reader_begin(&server.response, &(struct framing){.kind = FRAMING_UNTIL_CLOSE});
+    body_reader_begin(&server.response, &(struct framing){.kind = FRAMING_LENGTH, .length = 5});
     server.head_end = worker.receive;
     server.after_head = 5;
     allow_memory(0);
@@ -403,6 +407,8 @@ START_TEST(a_response_that_cannot_be_filtered_is_not_begun)
     allow_memory(UINT64_MAX);
     ck_assert_int_eq(x.response.progress, MESSAGE_HEAD);
     ck_assert_uint_eq(x.response.bytes, 0);
+    ck_assert_ptr_nonnull(x.cost.usage);
+    free(x.cost.usage);
 }
 END_TEST
 
