@@ -155,16 +155,15 @@ static void hold_bytes(struct stream_usage_filter *filter, struct slice bytes, s
 /* The event has ended. */
 static void end_event(struct stream_usage_filter *filter, struct text *out)
 {
-    filter->removed =
-        !filter->passes && may_be_usage(held(filter)) && is_usage_event(held(filter));
+    filter->removed = !filter->passes && may_be_usage(held(filter)) && is_usage_event(held(filter));
     if (!filter->passes && !filter->removed)
         pass_held(filter, out);
     filter->held = 0;
     filter->passes = false;
 }
 
-/* Returns the bytes of `p` that belong to the current event; `*ended`: it ends there, perhaps with a
- * CR whose LF follows. */
+/* Returns the bytes of `p` that belong to the current event; `*ended`: it ends there, perhaps with
+ * a CR whose LF follows. */
 static size_t event_part(struct stream_usage_filter *filter, const char *p, const char *end,
                          bool *ended)
 {

@@ -15,8 +15,8 @@ static inline int64_t op_kept_charge(const struct op_limit *part)
 {
     return part->repeat_key.n || part->cost < 0 ? part->charge.units : 0;
 }
-/* Returns what op_adjust() brings the charge of one of the op's limits to: `total`, or the units that
- * it has charged, if they cannot be given back or Redis is away. */
+/* Returns what op_adjust() brings the charge of one of the op's limits to: `total`, or the units
+ * that it has charged, if they cannot be given back or Redis is away. */
 int64_t op_reachable_total(const struct limit_op *op, const struct op_limit *part, int64_t total);
 /* Brings the charges to `totals` (one per limit). Takes ownership of the op. */
 void op_adjust(struct limit_op *op, const int64_t *totals);

@@ -580,9 +580,9 @@ END_TEST
 /* An event leaves with the piece that ends it, by whatever ends its lines. */
 START_TEST(events_are_not_delayed)
 {
-    static const char *const streams[] = {
-        "data: {\"id\":1}\n\n", "data: {\"id\":1}\r\r", "data: {\"id\":1}\r\n\r\n",
-        ": ping\r\n\r\n",        "data: [DONE]\r\n\r\n"};
+    static const char *const streams[] = {"data: {\"id\":1}\n\n", "data: {\"id\":1}\r\r",
+                                          "data: {\"id\":1}\r\n\r\n", ": ping\r\n\r\n",
+                                          "data: [DONE]\r\n\r\n"};
     struct stream_usage_filter *filter = malloc(sizeof *filter);
     char bytes[256];
 
