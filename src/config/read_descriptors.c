@@ -167,6 +167,24 @@ const struct option_type type_rate_limit = {"map", read_rate_limit, print_sectio
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
+/* A call states its cost, and has neither a header nor a response. */
+static void warn_of_unused(struct loading *l, const struct node *item, const struct limit *limit)
+{
+    const char *option = limit->counted          ? "count"
+                         : limit->own_cost       ? "its cost, a map,"
+                         : limit->dedup.header   ? "dedup"
+                         : limit->granted_header ? "granted_header"
+                                                 : NULL;
+
+    if (option)
+        warning(l, item,
+                "limit %s: %s has no effect on calls, which have neither header nor response%s",
+                limit->name, option,
+                limit->counted && limit->on_failure == ON_FAILURE_LOCAL
+                    ? "; while Redis is away, it admits all of them"
+                    : "");
+}
+
 static void read_limit(struct loading *l, const struct node *item, struct configured_entry *entry)
 {
     struct limit *limit = limit_in_list(l, item, entry->limits, entry->limit_count);
@@ -182,6 +200,7 @@ static void read_limit(struct loading *l, const struct node *item, struct config
         mistake(l, item,
                 "limit %s has max_delay, but a caller cannot be told to wait; use a limit without",
                 limit->name);
+    warn_of_unused(l, item, limit);
     limit->in_descriptors = true;
     entry->limits[entry->limit_count++] = limit;
 }
@@ -225,8 +244,9 @@ static void read_metadata_scalar(struct loading *l, const struct node *node, str
         to->kind = METADATA_NUMBER;
 }
 
+/* `*size` grows by about the bytes that the value's members take in a response. */
 static void read_metadata_value(struct loading *l, const struct node *node, unsigned depth,
-                                struct metadata *to)
+                                struct metadata *to, size_t *size)
 {
     struct metadata *items;
 
@@ -245,7 +265,8 @@ static void read_metadata_value(struct loading *l, const struct node *node, unsi
     for (const struct node *child = node->first; child; child = child->next) {
         struct metadata *item = &items[to->count++];
         item->key = (struct slice){arena_text(l->arena, child->key), child->key.n};
-        read_metadata_value(l, child, depth + 1, item);
+        *size += child->key.n + child->text.n + 8;
+        read_metadata_value(l, child, depth + 1, item, size);
     }
 }
 
@@ -253,12 +274,17 @@ static void read_metadata(struct loading *l, const struct option *option, const 
                           void *field)
 {
     struct metadata *metadata;
+    size_t size = 0;
 
     (void)option;
     if (!expect_map(l, node, "a map"))
         return;
     metadata = arena_zeroed(l->arena, 1, sizeof *metadata);
-    read_metadata_value(l, node, 0, metadata);
+    read_metadata_value(l, node, 0, metadata, &size);
+    if (size > METADATA_MAX)
+        mistake(l, node,
+                "is larger than %d bytes, with 8 for each value; a response has room for %d",
+                METADATA_MAX, DESCRIPTORS_MAX);
     if (metadata->kind == METADATA_MAP)
         *(const struct metadata **)field = metadata;
 }

@@ -20,12 +20,11 @@
  * the one that rejects, else of the one with the least left. */
 struct descriptor_result {
     bool over;         /* over its limit */
-    bool unlimited;    /* its entry is unlimited, or an operator's grant is */
     bool has_limit;    /* false: no limit applied, and the members below are empty */
     struct slice name; /* rate_limit.name, or the name of the limit; a stated limit has none */
     uint32_t per_unit;
     enum rate_limit_unit unit; /* UNIT_UNKNOWN: the period is none of the units */
-    uint32_t remaining;
+    uint32_t remaining;        /* UINT32_MAX: its entry is unlimited, or an operator's grant is */
     int64_t reset_us; /* if over: until it is admitted, -1: never; else until more is available */
     const struct descriptor_name *client; /* NULL: it has no limits */
 };

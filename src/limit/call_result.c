@@ -226,9 +226,8 @@ static void set_descriptor_result(const struct call_item *item, struct descripto
     const struct limit_result *r = item->shown;
 
     *result = (struct descriptor_result){.over = item->over,
-                                         .unlimited = item->kind == ITEM_UNLIMITED,
                                          .client = item->name.size ? &item->name : NULL};
-    if (result->unlimited)
+    if (item->kind == ITEM_UNLIMITED)
         result->remaining = UINT32_MAX;
     if (!r)
         return;
@@ -238,6 +237,18 @@ static void set_descriptor_result(const struct call_item *item, struct descripto
     result->unit = limit_unit(r->limit);
     result->remaining = item->over ? 0 : capped(r->remaining);
     result->reset_us = item->over ? r->retry_after_us : r->next_us;
+}
+
+/* Adds a map as the last one. A map that is there already moves. */
+static void add_metadata(struct call_request *call, const struct metadata *metadata)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < call->decision.metadata_count; i++)
+        if (call->metadata[i] != metadata)
+            call->metadata[count++] = call->metadata[i];
+    call->metadata[count++] = metadata;
+    call->decision.metadata_count = count;
 }
 
 void call_conclude(struct call_request *call)
@@ -256,7 +267,7 @@ void call_conclude(struct call_request *call)
             denials_forget(descriptor_name_text(&item->name));
         set_descriptor_result(item, &call->results[i]);
         if (item->match.entry && item->match.entry->metadata && !item->over)
-            call->metadata[d->metadata_count++] = item->match.entry->metadata;
+            add_metadata(call, item->match.entry->metadata);
     }
     make_shown(call);
 }

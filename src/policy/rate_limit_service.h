@@ -25,6 +25,7 @@ enum {
     CONFIGURED_WILDCARDS_MAX = 256,   /* values with "*" of one key on one level */
     REPLACES_MAX = 64,                /* of one rate_limit */
     METADATA_DEPTH_MAX = 16,
+    METADATA_MAX = 1024, /* bytes of an entry's keys and values, with 8 for each value */
 };
 
 /* `charge`: if one descriptor of a call is over its limit, none is charged, or all are, that one

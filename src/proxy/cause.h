@@ -129,6 +129,8 @@ enum fault {
       "the request held memory when size_limits.memory was reached")                               \
     X(CAUSE_NO_DESCRIPTORS, 503, FAULT_WEIR, true, RETRY_NONE, "no_descriptors",                   \
       "weir has no file descriptor for a connection to a server")                                  \
+    X(CAUSE_REPLY_TOO_LARGE, 503, FAULT_WEIR, false, RETRY_NONE, "reply_too_large",                \
+      "the response to the call is larger than 80 KiB: shorten names and metadata of descriptors") \
     X(CAUSE_QUOTA_UNAVAILABLE, 503, FAULT_WEIR, false, RETRY_NONE, "quota_unavailable",            \
       "the client's quota cannot be looked up at the moment")                                      \
     X(CAUSE_SHUTDOWN, 503, FAULT_WEIR, true, RETRY_NONE, "shutdown", "weir is stopping")

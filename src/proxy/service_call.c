@@ -115,15 +115,13 @@ static void write_fields(struct exchange *x, bool over, struct text *lines)
 static enum downstream_sent send_json(struct exchange *x, const struct call_response *response)
 {
     struct evbuffer *out = evbuffer_new();
-    enum downstream_sent sent = DOWNSTREAM_GONE;
+    enum downstream_sent sent = DOWNSTREAM_TOO_LARGE;
 
     if (out && call_response_write_json(response, out)) {
         size_t size = evbuffer_get_length(out);
         struct slice content = {(const char *)evbuffer_pullup(out, -1), size};
         if (content.p && size <= IOBUF_LARGE)
             sent = reply_send_document(x, SLICE("application/json"), content);
-        else
-            sent = DOWNSTREAM_TOO_LARGE;
     }
     if (out)
         evbuffer_free(out);

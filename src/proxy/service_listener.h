@@ -12,7 +12,7 @@ static inline bool service_answers(const struct exchange *x)
            x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
 }
 
-/* Writes and sends the response. */
+/* Writes and sends the response; that of an error, if it is too large. */
 enum downstream_sent service_reply_send(struct exchange *x);
 
 /* Ends the request's part of the exchange: counts the call, gives up its decision. */

@@ -5,6 +5,7 @@
 #include "http/own_host.h"
 #include "proxy/access_log.h"
 #include "proxy/relay_halves.h"
+#include "proxy/reply.h"
 #include "proxy/service_internal.h"
 #include "service/call_reader.h"
 
@@ -170,7 +171,14 @@ enum step step_service(struct exchange *x)
 
 enum downstream_sent service_reply_send(struct exchange *x)
 {
-    return x->service->resource->reply(x);
+    enum downstream_sent sent = x->service->resource->reply(x);
+
+    if (sent != DOWNSTREAM_TOO_LARGE)
+        return sent;
+    x->record.cause = CAUSE_REPLY_TOO_LARGE;
+    x->record.status = cause_table[x->record.cause].status;
+    exchange_log(x, x->record.cause, NULL);
+    return reply_send(x, NULL);
 }
 
 /* ---- the end, and the worker ----------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 import json
 
 import envoy_messages as envoy
-from envoy_calls import Caller, listener_of, post_json, weir_with_service
+from envoy_calls import Caller, Refused, listener_of, post_json, weir_with_service
 from wire import get
 
 OK, OVER = envoy.OK, envoy.OVER_LIMIT
@@ -78,6 +78,24 @@ def test_a_body_that_does_not_fit_is_left_out(rig):
     assert short.overall_code == long.overall_code == OVER
     assert len(short.raw_body) == 60000 and long.raw_body == b""
     assert [status.current_limit.name for status in long.statuses] == ["n" * 512] * 64, "512 bytes of a name are sent"
+
+
+def test_a_response_that_does_not_fit_is_an_error_of_weir(rig):
+    domains = {"edge": {"descriptors": [
+        {"key": "user", "value": str(number), "metadata": {str(number): "m" * 1000},
+         "rate_limit": {"unit": "year", "requests_per_unit": 9, "name": "n" * 400 + str(number)}} for number in range(64)]}}
+    weir, listener = weir_with_service(rig, domains)
+    users = [{"user": str(number)} for number in range(64)]
+    with Caller(listener) as caller:
+        assert len(caller.call("edge", *users[:32]).dynamic_metadata) == 32
+        try:
+            raise AssertionError(caller.call("edge", *users))
+        except Refused as refused:
+            assert refused.code == 14 and "80 KiB" in refused.message, refused.args
+    entries = [{"entries": [{"key": key, "value": value}]} for user in users for key, value in user.items()]
+    assert post_json(listener, {"domain": "edge", "descriptors": entries})[0] == 503
+    weir.counts(2, "weir_rate_limit_service_requests_total", domain="edge", code="UNAVAILABLE")
+    weir.counts(2, "weir_errors_total", cause="reply_too_large")
 
 
 def test_large_and_unlimited_remainders(rig):

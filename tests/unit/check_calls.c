@@ -347,6 +347,8 @@ START_TEST(quotas_reject_only_together)
     expect("all", "q=c k=a", "allowed: 0 1");
     expect("every", "q=a 3", "limited: over 0");
     expect("every", "q=a q=b", "allowed: over 0 1");
+    expect("all", "q=x q=y", "allowed: 1 1");
+    ck_assert_uint_eq(last.request.decision.metadata_count, 1); /* of their one entry */
 }
 END_TEST
 
@@ -769,7 +771,7 @@ START_TEST(grants_replace_limits)
     grant("descriptor:every/k=c", 0);
     expect("all", "k=a 4", "allowed: 1");
     expect("all", "k=b 9", "allowed: -");
-    ck_assert(last.request.decision.results[0].unlimited);
+    ck_assert(last.request.decision.results[0].remaining == UINT32_MAX);
     expect("all", "k=a k=c", "limited: - over 0");
     expect("every", "k=a k=c", "limited: 2 over 0");
     grant("descriptor:all/q=c", 0);

@@ -34,6 +34,10 @@ static const char *warnings_for(const char *yaml)
 #define SERVICE                                                                                    \
     "rate_limit_service: { listen: 127.0.0.1:8081, domains: { d: { descriptors: [ { key: k, "      \
     "rate_limit: { unit: day, requests_per_unit: 1 } } ] } } }\n"
+#define LIMIT_OF_CALLS(more)                                                                       \
+    "redis: { timeout: 15ms }\nlimits: { a: { script: gcra, limit: 9, period: 1s" more " } }\n"    \
+    "rate_limit_service: { listen: 127.0.0.1:8081, domains: { d: { descriptors: [ { key: k, "      \
+    "limits: [ a ] } ] } } }\n"
 #define PRIORITIES                                                                                 \
     "priorities: { high: 100%, low: 50% }\nlimits: { all: { script: gcra, limit: 9, period: 1s, "  \
     "per: all }, "
@@ -113,6 +117,16 @@ static const struct {
      API LIMITS USED SERVICE "redis: { timeout: 20ms }\n"},
     {API LIMITS SERVICE "redis: { timeout: 21ms }\nrules: [ { limits: [ a, ip ] } ]\n",
      "Envoy waits 20 ms", "redis: { timeout: 20ms }\n" SERVICE},
+    {LIMIT_OF_CALLS(", count: [ 2xx ]"), "while Redis is away, it admits all of them",
+     LIMIT_OF_CALLS("")},
+    {LIMIT_OF_CALLS(", count: [ 2xx ], on_failure: deny"), "count has no effect on calls",
+     LIMIT_OF_CALLS("")},
+    {LIMIT_OF_CALLS(", cost: { reserve: 1, response_header: X-Cost }"),
+     "its cost, a map, has no effect on calls", LIMIT_OF_CALLS("")},
+    {LIMIT_OF_CALLS(", dedup: Idempotency-Key"), "dedup has no effect on calls",
+     LIMIT_OF_CALLS("")},
+    {LIMIT_OF_CALLS(", best_effort: true, granted_header: X-Granted"),
+     "granted_header has no effect on calls", LIMIT_OF_CALLS("")},
     {API PRIORITIES
      "a: { script: gcra, limit: 9, period: 1s } }\n"
      "rules: [ { match: { path: /a }, limits: [ a ], priority: low }, { limits: [ a, all ] } ]\n",
