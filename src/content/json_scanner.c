@@ -13,11 +13,12 @@ void json_scanner_begin(struct json_scanner *s, const struct json_paths *paths,
                                       const struct scanned_value *),
                         struct text room)
 {
-    bool objects_in_array = s->objects_in_array;
+    bool objects_in_array = s->objects_in_array, takes_unpaired = s->takes_unpaired;
 
     *s = (struct json_scanner){.paths = paths,
                                .value = value,
                                .objects_in_array = objects_in_array,
+                               .takes_unpaired = takes_unpaired,
                                .text = room,
                                .room = (uint32_t)room.cap,
                                .state = STATE_VALUE};
@@ -330,11 +331,16 @@ static bool read_byte(struct json_scanner *s, char c)
     case STATE_UTF8: json_continue_utf8(s, (unsigned char)c); return true;
     case STATE_ESCAPE: json_after_escape(s, c); return true;
     case STATE_HEX: json_read_hex(s, c); return true;
-    case STATE_LOW_SLASH: s->state = c == '\\' ? STATE_LOW_U : STATE_INVALID; return true;
+    case STATE_LOW_SLASH:
+        s->state = STATE_LOW_U;
+        if (c != '\\')
+            json_unpaired(s);
+        return c == '\\';
     case STATE_LOW_U:
-        s->state = c == 'u' ? STATE_HEX : STATE_INVALID;
-        s->literal = 0;
-        s->code = 0;
+        if (c != 'u')
+            json_unpaired(s);
+        if (s->state != STATE_INVALID)
+            json_after_escape(s, c);
         return true;
     case STATE_LITERAL: read_literal(s, c); return true;
     case STATE_MINUS:

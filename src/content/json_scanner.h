@@ -2,7 +2,7 @@
  *
  * The document arrives in pieces of any size. The scanner keeps nothing of it but the text of one
  * value, if its user wants that; its state has a fixed size. It validates the whole document:
- * grammar, UTF-8, escapes with paired surrogates.
+ * grammar, UTF-8, escapes with paired surrogates (RFC 8259 section 8.2).
  *
  * `usage.total_tokens` is found in {"usage": {"total_tokens": 5}}. A member whose name differs
  * from that of a path only by letter case, or by U+0000 and what follows it, is no match, but other
@@ -48,9 +48,11 @@ struct json_scanner {
     /* NULL: texts that are longer than the room are cut. Else called with the room whenever it is
      * full; then scanned_value has only the rest. Set after json_scanner_begin(). */
     void (*piece)(struct json_scanner *scanner, struct slice bytes);
+    /* Set before json_scanner_begin(). */
     bool objects_in_array; /* an array at the top is read as its elements, one after the other */
-    bool is_object;        /* the document is an object */
-    uint32_t ambiguous;    /* bit set of paths, see above */
+    bool takes_unpaired; /* reads unpaired surrogates as U+FFFD, as they are common in responses */
+    bool is_object;      /* the document is an object */
+    uint32_t ambiguous;  /* bit set of paths, see above */
 
     /* The rest is private. */
     struct text text;       /* of the value of a path, in the user's room */

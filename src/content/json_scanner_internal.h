@@ -49,5 +49,7 @@ const char *json_read_string(struct json_scanner *s, const char *p, const char *
 void json_after_escape(struct json_scanner *s, char c);
 void json_read_hex(struct json_scanner *s, char c);
 void json_continue_utf8(struct json_scanner *s, unsigned char c);
+/* A surrogate is not one of a pair. */
+void json_unpaired(struct json_scanner *s);
 
 #endif

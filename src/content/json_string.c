@@ -123,18 +123,31 @@ void json_after_escape(struct json_scanner *s, char c)
     }
 }
 
+void json_unpaired(struct json_scanner *s)
+{
+    s->surrogate = 0;
+    if (s->takes_unpaired)
+        put_code(s, 0xfffd);
+    else
+        s->state = STATE_INVALID;
+}
+
 /* Four hexadecimal digits were read: UTF-16, of which a low surrogate ends a pair. */
 static void end_hex(struct json_scanner *s)
 {
     bool low = s->code >= 0xdc00 && s->code <= 0xdfff;
+    uint32_t high = s->surrogate;
 
-    if (low != (s->surrogate != 0)) {
-        s->state = STATE_INVALID;
-    } else if (low) {
-        uint32_t high = s->surrogate;
+    if (low && high) {
         s->surrogate = 0;
         put_code(s, 0x10000 + ((high - 0xd800) << 10) + (s->code - 0xdc00));
-    } else if (s->code >= 0xd800 && s->code < 0xdc00) {
+        return;
+    }
+    if (low || high)
+        json_unpaired(s);
+    if (low || s->state == STATE_INVALID)
+        return;
+    if (s->code >= 0xd800 && s->code < 0xdc00) {
         s->surrogate = (uint16_t)s->code;
         s->state = STATE_LOW_SLASH;
     } else {

@@ -90,10 +90,11 @@ size_t usage_reader_size(const struct json_paths *paths)
 void usage_reader_begin(struct usage_reader *r, const struct json_paths *paths,
                         enum usage_type type, bool objects_in_array)
 {
-    *r = (struct usage_reader){.events = {.data = event_data, .end = event_end},
-                               .scanner = {.objects_in_array = objects_in_array},
-                               .paths = paths,
-                               .type = type};
+    *r = (struct usage_reader){
+        .events = {.data = event_data, .end = event_end},
+        .scanner = {.objects_in_array = objects_in_array, .takes_unpaired = true},
+        .paths = paths,
+        .type = type};
     forget(r->values, 2 * paths->count);
     event_stream_begin(&r->events);
     begin_document(r);

@@ -659,6 +659,26 @@ START_TEST(openai_states_its_usage)
 }
 END_TEST
 
+/* A client whose text the API repeats could otherwise spare itself the cost. */
+START_TEST(unpaired_surrogates_do_not_hide_a_usage)
+{
+    static const char *const texts[] = {"\\ud800",     "\\ud800x",          "\\ud800\\n",
+                                        "\\udc00",     "\\ud800\\u0041",    "\\ud800\\ud800\\udc00",
+                                        "\\ud800\\\"", "\\udc00\\udbff\\\\"};
+    struct usage usage;
+    char content[200];
+
+    usage_of_format(&usage, USAGE_OPENAI, NULL);
+    for (unsigned i = 0; i < COUNT_OF(texts); i++) {
+        snprintf(content, sizeof content, "{\"%s\":\"%s\",\"usage\":{\"total_tokens\":7}}",
+                 texts[i], texts[i]);
+        expect_usage(&usage, USAGE_TYPE_JSON, content, USAGE_READ, 7);
+    }
+    expect_usage(&usage, USAGE_TYPE_JSON, "{\"a\":\"\\ud800\\x\",\"usage\":{\"total_tokens\":7}}",
+                 USAGE_INVALID, -1);
+}
+END_TEST
+
 START_TEST(weights_count_cached_input_once)
 {
     static const struct usage_weights weights = {1000, 5000, 100, 1250};
@@ -739,6 +759,7 @@ int main(void)
     tcase_add_test(tests, random_documents_are_read_as_jansson_reads_them);
     tcase_add_test(tests, events_are_split_at_any_boundary);
     tcase_add_test(tests, openai_states_its_usage);
+    tcase_add_test(tests, unpaired_surrogates_do_not_hide_a_usage);
     tcase_add_test(tests, weights_count_cached_input_once);
     tcase_add_test(tests, later_numbers_of_anthropic_replace_earlier_ones);
     tcase_add_test(tests, gemini_counts_the_last_total);
