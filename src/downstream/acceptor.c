@@ -92,11 +92,7 @@ static bool may_connect(struct listener *l, const struct address *peer, bool *co
     const struct peer source = peer_of_address(peer);
 
     *counted = false;
-    if (w->policy->listen[l->index].decides &&
-        identity_trusts(&w->policy->decisions.peers, &source))
-        return true;
-    if (w->policy->listen[l->index].serves_limits &&
-        identity_trusts(&w->policy->rate_limit_service.peers, &source))
+    if (peer_may_ask(w, l->index, &source))
         return true;
     if (!w->policy->listen[l->index].proxy_protocol)
         return peer_count(w, peer, counted);

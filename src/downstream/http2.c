@@ -4,13 +4,15 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "downstream/peer_counts.h"
 #include "proxy/exchange.h"
 
 enum {
     SECOND_GOAWAY_US = 1000000, /* if the PING between the two is not answered */
     ROUNDS_MAX = 4,             /* buffers written per connection and loop iteration */
     FREE_REQUESTS_MAX = 256,
-    LINGER_HEADS_MAX = 64 * 1024 /* dropped in the lingering close, beside content */
+    LINGER_HEADS_MAX = 64 * 1024, /* dropped in the lingering close, beside content */
+    RESETS_OF_PROXIES = 1000000   /* per second: no bound */
 };
 
 static struct http2_client *connection_of(const struct client *client)
@@ -433,14 +435,26 @@ static struct http2_worker *worker_of(struct worker *w)
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
+/* A proxy resets each of its calls that takes too long. It has many on one connection, which would
+ * all end with it. */
+static struct http2_settings settings_for(const struct socket_client *c)
+{
+    struct http2_settings settings = c->client.worker->policy->http2;
+
+    if (peer_may_ask(c->client.worker, c->listener, &c->client.origin.peer))
+        settings.resets_per_second = RESETS_OF_PROXIES;
+    return settings;
+}
+
 void http2_begin(struct socket_client *c, struct slice bytes)
 {
     struct worker *w = c->client.worker;
+    const struct http2_settings settings = settings_for(c);
     struct http2_worker *h = worker_of(w);
     struct http2_client *connection = h ? calloc(1, sizeof *connection) : NULL;
 
     if (connection)
-        connection->session = http2_session_new(&w->policy->http2, &events, connection, h->scratch,
+        connection->session = http2_session_new(&settings, &events, connection, h->scratch,
                                                 &w->buffers, &c->stream.out, clock_us());
     if (!connection || !connection->session) {
         log_no_memory("an HTTP/2 connection is closed");

@@ -49,16 +49,23 @@ bool peer_count(struct worker *w, const struct address *peer, bool *counted)
     return false;
 }
 
-bool peer_may_handshake(struct worker *w, unsigned listener, const struct peer *peer)
+bool peer_may_ask(const struct worker *w, unsigned listener, const struct peer *peer)
 {
     const struct policy *policy = w->policy;
     const struct listen_settings *listen = &policy->listen[listener];
+
+    return (listen->decides && identity_trusts(&policy->decisions.peers, peer)) ||
+           (listen->serves_limits && identity_trusts(&policy->rate_limit_service.peers, peer));
+}
+
+bool peer_may_handshake(struct worker *w, unsigned listener, const struct peer *peer)
+{
+    const struct policy *policy = w->policy;
     unsigned max = policy->size_limits.handshakes_per_ip;
     struct ip ip;
 
     if (max == 0 || !peer->has_ip || identity_trusts(&policy->identity, peer) ||
-        (listen->decides && identity_trusts(&policy->decisions.peers, peer)) ||
-        (listen->serves_limits && identity_trusts(&policy->rate_limit_service.peers, peer)))
+        peer_may_ask(w, listener, peer))
         return true;
     ip = identity_group(&policy->identity, &peer->ip).ip;
     return ip_rates_admit(w->shared->handshakes, &ip, max, clock_us());

@@ -10,6 +10,9 @@ struct worker;
 /* Counts a connection for its peer's address. Sets `*counted` to false for exempt peers (trusted
  * proxies, unix sockets). False: the address is over its limit; the refusal is counted. */
 MUST_CHECK bool peer_count(struct worker *worker, const struct address *peer, bool *counted);
+/* Returns true if the peer may ask the listener, which is one of decisions or of the rate limit
+ * service: then it is a proxy, with the requests of many clients. */
+bool peer_may_ask(const struct worker *worker, unsigned listener, const struct peer *peer);
 /* Counts a TLS handshake for the address of its peer. Returns false if the address begins more than
  * size_limits.handshakes_per_ip. Exempt are trusted proxies, unix sockets, and those who may ask a
  * listener of decisions or of the rate limit service. */

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 
+from envoy_calls import weir_with_service
 from http2_wire import (CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, NO_ERROR, PADDED,
                         PING, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, Http2, frame)
 from rig import eventually, sanitized
@@ -63,6 +64,23 @@ def test_resets_per_second_is_configurable(rig):
         client.flush()
         client.read_to_end()
         assert client.goaways[-1][1] == ENHANCE_YOUR_CALM
+
+
+def test_proxies_may_reset_the_calls_of_the_rate_limit_service(rig):
+    """Envoy resets each call that takes too long, and has many on one connection."""
+    for trusted in ["127.0.0.0/8"], ["192.0.2.1"]:
+        _, listener = weir_with_service(rig, {"edge": {"descriptors": [{"key": "free"}]}}, {"trusted": trusted},
+                                        workers=1, http2={"resets_per_second": 2})
+        with Http2(listener) as client:
+            assert client.responds_to_ping()
+            for _ in range(50):
+                client.put(RST_STREAM, 0, client.put_request("/json", "POST", end=False), CANCEL.to_bytes(4, "big"))
+            client.flush()
+            if trusted == ["127.0.0.0/8"]:
+                assert client.responds_to_ping() and not client.goaways
+            else:
+                client.read_to_end()
+                assert client.goaways[-1][1] == ENHANCE_YOUR_CALM
 
 
 def test_continuation_flood(rig):  # CVE-2024-27316
