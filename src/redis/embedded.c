@@ -267,7 +267,7 @@ static void start_again(evutil_socket_t fd, short what, void *arg)
         arm_again(e);
 }
 
-static void report_ended(const struct embedded *e, pid_t pid, int status)
+static void report_ended(pid_t pid, int status)
 {
     if (WIFSIGNALED(status))
         log_error("embedded Redis: process %d was ended by signal %d (%s); it is restarted, and "
@@ -277,7 +277,6 @@ static void report_ended(const struct embedded *e, pid_t pid, int status)
         log_error("embedded Redis: process %d ended with status %d; it is restarted, and all "
                   "counts start from zero",
                   (int)pid, WEXITSTATUS(status));
-    (void)e;
 }
 
 static void on_child(evutil_socket_t fd, short what, void *arg)
@@ -290,7 +289,7 @@ static void on_child(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(e, EMBEDDED_MAGIC);
     if (!e->pid || !reap(e, &status))
         return;
-    report_ended(e, pid, status);
+    report_ended(pid, status);
     if (clock_us() - e->started_us > stable_us)
         e->again_us = again_min_us;
     arm_again(e);

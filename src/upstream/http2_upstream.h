@@ -34,8 +34,8 @@ struct connection *http2_dial(struct server *server, bool probe);
 /* The connection gets no more links, and is closed with its last one. */
 void http2_connection_idle(struct http2_connection *h);
 
-/* Has the server's connections without links closed by the next flush, also those that are being
- * dialed. Returns whether there were any. */
+/* Has the server's open connections without links closed by the next flush. Returns whether there
+ * were any. */
 bool http2_retire_idle(struct server *server);
 /* Closes the connections of a pool that has no links. */
 void http2_close_all(struct pool *pool);

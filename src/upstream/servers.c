@@ -1,5 +1,6 @@
 /* servers.c - a worker's view of the endpoint set: choice of a server, retry budget, arrival and
  * removal of servers. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -97,14 +98,13 @@ static bool server_arrives(struct pool *pool, struct endpoint *endpoint)
     struct server *server = calloc(1, sizeof *server);
     unsigned slot = 0;
 
-    while (slot < ENDPOINTS_MAX && pool->servers[slot])
-        slot++;
-    if (!server || slot == ENDPOINTS_MAX) {
-        bool full = server != NULL;
-        free(server);
+    if (!server) {
         endpoint_drop(endpoint);
-        return full;
+        return false;
     }
+    while (pool->servers[slot]) /* one is free: those that left come before those that arrive */
+        slot++;
+    assert(slot < ENDPOINTS_MAX);
     server->endpoint = endpoint;
     server->pool = pool;
     server->slot = slot;
