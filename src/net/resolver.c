@@ -98,7 +98,7 @@ static bool is_in_hosts(const char *name, bool ipv6, struct resolver_answer *ans
 
 /* Connecting a datagram socket sends nothing. It fails if there is no route, as for an IPv6 address
  * on a host without IPv6. Without a descriptor, there may be one. */
-static bool has_route(const struct ip *ip)
+bool ip_has_route(const struct ip *ip)
 {
     enum { DISCARD = 9 };
     struct address address;
@@ -117,7 +117,7 @@ static void leave_out_unreachable(struct resolver_answer *answer)
     unsigned count = 0;
 
     for (unsigned i = 0; i < answer->count; i++)
-        if (has_route(&answer->ips[i]))
+        if (ip_has_route(&answer->ips[i]))
             reached[count++] = answer->ips[i];
     if (count) {
         memcpy(answer->ips, reached, count * sizeof *reached);

@@ -41,6 +41,9 @@ struct resolver_answer {
     const char *why; /* static text, if a family failed or has no address */
 };
 
+/* Returns whether this host has an address and a route for packets to `ip`. */
+bool ip_has_route(const struct ip *ip);
+
 struct resolver;
 struct dns_lookup;
 

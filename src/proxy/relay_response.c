@@ -159,11 +159,14 @@ static enum step link_died(struct exchange *x)
                                                [LINK_GOING_AWAY] = RETRY_GOING_AWAY,
                                                [LINK_REFUSED] = RETRY_REFUSED,
                                                [LINK_OBJECTED] = RETRY_NONE,
-                                               [LINK_HEAD_TOO_LARGE] = RETRY_NONE};
+                                               [LINK_HEAD_TOO_LARGE] = RETRY_NONE,
+                                               [LINK_NOT_SENT] = RETRY_NONE};
     enum link_loss loss = x->upstream.link->ops->loss(x->upstream.link);
 
     if (loss == LINK_HEAD_TOO_LARGE)
         return step_fail(x, CAUSE_HEAD_TOO_LARGE, "see the server's SETTINGS_MAX_HEADER_LIST_SIZE");
+    if (loss == LINK_NOT_SENT)
+        return step_fail(x, CAUSE_NO_MEMORY, NULL);
     if (loss == LINK_OBJECTED)
         return step_fail(x, CAUSE_REQUEST_REFUSED, x->upstream.link->ops->fault(x->upstream.link));
     if (retry_start(x, retries[loss], CAUSE_NONE))

@@ -11,6 +11,7 @@ static const enum cause cause_of[LINK_FAILURES] = {
     [LINK_FAILED_NO_SERVER] = CAUSE_NO_SERVER,
     [LINK_FAILED_NO_MEMORY] = CAUSE_NO_MEMORY,
     [LINK_FAILED_NO_DESCRIPTORS] = CAUSE_NO_DESCRIPTORS,
+    [LINK_FAILED_NO_PORTS] = CAUSE_UPSTREAM_CONNECT,
 };
 
 static enum step take_link(struct exchange *x)

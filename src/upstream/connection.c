@@ -40,16 +40,12 @@ void connection_close(struct connection *c)
 /* Handles a failed connection. A request goes to another server; a probe is repeated later. */
 void connection_failed(struct connection *c, enum link_failure failure, const char *why)
 {
-    static const enum server_error errors[LINK_FAILURES] = {
-        [LINK_FAILED_TLS] = SERVER_ERROR_TLS, [LINK_FAILED_TIMEOUT] = SERVER_ERROR_CONNECT_TIMEOUT};
     struct link_owner *owner = c->link.owner;
 
-    bool own = failure != LINK_FAILED_NO_MEMORY; /* the server's */
-
-    if (c->state != CONNECTION_PROBING && own)
-        server_stats_error(&c->link, errors[failure]);
+    if (owner)
+        server_stats_unconnected(&c->link, failure);
     connection_close(c);
-    if (own)
+    if (failure != LINK_FAILED_NO_MEMORY)
         server_eject(c->link.server, why);
     else
         server_probe_again(c->link.server);

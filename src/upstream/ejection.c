@@ -41,11 +41,11 @@ static void report_ejected(struct server *server, const char *why, const char *u
 /* Arms the deadline of the next probe, unless the server or its pool is no longer used. */
 static void probe_after(struct server *server, uint64_t after_us)
 {
-    const struct upstream_pools *pools = server->pool->pools;
+    struct upstream_worker *w = server->pool->pools->worker;
 
     server->ejected_us = after_us;
-    if (!server->gone && pools == pools->worker->pools && !pools->worker->stopping)
-        deadline_arm(&pools->worker->queue.probe, &server->probe, clock_us(), after_us);
+    if (server_is_in_use(server) && !w->stopping)
+        deadline_arm(&w->queue.probe, &server->probe, clock_us(), after_us);
 }
 
 /* Ejects the server for at least `after_us`. */
@@ -77,7 +77,7 @@ void server_eject(struct server *server, const char *why)
 {
     uint64_t after_us = DOWN_MIN_US;
 
-    if (awaits_probe(server))
+    if (!server_is_in_use(server) || awaits_probe(server))
         return;
     if (server->ejected == EJECTED_DOWN)
         after_us = server->ejected_us * 2 < DOWN_MAX_US ? server->ejected_us * 2 : DOWN_MAX_US;
@@ -191,7 +191,7 @@ static void eject_if_due(struct server *server, const char *why, uint64_t now)
                  failures * SHARE_WHOLE >= requests * (uint64_t)settings->failure_rate &&
                  are_confirmed(server, failures);
 
-    if ((in_a_row || often) && server->ejected == EJECTED_NOT && !server->gone &&
+    if ((in_a_row || often) && server->ejected == EJECTED_NOT && server_is_in_use(server) &&
         may_be_ejected(server))
         eject_failing(server, in_a_row ? EJECTION_FAILURES : EJECTION_RATE, why);
 }

@@ -23,6 +23,7 @@
 #include "net/tls.h"
 #include "upstream/endpoint_set_internal.h"
 #include "upstream/health_http2.h"
+#include "upstream/link.h"
 
 enum {
     ANSWER_MAX = 16 * 1024, /* size of a response head, interim responses included */
@@ -333,21 +334,15 @@ static int open_socket(int family)
  * well. */
 static void begin_check(struct check *check)
 {
+    static const char *const lacks[LINK_FAILURES] = {[LINK_FAILED_NO_MEMORY] = "memory",
+                                                     [LINK_FAILED_NO_DESCRIPTORS] = "descriptor",
+                                                     [LINK_FAILED_NO_PORTS] = "local port"};
     const struct address *to = &check->endpoint->address;
     int fd = open_socket(to->any.sa_family);
 
     check->began_us = clock_us();
-    if (fd < 0 && descriptors_lack(errno)) {
-        skip_check(check, "descriptor");
-        return;
-    }
-    if (!(check->answer = malloc(ANSWER_MAX))) {
-        if (fd >= 0)
-            close(fd);
-        skip_check(check, "memory");
-        return;
-    }
-    if (fd >= 0 && (connect(fd, &to->any, to->length) == 0 || errno == EINPROGRESS)) {
+    check->answer = fd < 0 ? NULL : malloc(ANSWER_MAX);
+    if (check->answer && (connect(fd, &to->any, to->length) == 0 || errno == EINPROGRESS)) {
         socket_set_options(fd, to);
         check->state = CHECK_CONNECTS;
         stream_open(&check->stream, &check->endpoint_set->poller, fd, on_check_readable,
@@ -357,9 +352,13 @@ static void begin_check(struct check *check)
         return;
     }
     int error = errno;
+    const char *lack = lacks[link_failure_of(error, to)];
     if (fd >= 0)
         close(fd);
-    finish_check(check, strerror(error));
+    if (lack)
+        skip_check(check, lack);
+    else
+        finish_check(check, strerror(error));
 }
 
 static void on_check_timer(evutil_socket_t fd, short what, void *arg)

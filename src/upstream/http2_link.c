@@ -264,8 +264,10 @@ static enum link_sent send_head(struct link *link, const struct link_request *re
         l->loss = LINK_HEAD_TOO_LARGE;
         return broke(l);
     }
-    if (!(l->stream = http2_open(h->session, head, scheme, first != NULL, l)))
+    if (!(l->stream = http2_open(h->session, head, scheme, first != NULL, l))) {
+        l->loss = http2_session_capacity(h->session) > 0 ? LINK_NOT_SENT : LINK_CLOSED_IDLE;
         return broke(l);
+    }
     l->loss = LINK_LOST;
     http2_link_touch(l);
     if (!first || (first->size == 0 && !first->last))

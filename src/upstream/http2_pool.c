@@ -150,13 +150,14 @@ void http2_serve(struct server *server)
         l->link.owner->ops->connected(l->link.owner, &l->link);
     }
     if (!dial_enough(server) && !may_get_room(server))
-        http2_fail_waiting(server, LINK_FAILED_CONNECT);
+        http2_fail_waiting(server, link_failure_of(errno, &server->endpoint->address));
 }
 
 static void fail_waiting_link(struct http2_link *l, enum link_failure failure)
 {
     struct link_owner *owner = l->link.owner;
 
+    server_stats_unconnected(&l->link, failure);
     http2_link_end(l);
     owner->ops->connect_failed(owner, failure);
 }

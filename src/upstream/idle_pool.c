@@ -95,6 +95,5 @@ void connection_release(struct connection *c, bool reusable)
 
 bool server_keeps_idle(const struct server *server)
 {
-    const struct upstream_pools *pools = server->pool->pools;
-    return !pools->worker->stopping && !server->gone && pools == pools->worker->pools;
+    return server_is_in_use(server) && !server->pool->pools->worker->stopping;
 }

@@ -33,6 +33,7 @@
 #define WEIR_UPSTREAM_LINK_H
 
 #include "base/deadline.h"
+#include "net/address.h"
 #include "upstream/message_body.h"
 
 /* Why there is no connection. */
@@ -43,8 +44,13 @@ enum link_failure {
     LINK_FAILED_NO_SERVER, /* no server passes its health checks, or no name is resolved */
     LINK_FAILED_NO_MEMORY,
     LINK_FAILED_NO_DESCRIPTORS,
+    LINK_FAILED_NO_PORTS, /* no local port is free for a connection to this address */
     LINK_FAILURES
 };
+
+/* Returns what `error`, an errno of socket() or connect() to the address, means. CONNECT: the
+ * failure is of the server or the path to it. */
+enum link_failure link_failure_of(int error, const struct address *to);
 
 struct link;
 
@@ -83,12 +89,13 @@ enum link_head {
 
 /* What a server has done with a request that it did not answer. */
 enum link_loss {
-    LINK_LOST,          /* unknown: it may have processed the request */
-    LINK_CLOSED_IDLE,   /* it closed a reused connection, probably before it received the request */
-    LINK_GOING_AWAY,    /* HTTP/2: it has not processed the request, and closes the connection */
-    LINK_REFUSED,       /* HTTP/2: it has not processed the request */
-    LINK_OBJECTED,      /* HTTP/2: a stream error, of which the request may be the reason */
-    LINK_HEAD_TOO_LARGE /* HTTP/2: the server's settings do not permit the header; not sent */
+    LINK_LOST,        /* unknown: it may have processed the request */
+    LINK_CLOSED_IDLE, /* it closed a reused connection, probably before it received the request */
+    LINK_GOING_AWAY,  /* HTTP/2: it has not processed the request, and closes the connection */
+    LINK_REFUSED,     /* HTTP/2: it has not processed the request */
+    LINK_OBJECTED,    /* HTTP/2: a stream error, of which the request may be the reason */
+    LINK_HEAD_TOO_LARGE, /* HTTP/2: the server's settings do not permit the header; not sent */
+    LINK_NOT_SENT        /* HTTP/2: weir has no memory for a stream */
 };
 
 /* What send_head() needs of a request. */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/log.h"
 #include "upstream/http2_upstream.h"
 #include "upstream/upstream_internal.h"
 
@@ -80,10 +81,20 @@ static struct link *take_again(struct server *server, struct link_owner *owner,
     return NULL;
 }
 
-/* The error is weir's own, not the server's. */
-static bool is_local(int error)
+static enum link_failure dial_failure(const struct server *server)
 {
-    return error == ENOMEM || error == ENOBUFS || descriptors_lack(error);
+    return link_failure_of(errno, &server->endpoint->address);
+}
+
+static void report_no_port(const struct server *server)
+{
+    uint64_t suppressed;
+
+    if (log_throttle_allows(&server->pool->pools->worker->port_throttle, clock_us(), &suppressed))
+        log_warn("upstream %s: server %s: no local port is left for another connection; raise "
+                 "net.ipv4.ip_local_port_range, or let the server keep connections open%s",
+                 server->pool->settings->name, server->endpoint->text,
+                 log_throttle_more(suppressed).text);
 }
 
 struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
@@ -102,12 +113,16 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
             return link;
         if (descriptors_lack(errno) && (link = take_again(server, owner, tries)))
             return link;
-        if (is_local(errno)) {
-            *failure = descriptors_lack(errno) ? LINK_FAILED_NO_DESCRIPTORS : LINK_FAILED_NO_MEMORY;
+        int error = errno;
+        *failure = dial_failure(server);
+        if (*failure == LINK_FAILED_NO_PORTS) /* another server has ports of its own */
+            report_no_port(server);
+        else if (*failure != LINK_FAILED_CONNECT)
             return NULL;
+        else {
+            counter_add(&server->counts[(unsigned)SERVER_ERROR_FIRST + SERVER_ERROR_CONNECT], 1);
+            server_eject(server, strerror(error));
         }
-        counter_add(&server->counts[(unsigned)SERVER_ERROR_FIRST + SERVER_ERROR_CONNECT], 1);
-        server_eject(server, strerror(errno));
         if (!(pool->settings->retry.on & RETRY_ON_CONNECT))
             break;
     }
@@ -132,10 +147,11 @@ static void probe(struct deadline *deadline)
         return;
     if (descriptors_lack(errno))
         descriptors_note_lack(errno);
-    if (is_local(errno))
-        server_probe_again(server);
+    int error = errno;
+    if (dial_failure(server) == LINK_FAILED_CONNECT)
+        server_eject(server, strerror(error));
     else
-        server_eject(server, strerror(errno));
+        server_probe_again(server);
 }
 
 /* ---- a worker's connections ------------------------------------------------------------------ */

@@ -53,7 +53,7 @@ struct upstream_worker {
     TAILQ_HEAD(closed_connections, connection) closed; /* in this loop iteration */
     TAILQ_HEAD(unused_servers, server) unused_servers;
     struct http2_upstreams *http2; /* NULL: no HTTP/2 connection yet */
-    struct log_throttle http2_throttle[HTTP2_CAUSE_COUNT];
+    struct log_throttle http2_throttle[HTTP2_CAUSE_COUNT], port_throttle;
     struct upstream_stats stats;
 };
 
@@ -89,6 +89,8 @@ void server_stats_response(const struct link *link, uint16_t status, uint64_t us
 void server_stats_last(const struct link *link, uint64_t us);
 /* The request has failed at this server. Counted once. */
 void server_stats_error(struct link *link, enum server_error error);
+/* The same if it got no connection. Counts no lack of weir's own. */
+void server_stats_unconnected(struct link *link, enum link_failure failure);
 /* The request goes to another server. */
 void server_stats_retry(const struct link *link);
 

@@ -124,10 +124,18 @@ struct pool {
     TAILQ_HEAD(leaving, server) leaving;
 };
 
+/* Returns whether requests may be sent to the server: it has not left, and no reload has replaced
+ * its pool. */
+static inline bool server_is_in_use(const struct server *server)
+{
+    const struct upstream_pools *pools = server->pool->pools;
+    return !server->gone && pools == pools->worker->pools;
+}
+
 /* ---- ejection.c ------------------------------------------------------------------------------ */
 
-/* Ejects a server that did not accept a connection. Its first probe follows after 1
- * s, then at doubled intervals up to 32 s. */
+/* Ejects a server that did not accept a connection, if it is in use. Its first probe follows after
+ * 1 s, then at doubled intervals up to 32 s. */
 void server_eject(struct server *server, const char *why);
 /* A connection or probe failed for a reason that is not the server's: if it is ejected, it is
  * probed again after the same time. */

@@ -236,6 +236,18 @@ def test_a_reload_ends_ejections(rig):
     weir.counts(2, "weir_upstream_ejections_total", reason="failures")
 
 
+def test_a_server_that_a_reload_has_removed_is_not_ejected(rig):
+    """Its TLS handshake fails later. It is not probed, so the end of its ejection would not be logged."""
+    silent = Scripted(rig, lambda peer, _number: eventually(lambda: not peer.socket.recv(65536), 60))
+    weir = rig.weir(workers=1, rules=[], upstreams={"api": {"servers": [silent.text], "tls": {"verify": False}, "connect_timeout": "1500ms"}})
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes())
+        eventually(lambda: silent.accepted == 1)
+        weir.reload(upstreams={"api": {"servers": [Failing(rig, never).text]}})
+        assert connection.response().status == 504
+    assert weir.metric("weir_upstream_ejections_total") == 0 and not lines(weir, "ejected")
+
+
 def test_an_ejection_is_logged_once_for_all_workers(rig):
     bad, good = Failing(rig, always), Failing(rig, never)
     upstream = {"servers": [bad.text, good.text], "retry": NO_RETRY, "eject": {"failures": 1}}

@@ -3,10 +3,11 @@ sends checks."""
 
 import json
 import os
+import subprocess
 import time
 
 from nameserver import Nameserver
-from rig import eventually
+from rig import eventually, sanitized, top
 from scripted import Scripted
 from tls_server import CA, TlsServer, context
 from wire import get
@@ -129,6 +130,28 @@ def test_a_refused_connection_fails_a_check(rig):
     eventually(lambda: count_log_lines(weir, "health check: Connection refused") == 1)
     assert {get(weir.address).status for _ in range(10)} == {200}
     assert weir.metric("weir_upstream_retries_total") == 0
+
+
+def test_a_lack_of_local_ports_is_no_failure_of_the_server(rig):
+    """Most of all, connections that are open stay in use."""
+    if sanitized:  # the sanitizer's runtime must be loaded first
+        return
+    library, lack = os.path.join(rig.directory, "libno_local_ports.so"), os.path.join(rig.directory, "lack")
+    subprocess.run([*os.environ.get("CC", "cc").split(), "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", library,
+                    os.path.join(top, "tests", "support", "no_local_ports.c")], check=True)
+    server, environment = Checked(rig), {"LD_PRELOAD": library, "NO_LOCAL_PORTS": lack}
+    upstreams = {"api": {"servers": [server.text], "health": {**OFTEN, "unhealthy": 1}}}
+    weir = rig.weir(upstreams=upstreams, workers=1, rules=[], log={"level": "debug"}, environment=environment)
+    assert get(weir.address).status == 200
+    rig.write("lack", "")
+    eventually(lambda: weir.output().count("health check: no local port") > 2)
+    assert up(weir, server) == 1 and get(weir.address).status == 200
+    other = rig.weir(upstreams=upstreams, workers=1, rules=[], environment=environment)
+    assert get(other.address).status == 502
+    other.wait_for_output(f"upstream api: server {server.text}: no local port is left for another connection; raise net.ipv4.ip_local")
+    assert other.metric("weir_upstream_ejections_total") == 0 and up(other, server) == 1
+    os.unlink(lack)
+    assert get(other.address).status == 200
 
 
 def test_a_reload_does_not_make_a_server_healthy(rig):

@@ -8,7 +8,7 @@ import threading
 
 from rig import eventually, free_port, text_of, weir_program
 from scripted import OK, Scripted
-from wire import Connection, get, request_bytes
+from wire import Connection, count, flood, get, request_bytes
 
 ERROR = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
 
@@ -86,6 +86,14 @@ def test_errors_of_a_server_have_their_causes(rig):
     assert get(dead.address).status == 502
     dead.counts(1, "weir_upstream_errors_total", server=gone, cause="connect")
     dead.counts(0, "weir_upstream_errors_total", server=gone, cause="tls")
+
+
+def test_each_request_that_waits_in_vain_for_an_http2_connection_is_an_error(rig):
+    """Each connection is for many requests, and gets no SETTINGS."""
+    silent = Scripted(rig, lambda peer, _number: eventually(lambda: not peer.socket.recv(65536), 60))
+    weir = start(rig, [silent.text], protocol="http2", connect_timeout="200ms")
+    assert count(flood(weir.address, 10, connections=10)) == {504: 10}
+    weir.counts(10, "weir_upstream_errors_total", server=silent.text, cause="connect_timeout")
 
 
 def test_a_retried_request_is_counted_at_both_servers(rig):
