@@ -3,6 +3,7 @@
 #include "redis/blocking.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -238,6 +239,35 @@ static struct redis_blocking *dial_master(const struct redis_settings *s, uint64
     return NULL;
 }
 
+/* --- Host name -------------------------------------------------------------------------------- */
+
+/* Connects to the first address that works and is no replica, as a running weir does in the end.
+ * Blocks while the name is resolved. */
+static struct redis_blocking *dial_host(const struct redis_settings *s, uint64_t timeout_us,
+                                        char *why)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    struct redis_blocking *redis = NULL;
+    int failure = getaddrinfo(s->host, NULL, &hints, &found);
+
+    snprintf(why, REDIS_WHY_MAX, "%s", gai_strerror(failure));
+    for (const struct addrinfo *a = failure ? NULL : found; a && !redis; a = a->ai_next) {
+        struct address address = {.length = a->ai_addrlen};
+        memcpy(&address.any, a->ai_addr, a->ai_addrlen);
+        address.v4.sin_port = htons(s->port); /* sin6_port is in the same place */
+        redis = dial_as(s, &address, s->username, s->password, timeout_us, why);
+        if (redis && is_replica(redis)) {
+            snprintf(why, REDIS_WHY_MAX, "its role is replica");
+            redis_blocking_free(redis);
+            redis = NULL;
+        }
+    }
+    if (!failure)
+        freeaddrinfo(found);
+    return redis;
+}
+
 /* --- Cluster ---------------------------------------------------------------------------------- */
 
 static bool query_node(const struct redis_settings *s, const struct redis_node *node,
@@ -318,16 +348,11 @@ struct redis_blocking *redis_dial_part(const struct redis_settings *s, unsigned 
 struct redis_blocking *redis_dial(const struct redis_settings *s, uint64_t timeout_us,
                                   char why[static REDIS_WHY_MAX])
 {
-    struct address address = s->address;
-    const char *unknown;
-    struct redis_blocking *redis;
+    struct redis_blocking *redis =
+        s->sentinel.master ? dial_master(s, timeout_us, why)
+        : s->host          ? dial_host(s, timeout_us, why)
+                           : dial_as(s, &s->address, s->username, s->password, timeout_us, why);
 
-    if (s->host && !address_parse(slice_of(s->address_text), true, &address, &unknown)) {
-        snprintf(why, REDIS_WHY_MAX, "%s", unknown);
-        return NULL;
-    }
-    redis = s->sentinel.master ? dial_master(s, timeout_us, why)
-                               : dial_as(s, &address, s->username, s->password, timeout_us, why);
     if (redis && select_database(redis, s, why))
         return redis;
     redis_blocking_free(redis);

@@ -64,9 +64,10 @@ void redis_host_name_want(unsigned version, bool failed)
     atomic_store_explicit(&now.wanted, true, memory_order_relaxed);
 }
 
-void redis_host_name_works(void)
+void redis_host_name_works(unsigned version)
 {
-    atomic_store_explicit(&now.worked_us, clock_us(), memory_order_relaxed);
+    if (version == redis_host_name_version())
+        atomic_store_explicit(&now.worked_us, clock_us(), memory_order_relaxed);
 }
 
 /* --- Main thread ------------------------------------------------------------------------------ */

@@ -29,7 +29,7 @@ bool redis_host_name_now(const struct redis_settings *settings, struct address *
  * If it is still the current one and works for no other connection, the name's next address is
  * chosen. */
 void redis_host_name_want(unsigned version, bool failed);
-/* A connection to the current address is ready. */
-void redis_host_name_works(void);
+/* A connection to the address of `version` is ready. */
+void redis_host_name_works(unsigned version);
 
 #endif

@@ -47,7 +47,7 @@ static void on_address_check(evutil_socket_t fd, short what, void *arg)
 
     take_address(store);
     if (redis_link_is_ready(store->link))
-        redis_host_name_works();
+        redis_host_name_works(store->name_version);
     else
         redis_host_name_want(store->name_version, is_attempt(redis_link_cause(store->link)));
     event_timer_arm(store->look, LOOK_US);

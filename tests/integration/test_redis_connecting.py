@@ -2,10 +2,12 @@
 one of its name)."""
 
 import json
+import os
+import subprocess
 import time
 
 from nameserver import Nameserver
-from rig import Redis, eventually, free_port
+from rig import Redis, eventually, free_port, sanitized, top
 from scripted import Scripted
 from wire import get
 
@@ -197,6 +199,26 @@ def test_the_command_line_resolves_names(rig):
     policy = rig.policy(redis={"address": f"localhost:{redis.address[1]}"}, limits=LIMITED)
     done = rig.command("inspect", "-c", rig.write("named.yaml", json.dumps(policy)), "alice")
     assert done.returncode == 0 and "2 of 2" in done.stdout, done
+
+
+def test_the_command_line_uses_an_address_that_works_and_is_no_replica(rig):
+    if sanitized:  # the sanitizer's runtime must be loaded first
+        return
+    one, two = two_redis(rig)
+    library = os.path.join(rig.directory, "libtwo_addresses.so")
+    subprocess.run([*os.environ.get("CC", "cc").split(), "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", library,
+                    os.path.join(top, "tests", "support", "two_addresses.c")], check=True)
+    policy = rig.write("named.yaml", json.dumps(rig.policy(redis={"address": f"redis.test:{one.address[1]}"}, limits=LIMITED)))
+
+    def inspects_two():
+        before = two.calls("eval") + two.calls("evalsha")
+        done = rig.command("inspect", "-c", policy, "alice", env={**os.environ, "LD_PRELOAD": library})
+        assert done.returncode == 0 and "2 of 2" in done.stdout, done
+        return two.calls("eval") + two.calls("evalsha") > before
+    one.command("REPLICAOF", "127.0.0.2", str(two.address[1]))
+    assert inspects_two()
+    one.kill()
+    assert inspects_two()
 
 
 def test_check_warns_about_an_unresolvable_name(rig):
