@@ -223,7 +223,7 @@ int64_t lease_wants(const struct lease *lease, unsigned sharers)
     units = least_of(most_units(lease), lease->known_remaining / (2 * (int64_t)sharers));
     units = least_of(units, LEASE_MOST);
     if (is_bucket(lease))
-        leaks = lease->numbers.limit * AHEAD_US / lease->limit->period_us;
+        leaks = (int64_t)((__int128)lease->numbers.limit * AHEAD_US / lease->limit->period_us);
     units = least_of(units, spent + leaks);
     /* Part of a bucket's units leaks away before it is spent. */
     return (double)spent * (double)units / (double)(spent + leaks) >= (double)LEASE_LEAST ? units

@@ -299,6 +299,9 @@ START_TEST(auto_is_for_large_limits_and_for_clients_that_stay_busy)
     limit.kind = LIMIT_BUCKET;
     limit.period_us = 1000000;
     ck_assert_int_eq(units_wanted(&limit, 1000000, 800, BUSY_US, 999999, 1), 50000);
+    limit.period_us = 31622400000000; /* the largest limit */
+    ck_assert_int_eq(units_wanted(&limit, 999999999999999, 800, BUSY_US, 999999999999999, 1),
+                     LEASE_MOST);
 }
 END_TEST
 
