@@ -80,6 +80,13 @@ void op_adjust(struct limit_op *op, const int64_t *totals)
     op_gather_quietly(op);
 }
 
+void op_forget_denials(const struct limit_op *op)
+{
+    for (unsigned i = 0; i < op->count; i++)
+        if (op->limits[i].cost < 0)
+            denials_forget_key(op->limits[i].key);
+}
+
 void op_refund(struct limit_op *op)
 {
     int64_t totals[LIMITS_PER_RULE_MAX] = {0};

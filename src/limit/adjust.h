@@ -20,6 +20,8 @@ static inline int64_t op_kept_charge(const struct op_limit *part)
 int64_t op_reachable_total(const struct limit_op *op, const struct op_limit *part, int64_t total);
 /* Brings the charges to `totals` (one per limit). Takes ownership of the op. */
 void op_adjust(struct limit_op *op, const int64_t *totals);
+/* An adjustment was answered: denials from before it end, if it gave units back. */
+void op_forget_denials(const struct limit_op *op);
 /* Gives back the charges of a request that was rejected or did not happen, but for those that stay.
  * Takes ownership of the op. */
 void op_refund(struct limit_op *op);

@@ -157,7 +157,9 @@ static void op_answer(struct limit_op *op, const struct limit_reply *replies, in
         return;
     decision_request = op_cut(op);
     op_permits_charged(op, decision_request, replies);
-    if (!op->is_adjustment)
+    if (op->is_adjustment)
+        op_forget_denials(op);
+    else
         histogram_add(&l->stats->redis_latency, now_us - op->started_us);
     if (decision_request) {
         verdict_from_answer(l, op, replies, &decision_request->decision);
@@ -225,8 +227,7 @@ static void batch_answer(struct batch *batch, int64_t time_us)
         if (sent_again)
             op_permits_sent_again(op);
         if (replies != NULL)
-            op_answer(op, replies, time_us,
-                      now_us); /* the op is now the charge's, reused or free */
+            op_answer(op, replies, time_us, now_us); /* the op may be reused or free */
         else
             op_request_again(op);
     }

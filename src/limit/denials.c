@@ -44,15 +44,30 @@ static void raise_time(_Atomic uint64_t *time_us, uint64_t now_us)
         ;
 }
 
+/* Empty if the key has no tag. */
+static struct slice tag_of(struct slice key)
+{
+    const char *tag = memchr(key.p, '{', key.n);
+    const char *end = tag ? memchr(tag, '}', (size_t)(key.p + key.n - tag)) : NULL;
+
+    return end ? (struct slice){tag, (size_t)(end + 1 - tag)} : key;
+}
+
+void denials_forget_key(struct slice key)
+{
+    uint64_t now_us = clock_us();
+
+    raise_time(slot_of_tag(tag_of(key)), now_us);
+    raise_time(&last_refunded_us, now_us);
+}
+
 void denials_forget(struct slice client)
 {
     char bytes[KEY_TAG_MAX];
     struct text tag = text_over(bytes, sizeof bytes);
-    uint64_t now_us = clock_us();
 
     key_write_tag(&tag, client);
-    raise_time(slot_of_tag(text_slice(&tag)), now_us);
-    raise_time(&last_refunded_us, now_us);
+    denials_forget_key(text_slice(&tag));
 }
 
 bool denials_may_be_forgotten(uint64_t requested_us)
@@ -62,12 +77,7 @@ bool denials_may_be_forgotten(uint64_t requested_us)
 
 bool denials_are_forgotten(struct slice key, uint64_t requested_us)
 {
-    const char *tag = memchr(key.p, '{', key.n);
-    const char *end = tag ? memchr(tag, '}', (size_t)(key.p + key.n - tag)) : NULL;
-
-    return end && requested_us <= atomic_load_explicit(
-                                      slot_of_tag((struct slice){tag, (size_t)(end + 1 - tag)}),
-                                      memory_order_relaxed);
+    return requested_us <= atomic_load_explicit(slot_of_tag(tag_of(key)), memory_order_relaxed);
 }
 
 /* --- The table -------------------------------------------------------------------------------- */

@@ -1,9 +1,10 @@
 /* denials.h - one worker's cache of denials: a request that Redis has denied cannot be admitted
- * before its wait has passed.
+ * before its wait has passed, unless units are given back.
  *
  * Exact: the wait is counted from before the request to Redis, so a cached denial ends slightly too
- * early and never too late. Every denial expires after at most DENIAL_US, so that resets, raised
- * limits and a flushed Redis take effect.
+ * early and never too late. Refunds of this process end it. Every denial expires after at most
+ * DENIAL_US, so that resets, raised limits, a flushed Redis and refunds of other processes take
+ * effect.
  *
  * Bounded: a set of the table holds four denials; when it is full, the one that ends first is
  * evicted. Used by one worker; no lock. */
@@ -51,12 +52,12 @@ const struct denial *denials_find(const struct denials *denials, struct denial_k
  * resets. Any thread. */
 void denials_forget_all(void);
 
-/* The same for the denials of one client, that is of keys with its tag, and by chance those of a
- * few other clients. For refunds. `client`: as for key_write_tag(). */
+/* The same for the denials by keys with the tag of `key`, or of a client as for key_write_tag(),
+ * and by chance those by a few other keys. For refunds that Redis has answered. */
+void denials_forget_key(struct slice key);
 void denials_forget(struct slice client);
 
-/* Returns true if denials_forget() concerns a request of this key, sent to Redis at
- * requested_us. */
+/* Returns true if denials_forget() concerns a denial by this key, sent to Redis at requested_us. */
 bool denials_are_forgotten(struct slice key, uint64_t requested_us);
 /* Returns false if denials_are_forgotten() is false for all keys. Cheap. */
 bool denials_may_be_forgotten(uint64_t requested_us);

@@ -390,13 +390,14 @@ static struct denial_key denial_key_of(struct limit_op *op)
     return op->denial.key;
 }
 
-/* Returns true if a client of the op was refunded units after the denial. */
-static bool was_refunded(const struct limit_op *op, uint64_t requested_us)
+/* Returns true if units of a limit that denied were given back since. */
+static bool was_refunded(const struct limit_op *op, const struct denial *denial)
 {
+    uint64_t since_us = denial->requested_us;
     bool refunded = false;
 
-    for (unsigned i = 0; i < op->count && denials_may_be_forgotten(requested_us); i++)
-        refunded |= denials_are_forgotten(op->limits[i].key, requested_us);
+    for (unsigned i = 0; i < op->count && denials_may_be_forgotten(since_us); i++)
+        refunded |= denial->limits[i].limited && denials_are_forgotten(op->limits[i].key, since_us);
     return refunded;
 }
 
@@ -411,8 +412,7 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
     const struct denial *denial;
 
     if (op->count > DENIAL_LIMITS_MAX || op->denial.barred || !denials_any(l->denials, now_us) ||
-        !(denial = denials_find(l->denials, denial_key_of(op), now_us)) ||
-        was_refunded(op, denial->requested_us))
+        !(denial = denials_find(l->denials, denial_key_of(op), now_us)) || was_refunded(op, denial))
         return false;
     uint64_t elapsed = now_us - denial->requested_us;
     d->result_count = 0;

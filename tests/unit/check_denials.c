@@ -79,6 +79,8 @@ START_TEST(a_refund_concerns_the_keys_of_its_client)
     uint64_t after = clock_us() + 1;
     ck_assert(!denials_may_be_forgotten(after));
     ck_assert(!denials_are_forgotten(own, after));
+    denials_forget_key(SLICE("weir:{id:b}:l:hourly"));
+    ck_assert(denials_are_forgotten(other, before));
 }
 END_TEST
 

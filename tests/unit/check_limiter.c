@@ -1102,6 +1102,41 @@ static bool second_is_quiet(void *context)
 }
 
 /* As after a reload: the previous policy's limiter is freed when it is idle. */
+static bool first_is_quiet(void *context)
+{
+    (void)context;
+    return limiter_is_quiet(limiters[0]);
+}
+
+/* Denials in the caches of all workers end, but only those by a limit that has units again. */
+START_TEST(a_refund_ends_the_denials_of_its_limits)
+{
+    timeout = "5s";
+    start_real(2);
+    for (unsigned i = 0; i < 6; i++)
+        ck_assert_int_eq(decide("two", "client-3")->verdict, VERDICT_ALLOWED);
+    struct decision_request *everyone = charge_units("all", "other");
+
+    for (unsigned i = 0; i < 2; i++)
+        ck_assert_int_eq(send_request(i, i, "two", "client-3"), DECIDED_LATER);
+    iterate_until(all_decided);
+    struct decision_request kept = *everyone;
+
+    limiter_refund(charge_units("one", "client-3"));
+    iterate_until(first_is_quiet);
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(send_request(i, i, "two", "client-3"), DECIDED_NOW);
+        ck_assert_int_eq(requests[i].decision_request.decision.verdict, VERDICT_LIMITED);
+    }
+    limiter_refund(&kept);
+    iterate_until(first_is_quiet);
+    ck_assert_int_eq(send_request(1, 1, "two", "client-3"), DECIDED_LATER);
+    iterate_until(all_decided);
+    ck_assert_int_eq(requests[1].decision_request.decision.verdict, VERDICT_ALLOWED);
+    stop_real();
+}
+END_TEST
+
 START_TEST(refunds_before_a_limiter_is_freed_are_sent)
 {
     timeout = "5s";
@@ -1491,6 +1526,7 @@ int main(void)
     tcase_add_test(fake_case, a_shadow_limit_counts_and_rejects_no_request);
     tcase_add_test(fake_case, a_refund_returns_the_charge);
     tcase_add_test(fake_case, a_refund_of_an_earlier_charge_keeps_later_ones);
+    tcase_add_test(fake_case, a_refund_ends_the_denials_of_its_limits);
     tcase_add_test(fake_case, refunds_before_a_limiter_is_freed_are_sent);
     tcase_add_test(fake_case, a_charge_that_has_expired_is_not_refunded);
     tcase_add_test(fake_case, a_refund_without_redis_is_lost_and_a_rejection_has_no_charge);
