@@ -57,7 +57,8 @@ struct client_query;
 
 /* Parses a client as identity_parse() does, and looks up its address in the lists. Addresses are
  * grouped by identity.ipv4_prefix and ipv6_prefix; the form of the group in X-Weir-Client is
- * accepted, too. Returns false on error and sets `*why` (static text). */
+ * accepted, too, and that of bytes that are not UTF-8 in JSON (text_json()). Returns false on error
+ * and sets `*why` (static text). */
 MUST_CHECK bool client_query_identity(const struct policy *policy, struct slice text,
                                       struct identity *identity, const char **why);
 

@@ -3,9 +3,26 @@
 #include "admin/client_query_internal.h"
 #include "policy/descriptor_name.h"
 
+/* Returns a name with the bytes that text_json() has replaced in it. Names that are longer than
+ * `room` are none of weir's, and returned unchanged. */
+static struct slice name_of_json(struct slice name, char *bytes, size_t room)
+{
+    struct text out = text_over(bytes, room);
+
+    for (size_t i = 0; i < name.n; i++) {
+        int byte = text_json_byte((struct slice){name.p + i, name.n - i});
+        text_char(&out, byte < 0 ? name.p[i] : (char)byte);
+        i += byte < 0 ? 0 : TEXT_JSON_BYTE - 1;
+    }
+    return out.failed ? name : text_slice(&out);
+}
+
 bool client_query_identity(const struct policy *policy, struct slice text,
                            struct identity *identity, const char **why)
 {
+    char bytes[8 * IDENTITY_TEXT_MAX];
+
+    text = name_of_json(text, bytes, sizeof bytes);
     if (!identity_parse(&policy->identity, text, identity, why))
         return false;
     if (identity->has_ip)

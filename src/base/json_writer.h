@@ -98,7 +98,7 @@ static inline void json_end_string(struct json_writer *json)
     text_char(json->out, '"');
 }
 
-/* Bytes that are not UTF-8 become U+FFFD. */
+/* Bytes that are not UTF-8 are written as by text_json(). */
 static inline void json_put_slice(struct json_writer *json, const char *key, struct slice text)
 {
     json_before(json, key, '"');

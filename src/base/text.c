@@ -172,6 +172,16 @@ static unsigned escaped_code(struct slice utf8, size_t n)
     return code == 0x2028 || code == 0x2029 || code >= 0xfffe ? code : 0;
 }
 
+int text_json_byte(struct slice s)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    if (s.n < TEXT_JSON_BYTE || memcmp(s.p, "\xef\xbf\xbd", 3) != 0)
+        return -1;
+    const char *high = memchr(digits, s.p[3], 16), *low = memchr(digits, s.p[4], 16);
+    return high && low ? (int)((high - digits) << 4 | (low - digits)) : -1;
+}
+
 void text_json(struct text *t, struct slice s)
 {
     while (s.n) {
@@ -187,10 +197,11 @@ void text_json(struct text *t, struct slice s)
         unsigned code = c < 0x80 ? c : escaped_code(s, taken);
         if (c < 0x80 || code)
             json_escape(t, code);
-        else if (taken != 0)
+        else if (taken != 0 && text_json_byte(s) < 0)
             text_bytes(t, s.p, taken);
         else {
             text_literal(t, "\xef\xbf\xbd");
+            text_hex_fixed(t, c, 2);
             taken = 1;
         }
         s.p += taken, s.n -= taken;

@@ -68,9 +68,14 @@ void text_dotted(struct text *t, const unsigned char octets[4]);
 void text_hex(struct text *t, uint64_t value);
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits);
 /* Writes the content of a JSON string: quotes, backslashes, control characters (C0, DEL, C1),
- * U+2028, U+2029, U+FFFE and U+FFFF are escaped, so that YAML reads the same; bytes that are not
- * UTF-8 become U+FFFD. */
+ * U+2028, U+2029, U+FFFE and U+FFFF are escaped, so that YAML reads the same. A byte that is not
+ * UTF-8 becomes U+FFFD and two lower-case hexadecimal digits; so do the bytes of a U+FFFD before
+ * two such digits, so that no two texts become the same. */
 void text_json(struct text *t, struct slice s);
+/* Returns the byte that text_json() has written as the first TEXT_JSON_BYTE bytes of `s`; -1: they
+ * are something else. */
+int text_json_byte(struct slice s);
+enum { TEXT_JSON_BYTE = 5 };
 /* Returns the bytes of the character at the start of `s`, which is not empty. Returns 0 if it is a
  * control character, which could command a terminal, or not UTF-8. */
 size_t text_printable(struct slice s);

@@ -14,6 +14,17 @@ struct table_row {
     char cell[COLUMNS][CELL_MAX];
 };
 
+/* Returns the client's name for a terminal, until the next call. */
+static const char *shown_name(const struct client_subject *subject)
+{
+    static char bytes[IDENTITY_TEXT_MAX + 1];
+    struct text name = text_over(bytes, IDENTITY_TEXT_MAX);
+
+    text_clean(&name, identity_text(&subject->identity));
+    bytes[name.n] = 0;
+    return bytes;
+}
+
 /* Writes the parts of `per`. If a key is given, writes the values of all parts but the first. */
 static void write_per(struct text *out, const struct limit_status *row)
 {
@@ -147,8 +158,7 @@ static void print_limits_in_force(const struct client_subject *subject)
 {
     const struct client_limits *client_limits = client_query_limits(subject->query);
 
-    printf("client  %.*s\nlimits  %s", SLICE_ARG(identity_text(&subject->identity)),
-           client_query_limits_text(client_limits));
+    printf("client  %s\nlimits  %s", shown_name(subject), client_query_limits_text(client_limits));
     if (client_limits && client_limits->plan)
         printf(" %s", client_limits->plan->name);
     if (client_limits && client_limits->name)
@@ -195,15 +205,15 @@ int client_report_reset(const struct client_subject *subject)
 {
     uint64_t removed = client_query_removed(subject->query);
 
-    printf("%.*s: %" PRIu64 " key%s removed\n", SLICE_ARG(identity_text(&subject->identity)),
-           removed, removed == 1 ? "" : "s");
+    printf("%s: %" PRIu64 " key%s removed\n", shown_name(subject), removed,
+           removed == 1 ? "" : "s");
     print_warnings(subject);
     return client_query_complete(subject->query) ? 0 : 1;
 }
 
 int client_report_grant(const struct client_subject *subject)
 {
-    struct slice client = identity_text(&subject->identity);
+    const char *client = shown_name(subject);
     int64_t quota, us;
 
     if (!client_query_granted(subject->query, &quota, &us)) {
@@ -213,15 +223,15 @@ int client_report_grant(const struct client_subject *subject)
         return 1;
     }
     if (quota == GRANT_NONE)
-        printf("%.*s: the grant is revoked\n", SLICE_ARG(client));
+        printf("%s: the grant is revoked\n", client);
     else {
         char bytes[64];
         struct text time = text_over(bytes, sizeof bytes);
         duration_write(&time, us);
         if (quota == GRANT_UNLIMITED)
-            printf("%.*s: unlimited for %.*s\n", SLICE_ARG(client), SLICE_ARG(text_slice(&time)));
+            printf("%s: unlimited for %.*s\n", client, SLICE_ARG(text_slice(&time)));
         else
-            printf("%.*s: a quota of %" PRId64 " for %.*s\n", SLICE_ARG(client), quota,
+            printf("%s: a quota of %" PRId64 " for %.*s\n", client, quota,
                    SLICE_ARG(text_slice(&time)));
     }
     print_warnings(subject);

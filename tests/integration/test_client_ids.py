@@ -1,6 +1,8 @@
 """Unusual client ids are separate clients, and the error for a cost above every limit."""
 
 import json
+import re
+from urllib.parse import quote
 
 from wire import get
 
@@ -26,6 +28,20 @@ def test_unusual_ids_are_counted_separately(rig):
     for client in ids:
         answer = get(weir.address, headers=[("X-Client-Id", client.encode().decode("latin-1"))])
         assert answer.status == 429, (client, answer)
+
+
+def test_an_id_that_is_not_utf_8_has_one_name_everywhere(rig):
+    weir = rig.weir(limits={"each": dict(script="fixed_window", limit=3, period="1h")}, log={"access": "json"})
+    for client in "caf\xe9", "caf\xe9", "caf\xea", "\xef\xbf\xbde9":
+        assert get(weir.address, headers=[("X-Client-Id", client)]).status == 200
+    weir.wait_for_output('"target"', count=4)
+    logged = [json.loads(line)["client"] for line in weir.output().splitlines() if '"target"' in line]
+    top = [c["client"] for c in json.loads(get(weir.admin, "/api/v1/top").body)["clients"]]
+    assert sorted(set(logged)) == sorted(top) == ["id:caf\ufffde9", "id:caf\ufffdea", "id:\ufffdef\ufffdbf\ufffdbde9"], (logged, top)
+    for name, left in zip(sorted(top), (1, 2, 2)):
+        seen = json.loads(get(weir.admin, "/api/v1/clients/" + quote(name, safe="")).body)
+        assert (seen["client"], seen["limits"][0]["remaining"]) == (name, left), seen
+        assert re.search(rf"^each .* {left} of 3 ", rig.command("inspect", "-c", weir.policy_file, name).stdout, re.M), name
 
 
 def test_an_unlisted_id_gets_the_default_limits(rig):

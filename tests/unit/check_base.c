@@ -180,9 +180,11 @@ START_TEST(json_text_is_always_valid)
     text_json(&t, SLICE("a\"b\\c\n\x01\x7f\xc3\xa9\xff\xed\xa0\x80\xf0\x9f\x98\x80\xc2\x9b\xc2\xa0"
                         "\xe2\x80\xa8\xe2\x80\xa7\xef\xbf\xbe\xef\xbf\xbd"));
     assert_text(
-        &t,
-        "a\\\"b\\\\c\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xf0"
-        "\x9f\x98\x80\\u009b\xc2\xa0\\u2028\xe2\x80\xa7\\ufffe\xef\xbf\xbd");
+        &t, "a\\\"b\\\\c\\n\\u0001\\u007f\xc3\xa9\uFFFDff\uFFFDed\uFFFDa0\uFFFD80\xf0\x9f\x98\x80"
+            "\\u009b\xc2\xa0\\u2028\xe2\x80\xa7\\ufffe\xef\xbf\xbd");
+    t.n = 0;
+    text_json(&t, SLICE("\uFFFDff \uFFFDFF \uFFFD"));
+    assert_text(&t, "\uFFFDef\uFFFDbf\uFFFDbdff \uFFFDFF \uFFFD");
 }
 END_TEST
 
@@ -750,7 +752,7 @@ START_TEST(a_json_log_line_is_one_valid_object)
     const char *rest = strstr(line, start);
     ck_assert_ptr_nonnull(rest);
     ck_assert_str_eq(rest + sizeof start - 1,
-                     "a \\\"quoted\\\" \\\\ path\\n\\u0001\\u007f \xef\xbf\xbd\xc3\xa9\"}\n");
+                     "a \\\"quoted\\\" \\\\ path\\n\\u0001\\u007f \uFFFDff\xc3\xa9\"}\n");
     /* Long lines, also with six bytes per escaped byte, are truncated but remain well-formed. */
     memset(huge, 1, sizeof huge - 1);
     huge[sizeof huge - 1] = 0;

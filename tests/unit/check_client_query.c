@@ -342,6 +342,12 @@ START_TEST(client_names_are_parsed)
     ck_assert(slice_equal(identity_text(&identity), SLICE("ip:unix")));
     ck_assert(client_query_identity(policy, SLICE("ip:::ffff:1.2.3.4"), &identity, &why));
     ck_assert(slice_equal(identity_text(&identity), SLICE("ip:1.2.3.4")));
+    ck_assert(client_query_identity(policy, SLICE("id:\uFFFDffx\uFFFDef\uFFFDbf\uFFFDbdff"),
+                                    &identity, &why));
+    ck_assert(slice_equal(identity_text(&identity), SLICE("id:\xffx\uFFFDff")));
+    ck_assert(client_query_identity(policy, SLICE("\uFFFDf"), &identity, &why));
+    ck_assert(slice_equal(identity_text(&identity), SLICE("id:\uFFFDf")));
+    ck_assert(!client_query_identity(policy, SLICE("\uFFFD0a"), &identity, &why));
 }
 END_TEST
 
