@@ -12,14 +12,17 @@ enum { KEYS_FILE_MAX = 256 << 10 }; /* bytes */
 bool jwt_has_inline_secret(const void *policy)
 {
     const struct jwt_settings *jwt = &((const struct policy *)policy)->identity.jwt;
-    return jwt->secret && !jwt->secret_file;
+    return jwt->has_secret && !jwt->secret_file;
 }
 
-static struct jwt_keys *keys_of(struct jwt_settings *jwt)
+static struct jwt_keys *new_set(struct jwt_settings *jwt)
 {
-    if (!jwt->keys && !(jwt->keys = jwt_keys_new()))
+    struct jwt_keys *set = jwt_keys_new();
+
+    if (!set)
         memory_exhausted();
-    return jwt->keys;
+    jwt->sets[jwt->set_count++] = set;
+    return set;
 }
 
 /* --- keys --- */
@@ -43,7 +46,7 @@ static void read_keys_file(struct loading *l, const struct node *node, struct jw
 
     if (!named_file_read(l, node, &l->scratch, path, KEYS_FILE_MAX, &bytes))
         return;
-    if (!jwt_keys_add_set(keys_of(jwt), slice_after_bom(bytes), JWT_SET_PRIVATE, &report))
+    if (!jwt_keys_add_set(new_set(jwt), slice_after_bom(bytes), JWT_SET_PRIVATE, &report))
         mistake(l, node, "%s is not a JWK set (RFC 7517): %s", path, report.why);
     else if (report.usable == 0)
         mistake(l, node, "%s has no key that can verify tokens: %s", path,
@@ -147,9 +150,9 @@ static void take_secret(struct loading *l, const struct node *node, struct jwt_s
                 "-hex 32 "
                 "makes one",
                 secret.n, JWT_SECRET_MIN, JWT_SECRET_MAX);
-    else if (!jwt_keys_add_secret(keys_of(jwt), secret))
-        mistake(l, node, "there are already %d keys", JWT_KEYS_MAX);
-    jwt->secret = arena_text(l->arena, secret);
+    else
+        jwt_keys_add_secret(new_set(jwt), secret);
+    jwt->has_secret = true;
 }
 
 static void read_secret(struct loading *l, const struct option *option, const struct node *node,
@@ -177,7 +180,7 @@ static void read_secret_file(struct loading *l, const struct option *option,
 
     if (!secret_file_read(l, option, node, "secret", &secret))
         return;
-    if (jwt->secret) {
+    if (jwt->has_secret) {
         mistake(l, node, "gives the secret, as identity.jwt.secret does; remove one of them");
         return;
     }
@@ -198,7 +201,7 @@ void check_jwt(struct loading *l)
 
     if (!l->policy->identity.claim_count)
         return;
-    if (!jwt->keys && jwt->remote_count == 0 && l->report->mistakes == 0)
+    if (jwt->set_count + jwt->remote_count == 0 && l->report->mistakes == 0)
         mistake(l, place,
                 "jwt:CLAIM needs the keys that tokens are signed with; name a file or a URL with "
                 "identity.jwt.keys, or a secret with secret or secret_file");

@@ -6,6 +6,7 @@
 #include "base/position.h"
 #include "http/head.h"
 #include "net/address.h"
+#include "policy/jwt.h"
 
 struct json_path; /* content/json_path.h */
 struct json_paths;
@@ -21,7 +22,7 @@ struct identity_from {
     struct position position;     /* in identity.from; line 0: a default */
 };
 
-enum { IDENTITY_FROM_MAX = 8, CLAIMS_MAX = 24, KEY_URLS_MAX = 8, KEYS_FROM_MAX = 16 };
+enum { IDENTITY_FROM_MAX = 8, CLAIMS_MAX = 24, KEY_URLS_MAX = 8, KEYS_FROM_MAX = JWT_SETS_MAX - 1 };
 
 /* Peers whose identity headers, cookies and query parameters are accepted, and the headers of
  * `per`. */
@@ -37,9 +38,10 @@ struct jwt_settings {
     char *header;     /* that carries the token */
     char **keys_from; /* files and URLs, as written */
     unsigned keys_from_count;
-    char *ca, *secret_file; /* as written; NULL: none */
-    char *secret;           /* from either option; NULL: none */
-    struct jwt_keys *keys;  /* of files, and the secret; a reference; NULL: no key */
+    char *ca, *secret_file;              /* as written; NULL: none */
+    bool has_secret;                     /* from either option */
+    struct jwt_keys *sets[JWT_SETS_MAX]; /* of files and of the secret; references */
+    unsigned set_count;
     struct remote_keys *remote[KEY_URLS_MAX]; /* references */
     unsigned remote_count;
     uint64_t refresh_us;     /* of keys by URL */

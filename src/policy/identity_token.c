@@ -37,12 +37,13 @@ bool token_checker_new(const struct policy *policy, struct token_stats *stats,
         return false;
     made->settings = settings;
     made->stats = stats;
-    made->rules = (struct jwt_rules){.keys = jwt->keys,
-                                     .remote_count = jwt->remote_count,
+    made->rules = (struct jwt_rules){.set_count = jwt->set_count + jwt->remote_count,
                                      .issuer = jwt->issuer,
                                      .audience = jwt->audience,
                                      .leeway_s = (int64_t)(jwt->leeway_us / 1000000),
                                      .require_exp = jwt->require_exp};
+    for (unsigned i = 0; i < jwt->set_count; i++)
+        made->rules.sets[i] = jwt->sets[i];
     made->cache = token_cache_new(settings->claim_count, IDENTITY_TEXT_MAX);
     if (!made->cache) {
         free(made);
@@ -54,7 +55,7 @@ bool token_checker_new(const struct policy *policy, struct token_stats *stats,
 
 void token_checker_free(struct token_checker *checker)
 {
-    for (unsigned i = 0; checker && i < checker->rules.remote_count; i++)
+    for (unsigned i = 0; checker && i < checker->settings->jwt.remote_count; i++)
         remote_keys_let_go(&checker->remote[i]);
     if (checker)
         token_cache_free(checker->cache);
@@ -132,12 +133,12 @@ static int cache_token(struct token_checker *checker, const struct token_hash *h
  * valid. */
 static void update_keys(struct token_checker *checker)
 {
-    struct remote_keys *const *remote = checker->settings->jwt.remote;
+    const struct jwt_settings *jwt = &checker->settings->jwt;
     bool changed = false;
 
-    for (unsigned i = 0; i < checker->rules.remote_count; i++) {
-        changed |= remote_keys_update(remote[i], &checker->remote[i]);
-        checker->rules.remote[i] = checker->remote[i].keys;
+    for (unsigned i = 0; i < jwt->remote_count; i++) {
+        changed |= remote_keys_update(jwt->remote[i], &checker->remote[i]);
+        checker->rules.sets[jwt->set_count + i] = checker->remote[i].keys;
     }
     if (changed)
         token_cache_clear(checker->cache);
@@ -146,7 +147,7 @@ static void update_keys(struct token_checker *checker)
 /* The issuer may have a new key. */
 static void want_keys(const struct token_checker *checker)
 {
-    for (unsigned i = 0; i < checker->rules.remote_count; i++)
+    for (unsigned i = 0; i < checker->settings->jwt.remote_count; i++)
         remote_keys_want(checker->settings->jwt.remote[i]);
 }
 
@@ -173,7 +174,7 @@ static enum jwt_fault verify_token(struct token_checker *checker, struct slice t
 
 bool token_checker_keys_may_come(const struct token_checker *checker)
 {
-    for (unsigned i = 0; i < checker->rules.remote_count; i++)
+    for (unsigned i = 0; i < checker->settings->jwt.remote_count; i++)
         if (remote_keys_may_come(checker->settings->jwt.remote[i]))
             return true;
     return false;

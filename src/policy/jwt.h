@@ -15,10 +15,10 @@
 #include "base/slice.h"
 
 enum {
-    JWT_SETS_MAX = 8,         /* sets of keys by URL, besides the own keys of the policy */
+    JWT_SETS_MAX = 17,        /* sets of keys: files, URLs and the secret */
     JWT_TOKEN_MAX = 16 << 10, /* bytes of a token; longer ones are malformed */
     JWT_HEADER_MAX = 4 << 10, /* of its encoded header, which is parsed before it is verified */
-    JWT_KEYS_MAX = 64,        /* usable keys */
+    JWT_KEYS_MAX = 64,        /* usable keys of a set */
     JWT_KEY_ID_MAX = 256,     /* bytes of a kid */
     JWT_SECRET_MIN = 32,      /* bytes of an HS256 key (RFC 7518 section 3.2) */
     JWT_SECRET_MAX = 1024,
@@ -50,9 +50,9 @@ struct jwt_set_report {
 MUST_CHECK bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json, enum jwt_set_kind kind,
                                  struct jwt_set_report *report);
 
-/* Adds an HS256 key without kid. Copies `secret`, which has JWT_SECRET_MIN to JWT_SECRET_MAX
- * bytes. Returns false if there are already JWT_KEYS_MAX keys. */
-MUST_CHECK bool jwt_keys_add_secret(struct jwt_keys *keys, struct slice secret);
+/* Adds an HS256 key without kid to an empty set. Copies `secret`, which has JWT_SECRET_MIN to
+ * JWT_SECRET_MAX bytes. */
+void jwt_keys_add_secret(struct jwt_keys *keys, struct slice secret);
 
 /* --- verification --- */
 
@@ -82,9 +82,8 @@ extern const char *const jwt_fault_label[JWT_FAULT_COUNT];
 extern const char *const jwt_fault_text[JWT_FAULT_COUNT];
 
 struct jwt_rules {
-    const struct jwt_keys *keys;                 /* NULL: none */
-    const struct jwt_keys *remote[JWT_SETS_MAX]; /* further sets; NULL: not known yet */
-    unsigned remote_count;
+    const struct jwt_keys *sets[JWT_SETS_MAX]; /* NULL: not known yet */
+    unsigned set_count;
     const char *issuer, *audience; /* NULL: any */
     int64_t leeway_s;              /* allowed clock difference, for exp and nbf */
     bool require_exp;

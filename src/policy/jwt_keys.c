@@ -297,14 +297,11 @@ bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json, enum jwt_set_kin
     return good;
 }
 
-bool jwt_keys_add_secret(struct jwt_keys *keys, struct slice secret)
+void jwt_keys_add_secret(struct jwt_keys *keys, struct slice secret)
 {
-    if (keys->count == JWT_KEYS_MAX)
-        return false;
     struct jwt_key *key = xcalloc(1, sizeof *key);
     key->algorithm = JWT_HS256;
     key->secret_size = secret.n;
     memcpy(key->secret, secret.p, secret.n);
     keys->at[keys->count++] = key;
-    return true;
 }

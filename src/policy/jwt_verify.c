@@ -57,7 +57,7 @@ static json_t *decode_object(struct slice part)
 
 /* Keys that may verify a token. Within a set, kid and algorithm name one key. */
 struct fitting {
-    const struct jwt_key *at[1 + JWT_SETS_MAX];
+    const struct jwt_key *at[JWT_SETS_MAX];
     unsigned count;  /* may be larger than the array */
     unsigned of_kid; /* keys with the kid, also of other algorithms */
 };
@@ -84,10 +84,9 @@ static enum jwt_fault choose_keys(const struct jwt_rules *rules, const char *alg
 {
     bool all_known = true;
 
-    add_fitting(fitting, rules->keys, algorithm, kid);
-    for (unsigned i = 0; i < rules->remote_count; i++) {
-        add_fitting(fitting, rules->remote[i], algorithm, kid);
-        all_known &= rules->remote[i] != NULL;
+    for (unsigned i = 0; i < rules->set_count; i++) {
+        add_fitting(fitting, rules->sets[i], algorithm, kid);
+        all_known &= rules->sets[i] != NULL;
     }
     if (fitting->count == 1 || (fitting->count > 1 && kid))
         return JWT_GOOD;

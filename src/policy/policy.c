@@ -44,7 +44,8 @@ void policy_drop(struct policy *policy)
     for (unsigned i = 0; i < policy->upstream_count; i++)
         tls_client_free(policy->upstreams[i].tls.client);
     tls_client_free(policy->redis.tls.client);
-    jwt_keys_drop(policy->identity.jwt.keys);
+    for (unsigned i = 0; i < policy->identity.jwt.set_count; i++)
+        jwt_keys_drop(policy->identity.jwt.sets[i]);
     for (unsigned i = 0; i < policy->identity.jwt.remote_count; i++)
         remote_keys_drop(policy->identity.jwt.remote[i]);
     address_table_clear(&policy->addresses.table);

@@ -15,7 +15,7 @@ static const char known[] =
 
 static enum jwt_fault verify(const struct jwt_keys *keys, const uint8_t *data, size_t size)
 {
-    const struct jwt_rules rules = {.keys = keys, .leeway_s = 1};
+    const struct jwt_rules rules = {.sets = {keys}, .set_count = 1, .leeway_s = 1};
     char *bytes = fuzz_copy(data, size), number[JWT_NUMBER_MAX];
     struct jwt_token token;
     enum jwt_fault fault = jwt_verify(&rules, (struct slice){bytes, size}, 1300819379, &token);
@@ -50,7 +50,7 @@ static bool can_have(struct slice set, unsigned count)
 static void check_public_set(struct slice set, bool good, unsigned count)
 {
     struct jwt_keys *keys = jwt_keys_new();
-    const struct jwt_rules rules = {.keys = keys};
+    const struct jwt_rules rules = {.sets = {keys}, .set_count = 1};
     struct jwt_set_report report;
 
     bool public_good = jwt_keys_add_set(keys, set, JWT_SET_PUBLIC, &report);

@@ -119,6 +119,9 @@ def test_a_reload_reads_the_keys_again(rig):
     weir.reload()
     assert charged_identity(weir, bearer(old)) == "ip:127.0.0.1", "the cache of verified tokens is cleared"
     assert charged_identity(weir, bearer(new)) == "jwt:alice"
+    rig.write("old.json", before.jwks)
+    weir.reload(identity={"from": ["jwt:sub", "ip"], "jwt": {"keys": ["jwks.json", "old.json"], "audience": "api"}})
+    assert charged_identity(weir, bearer(old)) == charged_identity(weir, bearer(new)) == "jwt:alice", "keys of two files have one kid"
 
 
 def test_tokens_are_accepted_from_every_peer_and_other_sources_from_trusted_ones(rig):

@@ -70,7 +70,7 @@ static const struct vector {
 
 static enum jwt_fault verify_at(const char *input, const char *signature, int64_t now_s)
 {
-    struct jwt_rules rules = {.keys = keys};
+    struct jwt_rules rules = {.sets = {keys}, .set_count = 1};
     char text[2048];
     struct jwt_token token;
 
@@ -152,7 +152,7 @@ static struct slice make(const char *header, const char *payload)
 static struct jwt_keys *secret_key(void)
 {
     struct jwt_keys *one = jwt_keys_new();
-    ck_assert(jwt_keys_add_secret(one, SLICE(SECRET)));
+    jwt_keys_add_secret(one, SLICE(SECRET));
     return one;
 }
 
@@ -169,7 +169,7 @@ static enum jwt_fault check(const struct jwt_rules *rules, const char *header, c
 
 START_TEST(the_key_determines_the_algorithm)
 {
-    struct jwt_rules rules = {.keys = keys_of(file_text("rfc.json"))};
+    struct jwt_rules rules = {.sets = {keys_of(file_text("rfc.json"))}, .set_count = 1};
     static const char *const headers[] = {"{\"alg\":\"none\"}",  "{\"alg\":\"HS512\"}",
                                           "{\"alg\":\"hs256\"}", "{\"alg\":\"RS512\"}",
                                           "{\"alg\":\"PS256\"}", "{\"alg\":\"\"}"};
@@ -177,14 +177,14 @@ START_TEST(the_key_determines_the_algorithm)
     for (unsigned i = 0; i < COUNT_OF(headers); i++)
         ck_assert_int_eq(check(&rules, headers[i], "{}", 0), JWT_WRONG_ALGORITHM);
     ck_assert_int_eq(check(&rules, "{\"alg\":\"RS256\"}", "{}", 0), JWT_BAD_SIGNATURE);
-    jwt_keys_drop((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.sets[0]);
     /* public keys never verify an HMAC (RFC 8725 section 2.1) */
-    rules.keys = keys_of("{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"a\","
-                         "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}");
+    rules.sets[0] = keys_of("{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"a\","
+                            "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}");
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"a\"}", "{}", 0),
                      JWT_WRONG_ALGORITHM);
     ck_assert_int_eq(check(&rules, HS256, "{}", 0), JWT_WRONG_ALGORITHM);
-    jwt_keys_drop((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.sets[0]);
 }
 END_TEST
 
@@ -192,23 +192,34 @@ END_TEST
 
 START_TEST(keys_are_found_by_kid)
 {
-    struct jwt_rules rules = {.keys =
-                                  keys_of("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\"," K "}]}")};
+    struct jwt_rules rules = {
+        .sets = {keys_of("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\"," K "}]}")}, .set_count = 1};
 
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"a\"}", "{}", 0), JWT_GOOD);
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"b\"}", "{}", 0), JWT_UNKNOWN_KEY);
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"\"}", "{}", 0), JWT_UNKNOWN_KEY);
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":7}", "{}", 0), JWT_MALFORMED);
     ck_assert_int_eq(check(&rules, HS256, "{}", 0), JWT_GOOD); /* the only one */
-    jwt_keys_drop((struct jwt_keys *)rules.keys);
-    rules.keys = keys_of("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\"," K
-                         "},{\"kty\":\"oct\",\"kid\":\"b\"," K "}]}");
+    jwt_keys_drop((struct jwt_keys *)rules.sets[0]);
+    rules.sets[0] = keys_of("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\"," K
+                            "},{\"kty\":\"oct\",\"kid\":\"b\"," K "}]}");
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"b\"}", "{}", 0), JWT_GOOD);
     ck_assert_int_eq(check(&rules, HS256, "{}", 0), JWT_UNKNOWN_KEY);
-    jwt_keys_drop((struct jwt_keys *)rules.keys);
-    rules.keys = secret_key();
+    jwt_keys_drop((struct jwt_keys *)rules.sets[0]);
+    rules.sets[0] = secret_key();
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"a\"}", "{}", 0), JWT_UNKNOWN_KEY);
-    jwt_keys_drop((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.sets[0]);
+    rules.sets[0] = keys_of("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\",\"k\":\""
+                            "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"}]}");
+    for (rules.set_count = 1; rules.set_count < JWT_SETS_MAX; rules.set_count++)
+        rules.sets[rules.set_count] = rules.sets[0];
+    ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"a\"}", "{}", 0),
+                     JWT_BAD_SIGNATURE);
+    rules.sets[JWT_SETS_MAX - 1] = keys_of("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\"," K "}]}");
+    ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"a\"}", "{}", 0), JWT_GOOD);
+    ck_assert_int_eq(check(&rules, HS256, "{}", 0), JWT_UNKNOWN_KEY);
+    jwt_keys_drop((struct jwt_keys *)rules.sets[0]);
+    jwt_keys_drop((struct jwt_keys *)rules.sets[JWT_SETS_MAX - 1]);
 }
 END_TEST
 
@@ -272,7 +283,7 @@ END_TEST
 
 START_TEST(dates_issuer_and_audience_are_checked)
 {
-    struct jwt_rules rules = {.keys = secret_key()};
+    struct jwt_rules rules = {.sets = {secret_key()}, .set_count = 1};
 
     ck_assert_int_eq(check(&rules, HS256, "{\"exp\":100}", 99), JWT_GOOD);
     ck_assert_int_eq(check(&rules, HS256, "{\"exp\":100}", 100), JWT_EXPIRED);
@@ -289,7 +300,8 @@ START_TEST(dates_issuer_and_audience_are_checked)
     ck_assert_int_eq(check(&rules, HS256, "{\"nbf\":100}", 90), JWT_GOOD);
     rules.require_exp = true;
     ck_assert_int_eq(check(&rules, HS256, "{\"nbf\":100}", 90), JWT_NO_EXPIRY);
-    rules = (struct jwt_rules){.keys = rules.keys, .issuer = "https://a", .audience = "api"};
+    rules = (struct jwt_rules){
+        .sets = {rules.sets[0]}, .set_count = 1, .issuer = "https://a", .audience = "api"};
     ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a\",\"aud\":\"api\"}", 0), JWT_GOOD);
     ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a\",\"aud\":[\"x\",7,\"api\"]}", 0),
                      JWT_GOOD);
@@ -299,7 +311,7 @@ START_TEST(dates_issuer_and_audience_are_checked)
     ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a\",\"aud\":[\"apis\"]}", 0),
                      JWT_WRONG_AUDIENCE);
     ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a\"}", 0), JWT_WRONG_AUDIENCE);
-    jwt_keys_drop((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.sets[0]);
 }
 END_TEST
 
@@ -321,7 +333,7 @@ START_TEST(claims_are_strings_and_integers)
                   {"{}", ""},
                   {"\"\"", ""},
                   {"\"a\\nb\"", ""}};
-    struct jwt_rules rules = {.keys = secret_key()};
+    struct jwt_rules rules = {.sets = {secret_key()}, .set_count = 1};
     char payload[128], number[JWT_NUMBER_MAX];
     struct jwt_token token;
 
@@ -334,7 +346,7 @@ START_TEST(claims_are_strings_and_integers)
         ck_assert_uint_eq(jwt_claim(&token, "other", number).n, 0);
         jwt_token_free(&token);
     }
-    jwt_keys_drop((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.sets[0]);
 }
 END_TEST
 
@@ -356,7 +368,7 @@ START_TEST(malformed_tokens_are_invalid)
                                            "{\"sub\":\"\xff\"}"};
     static const char *const texts[] = {"",    ".",       "..",        "...",
                                         "a.b", "a.b.c.d", "a.b.c.d.e", "\xff.\xff.\xff"};
-    struct jwt_rules rules = {.keys = secret_key()};
+    struct jwt_rules rules = {.sets = {secret_key()}, .set_count = 1};
     struct jwt_token token;
     char *longer = malloc(JWT_TOKEN_MAX + 2);
 
@@ -381,7 +393,7 @@ START_TEST(malformed_tokens_are_invalid)
     ck_assert_int_eq(jwt_verify(&rules, (struct slice){longer, JWT_TOKEN_MAX + 1}, 0, &token),
                      JWT_MALFORMED);
     free(longer);
-    jwt_keys_drop((struct jwt_keys *)rules.keys);
+    jwt_keys_drop((struct jwt_keys *)rules.sets[0]);
 }
 END_TEST
 
