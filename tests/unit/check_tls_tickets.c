@@ -249,6 +249,7 @@ static bool connect_to(SSL_CTX *peer, struct tls_client *client, struct tls_resu
     struct event_base *base = event_base_new();
     struct poller poller;
     struct stream stream = {.fd = -1};
+    struct iobuf_pool pool = {.memory = {0}};
     SSL *far = SSL_new(peer);
     int fds[2];
     char byte;
@@ -265,7 +266,7 @@ static bool connect_to(SSL_CTX *peer, struct tls_client *client, struct tls_resu
     ck_assert(SSL_is_init_finished(far));
     ck_assert_int_eq(stream_read(&stream, &byte, 1), STREAM_AGAIN); /* tickets of TLS 1.3 */
     bool resumed = SSL_session_reused(far);
-    stream_close(&stream, NULL);
+    stream_close(&stream, &pool);
     SSL_free(far);
     close(fds[1]);
     poller_clear(&poller);
