@@ -63,6 +63,8 @@ def test_replicated_charges_survive_a_failover(rig):
         looks.append([get(address).status for address in addresses])
         return set(looks[-1]) == {200}
     eventually(are_admitted_again, 5)
+    for weir in weirs:
+        weir.wait_for_redis()  # with every worker
     admitted = 60 + sum(look.count(200) for look in looks)
     assert admitted + count(flood(addresses, 200, connections=32)).get(200, 0) == 100, "no unit was lost with the master"
 
