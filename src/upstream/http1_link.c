@@ -161,6 +161,22 @@ static enum link_head parse_head(struct connection *c, const struct response_hea
     return scan == SCAN_WHOLE ? LINK_HEAD : keep_head(c, got);
 }
 
+/* Removes a head from stream.in. Its bytes stay until the end of the loop iteration: the client gets
+ * them. */
+static void take_kept_head(struct connection *c, size_t size)
+{
+    struct upstream_worker *w = c->link.worker;
+    struct stream *s = &c->stream;
+
+    if (size < iobuf_held(s->in)) {
+        iobuf_take(s->in, size);
+        return;
+    }
+    iobuf_put(w->io.buffers, &w->last_head);
+    w->last_head = s->in;
+    s->in = NULL;
+}
+
 /* Removes the head's bytes. The unread bytes after it remain in stream.in or, after a final head,
  * in the receive buffer, where read_body() takes them. */
 static enum link_head take_head(struct connection *c, const struct response_head_bytes *got,
@@ -172,7 +188,7 @@ static enum link_head take_head(struct connection *c, const struct response_head
     c->scanned = 0;
     c->after_head = 0;
     if (got->kept)
-        stream_take(s, c->link.worker->io.buffers, size);
+        take_kept_head(c, size);
     else if (final) {
         c->head_end = c->link.worker->io.receive + size;
         c->after_head = rest;

@@ -177,6 +177,7 @@ void upstream_worker_clear(struct upstream_worker *w)
 {
     poller_clear(&w->poller);
     http2_upstreams_free(w);
+    iobuf_put(w->io.buffers, &w->last_head);
 }
 
 void upstream_worker_use(struct upstream_worker *w, struct upstream_pools *pools,
@@ -195,6 +196,7 @@ void upstream_worker_stop(struct upstream_worker *w)
 void upstream_worker_flush(struct upstream_worker *w)
 {
     http2_upstreams_flush(w);
+    iobuf_put(w->io.buffers, &w->last_head);
 }
 
 bool upstream_worker_has_work(const struct upstream_worker *w)

@@ -51,6 +51,7 @@ struct upstream_worker {
         struct deadline_queue connect, response, pooled, probe, http2_wait, http2_silence;
     } queue;
     TAILQ_HEAD(closed_connections, connection) closed; /* in this loop iteration */
+    struct iobuf *last_head; /* the buffer of a head read in this loop iteration; NULL: none */
     TAILQ_HEAD(unused_servers, server) unused_servers;
     struct http2_upstreams *http2; /* NULL: no HTTP/2 connection yet */
     struct log_throttle http2_throttle[HTTP2_CAUSE_COUNT], port_throttle;
