@@ -114,10 +114,8 @@ static size_t memory_of(const struct http2_request *r)
 size_t http2_memory(const struct client *client, uint64_t now_us, uint64_t *still_us)
 {
     const struct socket_client *c = socket_client_of(client);
-    size_t size = socket_client_buffers(c) + http2_session_memory(c->http2->session);
+    size_t size = socket_client_buffers(c);
 
-    if (http2_session_in_head(c->http2->session))
-        *still_us = client_since_us(client);
     for (const struct http2_request *r = TAILQ_FIRST(&c->http2->requests); r;
          r = TAILQ_NEXT(r, link)) {
         size_t held = memory_of(r);
@@ -140,7 +138,7 @@ unsigned http2_shed(struct client *client)
         exchange_cut(r->downstream.exchange, CAUSE_MEMORY_LIMIT);
         count++;
     }
-    if (stream_holds_output(&c->stream) || http2_session_in_head(c->http2->session))
+    if (stream_holds_output(&c->stream))
         client_close(client);
     return count;
 }

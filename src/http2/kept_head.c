@@ -1,13 +1,14 @@
 /* kept_head.c - the header section under construction. HPACK allows one at a time per connection,
  * so it is built in the worker's buffers. Only a section that is still incomplete when the input
  * ends is copied to the session, until its next field arrives. */
+#include <stdlib.h>
+
 #include "http/trailers.h"
 #include "http2/session_internal.h"
 
 void http2_head_drop(struct http2_session *s)
 {
-    if (s->kept)
-        s->memory.functions.free(s->kept, &s->memory);
+    free(s->kept);
     s->kept = NULL;
     s->head_of = NULL;
     if (s->scratch->used_by == s)
@@ -41,9 +42,9 @@ bool http2_head_keep(struct http2_session *s)
 {
     if (!s->head_of || s->scratch->used_by != s)
         return true;
-    s->memory.functions.free(s->kept, &s->memory);
+    free(s->kept);
     s->scratch->used_by = NULL;
-    if (!(s->kept = s->memory.functions.malloc(s->text.out.n + s->text.side.n + 1, &s->memory)))
+    if (!(s->kept = malloc(s->text.out.n + s->text.side.n + 1)))
         return false;
     memcpy(s->kept, s->text.out.p, s->text.out.n);
     memcpy(s->kept + s->text.out.n, s->text.side.p, s->text.side.n);

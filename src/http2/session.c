@@ -106,7 +106,7 @@ struct http2_session *http2_session_begin(const struct http2_settings *settings,
     s->events = events;
     s->context = context;
     s->scratch = scratch;
-    session_memory_begin(&s->memory, &scratch->slots, &pool->memory);
+    session_memory_begin(&s->memory, &scratch->slots);
     s->pool = pool;
     s->out = out;
     s->now_us = now_us;
@@ -139,12 +139,12 @@ void http2_session_free(struct http2_session *s)
         return;
     MAGIC_CHECK(s, HTTP2_SESSION_MAGIC);
     nghttp2_session_del(s->ng); /* no callbacks */
-    http2_head_drop(s);
     session_memory_end(&s->memory);
     for (struct http2_stream *stream = TAILQ_FIRST(&s->streams), *next; stream; stream = next) {
         next = TAILQ_NEXT(stream, link);
         http2_stream_free(stream);
     }
+    http2_head_drop(s);
     MAGIC_WIPE(s);
     free(s);
 }
@@ -428,11 +428,6 @@ bool http2_session_in_head(const struct http2_session *s)
 bool http2_session_has_work(const struct http2_session *s)
 {
     return s->work;
-}
-
-size_t http2_session_memory(const struct http2_session *s)
-{
-    return s->memory.large;
 }
 
 void *http2_session_context(const struct http2_session *s)

@@ -141,8 +141,6 @@ unsigned http2_session_streams(const struct http2_session *session);
 bool http2_session_is_open(const struct http2_session *session);
 /* Returns whether a header section is incomplete. */
 bool http2_session_in_head(const struct http2_session *session);
-/* Returns the bytes that the session holds and that count as buffers (session_memory.h). */
-size_t http2_session_memory(const struct http2_session *session);
 
 void *http2_session_context(const struct http2_session *session);
 struct http2_session *http2_stream_session(const struct http2_stream *stream);

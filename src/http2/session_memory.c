@@ -98,10 +98,9 @@ static void put_slot(struct session_slots *slots, struct slot_block *block, char
 
 /* ---- the functions for libnghttp2 ------------------------------------------------------------ */
 
-/* Without a slot, no pointer to the heap is as small. */
 static bool in_slot(const struct session_memory *memory, const void *pointer)
 {
-    return (uintptr_t)pointer - (uintptr_t)memory->slot < (uintptr_t)SLOT_SIZE;
+    return memory->slot && (uintptr_t)pointer - (uintptr_t)memory->slot < (uintptr_t)SLOT_SIZE;
 }
 
 static char *buffer_of(const struct session_memory *memory)
@@ -119,35 +118,6 @@ static void *take_small(struct session_slots *slots, size_t size)
     return slots->spare[--slots->spare_count];
 }
 
-static __attribute__((noinline)) void *take_large(struct session_memory *memory, size_t size)
-{
-    void *pointer = take_small(memory->slots, size);
-
-    if (pointer && (size = malloc_usable_size(pointer)) >= LARGE_MIN) {
-        memory->large += size;
-        memory_take(memory->buffers, size);
-    }
-    return pointer;
-}
-
-/* malloc_usable_size(3) is less than twice a size that is nearly large. */
-static void *take_heap(struct session_memory *memory, size_t size)
-{
-    return size < LARGE_MIN / 2 ? take_small(memory->slots, size) : take_large(memory, size);
-}
-
-/* Frees an allocation while there are large ones. */
-static __attribute__((noinline)) void free_counted(struct session_memory *memory, void *pointer)
-{
-    size_t size = malloc_usable_size(pointer);
-
-    if (size >= LARGE_MIN) {
-        memory->large -= size;
-        memory_give(memory->buffers, size);
-    }
-    free(pointer);
-}
-
 bool session_memory_reserve(struct session_memory *memory)
 {
     struct session_slots *slots = memory->slots;
@@ -162,11 +132,9 @@ static void *take_memory(size_t size, void *user_data)
 {
     struct session_memory *memory = user_data;
 
-    if (size < LARGE_MIN / 2)
-        return take_small(memory->slots, size);
     if (size < BUFFER_SIZE_MIN || !memory->slot || memory->buffer_used ||
         size > SLOT_SIZE - memory->head_size)
-        return take_large(memory, size);
+        return take_small(memory->slots, size);
     memory->buffer_used = true;
     return buffer_of(memory);
 }
@@ -175,13 +143,10 @@ static void put_memory(void *pointer, void *user_data)
 {
     struct session_memory *memory = user_data;
 
-    if (in_slot(memory, pointer)) {
-        if (memory->buffer_used && pointer == buffer_of(memory))
-            memory->buffer_used = false;
-    } else if (memory->large)
-        free_counted(memory, pointer);
-    else
+    if (!in_slot(memory, pointer))
         free(pointer);
+    else if (pointer == buffer_of(memory))
+        memory->buffer_used = false;
 }
 
 /* The first one is the session. */
@@ -191,8 +156,9 @@ static void *take_zeroed_memory(size_t count, size_t size, void *user_data)
     void *pointer;
 
     if (!memory->slot || memory->head_size || count != 1 || size > HEAD_SIZE_MAX)
-        return (pointer = take_heap(memory, count * size)) ? memset(pointer, 0, count * size)
-                                                           : NULL;
+        return (pointer = take_small(memory->slots, count * size))
+                   ? memset(pointer, 0, count * size)
+                   : NULL;
     memory->head_size = (size + 15) & ~(size_t)15;
     return memset(memory->slot, 0, size);
 }
@@ -206,26 +172,25 @@ static void *resize_memory(void *pointer, size_t size, void *user_data)
         return take_memory(size, user_data);
     if (!in_slot(memory, pointer)) {
         size_t old = malloc_usable_size(pointer);
-        if (!(larger = take_heap(memory, size)))
-            return NULL;
+        if ((larger = realloc(pointer, size)) || !(larger = take_small(memory->slots, size)))
+            return larger;
         memcpy(larger, pointer, old < size ? old : size);
-        put_memory(pointer, user_data);
+        free(pointer);
         return larger;
     }
     size_t room = pointer == memory->slot ? memory->head_size : SLOT_SIZE - memory->head_size;
     if (size <= room)
         return pointer;
-    if (!(larger = take_heap(memory, size)))
+    if (!(larger = malloc(size)))
         return NULL;
     memcpy(larger, pointer, room);
     put_memory(pointer, user_data);
     return larger;
 }
 
-void session_memory_begin(struct session_memory *memory, struct session_slots *slots,
-                          struct buffer_memory *buffers)
+void session_memory_begin(struct session_memory *memory, struct session_slots *slots)
 {
-    *memory = (struct session_memory){.slots = slots, .buffers = buffers};
+    *memory = (struct session_memory){.slots = slots};
     memory->functions = (nghttp2_mem){.mem_user_data = memory,
                                       .malloc = take_memory,
                                       .free = put_memory,

@@ -5,10 +5,7 @@
  * for other things in between. Here, session and buffer are in a slot of whole pages, which stores
  * nothing else: only pages that were written are resident. Blocks of SLOTS_PER_BLOCK slots are
  * mapped as needed, and released when all their slots are free; one is kept. If there is no slot,
- * or its buffer is in use or too small, malloc(3) is used.
- *
- * Allocations of LARGE_MIN bytes or more count as buffers of the process: heads that wait for the
- * socket, and incomplete header sections. */
+ * or its buffer is in use or too small, malloc(3) is used. */
 #ifndef WEIR_HTTP2_SESSION_MEMORY_H
 #define WEIR_HTTP2_SESSION_MEMORY_H
 
@@ -18,9 +15,8 @@
 #include <sys/queue.h>
 
 #include "base/macros.h"
-#include "net/buffer_memory.h"
 
-enum { SLOT_SIZE = 5 * 4096, SLOTS_PER_BLOCK = 400, SPARE_COUNT = 16, LARGE_MIN = 4200 };
+enum { SLOT_SIZE = 5 * 4096, SLOTS_PER_BLOCK = 400, SPARE_COUNT = 16 };
 
 struct slot_block;
 TAILQ_HEAD(slot_blocks, slot_block);
@@ -42,19 +38,15 @@ struct session_memory {
     char *slot;       /* NULL: malloc(3) alone */
     size_t head_size; /* bytes of the slot for the session; the frame buffer follows them */
     bool buffer_used; /* the frame buffer is in the slot */
-    struct buffer_memory *buffers;
-    size_t large; /* bytes of allocations that are counted there */
 };
 
 void session_slots_begin(struct session_slots *slots);
 /* All slots must be free. */
 void session_slots_end(struct session_slots *slots);
 
-/* Takes a slot. `memory->functions` are for nghttp2_session_server_new3(), and for further memory
- * of the session; `memory` must not move until session_memory_end(), which follows
- * nghttp2_session_del(). `buffers`: where large allocations are counted. */
-void session_memory_begin(struct session_memory *memory, struct session_slots *slots,
-                          struct buffer_memory *buffers);
+/* Takes a slot. `memory->functions` are for nghttp2_session_server_new3(); `memory` must not move
+ * until session_memory_end(), which follows nghttp2_session_del(). */
+void session_memory_begin(struct session_memory *memory, struct session_slots *slots);
 /* Fills the reserve. Returns false if out of memory: then no frame may be sent. libnghttp2 1.52
  * fails an assertion if it runs out of memory after a header section. */
 MUST_CHECK bool session_memory_reserve(struct session_memory *memory);

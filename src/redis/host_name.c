@@ -113,10 +113,12 @@ static bool has_failed(void)
            clock_us() - atomic_load_explicit(&now.worked_us, memory_order_relaxed) > WORKS_US;
 }
 
-/* Keeps the current address while the reply contains it, unless it has failed. */
-static void choose(const struct resolver_answer *answer, bool failed, struct address *chosen)
+/* Keeps the current address while the reply contains it, unless it has failed. Returns whether the
+ * reply contains it. */
+static bool choose(const struct resolver_answer *answer, bool failed, struct address *chosen)
 {
     struct ip ips[RESOLVED_MAX];
+    bool listed = false;
 
     memcpy(ips, answer->ips, answer->count * sizeof ips[0]);
     qsort(ips, answer->count, sizeof ips[0], compare_ips);
@@ -124,9 +126,12 @@ static void choose(const struct resolver_answer *answer, bool failed, struct add
     for (unsigned i = 0; i < answer->count; i++) {
         struct address address;
         address_of_ip(&ips[i], now.port, &address);
-        if (address_same(&address, &now.address))
-            address_of_ip(&ips[failed ? (i + 1) % answer->count : i], now.port, chosen);
+        if (!address_same(&address, &now.address))
+            continue;
+        listed = true;
+        address_of_ip(&ips[failed ? (i + 1) % answer->count : i], now.port, chosen);
     }
+    return listed;
 }
 
 static void on_addresses(void *context, const struct resolver_answer *answer)
@@ -149,9 +154,9 @@ static void on_addresses(void *context, const struct resolver_answer *answer)
     name->troubled = false;
     ttl = ttl < settings->min_ttl_us ? settings->min_ttl_us : ttl;
     name->due_us = clock_us() + (ttl > settings->max_ttl_us ? settings->max_ttl_us : ttl);
-    choose(answer, failed, &chosen);
+    bool rotates = choose(answer, failed, &chosen); /* maybe each second */
     if (!address_same(&chosen, &now.address))
-        publish_address(name, &chosen, failed ? LEVEL_DEBUG : LEVEL_INFO); /* maybe each second */
+        publish_address(name, &chosen, rotates ? LEVEL_DEBUG : LEVEL_INFO);
 }
 
 static void look_up_name(struct redis_host_name *name)

@@ -161,8 +161,8 @@ static enum link_head parse_head(struct connection *c, const struct response_hea
     return scan == SCAN_WHOLE ? LINK_HEAD : keep_head(c, got);
 }
 
-/* Removes a head from stream.in. Its bytes stay until the end of the loop iteration: the client gets
- * them. */
+/* Removes a head from stream.in. Its bytes stay until the end of the loop iteration: they are still
+ * to be sent. */
 static void take_kept_head(struct connection *c, size_t size)
 {
     struct upstream_worker *w = c->link.worker;

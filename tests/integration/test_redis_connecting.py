@@ -130,7 +130,7 @@ def test_after_a_failure_the_name_is_resolved_again(rig):
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 2, 15, "every worker to connect to the new address")
     eventually(lambda: two.command("PUBSUB", "NUMSUB", "weir:resets")[1] == 1, 15, "the subscription")
     port = one.address[1]
-    weir.wait_for_output("its address is now")
+    weir.wait_for_output("info +redis .*its address is now")
     assert weir.output().count(f"redis redis.test:{port}: its address is now 127.0.0.2:{port}, was 127.0.0.1:{port}") == 1
 
 
