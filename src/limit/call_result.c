@@ -150,7 +150,7 @@ static void conclude_charges(struct call_request *call)
         if (admits)
             limiter_keep_charge(request);
         else
-            limiter_refund(request);
+            limiter_refund(request, NULL);
         if (!admits && d->verdict == VERDICT_ALLOWED)
             d->verdict = VERDICT_LIMITED; /* verdict_count(): none of its limits was charged */
         verdict_count(call->limiter, d);

@@ -27,14 +27,19 @@ static void adjust_charge(struct decision_request *decision_request,
 
 static void refund(struct limit_op *op, const void *facts)
 {
-    (void)facts;
+    const struct charge_outcome *outcome = facts;
+
     op_unspend_lease(op);
+    for (unsigned i = 0; outcome->units && i < op->count; i++) {
+        const struct op_limit *part = &op->limits[i];
+        outcome->units[part->place] = op_reachable_total(op, part, op_kept_charge(part));
+    }
     op_refund(op);
 }
 
-void limiter_refund(struct decision_request *decision_request)
+void limiter_refund(struct decision_request *decision_request, int64_t *units)
 {
-    adjust_charge(decision_request, refund, NULL);
+    adjust_charge(decision_request, refund, &(struct charge_outcome){.units = units});
 }
 
 /* A limit's total charge, given the response. A limit that would have rejected charges nothing. */

@@ -109,8 +109,9 @@ void limiter_leave(struct limiter *limiter, struct decision_request *decision_re
 bool limiter_is_quiet(const struct limiter *limiter);
 
 /* Refunds the charge of a request that did not happen, as far as the charge still counts. Best
- * effort: not confirmed, and lost if Redis is down. Ends the charge. */
-void limiter_refund(struct decision_request *decision_request);
+ * effort: not confirmed, and lost if Redis is down. Ends the charge. `units` as in struct
+ * charge_outcome. */
+void limiter_refund(struct decision_request *decision_request, int64_t *units);
 
 /* The outcome of a request for its charges. */
 struct charge_outcome {
@@ -120,8 +121,8 @@ struct charge_outcome {
     /* By position in rule->limits, for limits with a cost of their own, -1: as charged. NULL: all
      * as charged. */
     const int64_t *own_costs;
-    /* limiter_adjust() sets the units that are charged then, by position in rule->limits. NULL: it
-     * does not. */
+    /* limiter_adjust() sets the units that stay charged, by position in rule->limits. NULL: it does
+     * not. */
     int64_t *units;
 };
 

@@ -341,7 +341,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         limiter_adjust(&decision_request,
                        &(struct charge_outcome){.status = 200, .cost = choice & 4 ? LIMIT_MAX : 0});
     else
-        limiter_refund(&decision_request);
+        limiter_refund(&decision_request, NULL);
     limiter_flush(limiter);
     limiter_free(limiter);
     close_connection();

@@ -553,7 +553,7 @@ START_TEST(requests_of_a_batch_are_refunded_individually)
         ck_assert_int_eq(requests[7].decision_request.decision.results[0].remaining, i ? 2 : 12);
         for (unsigned j = 0; j < 8; j++) {
             ck_assert_ptr_nonnull(requests[j].decision_request.charge);
-            j % 3 ? limiter_refund(&requests[j].decision_request)
+            j % 3 ? limiter_refund(&requests[j].decision_request, NULL)
                   : limiter_keep_charge(&requests[j].decision_request);
         }
         ck_assert_int_eq(decide(rules[i], "a")->results[0].remaining, (i ? 2 : 12) + 5 - 1);
@@ -839,7 +839,7 @@ START_TEST(a_request_abandoned_before_its_reply_leaves_the_queue)
         delay_us = decide("queue", "a")->delay_us;
         wants_charge = false;
         if (delay_us > 10000000)
-            limiter_refund(&requests[0].decision_request);
+            limiter_refund(&requests[0].decision_request, NULL);
     }
     ck_assert(delay_us > 0 && delay_us <= 10000000);
     limiter_keep_charge(&requests[0].decision_request);
@@ -1070,24 +1070,41 @@ static struct decision_request *charge_units(const char *rule, const char *clien
     return &charge;
 }
 
+START_TEST(a_refund_tells_what_stays_charged)
+{
+    int64_t units[LIMITS_PER_RULE_MAX] = {7, 7};
+
+    timeout = "5s";
+    start_real(1);
+    limiter_refund(charge_units("two", "a"), units);
+    ck_assert(units[0] == 0 && units[1] == 0);
+    struct decision_request *decision_request = charge_units("two", "a");
+    real_redis_kill(&real);
+    iterate_until(none_ready);
+    limiter_refund(decision_request, units);
+    ck_assert(units[0] == 1 && units[1] == 1);
+    real_redis_stop(&real);
+}
+END_TEST
+
 START_TEST(a_refund_returns_the_charge)
 {
     timeout = "5s";
     start_real(1);
     struct decision_request *decision_request = charge_units("two", "a");
-    limiter_refund(decision_request);
+    limiter_refund(decision_request, NULL);
     ck_assert_ptr_null(decision_request->charge);
-    limiter_refund(decision_request); /* once only */
+    limiter_refund(decision_request, NULL); /* once only */
     const struct decision *d = decide("two", "a");
     ck_assert_int_eq(d->results[0].remaining, 19);
     ck_assert_int_eq(d->results[1].remaining, 49);
     decision_request = charge_units("costly", "b");
     limiter_keep_charge(decision_request);
-    limiter_refund(decision_request);
+    limiter_refund(decision_request, NULL);
     ck_assert_int_eq(decide("one", "b")->results[0].remaining, 12);
-    limiter_refund(charge_units("log", "c"));
+    limiter_refund(charge_units("log", "c"), NULL);
     ck_assert_int_eq(decide("log", "c")->results[0].remaining, 9);
-    limiter_refund(charge_units("tried", "d"));
+    limiter_refund(charge_units("tried", "d"), NULL);
     d = decide("tried", "d");
     ck_assert_int_eq(d->results[0].remaining, 2);
     ck_assert_int_eq(d->results[1].remaining, 9);
@@ -1122,13 +1139,13 @@ START_TEST(a_refund_ends_the_denials_of_its_limits)
     iterate_until(all_decided);
     struct decision_request kept = *everyone;
 
-    limiter_refund(charge_units("one", "client-3"));
+    limiter_refund(charge_units("one", "client-3"), NULL);
     iterate_until(first_is_quiet);
     for (unsigned i = 0; i < 2; i++) {
         ck_assert_int_eq(send_request(i, i, "two", "client-3"), DECIDED_NOW);
         ck_assert_int_eq(requests[i].decision_request.decision.verdict, VERDICT_LIMITED);
     }
-    limiter_refund(&kept);
+    limiter_refund(&kept, NULL);
     iterate_until(first_is_quiet);
     ck_assert_int_eq(send_request(1, 1, "two", "client-3"), DECIDED_LATER);
     iterate_until(all_decided);
@@ -1148,9 +1165,9 @@ START_TEST(refunds_before_a_limiter_is_freed_are_sent)
     }
     wants_charge = false;
     real_redis_do(&real, "SCRIPT FLUSH");
-    limiter_refund(&requests[0].decision_request);
+    limiter_refund(&requests[0].decision_request, NULL);
     flush_all(NULL);
-    limiter_refund(&requests[1].decision_request);
+    limiter_refund(&requests[1].decision_request, NULL);
     iterate_until(second_is_quiet);
     limiter_free(limiters[--limiter_count]);
     ck_assert_int_eq(decide("window", "a")->results[0].remaining, 9);
@@ -1162,7 +1179,7 @@ START_TEST(a_charge_that_has_expired_is_not_refunded)
 {
     timeout = "1s"; /* longer than the bucket's refill time: the result would be uncertain */
     start_real(1);
-    limiter_refund(charge_units("quick", "a"));
+    limiter_refund(charge_units("quick", "a"), NULL);
     (void)decide("one", "x"); /* ordered after it, if it was sent */
     ck_assert_uint_eq(counter_read(&stats[0].redis_requests), 2);
     stop_real();
@@ -1182,7 +1199,7 @@ START_TEST(a_refund_of_an_earlier_charge_keeps_later_ones)
             event_base_loop(base, EVLOOP_NONBLOCK);
         uint64_t second_us = clock_us();
         ck_assert_int_eq(decide(rules[i], "a")->verdict, VERDICT_ALLOWED);
-        limiter_refund(decision_request);
+        limiter_refund(decision_request, NULL);
         ck_assert_int_eq(decide(rules[i], "a")->verdict, VERDICT_ALLOWED);
         const struct decision *d = decide(rules[i], "a");
         ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
@@ -1208,8 +1225,8 @@ START_TEST(a_refund_without_redis_is_lost_and_a_rejection_has_no_charge)
     ck_assert_ptr_null(other->charge);
     real_redis_kill(&real);
     iterate_until(none_ready);
-    limiter_refund(decision_request);
-    limiter_refund(other);
+    limiter_refund(decision_request, NULL);
+    limiter_refund(other, NULL);
     stop_real();
 }
 END_TEST
@@ -1524,6 +1541,7 @@ int main(void)
     tcase_add_test(real_case, a_redis_out_of_memory_uses_the_local_fallback);
     tcase_add_test(fake_case, without_redis_each_limit_follows_its_own_on_failure);
     tcase_add_test(fake_case, a_shadow_limit_counts_and_rejects_no_request);
+    tcase_add_test(fake_case, a_refund_tells_what_stays_charged);
     tcase_add_test(fake_case, a_refund_returns_the_charge);
     tcase_add_test(fake_case, a_refund_of_an_earlier_charge_keeps_later_ones);
     tcase_add_test(fake_case, a_refund_ends_the_denials_of_its_limits);
