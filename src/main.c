@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,14 +92,21 @@ static void open_standard_descriptors(void)
         close(fd);
 }
 
-/* Returns `status`, or CLI_FAILED if a part of the output was lost. A reader that wants no more, as
- * head(1), gets no message. */
+/* Returns whether standard output is a pipe that nobody reads any more, as after head(1). */
+static bool reader_is_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+
+    return poll(&out, 1, 0) > 0 && out.revents & POLLERR;
+}
+
+/* Returns `status`, or CLI_FAILED if a part of the output was lost. */
 static int finish_output(int status)
 {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    if (errno != EPIPE)
+    if (!reader_is_gone()) /* stdio forgets why an earlier write has failed */
         fprintf(stderr, "weir: the output cannot be written: %s\n",
                 errno ? strerror(errno) : "it is not complete");
     return CLI_FAILED;
@@ -120,8 +128,8 @@ int main(int argc, char **argv)
     for (int c; (c = getopt_long(argc, argv, "+c:Vh", options, NULL)) != -1;)
         switch (c) {
         case 'c': file = optarg; break;
-        case 'V': return print_version();
-        case 'h': return print_usage();
+        case 'V': return finish_output(print_version());
+        case 'h': return finish_output(print_usage());
         default:
             return cli_bad_usage(NULL, "unknown option, or one that lacks its value",
                                  argv[optind - 1]);

@@ -87,15 +87,17 @@ def test_check_prints_the_effective_policy(rig):
 
 def test_output_that_is_lost_is_an_error(rig):
     file = rig.write("policy.yaml", json.dumps(rig.policy(limits={"each": {"script": "gcra", "limit": 3, "period": "1h"}})))
-    for command in ("check", "-c", file), ("inspect", "-c", file, "a"), ("explain", "-c", file, "/"), ("script", "gcra"), ("check", "--help"):
+    for command in ("check", "-c", file), ("inspect", "-c", file, "a"), ("explain", "-c", file, "/"), ("script", "gcra"), ("check", "--help"), ("--version",), ("--help",):
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([weir_program, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
         assert done.returncode == 1 and "weir: the output cannot be written: No space left" in done.stderr, (command, done)
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as broken:
-        done = subprocess.run([weir_program, "script", "gcra"], stdout=broken, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stderr) == (1, ""), "a reader that wants no more"
+    tests = rig.write("test.yaml", json.dumps({"policy": "policy.yaml", "tests": [{"name": "one", "requests": [{"path": "/", "expect": "admitted"}]}]}))
+    for command in ("script", "gcra"), ("test", tests):
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "w") as broken:
+            done = subprocess.run([weir_program, *command], stdout=broken, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+        assert (done.returncode, done.stderr) == (1, ""), "a reader that wants no more"
 
 
 def test_errors_are_reported_with_their_location(rig):
