@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/magic.h"
 #include "net/listener.h"
 #include "net/tls.h"
@@ -53,6 +54,17 @@ void connection_failed(struct connection *c, enum link_failure failure, const ch
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
+
+void server_report_no_port(const struct server *server)
+{
+    uint64_t suppressed;
+
+    if (log_throttle_allows(&server->pool->pools->worker->port_throttle, clock_us(), &suppressed))
+        log_warn("upstream %s: server %s: no local port is left for another connection; raise "
+                 "net.ipv4.ip_local_port_range, or let the server keep connections open%s",
+                 server->pool->settings->name, server->endpoint->text,
+                 log_throttle_more(suppressed).text);
+}
 
 static void opened(struct connection *c)
 {

@@ -149,8 +149,12 @@ void http2_serve(struct server *server)
         http2_link_attach(l, h);
         l->link.owner->ops->connected(l->link.owner, &l->link);
     }
-    if (!dial_enough(server) && !may_get_room(server))
-        http2_fail_waiting(server, link_failure_of(errno, &server->endpoint->address));
+    if (dial_enough(server) || may_get_room(server))
+        return;
+    enum link_failure failure = link_failure_of(errno, &server->endpoint->address);
+    if (failure == LINK_FAILED_NO_PORTS && server->http2.waiting_count)
+        server_report_no_port(server);
+    http2_fail_waiting(server, failure);
 }
 
 static void fail_waiting_link(struct http2_link *l, enum link_failure failure)

@@ -1,8 +1,4 @@
 /* server_counts.c - counts requests by server; see server_stats.h. */
-#include <errno.h>
-
-#include "base/descriptors.h"
-#include "net/resolver.h"
 #include "upstream/upstream_internal.h"
 
 void server_find_counts(struct server *server)
@@ -50,20 +46,6 @@ void server_stats_error(struct link *link, enum server_error error)
         return;
     link->error_counted = true;
     counter_add(&link->server->counts[(unsigned)SERVER_ERROR_FIRST + error], 1);
-}
-
-enum link_failure link_failure_of(int error, const struct address *to)
-{
-    struct ip ip;
-
-    if (descriptors_lack(error))
-        return LINK_FAILED_NO_DESCRIPTORS;
-    if (error == ENOMEM || error == ENOBUFS)
-        return LINK_FAILED_NO_MEMORY;
-    /* else this host has no address of the family */
-    return error == EADDRNOTAVAIL && ip_of_address(to, &ip) && ip_has_route(&ip)
-               ? LINK_FAILED_NO_PORTS
-               : LINK_FAILED_CONNECT;
 }
 
 void server_stats_unconnected(struct link *link, enum link_failure failure)

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
-#include "base/log.h"
 #include "upstream/http2_upstream.h"
 #include "upstream/upstream_internal.h"
 
@@ -86,17 +85,6 @@ static enum link_failure dial_failure(const struct server *server)
     return link_failure_of(errno, &server->endpoint->address);
 }
 
-static void report_no_port(const struct server *server)
-{
-    uint64_t suppressed;
-
-    if (log_throttle_allows(&server->pool->pools->worker->port_throttle, clock_us(), &suppressed))
-        log_warn("upstream %s: server %s: no local port is left for another connection; raise "
-                 "net.ipv4.ip_local_port_range, or let the server keep connections open%s",
-                 server->pool->settings->name, server->endpoint->text,
-                 log_throttle_more(suppressed).text);
-}
-
 struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
                            struct link_owner *owner, bool fresh, struct upstream_tries *tries,
                            enum link_failure *failure)
@@ -116,7 +104,7 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
         int error = errno;
         *failure = dial_failure(server);
         if (*failure == LINK_FAILED_NO_PORTS) /* another server has ports of its own */
-            report_no_port(server);
+            server_report_no_port(server);
         else if (*failure != LINK_FAILED_CONNECT)
             return NULL;
         else {

@@ -172,6 +172,9 @@ struct server *servers_choose(struct pool *pool, const struct upstream_tries *tr
 
 /* ---- connection.c ---------------------------------------------------------------------------- */
 
+/* Logs that no local port is left for a connection to the server (LINK_FAILED_NO_PORTS). */
+void server_report_no_port(const struct server *server);
+
 /* The protocol of a connection: what it does with the events. Each may close the connection. */
 struct connection_events {
     /* It is established, with TLS if the upstream uses it. */
