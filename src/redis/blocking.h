@@ -11,8 +11,8 @@ enum { REDIS_WHY_MAX = 160 };
 struct redis_blocking;
 
 /* Connects, logs in and selects the database. Of several addresses of a name, the first one that
- * works and is no replica is used. `timeout_us` limits each step and each later
- * command. Returns NULL on error; `why` then holds the cause. The caller frees the result with
+ * works and is no replica is used. `timeout_us` limits each step and each later command. Returns
+ * NULL on error; `why` then holds the cause. The caller frees the result with
  * redis_blocking_free(). */
 struct redis_blocking *redis_dial(const struct redis_settings *settings, uint64_t timeout_us,
                                   char why[static REDIS_WHY_MAX]);

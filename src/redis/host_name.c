@@ -59,7 +59,7 @@ bool redis_host_name_now(const struct redis_settings *settings, struct address *
 
 void redis_host_name_want(unsigned version, bool failed)
 {
-    if (failed)
+    if (failed && version == redis_host_name_version())
         atomic_store_explicit(&now.failed, version, memory_order_relaxed);
     atomic_store_explicit(&now.wanted, true, memory_order_relaxed);
 }
