@@ -36,15 +36,25 @@ static bool is_plain_word(struct slice text)
     return good;
 }
 
-/* Escapes "${", so that the output can be read again without variable substitution. */
+/* Escapes "${", so that the output can be read again without variable substitution, and U+FFFD, of
+ * which text_json() writes another form before two digits. */
 void print_quoted(FILE *out, struct slice text)
 {
     while (text.n) {
         char room[6 * 256];
-        const char *dollar = memmem(text.p, text.n, "${", 2);
-        size_t n = dollar == text.p ? 2 : dollar ? (size_t)(dollar - text.p) : text.n;
-        if (dollar == text.p)
+        const char *dollar = memmem(text.p, text.n, "${", 2),
+                   *replacement = memmem(text.p, text.n, "\xef\xbf\xbd", 3);
+        if (replacement == text.p) {
+            fputs("\\ufffd", out);
+            text.p += 3, text.n -= 3;
+            continue;
+        }
+        size_t n = replacement ? (size_t)(replacement - text.p) : text.n;
+        if (dollar == text.p) {
             fputc('$', out);
+            n = 2;
+        } else if (dollar && dollar < text.p + n)
+            n = (size_t)(dollar - text.p);
         while (n > 256 || (n < text.n && n > 1 && ((unsigned char)text.p[n] & 0xc0) == 0x80))
             n = n > 256 ? 256 : n - 1; /* a piece that fits and ends between characters */
         struct text piece = text_over(room, sizeof room);

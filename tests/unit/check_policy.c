@@ -542,7 +542,7 @@ START_TEST(a_printed_policy_loads_as_the_same_policy)
                        "  b: { plan: gold, limits: { x: { limit: 4 } } }\n");
     /* characters that YAML does not read as they are */
     assert_fixed_point(UPSTREAMS "rules:\n  - { match: { header: { A: \"a \\u2028 b\" } } }\n"
-                                 "  - { match: { header: { A: \"\\uffff\\u2029\" } } }\n");
+                                 "  - { match: { header: { A: \"\\uffff\\u2029\\ufffdef\" } } }\n");
     assert_fixed_point(UPSTREAMS "rejection: { dialect: openai }\nrules:\n"
                                  "  - { limits: none, rejection: { body_file: /etc/passwd } }\n");
 }
