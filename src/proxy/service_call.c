@@ -116,13 +116,15 @@ static enum downstream_sent send_json(struct exchange *x, const struct call_resp
 {
     struct evbuffer *out = evbuffer_new();
     enum downstream_sent sent = DOWNSTREAM_TOO_LARGE;
+    struct slice content = SLICE_NONE;
 
-    if (out && call_response_write_json(response, out)) {
-        size_t size = evbuffer_get_length(out);
-        struct slice content = {(const char *)evbuffer_pullup(out, -1), size};
-        if (content.p && size <= IOBUF_LARGE)
-            sent = reply_send_document(x, SLICE("application/json"), content);
-    }
+    if (out && call_response_write_json(response, out))
+        content = (struct slice){(const char *)evbuffer_pullup(out, -1), evbuffer_get_length(out)};
+    if (!content.p) {
+        x->record.cause = CAUSE_NO_MEMORY;
+        sent = DOWNSTREAM_GONE;
+    } else if (content.n <= IOBUF_LARGE)
+        sent = reply_send_document(x, SLICE("application/json"), content);
     if (out)
         evbuffer_free(out);
     return sent;
