@@ -78,6 +78,16 @@ bool bearer_is_in(struct slice value)
     return false;
 }
 
+/* Returns the number of bytes before the first SP or HTAB. */
+static size_t first_blank(struct slice text)
+{
+    size_t n = 0;
+
+    while (n < text.n && text.p[n] != ' ' && text.p[n] != '\t')
+        n++;
+    return n;
+}
+
 /* Returns true for "TOKEN x", of which many servers use the first word. Parameters as in "a=b, c=d"
  * are no token (RFC 9110 section 11.4). */
 static bool has_word_after_token(struct slice rest)
@@ -91,33 +101,40 @@ static bool has_word_after_token(struct slice rest)
     return !memchr(word.p, '=', word.n);
 }
 
+/* Returns why servers may read any number of such values alike; NULL: they do not. `scheme` is
+ * empty if the value does not begin with one, and `rest` is then the whole value. */
+static const char *fault_of(struct slice value, struct slice scheme, struct slice rest)
+{
+    static const char ends_elsewhere[] = "servers may end the token in Authorization elsewhere";
+
+    if (slice_equal_nocase(scheme, SLICE("Basic")))
+        return is_canonical_base64(rest) ? NULL
+                                         : "the credentials of Basic are not canonical base64";
+    if (slice_equal_nocase(scheme, SLICE("Bearer")))
+        return bearer_is_plain(rest) ? NULL : ends_elsewhere;
+    bool is_word = scheme.n || first_blank(value) == value.n;
+    return bearer_is_in(value) || (is_word && has_word_after_token(rest)) ? ends_elsewhere : NULL;
+}
+
 const char *credentials_split(struct slice name, struct slice *value, struct text *scheme)
 {
-    struct slice word = {value->p, 0}, rest = *value;
-    bool has_scheme, is_clear;
-
     if (!slice_equal_nocase(name, SLICE("Authorization")))
         return NULL;
-    while (word.n < value->n && value->p[word.n] != ' ' && value->p[word.n] != '\t')
-        word.n++;
-    has_scheme = word.n < value->n && word.n < CREDENTIALS_SCHEME_MAX && slice_is_token(word);
-    if (has_scheme)
-        rest = slice_trim_ows((struct slice){value->p + word.n, value->n - word.n});
-    if (has_scheme && slice_equal_nocase(word, SLICE("Basic")) && !is_canonical_base64(rest))
-        return "the credentials of Basic are not canonical base64";
-    if (has_scheme && slice_equal_nocase(word, SLICE("Bearer")))
-        is_clear = bearer_is_plain(rest);
-    else
-        is_clear = !bearer_is_in(*value) &&
-                   !((has_scheme || word.n == value->n) && has_word_after_token(rest));
-    if (!is_clear)
-        return "servers may end the token in Authorization elsewhere";
-    for (size_t i = 0; has_scheme && i < word.n; i++) {
+    size_t end = first_blank(*value);
+    struct slice word = {value->p, end}, rest = {value->p + end, value->n - end};
+    if (rest.n == 0 || word.n >= CREDENTIALS_SCHEME_MAX || !slice_is_token(word)) {
+        word.n = 0;
+        rest = *value;
+    }
+    rest = slice_trim_ows(rest);
+    const char *fault = fault_of(*value, word, rest);
+    if (fault || word.n == 0)
+        return fault;
+    for (size_t i = 0; i < word.n; i++) {
         char c = ascii_lower(word.p[i]);
         text_char(scheme, i == 0 && c >= 'a' && c <= 'z' ? (char)(c - 32) : c);
     }
-    if (has_scheme)
-        text_char(scheme, ' ');
+    text_char(scheme, ' ');
     *value = rest;
     return NULL;
 }
