@@ -109,16 +109,18 @@ def test_pipes_for_large_content_take_no_descriptors_of_clients(rig):
 
 
 def test_idle_connections_to_servers_are_closed_before_idle_clients(rig):
-    arrived = threading.Barrier(4)
+    """Four of each server's: enough for the clients that wait, the reserve and the admin listener."""
+    arrived = threading.Barrier(12)
 
     def script(peer, _):
         while peer.read_request():
             arrived.wait(20)
             peer.send(OK)
-    weir = rig.weir(workers=1, size_limits={"connections": 0}, upstreams={"api": {"servers": [Scripted(rig, script).text]}}, rules=[])
-    idle = [Connection(weir.address).send(request_bytes()) for _ in range(4)]
+    servers = [Scripted(rig, script).text for _ in range(3)]
+    weir = rig.weir(workers=1, size_limits={"connections": 0}, upstreams={"api": {"servers": servers}}, rules=[])
+    idle = [Connection(weir.address).send(request_bytes()) for _ in range(12)]
     assert {client.response().status for client in idle} == {200}
-    weir.counts(4, "weir_upstream_connections")
+    weir.counts(12, "weir_upstream_connections")
     held = exhaust(rig, weir)
     weir.counts(len(idle + held), "weir_connections")
     assert weir.metric("weir_connections_evicted_total") == 0

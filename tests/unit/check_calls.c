@@ -240,27 +240,24 @@ static const char *results_of(const struct call_decision *d)
     return text;
 }
 
-static void expect(const char *domain, const char *text, const char *results)
-{
-    const char *got = results_of(decide(domain, text));
-
-    ck_assert_msg(strcmp(got, results) == 0, "%s %s: %s, expected %s", domain, text, got, results);
-}
+/* Decides a call of the domain. A macro, so that a failure names the line of the test. */
+#define ck_assert_call(domain, text, results)                                                      \
+    ck_assert_str_eq(results_of(decide(domain, text)), results)
 
 /* --- charge: all ------------------------------------------------------------------------------ */
 
 START_TEST(all_are_charged_or_none)
 {
     start(1, true);
-    expect("all", "k=a", "allowed: 2");
-    expect("all", "k=a k=b", "allowed: 1 2");
-    expect("all", "k=a k=a", "limited: 1 over 0"); /* a descriptor that stands twice */
-    expect("all", "k=a 2 k=b", "limited: over 0 2");
-    expect("all", "k=a k=none k=b", "limited: 1 over 0 2");
-    expect("all", "k=a k=b", "allowed: 0 1");
-    expect("all", "k=a k=b", "limited: over 0 1");
-    expect("all", "free=x other=y k=b", "allowed: - - 0");
-    expect("unknown", "k=a k=b", "allowed: - -");
+    ck_assert_call("all", "k=a", "allowed: 2");
+    ck_assert_call("all", "k=a k=b", "allowed: 1 2");
+    ck_assert_call("all", "k=a k=a", "limited: 1 over 0"); /* a descriptor that stands twice */
+    ck_assert_call("all", "k=a 2 k=b", "limited: over 0 2");
+    ck_assert_call("all", "k=a k=none k=b", "limited: 1 over 0 2");
+    ck_assert_call("all", "k=a k=b", "allowed: 0 1");
+    ck_assert_call("all", "k=a k=b", "limited: over 0 1");
+    ck_assert_call("all", "free=x other=y k=b", "allowed: - - 0");
+    ck_assert_call("unknown", "k=a k=b", "allowed: - -");
     ck_assert_ptr_null(decide("unknown", "k=a")->domain);
 }
 END_TEST
@@ -268,64 +265,64 @@ END_TEST
 START_TEST(costs_refunds_and_questions)
 {
     start(1, true);
-    expect("all", "k=a 3", "allowed: 0");
-    expect("all", "k=a 0", "limited: over 0");
-    expect("all", "k=a -2", "allowed: 2");
-    expect("all", "k=a 0", "allowed: 2");
-    expect("all", "k=a 0 k=a 2", "allowed: 2 0");
-    expect("all", "k=a -9", "allowed: 3");
-    expect("all", "k=none 0", "limited: over 0");
-    expect("all", "k=none -1", "allowed: 0");
-    expect("all", "k=a 4000000000", "limited: over 0");
+    ck_assert_call("all", "k=a 3", "allowed: 0");
+    ck_assert_call("all", "k=a 0", "limited: over 0");
+    ck_assert_call("all", "k=a -2", "allowed: 2");
+    ck_assert_call("all", "k=a 0", "allowed: 2");
+    ck_assert_call("all", "k=a 0 k=a 2", "allowed: 2 0");
+    ck_assert_call("all", "k=a -9", "allowed: 3");
+    ck_assert_call("all", "k=none 0", "limited: over 0");
+    ck_assert_call("all", "k=none -1", "allowed: 0");
+    ck_assert_call("all", "k=a 4000000000", "limited: over 0");
 }
 END_TEST
 
 START_TEST(stated_limits_replace_those_of_the_policy)
 {
     start(1, true);
-    expect("all", "k=none @2", "allowed: 1");
+    ck_assert_call("all", "k=none @2", "allowed: 1");
     ck_assert_uint_eq(last.request.decision.results[0].per_unit, 2);
     ck_assert_uint_eq(last.request.decision.results[0].unit, UNIT_YEAR);
-    expect("all", "unmatched=x @1", "allowed: 0");
-    expect("all", "unmatched=x @1", "limited: over 0");
-    expect("all", "unmatched=x @0", "limited: over 0");
-    expect("all", "free=x @1", "allowed: 0");
-    expect("all", "sh=x @1 2", "limited: over 0");
-    expect("unknown", "k=none @0", "allowed: -");
+    ck_assert_call("all", "unmatched=x @1", "allowed: 0");
+    ck_assert_call("all", "unmatched=x @1", "limited: over 0");
+    ck_assert_call("all", "unmatched=x @0", "limited: over 0");
+    ck_assert_call("all", "free=x @1", "allowed: 0");
+    ck_assert_call("all", "sh=x @1 2", "limited: over 0");
+    ck_assert_call("unknown", "k=none @0", "allowed: -");
 }
 END_TEST
 
 START_TEST(several_limits_of_a_descriptor)
 {
     start(1, true);
-    expect("all", "both=a", "allowed: 1");
+    ck_assert_call("all", "both=a", "allowed: 1");
     ck_assert(slice_equal(last.request.decision.results[0].name, SLICE("tight")));
-    expect("all", "both=a", "allowed: 0");
-    expect("all", "both=a", "limited: over 0");
+    ck_assert_call("all", "both=a", "allowed: 0");
+    ck_assert_call("all", "both=a", "limited: over 0");
     ck_assert_int_gt(last.request.decision.results[0].reset_us, 0);
-    expect("every", "both=a", "allowed: 1");
-    expect("every", "both=a 2", "limited: over 0");
-    expect("every", "both=a", "limited: over 0"); /* wide has 4 of 5 */
-    expect("every", "both=a 2", "limited: over 0");
+    ck_assert_call("every", "both=a", "allowed: 1");
+    ck_assert_call("every", "both=a 2", "limited: over 0");
+    ck_assert_call("every", "both=a", "limited: over 0"); /* wide has 4 of 5 */
+    ck_assert_call("every", "both=a 2", "limited: over 0");
 }
 END_TEST
 
 START_TEST(a_shadow_limit_never_rejects)
 {
     start(1, true);
-    expect("all", "sh=a 2 k=a", "allowed: 0 2");
-    expect("all", "sh=a k=a", "allowed: 0 1");
-    expect("all", "sh=a", "allowed: 0");
-    expect("every", "sh=a 3", "allowed: 0");
+    ck_assert_call("all", "sh=a 2 k=a", "allowed: 0 2");
+    ck_assert_call("all", "sh=a k=a", "allowed: 0 1");
+    ck_assert_call("all", "sh=a", "allowed: 0");
+    ck_assert_call("every", "sh=a 3", "allowed: 0");
 }
 END_TEST
 
 START_TEST(values_of_a_shared_pattern_have_one_count)
 {
     start(1, true);
-    expect("all", "one=ab", "allowed: 1");
-    expect("all", "one=ac", "allowed: 0");
-    expect("all", "one=ad", "limited: over 0");
+    ck_assert_call("all", "one=ab", "allowed: 1");
+    ck_assert_call("all", "one=ac", "allowed: 0");
+    ck_assert_call("all", "one=ad", "limited: over 0");
 }
 END_TEST
 
@@ -334,20 +331,20 @@ END_TEST
 START_TEST(quotas_reject_only_together)
 {
     start(1, true);
-    expect("all", "q=a 2", "allowed: 0");
-    expect("all", "q=a q=b", "allowed: over 0 1");
+    ck_assert_call("all", "q=a 2", "allowed: 0");
+    ck_assert_call("all", "q=a q=b", "allowed: over 0 1");
     ck_assert_uint_eq(last.request.decision.metadata_count, 1);
-    expect("all", "q=a q=b", "allowed: over 0 0");
-    expect("all", "q=a q=b", "limited: over 0 over 0");
+    ck_assert_call("all", "q=a q=b", "allowed: over 0 0");
+    ck_assert_call("all", "q=a q=b", "limited: over 0 over 0");
     ck_assert_uint_eq(last.request.decision.metadata_count, 0);
-    expect("all", "q=a k=a", "limited: over 0 3"); /* the only one with quota_mode */
-    expect("all", "q=a q=c k=a", "allowed: over 0 1 2");
-    expect("all", "q=a q=c k=none", "limited: over 0 1 over 0");
-    expect("all", "q=a q=b qfree=x", "allowed: over 0 over 0 -");
-    expect("all", "q=c k=a", "allowed: 0 1");
-    expect("every", "q=a 3", "limited: over 0");
-    expect("every", "q=a q=b", "allowed: over 0 1");
-    expect("all", "q=x q=y", "allowed: 1 1");
+    ck_assert_call("all", "q=a k=a", "limited: over 0 3"); /* the only one with quota_mode */
+    ck_assert_call("all", "q=a q=c k=a", "allowed: over 0 1 2");
+    ck_assert_call("all", "q=a q=c k=none", "limited: over 0 1 over 0");
+    ck_assert_call("all", "q=a q=b qfree=x", "allowed: over 0 over 0 -");
+    ck_assert_call("all", "q=c k=a", "allowed: 0 1");
+    ck_assert_call("every", "q=a 3", "limited: over 0");
+    ck_assert_call("every", "q=a q=b", "allowed: over 0 1");
+    ck_assert_call("all", "q=x q=y", "allowed: 1 1");
     ck_assert_uint_eq(last.request.decision.metadata_count, 1); /* of their one entry */
 }
 END_TEST
@@ -367,15 +364,15 @@ START_TEST(a_refund_forgets_the_denials_of_its_descriptors)
     start(1, true);
     for (unsigned i = 0; i < COUNT_OF(domains); i++) {
         decide("all", "k=a 3 k=b 3");
-        expect("all", "k=a", "limited: over 0");
-        expect("all", "k=b", "limited: over 0");
+        ck_assert_call("all", "k=a", "limited: over 0");
+        ck_assert_call("all", "k=b", "limited: over 0");
         uint64_t before = remembered();
-        expect("all", "k=b", "limited: over 0");
+        ck_assert_call("all", "k=b", "limited: over 0");
         ck_assert_uint_eq(remembered(), before + 1);
         decide(domains[i], "k=x -1 k=a -1"); /* the keys of both domains differ */
-        expect("all", "k=b", "limited: over 0");
+        ck_assert_call("all", "k=b", "limited: over 0");
         ck_assert_uint_eq(remembered(), before + 2);
-        expect("all", "k=a", i == 0 ? "allowed: 0" : "limited: over 0");
+        ck_assert_call("all", "k=a", i == 0 ? "allowed: 0" : "limited: over 0");
         real_redis_do(&real, "FLUSHALL");
         denials_forget_all();
     }
@@ -385,11 +382,11 @@ END_TEST
 START_TEST(a_rejected_refund_forgets_nothing)
 {
     start(1, true);
-    expect("all", "k=a 3", "allowed: 0");
-    expect("all", "k=a", "limited: over 0");
+    ck_assert_call("all", "k=a 3", "allowed: 0");
+    ck_assert_call("all", "k=a", "limited: over 0");
     uint64_t before = remembered();
-    expect("all", "k=a -1 k=none", "limited: 0 over 0");
-    expect("all", "k=a", "limited: over 0");
+    ck_assert_call("all", "k=a -1 k=none", "limited: 0 over 0");
+    ck_assert_call("all", "k=a", "limited: over 0");
     ck_assert_uint_eq(remembered(), before + 1);
 }
 END_TEST
@@ -399,13 +396,13 @@ END_TEST
 START_TEST(every_descriptor_is_charged)
 {
     start(1, true);
-    expect("every", "k=a 2 k=b", "allowed: 1 2");
-    expect("every", "k=a 2 k=b", "limited: over 0 1"); /* a has 4 of 3 */
-    expect("every", "k=a -1 k=b", "allowed: 0 0");
-    expect("every", "k=a -2", "allowed: 2"); /* it had 3, then 1 */
-    expect("every", "k=a k=a k=a", "limited: 1 0 over 0");
-    expect("every", "k=a -1", "allowed: 0");
-    expect("every", "k=none 5 k=c", "limited: over 0 2");
+    ck_assert_call("every", "k=a 2 k=b", "allowed: 1 2");
+    ck_assert_call("every", "k=a 2 k=b", "limited: over 0 1"); /* a has 4 of 3 */
+    ck_assert_call("every", "k=a -1 k=b", "allowed: 0 0");
+    ck_assert_call("every", "k=a -2", "allowed: 2"); /* it had 3, then 1 */
+    ck_assert_call("every", "k=a k=a k=a", "limited: 1 0 over 0");
+    ck_assert_call("every", "k=a -1", "allowed: 0");
+    ck_assert_call("every", "k=none 5 k=c", "limited: over 0 2");
 }
 END_TEST
 
@@ -427,7 +424,7 @@ START_TEST(the_largest_calls_are_atomic)
     for (unsigned i = 0; i < 3; i++)
         ck_assert_int_eq(decide("all", many(DESCRIPTORS_MAX, "k=v"))->verdict, VERDICT_ALLOWED);
     ck_assert_int_eq(decide("all", many(DESCRIPTORS_MAX, "k=v"))->verdict, VERDICT_LIMITED);
-    expect("all", "k=w 3", "allowed: 0");
+    ck_assert_call("all", "k=w 3", "allowed: 0");
     const struct call_decision *d = decide("all", "k=w k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8 k=9");
     ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
     ck_assert_uint_eq(d->shown.result_count, LIMITS_PER_RULE_MAX);
@@ -493,7 +490,7 @@ START_TEST(a_call_may_end_at_any_time)
     for (unsigned i = 0; i < CALLS_MAX; i++)
         call_request_end(&calls[i].request);
     under_way = 0;
-    expect("all", "k=z", "allowed: 2");
+    ck_assert_call("all", "k=z", "allowed: 2");
 }
 END_TEST
 
@@ -503,17 +500,17 @@ START_TEST(in_a_cluster_charges_are_given_back)
 {
     start(1, true);
     limiters[0]->in_slots = true; /* the keys of a call may be in several slots */
-    expect("all", "q=a 2", "allowed: 0");
-    expect("all", "q=a q=b k=a", "allowed: over 0 1 2");
-    expect("all", "q=a k=a", "limited: over 0 2");
-    expect("all", "k=none q=b k=a", "limited: over 0 1 2");
-    expect("all", "k=a 2 q=b", "allowed: 0 0");
-    expect("all", "q=a q=b", "limited: over 0 over 0");
-    expect("all", "k=w 3", "allowed: 0");
-    expect("all", "k=w k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "limited: over 0 3 3 3 3 3 3 3 3");
-    expect("all", "k=1 3 k=8 3", "allowed: 0 0");
-    expect("every", "k=a 2 k=b 4", "limited: 1 over 0");
-    expect("every", "k=a k=b", "limited: 0 over 0");
+    ck_assert_call("all", "q=a 2", "allowed: 0");
+    ck_assert_call("all", "q=a q=b k=a", "allowed: over 0 1 2");
+    ck_assert_call("all", "q=a k=a", "limited: over 0 2");
+    ck_assert_call("all", "k=none q=b k=a", "limited: over 0 1 2");
+    ck_assert_call("all", "k=a 2 q=b", "allowed: 0 0");
+    ck_assert_call("all", "q=a q=b", "limited: over 0 over 0");
+    ck_assert_call("all", "k=w 3", "allowed: 0");
+    ck_assert_call("all", "k=w k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "limited: over 0 3 3 3 3 3 3 3 3");
+    ck_assert_call("all", "k=1 3 k=8 3", "allowed: 0 0");
+    ck_assert_call("every", "k=a 2 k=b 4", "limited: 1 over 0");
+    ck_assert_call("every", "k=a k=b", "limited: 0 over 0");
     ck_assert_int_eq(decide("all", many(DESCRIPTORS_MAX, "k=v"))->verdict, VERDICT_ALLOWED);
 }
 END_TEST
@@ -586,15 +583,16 @@ START_TEST(in_a_cluster_a_rejected_call_refunds_nothing)
 {
     start(1, true);
     limiters[0]->in_slots = true;
-    expect("all", "k=a", "allowed: 2");
-    expect("all", "k=a -3 q=a k=none", "limited: - 2 over 0");
-    expect("all", "k=a -3 k=none k=1 k=2 k=3 k=4 k=5 k=6 k=7", "limited: - over 0 3 3 3 3 3 3 3");
-    expect("all", "k=a 0", "allowed: 2");
-    expect("all", "k=1 0", "allowed: 3");
-    expect("all", "k=a -3 q=a", "allowed: 3 1");
-    expect("all", "q=b -1", "allowed: 2");
-    expect("all", "k=a 3", "allowed: 0");
-    expect("all", "k=a -1 k=a q=a", "limited: - over 0 1"); /* charged first */
+    ck_assert_call("all", "k=a", "allowed: 2");
+    ck_assert_call("all", "k=a -3 q=a k=none", "limited: - 2 over 0");
+    ck_assert_call("all", "k=a -3 k=none k=1 k=2 k=3 k=4 k=5 k=6 k=7",
+                   "limited: - over 0 3 3 3 3 3 3 3");
+    ck_assert_call("all", "k=a 0", "allowed: 2");
+    ck_assert_call("all", "k=1 0", "allowed: 3");
+    ck_assert_call("all", "k=a -3 q=a", "allowed: 3 1");
+    ck_assert_call("all", "q=b -1", "allowed: 2");
+    ck_assert_call("all", "k=a 3", "allowed: 0");
+    ck_assert_call("all", "k=a -1 k=a q=a", "limited: - over 0 1"); /* charged first */
 }
 END_TEST
 
@@ -603,7 +601,7 @@ START_TEST(in_a_cluster_refunds_have_the_time_of_the_call)
 {
     start(1, true);
     limiters[0]->in_slots = true;
-    expect("all", "k=a 2 k=b", "allowed: 1 2");
+    ck_assert_call("all", "k=a 2 k=b", "allowed: 1 2");
     begin(&last, 0, "all", "q=a k=a -1");
     rig_run_until(base, flush_all, has_two_ops, NULL);
     ck_assert(last.request.ops[1].request.op != NULL);
@@ -640,18 +638,18 @@ START_TEST(every_limit_beside_a_failing_one_is_charged_once)
         ck_assert_int_eq(last.request.decision.verdict, VERDICT_ALLOWED);
         ck_assert_int_eq(left_of("wide"), left);
     }
-    expect("every", "f=a", "limited: over 0");
+    ck_assert_call("every", "f=a", "limited: over 0");
 }
 END_TEST
 
 START_TEST(every_limit_is_charged_if_a_failing_one_is_over)
 {
     start(1, true);
-    expect("every", "f=a 2", "allowed: 0");
+    ck_assert_call("every", "f=a 2", "allowed: 0");
     ck_assert_int_eq(left_of("wide"), 3);
-    expect("every", "f=a", "limited: over 0");
+    ck_assert_call("every", "f=a", "limited: over 0");
     ck_assert_int_eq(left_of("wide"), 2);
-    expect("every", "f=a", "limited: over 0");
+    ck_assert_call("every", "f=a", "limited: over 0");
     ck_assert_int_eq(left_of("wide"), 1);
     ck_assert_int_eq(left_of("fails"), 0);
 }
@@ -662,13 +660,13 @@ START_TEST(a_failing_refund_changes_no_other_limit)
 {
     on_failure = "allow";
     start(1, true);
-    expect("all", "f=a 3", "allowed: 2");
-    expect("all", "f=a -1", "allowed: 3");
-    expect("all", "f=a -1 k=b", "allowed: 4 2");
-    expect("all", "f=a -1 q=b", "allowed: 5 1"); /* wide */
-    expect("all", "alone=a -1 k=b", "allowed: - 1");
-    expect("all", "alone=a -1 q=b", "allowed: - 0");
-    expect("all", "alone=a -1 q=b k=b", "limited: - over 0 1");
+    ck_assert_call("all", "f=a 3", "allowed: 2");
+    ck_assert_call("all", "f=a -1", "allowed: 3");
+    ck_assert_call("all", "f=a -1 k=b", "allowed: 4 2");
+    ck_assert_call("all", "f=a -1 q=b", "allowed: 5 1"); /* wide */
+    ck_assert_call("all", "alone=a -1 k=b", "allowed: - 1");
+    ck_assert_call("all", "alone=a -1 q=b", "allowed: - 0");
+    ck_assert_call("all", "alone=a -1 q=b k=b", "limited: - over 0 1");
 }
 END_TEST
 
@@ -676,11 +674,11 @@ START_TEST(a_failing_refund_may_reject)
 {
     on_failure = "deny";
     start(1, true);
-    expect("all", "alone=a -1 k=b", "failed_closed: - -");
-    expect("all", "alone=a -1 q=b sh=a", "failed_closed: - - -");
-    expect("all", "k=b 0 q=b 0 sh=a 0", "allowed: 3 2 2"); /* given back */
-    expect("every", "alone=a -1 k=b", "failed_closed: - 2");
-    expect("every", "k=b 0", "allowed: 2");
+    ck_assert_call("all", "alone=a -1 k=b", "failed_closed: - -");
+    ck_assert_call("all", "alone=a -1 q=b sh=a", "failed_closed: - - -");
+    ck_assert_call("all", "k=b 0 q=b 0 sh=a 0", "allowed: 3 2 2"); /* given back */
+    ck_assert_call("every", "alone=a -1 k=b", "failed_closed: - 2");
+    ck_assert_call("every", "k=b 0", "allowed: 2");
 }
 END_TEST
 
@@ -689,17 +687,18 @@ START_TEST(a_failing_limit_of_a_wide_call_allows)
 {
     on_failure = "allow";
     start(1, true);
-    expect("all", "f=a q=b", "allowed: 4 1");
-    expect("all", "fq=a q=b", "allowed: 4 0");
-    expect("all", "fq=a q=b", "allowed: 3 over 0");
-    expect("all", "fq=a 3 q=b", "allowed: 0 over 0");
-    expect("all", "fq=a q=b", "limited: over 0 over 0");
-    expect("all", "fq=a q=c k=b", "allowed: over 0 1 2");
-    expect("all", "aloneq=a k=b", "allowed: - 1"); /* the only one with quota_mode passes */
-    expect("all", "aloneq=a k=b 2", "limited: - over 0");
-    expect("all", "f=a k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "allowed: 3 2 2 2 2 2 2 2 2");
-    expect("all", "f=a k=1 k=2 k=none k=4 k=5 k=6 k=7 k=8", "limited: 3 2 2 over 0 2 2 2 2 2");
-    expect("all", "alone=a aloneq=b", "failed_open: - -");
+    ck_assert_call("all", "f=a q=b", "allowed: 4 1");
+    ck_assert_call("all", "fq=a q=b", "allowed: 4 0");
+    ck_assert_call("all", "fq=a q=b", "allowed: 3 over 0");
+    ck_assert_call("all", "fq=a 3 q=b", "allowed: 0 over 0");
+    ck_assert_call("all", "fq=a q=b", "limited: over 0 over 0");
+    ck_assert_call("all", "fq=a q=c k=b", "allowed: over 0 1 2");
+    ck_assert_call("all", "aloneq=a k=b", "allowed: - 1"); /* the only one with quota_mode passes */
+    ck_assert_call("all", "aloneq=a k=b 2", "limited: - over 0");
+    ck_assert_call("all", "f=a k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "allowed: 3 2 2 2 2 2 2 2 2");
+    ck_assert_call("all", "f=a k=1 k=2 k=none k=4 k=5 k=6 k=7 k=8",
+                   "limited: 3 2 2 over 0 2 2 2 2 2");
+    ck_assert_call("all", "alone=a aloneq=b", "failed_open: - -");
 }
 END_TEST
 
@@ -707,26 +706,26 @@ START_TEST(a_failing_limit_of_a_wide_call_denies)
 {
     on_failure = "deny";
     start(1, true);
-    expect("all", "f=a q=b", "failed_closed: - -");
-    expect("all", "fq=a q=b k=b", "failed_closed: - - -"); /* Redis has charged b */
-    expect("all", "f=a q=b k=none", "limited: 5 2 over 0");
-    expect("all", "q=b 0 k=b 0", "allowed: 2 3");
+    ck_assert_call("all", "f=a q=b", "failed_closed: - -");
+    ck_assert_call("all", "fq=a q=b k=b", "failed_closed: - - -"); /* Redis has charged b */
+    ck_assert_call("all", "f=a q=b k=none", "limited: 5 2 over 0");
+    ck_assert_call("all", "q=b 0 k=b 0", "allowed: 2 3");
 }
 END_TEST
 
 START_TEST(a_failing_limit_of_a_wide_call_is_counted_in_this_process)
 {
     start(1, true);
-    expect("all", "f=a q=a", "allowed: 1 1");
-    expect("all", "f=a q=b", "allowed: 0 1");
-    expect("all", "f=a q=b k=a", "limited: over 0 1 3");
-    expect("all", "q=b 0 k=a 0", "allowed: 1 3");
-    expect("all", "fq=a 2 q=b 0", "allowed: 0 1");
-    expect("all", "fq=a q=b k=a", "allowed: over 0 0 2");
-    expect("all", "fq=a q=b k=a", "limited: over 0 over 0 2");
+    ck_assert_call("all", "f=a q=a", "allowed: 1 1");
+    ck_assert_call("all", "f=a q=b", "allowed: 0 1");
+    ck_assert_call("all", "f=a q=b k=a", "limited: over 0 1 3");
+    ck_assert_call("all", "q=b 0 k=a 0", "allowed: 1 3");
+    ck_assert_call("all", "fq=a 2 q=b 0", "allowed: 0 1");
+    ck_assert_call("all", "fq=a q=b k=a", "allowed: over 0 0 2");
+    ck_assert_call("all", "fq=a q=b k=a", "limited: over 0 over 0 2");
     ck_assert_int_eq(left_of("wide"), 3);
-    expect("all", "aloneq=b q=b k=a", "allowed: 1 over 0 1");
-    expect("all", "aloneq=b q=b k=none", "limited: - over 0 over 0");
+    ck_assert_call("all", "aloneq=b q=b k=a", "allowed: 1 over 0 1");
+    ck_assert_call("all", "aloneq=b q=b k=none", "limited: - over 0 over 0");
 }
 END_TEST
 
@@ -769,18 +768,18 @@ START_TEST(grants_replace_limits)
     grant("descriptor:all/k=b", GRANT_UNLIMITED);
     grant("descriptor:all/k=c", 0);
     grant("descriptor:every/k=c", 0);
-    expect("all", "k=a 4", "allowed: 1");
-    expect("all", "k=b 9", "allowed: -");
+    ck_assert_call("all", "k=a 4", "allowed: 1");
+    ck_assert_call("all", "k=b 9", "allowed: -");
     ck_assert(last.request.decision.results[0].remaining == UINT32_MAX);
-    expect("all", "k=a k=c", "limited: - over 0");
-    expect("every", "k=a k=c", "limited: 2 over 0");
+    ck_assert_call("all", "k=a k=c", "limited: - over 0");
+    ck_assert_call("every", "k=a k=c", "limited: 2 over 0");
     grant("descriptor:all/q=c", 0);
     /* The only one with quota_mode: charges nothing. */
-    expect("all", "q=c k=d", "limited: over 0 -");
-    expect("all", "q=c q=d k=d 2", "allowed: over 0 1 1");
-    expect("all", "q=c qfree=x k=d", "allowed: over 0 - 0");
+    ck_assert_call("all", "q=c k=d", "limited: over 0 -");
+    ck_assert_call("all", "q=c q=d k=d 2", "allowed: over 0 1 1");
+    ck_assert_call("all", "q=c qfree=x k=d", "allowed: over 0 - 0");
     grants_publish(NULL);
-    expect("all", "k=b", "allowed: 2");
+    ck_assert_call("all", "k=b", "allowed: 2");
 }
 END_TEST
 
@@ -790,13 +789,13 @@ START_TEST(a_grant_of_0_rejects_neither_in_shadow_nor_refunds)
     grant("descriptor:all/sh=c", 0);
     grant("descriptor:all/k=c", 0);
     grant("descriptor:every/k=c", 0);
-    expect("all", "sh=c", "allowed: -");
-    expect("all", "sh=c k=a", "allowed: - 2");
-    expect("all", "sh=c q=a 9", "limited: - over 0");
-    expect("all", "k=c -1", "allowed: 3");
-    expect("all", "k=c -1 k=a", "allowed: 3 1");
-    expect("every", "k=c -1", "allowed: 3");
-    expect("all", "k=c", "limited: over 0");
+    ck_assert_call("all", "sh=c", "allowed: -");
+    ck_assert_call("all", "sh=c k=a", "allowed: - 2");
+    ck_assert_call("all", "sh=c q=a 9", "limited: - over 0");
+    ck_assert_call("all", "k=c -1", "allowed: 3");
+    ck_assert_call("all", "k=c -1 k=a", "allowed: 3 1");
+    ck_assert_call("every", "k=c -1", "allowed: 3");
+    ck_assert_call("all", "k=c", "limited: over 0");
 }
 END_TEST
 
@@ -805,19 +804,20 @@ END_TEST
 START_TEST(without_redis_this_process_counts)
 {
     start(1, false);
-    expect("all", "k=a", "allowed: 2");
-    expect("all", "k=a k=a k=a", "limited: 2 2 over 0");
-    expect("all", "k=a k=none k=b", "limited: 2 over 0 3");
-    expect("all", "k=a 0 k=a -1 k=b", "allowed: 2 - 2");
-    expect("all", "q=a 2", "allowed: 0");
-    expect("all", "q=a q=b", "allowed: over 0 1");
-    expect("all", "q=a q=b 2", "limited: over 0 over 0");
-    expect("all", "k=a 2 k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "allowed: 0 2 2 2 2 2 2 2 2");
-    expect("all", "k=a k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "limited: over 0 2 2 2 2 2 2 2 2");
-    expect("every", "k=a 4 k=b", "limited: over 0 2");
-    expect("all", "q=a qfree=x k=p 2", "allowed: over 0 - 1"); /* one with quota_mode passes */
-    expect("all", "q=a qfree=x k=p 2", "limited: over 0 - over 0");
-    expect("all", "q=a q=w -1 k=p", "allowed: over 0 - 0");
+    ck_assert_call("all", "k=a", "allowed: 2");
+    ck_assert_call("all", "k=a k=a k=a", "limited: 2 2 over 0");
+    ck_assert_call("all", "k=a k=none k=b", "limited: 2 over 0 3");
+    ck_assert_call("all", "k=a 0 k=a -1 k=b", "allowed: 2 - 2");
+    ck_assert_call("all", "q=a 2", "allowed: 0");
+    ck_assert_call("all", "q=a q=b", "allowed: over 0 1");
+    ck_assert_call("all", "q=a q=b 2", "limited: over 0 over 0");
+    ck_assert_call("all", "k=a 2 k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "allowed: 0 2 2 2 2 2 2 2 2");
+    ck_assert_call("all", "k=a k=1 k=2 k=3 k=4 k=5 k=6 k=7 k=8", "limited: over 0 2 2 2 2 2 2 2 2");
+    ck_assert_call("every", "k=a 4 k=b", "limited: over 0 2");
+    ck_assert_call("all", "q=a qfree=x k=p 2",
+                   "allowed: over 0 - 1"); /* one with quota_mode passes */
+    ck_assert_call("all", "q=a qfree=x k=p 2", "limited: over 0 - over 0");
+    ck_assert_call("all", "q=a q=w -1 k=p", "allowed: over 0 - 0");
 }
 END_TEST
 
@@ -826,9 +826,10 @@ START_TEST(without_a_cluster_this_process_counts)
 {
     start(1, false);
     limiters[0]->in_slots = true;
-    expect("all", "q=a k=a k=none", "limited: 2 3 over 0");
-    expect("all", "q=a k=a", "allowed: 1 2");
-    expect("all", "k=a 2 k=none k=1 k=2 k=3 k=4 k=5 k=6 k=7", "limited: 2 over 0 3 3 3 3 3 3 3");
+    ck_assert_call("all", "q=a k=a k=none", "limited: 2 3 over 0");
+    ck_assert_call("all", "q=a k=a", "allowed: 1 2");
+    ck_assert_call("all", "k=a 2 k=none k=1 k=2 k=3 k=4 k=5 k=6 k=7",
+                   "limited: 2 over 0 3 3 3 3 3 3 3");
 }
 END_TEST
 
@@ -836,9 +837,9 @@ START_TEST(without_redis_calls_may_pass)
 {
     on_failure = "allow";
     start(1, false);
-    expect("all", "k=a k=none", "failed_open: - -");
-    expect("all", "q=a k=none", "failed_open: - -");
-    expect("every", "k=a k=none", "failed_open: - -");
+    ck_assert_call("all", "k=a k=none", "failed_open: - -");
+    ck_assert_call("all", "q=a k=none", "failed_open: - -");
+    ck_assert_call("every", "k=a k=none", "failed_open: - -");
 }
 END_TEST
 
@@ -846,10 +847,10 @@ START_TEST(without_redis_calls_may_fail)
 {
     on_failure = "deny";
     start(1, false);
-    expect("all", "k=a k=b", "failed_closed: - -");
-    expect("all", "q=a k=b", "failed_closed: - -");
-    expect("every", "k=a k=b", "failed_closed: - -");
-    expect("all", "free=a", "allowed: -");
+    ck_assert_call("all", "k=a k=b", "failed_closed: - -");
+    ck_assert_call("all", "q=a k=b", "failed_closed: - -");
+    ck_assert_call("every", "k=a k=b", "failed_closed: - -");
+    ck_assert_call("all", "free=a", "allowed: -");
 }
 END_TEST
 
