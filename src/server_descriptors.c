@@ -57,7 +57,6 @@ void raise_descriptor_limit(struct weir *weir)
     if (wanted > most)
         log_warn(
             "size_limits.connections is %u, which needs up to %llu descriptors, but only %llu are "
-            "allowed: at most "
-            "%u clients are accepted at a time; raise LimitNOFILE (ulimit -n)",
+            "allowed: at most %u clients are accepted at a time; raise LimitNOFILE (ulimit -n)",
             wanted, wanted * 2ull + all, (unsigned long long)limit.rlim_cur, most);
 }

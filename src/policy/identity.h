@@ -40,10 +40,9 @@ struct identity {
     bool token_counted;
     bool needs_content;      /* a source has the value in the content, which is not read yet */
     const char *token_fault; /* TOKEN_INVALID: why, as text */
-    const char
-        *token_doubt; /* TOKEN_INVALID: why servers may read another token; NULL: they do not */
-    int token;        /* TOKEN_VALID: its index in the cache, during this call */
-    size_t size;      /* of text */
+    const char *token_doubt; /* TOKEN_INVALID: why servers may read another one; NULL: none does */
+    int token;               /* TOKEN_VALID: its index in the cache, during this call */
+    size_t size;             /* of text */
     /* "id:client-2", "jwt:alice", "json:alice", "certificate:alice", "cookie:HASH", "query:HASH",
      * "ip:203.0.113.7", "ip:2001:db8::/64" or "ip:unix" */
     char text[IDENTITY_TEXT_MAX];
