@@ -59,9 +59,10 @@ static void request_grants(struct grant_reader *reader)
 
 /* --- Replies ---------------------------------------------------------------------------------- */
 
-static unsigned read_grants(const struct redis_reply *reply, struct grant *all)
+/* Names and grants take turns after the two elements that the caller has read. */
+static unsigned read_grants(const struct redis_reply *reply, int64_t now, struct grant *all)
 {
-    int64_t now = reply->elements[0].integer, quota, until;
+    int64_t quota, until;
     uint64_t now_us = clock_us();
     unsigned count = 0;
 
@@ -75,14 +76,14 @@ static unsigned read_grants(const struct redis_reply *reply, struct grant *all)
 }
 
 /* Replaces the table. Cached denials are dropped: they were decided with the old grants. */
-static void replace_grants(struct grant_reader *reader, const struct redis_reply *reply)
+static void replace_grants(struct grant_reader *reader, const struct redis_reply *reply,
+                           int64_t now, struct slice version)
 {
-    struct slice version = reply->elements[1].text;
     struct grant *all = malloc(GRANTS_MAX * sizeof *all);
 
     if (!all)
         return; /* retried later */
-    unsigned count = read_grants(reply, all);
+    unsigned count = read_grants(reply, now, all);
     struct grants *grants = count ? grants_new(all, count) : NULL;
     free(all);
     if (count && !grants)
@@ -91,13 +92,6 @@ static void replace_grants(struct grant_reader *reader, const struct redis_reply
     denials_forget_all();
     memcpy(reader->version, version.p, version.n + 1);
     reader->noted_before = reader->noted;
-}
-
-static bool has_shape(const struct redis_reply *reply)
-{
-    return reply->type == RESP_ARRAY && reply->count >= 2 &&
-           reply->elements[0].type == RESP_INTEGER && reply->elements[0].integer >= 0 &&
-           reply->elements[1].type == RESP_STRING && reply->elements[1].text.n < VERSION_SIZE;
 }
 
 /* Logs each change of state once. The workers' links report outages of Redis. */
@@ -119,15 +113,17 @@ static void on_grants(struct redis_call *call, const struct redis_reply *reply,
                       enum redis_failure failure)
 {
     struct grant_reader *reader = CONTAINER_OF(call, struct grant_reader, call);
+    struct slice version;
+    int64_t now;
 
     MAGIC_CHECK(reader, READER_MAGIC);
     reader->under_way = false;
     report_state(reader, failure, reply != NULL);
     bool outdated = reader->noted != grants_noted();
     reader->again |= outdated;
-    if (reply && !outdated && has_shape(reply) &&
-        strcmp(reply->elements[1].text.p, reader->version) != 0)
-        replace_grants(reader, reply);
+    if (!outdated && redis_reply_read(reply, "is+", &now, &version) && now >= 0 &&
+        version.n < VERSION_SIZE && strcmp(version.p, reader->version) != 0)
+        replace_grants(reader, reply, now, version);
     if (reader->again)
         event_active(reader->timer, EV_TIMEOUT, 1);
 }

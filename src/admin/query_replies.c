@@ -130,9 +130,11 @@ static void after_scan(struct client_query *q)
 
 static bool take_scan(struct client_query *q, const struct redis_reply *reply)
 {
-    if (!redis_reply_is(reply, "sa") || reply->elements[0].text.n >= sizeof q->cursor)
+    struct slice cursor;
+    const struct redis_reply *keys;
+
+    if (!redis_reply_read(reply, "sa", &cursor, &keys) || cursor.n >= sizeof q->cursor)
         return false;
-    const struct redis_reply *keys = &reply->elements[1];
     q->full = false;
     for (size_t i = 0; i < keys->count; i++)
         if (keys->elements[i].type == RESP_STRING)
@@ -141,7 +143,7 @@ static bool take_scan(struct client_query *q, const struct redis_reply *reply)
         q->cut = true;
     /* else repeat this step after these keys are deleted */
     if (!q->full || q->kind == CLIENT_QUERY_INSPECT)
-        memcpy(q->cursor, reply->elements[0].text.p, reply->elements[0].text.n + 1);
+        memcpy(q->cursor, cursor.p, cursor.n + 1);
     if (q->kind == CLIENT_QUERY_RESET && q->full)
         q->step = STEP_DROP;
     else
@@ -151,10 +153,12 @@ static bool take_scan(struct client_query *q, const struct redis_reply *reply)
 
 static bool take_forget(struct client_query *q, const struct redis_reply *reply)
 {
-    if (!redis_reply_is(reply, "ii"))
+    int64_t removed, notified;
+
+    if (!redis_reply_read(reply, "ii", &removed, &notified))
         return false;
-    q->removed += (uint64_t)reply->elements[0].integer;
-    q->notified = reply->elements[1].integer == 1;
+    q->removed += (uint64_t)removed;
+    q->notified = notified == 1;
     if (q->step == STEP_DROP) {
         client_query_drop_found(q);
         after_scan(q);
@@ -163,22 +167,28 @@ static bool take_forget(struct client_query *q, const struct redis_reply *reply)
     return true;
 }
 
+static bool take_granted(struct client_query *q, const struct redis_reply *reply)
+{
+    int64_t granted, notified;
+
+    if (!redis_reply_read(reply, "ii", &granted, &notified))
+        return false;
+    q->step = STEP_OVER;
+    q->granted = granted == 1;
+    q->notified = notified == 1;
+    return true;
+}
+
 static bool take_grant(struct client_query *q, const struct redis_reply *reply)
 {
-    int64_t until_us;
+    const struct redis_reply *grant;
+    int64_t now_us, until_us;
 
-    if (!redis_reply_is(reply, "i*"))
+    if (!redis_reply_read(reply, "i*", &now_us, &grant))
         return false;
-    if (q->kind == CLIENT_QUERY_GRANT) {
-        q->step = STEP_OVER;
-        q->granted = reply->elements[0].integer == 1;
-        q->notified = reply->elements[1].integer == 1;
-        return true;
-    }
-    q->granted = grant_parse(&reply->elements[1], &q->quota, &until_us) &&
-                 until_us > reply->elements[0].integer;
+    q->granted = grant_parse(grant, &q->quota, &until_us) && until_us > now_us;
     if (q->granted) {
-        q->us = until_us - reply->elements[0].integer;
+        q->us = until_us - now_us;
         q->grant_client_limits = grant_client_limits(q->quota);
     }
     if (!client_query_needs_database(q))
@@ -189,11 +199,13 @@ static bool take_grant(struct client_query *q, const struct redis_reply *reply)
 
 static bool take_quota(struct client_query *q, const struct redis_reply *reply)
 {
-    if (!redis_reply_is(reply, "si"))
+    struct slice row;
+    int64_t left_ms;
+
+    if (!redis_reply_read(reply, "si", &row, &left_ms))
         return false;
-    struct slice row = reply->elements[0].text;
     q->row_cached = row.n && quota_row_parse(row, &q->row);
-    q->row_us = reply->elements[1].integer * 1000;
+    q->row_us = left_ms * 1000;
     q->row_client_limits = quota_client_limits(q->policy, &q->row);
     return client_query_begin(q);
 }
@@ -232,7 +244,8 @@ static bool take_look(struct client_query *q, const struct redis_reply *reply)
 
 bool client_query_take(struct client_query *q, const struct redis_reply *reply)
 {
-    bool good = q->step == STEP_GRANT                                   ? take_grant(q, reply)
+    bool good = q->step == STEP_GRANT && q->kind == CLIENT_QUERY_GRANT  ? take_granted(q, reply)
+                : q->step == STEP_GRANT                                 ? take_grant(q, reply)
                 : q->step == STEP_QUOTA                                 ? take_quota(q, reply)
                 : q->step == STEP_SCAN                                  ? take_scan(q, reply)
                 : q->step == STEP_LAST && q->kind != CLIENT_QUERY_RESET ? take_look(q, reply)

@@ -41,15 +41,14 @@ static struct redis_memory_part *node_memory(const char *node)
     return known.count < REDIS_MEMORY_PARTS_MAX ? &known.parts[known.count++] : NULL;
 }
 
-static void keep_node_memory(const struct redis_memory *m, const struct redis_reply *reply)
+static void keep_node_memory(const struct redis_memory *m, int64_t used, int64_t max)
 {
     struct redis_memory_part *part = node_memory(m->node);
 
     if (!part)
         return;
-    *part = (struct redis_memory_part){.used = (uint64_t)reply->elements[0].integer,
-                                       .max = (uint64_t)reply->elements[1].integer,
-                                       .at_us = clock_us()};
+    *part = (struct redis_memory_part){
+        .used = (uint64_t)used, .max = (uint64_t)max, .at_us = clock_us()};
     memcpy(part->node, m->node, sizeof part->node);
 }
 
@@ -57,17 +56,18 @@ static void on_info(struct redis_call *call, const struct redis_reply *reply,
                     enum redis_failure failure)
 {
     struct redis_memory *m = CONTAINER_OF(call, struct redis_memory, call);
+    int64_t used, max;
     (void)failure;
 
     MAGIC_CHECK(m, MEMORY_MAGIC);
     m->under_way = false;
-    if (!reply || !redis_reply_is(reply, "ii"))
+    if (!redis_reply_read(reply, "ii", &used, &max))
         return;
-    if (reply->elements[0].integer < 0 || reply->elements[1].integer < 0) {
+    if (used < 0 || max < 0) {
         m->refused = true;
         return;
     }
-    keep_node_memory(m, reply);
+    keep_node_memory(m, used, max);
     m->part++;
     event_active(m->next, EV_TIMEOUT, 1);
 }

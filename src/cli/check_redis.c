@@ -63,7 +63,9 @@ static bool saves_snapshots(struct redis_blocking *redis)
     const struct redis_reply *reply =
         redis_command(redis, 3, (const char *[]){"CONFIG", "GET", "save"}, NULL);
 
-    return !reply || !redis_reply_is(reply, "ss") || reply->elements[1].text.n;
+    struct slice name, value;
+
+    return !redis_reply_read(reply, "ss", &name, &value) || value.n;
 }
 
 static void check_persistence(struct redis_blocking *redis, const struct checked_server *server,

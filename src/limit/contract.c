@@ -168,26 +168,22 @@ static int report_endless(struct trial *t, const struct limit *limit)
     return 1;
 }
 
-static bool is_problem(const struct redis_reply *reply)
-{
-    return redis_reply_is(reply, "sss");
-}
-
 /* contract_check() for one limit. */
 static int try_limit(struct trial *t, const struct limit *limit)
 {
     const struct redis_reply *reply = run_contract(t, limit, "");
+    struct slice problem, arguments, returned;
     int result = 1;
 
     if (!reply)
         return report_endless(t, limit);
-    if (redis_reply_is(reply, ""))
+    if (redis_reply_read(reply, ""))
         result = 0;
     else {
         begin_report(t, limit);
-        if (is_problem(reply)) {
-            fprintf(t->report, "%s\n", reply->elements[0].text.p);
-            end_report(t, reply->elements[1].text.p, reply->elements[2].text.p);
+        if (redis_reply_read(reply, "sss", &problem, &arguments, &returned)) {
+            fprintf(t->report, "%s\n", problem.p);
+            end_report(t, arguments.p, returned.p);
         } else
             fprintf(t->report, "%s\n",
                     reply->type == RESP_ERROR ? reply->text.p : "no reply in the expected format");

@@ -273,11 +273,9 @@ static void give_up(struct lookup *k, bool database_is_down)
 
 /* --- Redis replies ---------------------------------------------------------------------------- */
 
-/* Reads the cached row from the reply, fresh or expired. */
-static bool read_cached(const struct redis_reply *reply, struct quota_entry *entry)
+/* Reads the cached row, fresh or expired: left_us > 0 is the time for which it stays fresh. */
+static bool read_cached(struct slice text, int64_t left_us, struct quota_entry *entry)
 {
-    struct slice text = reply->elements[0].text;
-    int64_t left_us = reply->elements[1].integer * 1000;
     uint64_t now = clock_us();
 
     *entry = (struct quota_entry){.got_us = now};
@@ -290,14 +288,13 @@ static bool read_cached(const struct redis_reply *reply, struct quota_entry *ent
     return true;
 }
 
-static void take_get(struct lookup *k, const struct redis_reply *reply)
+static void take_get(struct lookup *k, struct slice row, int64_t left_us)
 {
     struct fetcher *fetcher = k->fetcher;
     struct quota_entry cached;
 
-    k->locked = reply->elements[2].integer == 1;
     deadline_cancel(&k->deadline);
-    if (read_cached(reply, &cached) && cached.fresh_us) {
+    if (read_cached(row, left_us, &cached) && cached.fresh_us) {
         counter_add(&fetcher->quotas->stats.redis_hits, 1);
         store_and_send_back(k, &cached);
         lookup_end(k);
@@ -319,7 +316,10 @@ static void on_script_reply(struct redis_call *call, const struct redis_reply *r
                             enum redis_failure failure)
 {
     struct lookup *k = CONTAINER_OF(call, struct lookup, call);
-    bool good = reply && k->lookup_call == LOOKUP_CALL_GET && redis_reply_is(reply, "sii");
+    int64_t left_ms, locked;
+    struct slice row;
+    bool good = k->lookup_call == LOOKUP_CALL_GET &&
+                redis_reply_read(reply, "sii", &row, &left_ms, &locked);
     (void)failure;
 
     MAGIC_CHECK(k, LOOKUP_MAGIC);
@@ -331,10 +331,11 @@ static void on_script_reply(struct redis_call *call, const struct redis_reply *r
     if (k->stage == STAGE_OVER)
         lookup_free(k);
     else if (k->passed)
-        k->locked |= good && reply->elements[2].integer == 1;
-    else if (good)
-        take_get(k, reply);
-    else if (!k->fetcher->changing)
+        k->locked |= good && locked == 1;
+    else if (good) {
+        k->locked = locked == 1;
+        take_get(k, row, left_ms * 1000);
+    } else if (!k->fetcher->changing)
         pass_redis(k);
 }
 

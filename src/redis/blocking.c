@@ -204,8 +204,9 @@ static bool query_sentinel(const struct redis_settings *s, const struct redis_no
         dial_as(s, &node->address, s->sentinel.username, s->sentinel.password, timeout_us, trouble);
     const struct redis_reply *reply =
         sentinel ? redis_command(sentinel, COUNT_OF(argv), argv, NULL) : NULL;
-    bool found = reply && redis_reply_is(reply, "ss") &&
-                 redis_sentinel_address(reply->elements[0].text, reply->elements[1].text, master);
+    struct slice host, port;
+    bool found =
+        redis_reply_read(reply, "ss", &host, &port) && redis_sentinel_address(host, port, master);
 
     if (!found)
         snprintf(why, REDIS_WHY_MAX, "sentinel %.64s: %.80s", node->text,

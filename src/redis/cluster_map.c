@@ -28,12 +28,14 @@ static bool read_node(const struct redis_reply *reply, const struct address *ans
                       struct address *address)
 {
     char digits[24];
-    struct text port = text_over(digits, sizeof digits);
+    struct text port_text = text_over(digits, sizeof digits);
+    const struct redis_reply *host;
+    int64_t port;
 
-    if (reply->type != RESP_ARRAY || reply->count < 2 || reply->elements[1].type != RESP_INTEGER)
+    if (!redis_reply_read(reply, "*i+", &host, &port))
         return false;
-    text_i64(&port, reply->elements[1].integer);
-    return redis_node_read(reply->elements[0].text, text_slice(&port), answered, address);
+    text_i64(&port_text, port);
+    return redis_node_read(host->text, text_slice(&port_text), answered, address);
 }
 
 /* Adds the address, unless present. Returns its position in the list from 1; 0: the list is
@@ -51,33 +53,27 @@ static unsigned add_address(struct address *list, unsigned *count, unsigned max,
     return *count;
 }
 
-static bool is_range(const struct redis_reply *range)
-{
-    return range->type == RESP_ARRAY && range->count >= 3 &&
-           range->elements[0].type == RESP_INTEGER && range->elements[1].type == RESP_INTEGER &&
-           range->elements[0].integer >= 0 &&
-           range->elements[0].integer <= range->elements[1].integer &&
-           range->elements[1].integer < REDIS_SLOTS;
-}
-
 /* [ first, last, master, replica... ] */
 static bool read_range(const struct redis_reply *range, const struct address *answered,
                        struct redis_cluster_map *map, const char **why)
 {
+    const struct redis_reply *master;
     struct address address;
+    int64_t first, last;
     unsigned node;
 
     *why = "a reply in an unexpected format";
-    if (!is_range(range))
+    if (!redis_reply_read(range, "ii*+", &first, &last, &master) || first < 0 || first > last ||
+        last >= REDIS_SLOTS)
         return false;
     *why = "it gives an invalid address for a node; configure it to announce addresses "
            "(cluster-preferred-endpoint-type ip)";
-    if (!read_node(&range->elements[2], answered, &address))
+    if (!read_node(master, answered, &address))
         return false;
     *why = "more masters than weir supports";
     if (!(node = add_address(map->nodes, &map->node_count, REDIS_CLUSTER_MAP_NODES_MAX, &address)))
         return false;
-    for (int64_t slot = range->elements[0].integer; slot <= range->elements[1].integer; slot++) {
+    for (int64_t slot = first; slot <= last; slot++) {
         map->slot_count += map->of_slot[slot] == 0;
         map->of_slot[slot] = (uint16_t)node;
     }

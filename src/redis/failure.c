@@ -158,8 +158,9 @@ enum redis_failure redis_failure_of(const char *message)
 
 bool redis_is_replica(const struct redis_reply *role)
 {
-    return role->type == RESP_ARRAY && role->count > 0 && role->elements[0].type == RESP_STRING &&
-           slice_equal(role->elements[0].text, SLICE("slave"));
+    struct slice name;
+
+    return redis_reply_read(role, "s+", &name) && slice_equal(name, SLICE("slave"));
 }
 
 bool redis_failure_may_pass(enum redis_failure failure)

@@ -1,6 +1,7 @@
 #include "redis/redis_reply.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdlib.h>
 
 static bool has_type(const struct redis_reply *reply, char letter)
@@ -13,13 +14,36 @@ static bool has_type(const struct redis_reply *reply, char letter)
     }
 }
 
-bool redis_reply_is(const struct redis_reply *reply, const char *shape)
+static bool has_shape(const struct redis_reply *reply, const char *shape, size_t count)
 {
-    if (reply->type != RESP_ARRAY || reply->count != strlen(shape))
+    bool more = shape[count] == '+';
+
+    if (!reply || reply->type != RESP_ARRAY || reply->count < count ||
+        (reply->count > count && !more))
         return false;
-    for (size_t i = 0; i < reply->count; i++)
+    for (size_t i = 0; i < count; i++)
         if (!has_type(&reply->elements[i], shape[i]))
             return false;
+    return true;
+}
+
+bool redis_reply_read(const struct redis_reply *reply, const char *shape, ...)
+{
+    size_t count = strcspn(shape, "+");
+    va_list to;
+
+    if (!has_shape(reply, shape, count))
+        return false;
+    va_start(to, shape);
+    for (size_t i = 0; i < count; i++) {
+        const struct redis_reply *element = &reply->elements[i];
+        switch (shape[i]) {
+        case 'i': *va_arg(to, int64_t *) = element->integer; break;
+        case 's': *va_arg(to, struct slice *) = element->text; break;
+        default: *va_arg(to, const struct redis_reply **) = element; break;
+        }
+    }
+    va_end(to);
     return true;
 }
 

@@ -26,9 +26,14 @@ struct redis_reply {
     struct redis_reply *elements;
 };
 
-/* Returns whether the reply is an array whose elements have the types in `shape`, one letter each:
- * 'i' integer, 's' string, 'a' array, '*' any. For example, "si" is a string and an integer. */
-bool redis_reply_is(const struct redis_reply *reply, const char *shape);
+/* Reads an array whose elements have the types in `shape`, one letter each, into the variables to
+ * which the further arguments point:
+ *   i  an integer: int64_t
+ *   s  a string: struct slice
+ *   a  an array, or * anything: const struct redis_reply *
+ * A '+' at the end of `shape` permits more elements. The results point into the reply. Returns
+ * false and writes nothing if the reply, which may be NULL, is not such an array. */
+MUST_CHECK bool redis_reply_read(const struct redis_reply *reply, const char *shape, ...);
 
 /* Frees what the reply contains, but not the struct, which becomes RESP_NIL. */
 void redis_reply_clear(struct redis_reply *reply);

@@ -218,9 +218,11 @@ static void use_reported_master(struct redis_sentinel *s, struct slice host, str
 
 static void take_master(struct redis_sentinel *s, const struct redis_reply *reply)
 {
-    if (reply->type == RESP_ARRAY && reply->count == 2) {
+    struct slice host, port;
+
+    if (redis_reply_read(reply, "ss", &host, &port)) {
         s->step = STEP_OTHERS;
-        use_reported_master(s, reply->elements[0].text, reply->elements[1].text);
+        use_reported_master(s, host, port);
     } else if (reply->type == RESP_NIL) {
         log_unusable(s, "has no master of this name: ", "check redis.sentinel.master");
         try_next_sentinel(s, "it has no such master");
@@ -317,13 +319,15 @@ static void take_switch(struct redis_sentinel *s, struct slice message)
 
 static void take_pushed(struct redis_sentinel *s, const struct redis_reply *reply)
 {
+    struct slice kind, channel, message;
+
     if (reply->type == RESP_ERROR) { /* the user may not subscribe: poll instead */
         log_unusable(s, "rejects the subscription to +switch-master: ", reply->text.p);
         drop_sentinel(s);
         event_timer_arm(s->timer, PING_US);
-    } else if (reply->type == RESP_ARRAY && reply->count == 3 &&
-               slice_equal(reply->elements[0].text, SLICE("message")))
-        take_switch(s, reply->elements[2].text);
+    } else if (redis_reply_read(reply, "sss", &kind, &channel, &message) &&
+               slice_equal(kind, SLICE("message")))
+        take_switch(s, message);
     else { /* subscribe reply or PONG */
         s->step = STEP_LISTEN;
         event_timer_arm(s->timer, s->seeking ? SEEK_US : PING_US);

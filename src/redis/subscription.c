@@ -87,6 +87,8 @@ static void subscribed(struct redis_subscription *s)
 static void on_received(void *context, struct redis_reply *reply)
 {
     struct redis_subscription *s = context;
+    struct slice kind, channel, message;
+    int64_t channels;
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
     if (s->confirmed)
@@ -96,14 +98,12 @@ static void on_received(void *context, struct redis_reply *reply)
         reconnect_later(s, reply->text.p);
         return;
     }
-    if (reply->type != RESP_ARRAY || reply->count != 3 || reply->elements[0].type != RESP_STRING)
-        return;
-    if (strcmp(reply->elements[0].text.p, "subscribe") == 0)
+    if (redis_reply_read(reply, "ssi", &kind, &channel, &channels) &&
+        slice_equal(kind, SLICE("subscribe")))
         subscribed(s);
-    else if (strcmp(reply->elements[0].text.p, "message") == 0 &&
-             reply->elements[2].type == RESP_STRING)
-        s->listener.received(s->listener.context, reply->elements[2].text.p,
-                             reply->elements[2].text.n);
+    else if (redis_reply_read(reply, "sss", &kind, &channel, &message) &&
+             slice_equal(kind, SLICE("message")))
+        s->listener.received(s->listener.context, message.p, message.n);
 }
 
 static void on_lost(void *context, const char *why)

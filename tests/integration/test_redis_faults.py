@@ -335,7 +335,7 @@ def test_during_outages_a_client_gets_at_most_twice_its_limit(rig):
     """As documented in docs/backends.md: once in Redis and once locally. The local limit does not
     start again with every outage."""
     redis = rig.redis(arguments=["--appendonly", "yes", "--appendfsync", "always"])
-    weir = weir_with(rig, "local")
+    weir = weir_with(rig, "local", timeout="5s")  # a write to a busy disk takes longer than 100 ms
     assert admitted(weir) == 20
     for outage in range(3):
         redis.kill()

@@ -66,10 +66,11 @@ static void on_done(struct redis_call *call, const struct redis_reply *reply,
     if (!reply || reply->type != RESP_ARRAY)
         return;
     c->good++;
-    if (redis_reply_is(reply, "ssi")) {
-        snprintf(c->first, sizeof c->first, "%.*s|%.*s", SLICE_ARG(reply->elements[0].text),
-                 SLICE_ARG(reply->elements[1].text));
-        c->sum = reply->elements[2].integer;
+    struct slice first, second;
+    int64_t sum;
+    if (redis_reply_read(reply, "ssi", &first, &second, &sum)) {
+        snprintf(c->first, sizeof c->first, "%.*s|%.*s", SLICE_ARG(first), SLICE_ARG(second));
+        c->sum = sum;
     }
 }
 
@@ -886,6 +887,31 @@ START_TEST(faults_in_any_order)
 }
 END_TEST
 
+START_TEST(replies_are_read_by_their_shape)
+{
+    struct redis_reply elements[] = {{.type = RESP_STRING, .text = SLICE("host")},
+                                     {.type = RESP_INTEGER, .integer = -7},
+                                     {.type = RESP_ARRAY}};
+    struct redis_reply reply = {.type = RESP_ARRAY, .count = 3, .elements = elements};
+    static const char *const others[] = {"", "si", "sis", "iia", "sa+", "sia*", "sia*+"};
+    const struct redis_reply *array = NULL, *any = NULL;
+    struct slice text = SLICE("untouched");
+    int64_t number = 1;
+
+    for (size_t i = 0; i < COUNT_OF(others); i++)
+        ck_assert_msg(!redis_reply_read(&reply, others[i], &text, &number, &array, &any), "%s",
+                      others[i]);
+    ck_assert(!redis_reply_read(NULL, "+") && !redis_reply_read(&elements[0], "+"));
+    ck_assert(slice_equal(text, SLICE("untouched")) && number == 1 && !array && !any);
+
+    ck_assert(redis_reply_read(&reply, "+") &&
+              redis_reply_read(&reply, "sia+", &text, &number, &array));
+    ck_assert(slice_equal(text, SLICE("host")) && number == -7 && array == &elements[2]);
+    ck_assert(redis_reply_read(&reply, "*i*", &any, &number, &array) && any == &elements[0]);
+    ck_assert(redis_reply_read(&elements[2], ""));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_link");
@@ -919,6 +945,7 @@ int main(void)
     tcase_add_test(fake_case, an_extra_reply_closes_the_connection);
     tcase_add_loop_test(fake_case, error_replies_have_causes_and_do_not_flood_the_log, 0,
                         (int)COUNT_OF(errors));
+    tcase_add_test(fake_case, replies_are_read_by_their_shape);
     tcase_add_test(fake_case, noscript_is_followed_by_one_eval);
     tcase_add_loop_test(set_up_case, a_failed_set_up_is_retried_and_reported_once, 0, SET_UPS / 2);
     tcase_add_loop_test(set_up_case_2, a_failed_set_up_is_retried_and_reported_once, SET_UPS / 2,
