@@ -331,10 +331,12 @@ def test_the_database_goes_down_and_comes_back(rig):
     database.stop()
     wait_for_down(weir)
     eventually(lambda: time.monotonic() > until)
+    took = []
     for _ in range(20):
         begun = time.monotonic()
         assert limit_of(weir, "client-2") == 3 and fetch(weir, "client-1").status == 503
-        assert time.monotonic() - begun < 2, "requests do not wait for a database that is down"
+        took.append(time.monotonic() - begun)
+    assert sorted(took)[10] < 1, f"requests wait for a database that is down: {took}"
     eventually(lambda: weir.metric("weir_quota_expired_total") >= 1)
     assert get(weir.admin, "/readyz").status == 200
     later = weir_with_database(rig, database, settings={"cache": "1s", "on_failure": "deny"})
@@ -449,7 +451,7 @@ def test_the_database_hangs(rig):
     database = Postgres(rig)
     weir = weir_with_database(rig, database, settings={"timeout": "300ms", "cache": "1s"})
     weir.expect_errors(SLOW, DOWN)
-    assert limit_of(weir, "client-2") == 3
+    eventually(lambda: limit_of(weir, "client-2") == 3, what="the quota")
     wait = time.monotonic() + 1.1
     eventually(lambda: time.monotonic() > wait)
     database.freeze()
@@ -457,9 +459,12 @@ def test_the_database_hangs(rig):
     assert limit_of(weir, "client-2") == 3, "although it has expired"
     assert time.monotonic() - begun < 3
     wait_for_down(weir)
+    took = []
     for n in range(20):
         begun = time.monotonic()
-        assert limit_of(weir, f"stranger-{n}") == 60 and time.monotonic() - begun < 1
+        assert limit_of(weir, f"stranger-{n}") == 60
+        took.append(time.monotonic() - begun)
+    assert sorted(took)[10] < 0.25, f"requests wait for a database that is down: {took}"
     database.thaw()
     eventually(lambda: limit_of(weir, "client-0") == 429 or fetch(weir, "client-0").status == 429, 30, "the quota of another client")
 

@@ -30,6 +30,9 @@ from tokens import Issuer
 from wire import Connection, count, flood, get, request_bytes
 
 
+DAY = [("period: 1m", "period: 1d")]  # so that no unit is refilled during a test
+
+
 def statuses(weir, times, path="/", method="GET", **headers):
     return [get(weir.address, path, method=method, headers={k.replace("_", "-"): v for k, v in headers.items()}).status
             for _ in range(times)]
@@ -62,11 +65,14 @@ def test_a_token_bucket_for_each_address(rig):
 def test_a_token_every_two_seconds_ten_at_once(rig):
     weir = weir_with_recipe(rig, "A token every two seconds, ten at once")
     assert statuses(weir, 10, X_User="alice") == [200] * 10, "a bucket of its own"
-    start = time.monotonic()
-    passed = 0
-    while time.monotonic() < start + 4.5:
-        passed += get(weir.address).status == 200
-    assert passed == 12, passed
+    requests = []
+    while not requests or requests[-1][1] < requests[0][1] + 4.5 or requests[-1][2] == 200:
+        sent = time.monotonic()
+        status = get(weir.address).status
+        requests.append((sent, time.monotonic(), status))
+    passed = sum(status == 200 for *_, status in requests)
+    least, took = requests[-1][0] - requests[0][1], requests[-1][1] - requests[0][0]  # the last request was rejected
+    assert 10 + int(least / 2) <= passed <= 10 + took / 2, f"{passed} passed in {least} to {took} s"
 
 
 def test_a_counter_per_window_with_a_local_fallback(rig):
@@ -115,7 +121,8 @@ def test_quotas_from_the_database(rig):
     database = Postgres(rig)
     database.sql("ALTER TABLE clients RENAME quota TO rate_limit_quota")
     weir = weir_with_recipe(rig, "Quotas from the database",
-                replace=[('"postgresql://weir@127.0.0.1/weir"', json.dumps(database.connection))])
+                            replace=[('"postgresql://weir@127.0.0.1/weir"', json.dumps(database.connection)),
+                                     ("cache: 30m", "cache: 30m\n  timeout: 10s")])
     assert statuses(weir, 1, X_Client_Id="client-0") == [429]
     assert get(weir.address, headers={"X-Client-Id": "client-1"})["X-Rate-Limit-Quota"] == "-1"
     def minute():
@@ -144,13 +151,16 @@ def test_from_a_program(rig):
     weir = weir_with_recipe(rig, heading, replace=(("127.0.0.1:9190", "127.0.0.1:0"),))
     port = weir.wait_for_output(r"listening on \S+:(\d+) \(decisions\)$")[0]
     names = {}
-    exec(blocks(recipes()[1][heading], "python")[0].replace("9190", port), names)
+    program = blocks(recipes()[1][heading], "python")[0].replace("9190", port)
+    assert "timeout=1)" in program
+    exec(program.replace("timeout=1)", "timeout=20)"), names)
     start, passed = time.monotonic(), []
-    while time.monotonic() < start + 10:
+    while (sent := time.monotonic()) < start + (10 if len(passed) >= 6 else 30):
         if names["may_run"]("mail"):
-            passed.append(time.monotonic() - start)
+            passed.append((sent - start, time.monotonic() - start))
     names["weir"].close()
-    assert len(passed) == 6 and passed[2] >= 3.9 and passed[4] >= 7.9, passed
+    assert len(passed) >= 6, passed
+    assert all(third[1] - first[0] >= 4 for first, third in zip(passed, passed[2:])), f"three within 4 s: {passed}"
 
 
 def test_from_a_program_without_weir(rig):
@@ -164,10 +174,9 @@ def test_from_a_program_without_weir(rig):
 
 
 def test_a_hundred_a_minute_for_each_client(rig):
-    weir = weir_with_recipe(rig, "A hundred a minute for each client")
+    weir = weir_with_recipe(rig, "A hundred a minute for each client", replace=DAY)
     for name in "a", "b":
-        answers = statuses(weir, 22, X_Client_Id=name)
-        assert answers[:20] == [200] * 20 and 429 in answers[20:], answers
+        assert statuses(weir, 22, X_Client_Id=name) == [200] * 20 + [429] * 2
     assert statuses(weir, 40, "/healthz") == [200] * 40
 
 
@@ -202,12 +211,12 @@ def test_login_protection_with_lockout(rig):
 
 
 def test_plans(rig):
-    weir = weir_with_recipe(rig, "Plans")
+    weir = weir_with_recipe(rig, "Plans", replace=DAY)
     assert statuses(weir, 40, X_Client_Id="shop") == [200] * 40
     assert statuses(weir, 40, X_Client_Id="partner") == [200] * 40
     assert statuses(weir, 1, X_Client_Id="crawler") == [429]
     made_up = [statuses(weir, 1, X_Client_Id=f"made-up-{i}")[0] for i in range(8)]
-    assert made_up[:5] == [200] * 5 and 429 in made_up, made_up
+    assert made_up == [200] * 5 + [429] * 3, made_up
 
 
 def test_free_and_pro_plans_with_different_periods(rig):
@@ -232,11 +241,11 @@ def test_browsers_on_another_origin(rig):
 
 
 def test_the_api_s_capacity_shared_fairly(rig):
-    weir = weir_with_recipe(rig, "The API's capacity, shared fairly")
+    weir = weir_with_recipe(rig, "The API's capacity, shared fairly", replace=[("period: 1s", "period: 1d")])
     answers = flood(weir.address, 40)
     policy = answers[0]["RateLimit-Policy"]
     assert "per-client" in policy and "everyone" in policy
-    assert count(answers)[429] > 0
+    assert count(answers) == {200: 10, 429: 30}
 
 
 def test_batch_jobs_are_rejected_first_payments_last(rig):
@@ -248,10 +257,10 @@ def test_batch_jobs_are_rejected_first_payments_last(rig):
 
 
 def test_reading_is_cheap_writing_is_not(rig):
-    weir = weir_with_recipe(rig, "Reading is cheap, writing is not")
+    weir = weir_with_recipe(rig, "Reading is cheap, writing is not", replace=[*DAY, ("period: 1s", "period: 1d")])
     assert statuses(weir, 3, "/v1/a", "POST") == [200, 200, 429]
     assert statuses(weir, 3, "/v1/a") == [200] * 3
-    assert get(weir.address, "/v1/search").number("X-RateLimit-Remaining") <= 100 - 2 - 3 - 10 + 2
+    assert get(weir.address, "/v1/search").number("X-RateLimit-Remaining") == 100 - 2 - 3 - 10
 
 
 def test_pay_by_what_the_answer_cost(rig):
@@ -269,14 +278,14 @@ def test_pay_by_what_the_answer_cost(rig):
 
 
 def test_behind_a_load_balancer(rig):
-    weir = weir_with_recipe(rig, "Behind a load balancer")
-    assert statuses(weir, 4, X_Forwarded_For="198.51.100.7")[:4] == [200] * 3 + [429]
+    weir = weir_with_recipe(rig, "Behind a load balancer", replace=DAY)
+    assert statuses(weir, 4, X_Forwarded_For="198.51.100.7") == [200] * 3 + [429]
     assert statuses(weir, 1, X_Forwarded_For="198.51.100.8") == [200]
     assert statuses(weir, 1, X_Forwarded_For="made-up, 198.51.100.7") == [429]
 
 
 def test_behind_cloudflare(rig):
-    weir = weir_with_recipe(rig, "Behind Cloudflare")
+    weir = weir_with_recipe(rig, "Behind Cloudflare", replace=DAY)
     assert statuses(weir, 5, CF_Connecting_IP="203.0.113.7", X_Forwarded_For="1.1.1.1") == [200] * 3 + [429] * 2
     assert statuses(weir, 1, CF_Connecting_IP="203.0.113.8", X_Forwarded_For="1.1.1.1") == [200]
 
@@ -285,12 +294,11 @@ def test_limits_per_user_from_an_access_token(rig):
     heading = "Limits per user, from an access token"
     before, after = Issuer(rig, "RS256"), Issuer(rig, "ES256")
     rig.write("jwks.json", before.jwks)
-    weir = weir_with_recipe(rig, heading)
+    weir = weir_with_recipe(rig, heading, replace=DAY)
     claims = {"iss": "https://id.example.com/realms/shop", "aud": "api", "exp": int(time.time()) + 600}
 
     def limited(token):
-        answers = statuses(weir, 22, Authorization="Bearer " + token)
-        return answers[:20] == [200] * 20 and 429 in answers[20:]
+        return statuses(weir, 22, Authorization="Bearer " + token) == [200] * 20 + [429] * 2
     alice, bob = before.sign("RS256", {**claims, "sub": "alice"}, {**claims, "sub": "bob"})
     assert limited(alice) and limited(bob)
     rig.write("next.json", after.jwks)
@@ -462,10 +470,11 @@ def usage(prompt, completion):
 
 
 def test_tokens_per_minute_for_each_key_and_model(rig):
-    weir = weir_with_recipe(rig, "Tokens per minute for each key and model", upstream=json_server(rig, lambda _: usage(100, 8900)))
+    weir = weir_with_recipe(rig, "Tokens per minute for each key and model", replace=DAY,
+                            upstream=json_server(rig, lambda _: usage(100, 8900)))
     seen = [left(post(weir, "/v1/chat/completions", {"model": model, "max_tokens": 9000}, Authorization=f"Bearer {key}"))["tokens"]
             for key, model in (("one", "a"), ("one", "a"), ("one", "b"), ("two", "a"))]
-    assert 90900 < seen[0] < 91000 and 81900 < seen[1] < 82200 and seen[2] == seen[0] == seen[3], seen
+    assert 90980 < seen[0] < 91000 and 81980 < seen[1] < 82050 and seen[2] == seen[0] == seen[3], seen
 
 
 def test_a_monthly_budget_for_each_user_and_team(rig):
@@ -491,7 +500,7 @@ def test_json_rpc_by_method(rig):
 
 
 def test_mcp_tools(rig):
-    weir = weir_with_recipe(rig, "MCP tools", upstream=json_server(rig, lambda _: (200, {})))
+    weir = weir_with_recipe(rig, "MCP tools", upstream=json_server(rig, lambda _: (200, {})), replace=DAY)
 
     def call(method, **params):
         return left(post(weir, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))["tool"]
@@ -507,7 +516,7 @@ def test_login_attempts_per_account(rig):
 
 def test_grpc_service(rig):
     server = GrpcServer(rig)
-    weir = weir_with_recipe(rig, "gRPC service", upstream=server)
+    weir = weir_with_recipe(rig, "gRPC service", upstream=server, replace=DAY)
     with Http2(weir.address) as client:
         def call(path):
             stream = client.start(path, method="POST", fields=[("content-type", "application/grpc"), ("te", "trailers")], end=False)
@@ -536,7 +545,7 @@ def test_mtls_between_services(rig):
                                         for name in ("billing", "retired", "orders", "stolen"))
     write(rig, "clients.crl", ca.crl(stolen))
     files = zip(("site.pem", "site.key", "clients.pem"), (*pair("one").values(), ca.file))
-    weir = weir_with_recipe(rig, "mTLS between services", replace=files)
+    weir = weir_with_recipe(rig, "mTLS between services", replace=[*DAY, *files])
 
     def call(one, times=1):
         with TlsConnection(weir.address, context=one.context()) as connection:

@@ -335,11 +335,12 @@ def test_slow_and_broken_content_ends_the_request(rig):
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/", "POST", headers={"Transfer-Encoding": "chunked"}) + b"zz\r\n")
         assert connection.response("POST").status == 400
-    connection = Connection(weir.address)
+    patient = weir_for(rig, ASKED)
+    connection = Connection(patient.address)
     connection.send(request_bytes("/", "POST", headers={"Content-Length": "100"}) + b'{"a"')
-    eventually(lambda: weir.metric("weir_requests_active") == 1)
+    patient.counts(1, "weir_requests_active")
     connection.close()
-    eventually(lambda: weir.metric("weir_requests_active") == 0)
+    patient.counts(0, "weir_requests_active")
     large = weir_for(rig, ASKED, size_limits={"request_body": "1k"})
     with Connection(large.address) as connection:
         connection.send(request_bytes("/", "POST", headers={"Transfer-Encoding": "chunked"}) + chunked(b"x" * 2000, 500))

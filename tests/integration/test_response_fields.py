@@ -2,8 +2,10 @@
 documents."""
 
 import json
+import time
 
 from rate_limit_fields import items
+from rig import eventually
 from wire import Connection, get
 
 
@@ -13,30 +15,34 @@ LIMITS = {"per-client": dict(script="token_bucket", limit=60, period="1h", burst
 
 def test_all_three_families_on_an_admitted_request(rig):
     weir = rig.weir(limits=LIMITS)
+    began = time.monotonic()
     response = get(weir.address)
     assert response.status == 200
     assert response.number("X-RateLimit-Limit") == 3, "the limit with the smallest remaining share of its capacity"
     assert response.number("X-RateLimit-Remaining") == 2
-    assert 59 <= response.number("X-RateLimit-Reset") <= 60
+    least = 60 - (time.monotonic() - began) - 1
+    assert least <= response.number("X-RateLimit-Reset") <= 60
     assert response["X-Rate-Limit-Policy"] == "per-client"
     assert response["X-Rate-Limit-Used"] == "1"
     assert items(response["RateLimit-Policy"]) == {"per-client": {"q": 3, "w": 180}, "window": {"q": 10, "w": 60}}
     limits_shown = items(response["RateLimit"])
     assert limits_shown["per-client"]["r"] == 2 and limits_shown["window"]["r"] == 9
-    assert 59 <= limits_shown["window"]["t"] <= 60
+    assert least <= limits_shown["window"]["t"] <= 60
     assert response["Retry-After"] is None
 
 
 def test_a_rejection_shows_the_limit_that_rejected(rig):
     weir = rig.weir(limits=LIMITS)
+    began = time.monotonic()
     for _ in range(3):
         assert get(weir.address).status == 200
     response = get(weir.address)
+    least = 60 - (time.monotonic() - began) - 1
     assert (response.status, response.reason) == (429, "Too Many Requests")
     assert response.number("X-RateLimit-Limit") == 3
     assert response.number("X-RateLimit-Remaining") == 0
     assert response["X-Rate-Limit-Policy"] == "per-client"
-    assert 59 <= response.number("Retry-After") <= 60, "one token is refilled per minute"
+    assert least <= response.number("Retry-After") <= 60, "one token is refilled per minute"
     assert items(response["RateLimit"])["window"]["r"] == 7, "the rejected request was not charged to the window"
     assert response["Content-Type"] == "application/problem+json"
     problem = json.loads(response.body)
@@ -48,11 +54,9 @@ def test_a_rejection_shows_the_limit_that_rejected(rig):
 def test_a_client_that_waits_for_retry_after_is_admitted(rig):
     weir = rig.weir(limits={"fast": dict(script="gcra", limit=2, period="2s")})
     with Connection(weir.address) as connection:
-        while connection.request().status == 200:
-            pass
-        wait = connection.request().number("Retry-After")
+        answer = eventually(lambda: (a := connection.request()).status == 429 and a, what="429")
+        wait = answer.number("Retry-After")
         assert wait == 1
-        import time
         time.sleep(wait)
         assert connection.request().status == 200
 
@@ -172,7 +176,7 @@ def test_cached_rejections_differ_per_client_cost_version_and_id(rig):
     """weir reuses the last rejection of a rule. Alternates clients, costs, versions, ids and
     connections: each rejection has its own values."""
     weir = rig.weir(limits={"units": dict(script="fixed_window", limit=100, period="1h"),
-                            "pace": dict(script="gcra", limit=1000, period="1000s", burst=1000)},
+                            "pace": dict(script="gcra", limit=1000, period="10000s", burst=1000)},
                     clients={"big": {"limits": {"units": {"limit": 12000}}}},
                     identity={"from": ["header:X-Client-Id"], "trusted_proxies": ["127.0.0.0/8"]},
                     rules=[{"limits": ["units", "pace"], "cost": {"request_header": "X-Cost", "max": 20000}}])
@@ -180,7 +184,8 @@ def test_cached_rejections_differ_per_client_cost_version_and_id(rig):
     def fetch(client, cost, identifier=None, **how):
         headers = [("X-Client-Id", client), ("X-Cost", str(cost))] + ([("X-Request-Id", identifier)] if identifier else [])
         return get(weir.address, headers=headers, **how)
-    assert fetch("big", 995).status == 200 and fetch("small", 95).status == 200
+    began = time.monotonic()
+    assert fetch("big", 999).status == 200 and fetch("small", 95).status == 200
     ids = set()
     for n in range(60):
         client, limit = (("big", 12000), ("small", 100))[n % 2]
@@ -200,7 +205,7 @@ def test_cached_rejections_differ_per_client_cost_version_and_id(rig):
         assert problem["violated-policies"] == ["pace" if client == "big" else "units"]
         assert answer.number("Content-Length") == len(answer.body)
         if client == "big":
-            assert max(cost - 7, 1) <= seconds <= cost - 4, (cost, seconds)
+            assert (cost - 1) * 10 - (time.monotonic() - began) - 1 <= seconds <= (cost - 1) * 10, (cost, seconds)
     assert len(ids) > 20
 
 
