@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/available_memory.h"
 #include "base/clock.h"
 #include "base/event_timer.h"
 #include "base/log.h"
@@ -60,13 +61,12 @@ struct embedded {
 
 /* --- Child process ---------------------------------------------------------------------------- */
 
-/* A quarter of the machine's memory. With noeviction, a full Redis rejects writes instead of
- * evicting counters. */
+/* With noeviction, a full Redis rejects writes instead of evicting counters. The limit is below
+ * that of a container, or the kernel would kill Redis first. */
 static void choose_memory(struct embedded *e)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    long long quarter = pages > 0 && size > 0 ? (long long)pages * size / 4 : 64 << 20;
-    snprintf(e->memory, sizeof e->memory, "%lld", quarter);
+    uint64_t quarter = available_memory("/proc/self/cgroup", "/sys/fs/cgroup") / 4;
+    snprintf(e->memory, sizeof e->memory, "%llu", (unsigned long long)quarter);
 }
 
 static void make_arguments(struct embedded *e)

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/available_memory.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "redis/embedded.h"
@@ -35,13 +36,14 @@ static void tear_down(void)
     ck_assert_msg(rmdir(home) == 0, "%s: %s", home, strerror(errno));
 }
 
-static long long query_number(const struct embedded *e, const char *command)
+/* Returns the number behind `name` in a section of INFO; -1: no reply. */
+static long long query_number(const struct embedded *e, const char *section, const char *name)
 {
     redisContext *redis = redisConnectUnix(embedded_address(e)->local.sun_path);
-    redisReply *reply = redis && !redis->err ? redisCommand(redis, command) : NULL;
-    const char *pid =
-        reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, "process_id:") : NULL;
-    long long number = pid ? atoll(pid + 11) : -1;
+    redisReply *reply = redis && !redis->err ? redisCommand(redis, "INFO %s", section) : NULL;
+    const char *found =
+        reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, name) : NULL;
+    long long number = found ? atoll(found + strlen(name)) : -1;
     freeReplyObject(reply);
     if (redis)
         redisFree(redis);
@@ -50,7 +52,7 @@ static long long query_number(const struct embedded *e, const char *command)
 
 static pid_t server_pid(const struct embedded *e)
 {
-    return (pid_t)query_number(e, "INFO server");
+    return (pid_t)query_number(e, "server", "process_id:");
 }
 
 START_TEST(it_starts_with_private_files_and_removes_them)
@@ -68,6 +70,18 @@ START_TEST(it_starts_with_private_files_and_removes_them)
     ck_assert_int_ne(getpgid(server_pid(e)), getpgid(0)); /* Ctrl-C does not reach it */
     embedded_stop(e);
     embedded_stop(NULL);
+}
+END_TEST
+
+/* In a container with a limit, Redis refuses writes before the kernel kills it. */
+START_TEST(its_memory_is_bounded_by_that_of_the_cgroup)
+{
+    struct embedded *e = embedded_start();
+
+    ck_assert_ptr_nonnull(e);
+    ck_assert_int_eq(query_number(e, "memory", "maxmemory:"),
+                     (long long)(available_memory("/proc/self/cgroup", "/sys/fs/cgroup") / 4));
+    embedded_stop(e);
 }
 END_TEST
 
@@ -204,6 +218,7 @@ int main(void)
     tcase_set_timeout(tests, 60);
     if (installed) {
         tcase_add_test(tests, it_starts_with_private_files_and_removes_them);
+        tcase_add_test(tests, its_memory_is_bounded_by_that_of_the_cgroup);
         tcase_add_test(tests, directories_of_killed_processes_are_removed_unless_in_use);
         tcase_add_test(tests, it_is_restarted_after_a_crash);
         tcase_add_test(tests, it_exits_with_its_parent);
