@@ -186,14 +186,14 @@ static _Noreturn void guard(struct embedded_directory *d, int alive, int made)
 
 bool embedded_make_guarded_directory(struct embedded_directory *d)
 {
-    int alive[2], made[2];
+    int ends[4] = {-1, -1, -1, -1}, *alive = ends, *made = ends + 2;
 
-    if (pipe2(alive, O_CLOEXEC) != 0)
-        return false;
-    if (pipe2(made, O_CLOEXEC) != 0 || (d->guard = fork()) < 0) {
+    if (pipe2(alive, O_CLOEXEC) != 0 || pipe2(made, O_CLOEXEC) != 0 || (d->guard = fork()) < 0) {
         log_error("embedded Redis: cannot start a process for its directory: %s; check the "
-                  "memory and the limit of processes (TasksMax=)",
+                  "memory, the limit of descriptors (LimitNOFILE=) and of processes (TasksMax=)",
                   strerror(errno));
+        for (int i = 0; i < 4; i++)
+            close(ends[i]);
         return false;
     }
     if (d->guard == 0) {

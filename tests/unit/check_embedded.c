@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -207,6 +208,34 @@ START_TEST(a_missing_program_is_reported)
 }
 END_TEST
 
+/* Without descriptors for its pipes, the private Redis says so, and leaves none open. */
+START_TEST(a_lack_of_descriptors_is_reported)
+{
+    struct rlimit before, few;
+    char path[] = "/tmp/weir-log-XXXXXX", line[1024] = "";
+    close(mkstemp(path));
+    ck_assert_int_eq(log_open(path), 0);
+    FILE *log = fopen(path, "r");
+    int next = dup(0);
+
+    close(next);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    for (int left = 0; left <= 3; left++) {
+        few.rlim_cur = (rlim_t)(next + left);
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+        ck_assert_ptr_null(embedded_start_private("this test"));
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, log));
+        ck_assert_ptr_nonnull(strstr(line, "LimitNOFILE="));
+        ck_assert_int_eq(dup(0), next);
+        close(next);
+    }
+    fclose(log);
+    unlink(path);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("embedded");
@@ -222,6 +251,7 @@ int main(void)
         tcase_add_test(tests, directories_of_killed_processes_are_removed_unless_in_use);
         tcase_add_test(tests, it_is_restarted_after_a_crash);
         tcase_add_test(tests, it_exits_with_its_parent);
+        tcase_add_test(tests, a_lack_of_descriptors_is_reported);
     }
     tcase_add_test(tests, a_missing_program_is_reported);
     suite_add_tcase(suite, tests);
