@@ -135,7 +135,8 @@ void http2_fault(struct http2_session *session, enum http2_cause cause, const ch
 /* Reports the fault for which weir has reset a stream, and charges it. `stream`: NULL if it is
  * closed. */
 void http2_reset_fault(struct http2_session *session, struct http2_stream *stream, uint32_t code);
-/* Reports a fault and sends GOAWAY with ENHANCE_YOUR_CALM. No more input is processed. */
+/* Reports a fault and sends GOAWAY with the code of the cause, mostly ENHANCE_YOUR_CALM. No more
+ * input is processed. */
 void http2_session_fail(struct http2_session *session, enum http2_cause cause, const char *why);
 
 /* Takes a token of the limit; without one, the session fails. */
