@@ -94,29 +94,29 @@ static void read_statuses(struct loading *l, const struct option *option, const 
     *(uint64_t **)field = counted;
 }
 
-static bool counts_whole_class(const struct limit *limit, unsigned class)
+static bool hold_whole_class(const uint64_t *statuses, unsigned class)
 {
     for (unsigned i = 0; i < 100; i++)
-        if (!limit_counts(limit, class * 100 + i))
+        if (!statuses_hold(statuses, class * 100 + i))
             return false;
     return true;
 }
 
 static void print_statuses(const struct printer *printer, const void *field)
 {
-    const struct limit limit = {.counted = *(uint64_t *const *)field};
+    const uint64_t *statuses = *(uint64_t *const *)field;
     const char *const start = " [ ", *before = start;
 
-    if (!limit.counted) {
+    if (!statuses) {
         fputs(" all\n", printer->out);
         return;
     }
     for (unsigned class = STATUS_MIN / 100; class <= STATUS_MAX / 100; class ++) {
-        bool whole = counts_whole_class(&limit, class);
+        bool whole = hold_whole_class(statuses, class);
         if (whole)
             fprintf(printer->out, "%s%uxx", before, class), before = ", ";
         for (unsigned i = 0; i < 100 && !whole; i++)
-            if (limit_counts(&limit, class * 100 + i))
+            if (statuses_hold(statuses, class * 100 + i))
                 fprintf(printer->out, "%s%u", before, class * 100 + i), before = ", ";
     }
     fputs(before == start ? " []\n" : " ]\n", printer->out);

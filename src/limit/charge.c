@@ -49,7 +49,7 @@ static int64_t total_of(const struct op_limit *part, const struct charge_outcome
 
     if (!part->charge.granted)
         return part->charge.units;
-    if (!limit_counts(part->limit, outcome->status))
+    if (!statuses_hold(part->limit->counted, outcome->status))
         return 0;
     if (part->limit->own_cost)
         cost = outcome->own_costs ? outcome->own_costs[part->place] : -1;

@@ -139,12 +139,6 @@ static inline bool statuses_hold(const uint64_t *statuses, unsigned status)
                          (statuses[status / 64] >> status % 64 & 1));
 }
 
-/* Returns true if the limit charges responses with this status. */
-static inline bool limit_counts(const struct limit *limit, unsigned status)
-{
-    return statuses_hold(limit->counted, status);
-}
-
 /* Writes the period as in a policy: "1m", "month". */
 struct text;
 void limit_period_write(struct text *out, const struct limit *limit);

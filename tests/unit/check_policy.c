@@ -232,11 +232,11 @@ START_TEST(limits_are_loaded)
     ck_assert(limits[3].headers && !limits[4].headers);
     ck_assert_int_eq(limits[3].enforce, 10000);
     ck_assert_int_eq(limits[4].enforce, 1250);
-    ck_assert(limit_counts(&limits[4], 401) && limit_counts(&limits[4], 500) &&
-              limit_counts(&limits[4], 599));
-    ck_assert(!limit_counts(&limits[4], 200) && !limit_counts(&limits[4], 402) &&
-              !limit_counts(&limits[4], 600));
-    ck_assert(limit_counts(&limits[3], 200) && !limits[3].counted);
+    ck_assert(statuses_hold(limits[4].counted, 401) && statuses_hold(limits[4].counted, 500) &&
+              statuses_hold(limits[4].counted, 599));
+    ck_assert(!statuses_hold(limits[4].counted, 200) && !statuses_hold(limits[4].counted, 402) &&
+              !statuses_hold(limits[4].counted, 600));
+    ck_assert(statuses_hold(limits[3].counted, 200) && !limits[3].counted);
     policy_drop(policy);
 }
 END_TEST
