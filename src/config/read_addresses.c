@@ -47,9 +47,9 @@ static bool gather_range(struct loading *l, struct gathered *all, const struct l
     return true;
 }
 
-/* Reads a line; `file` is its name in errors. Returns false if reading must stop. */
-static bool read_line(struct loading *l, const char *file, unsigned number, struct slice text,
-                      enum listed as, struct gathered *all)
+/* Returns false if reading must stop. */
+static bool read_line(struct loading *l, unsigned number, struct slice text, enum listed as,
+                      struct gathered *all)
 {
     struct slice address = trimmed(text);
     struct listed_range range = {.as = as};
@@ -59,12 +59,12 @@ static bool read_line(struct loading *l, const char *file, unsigned number, stru
     if (address.n == 0)
         return true;
     if (!ip_range_parse(address, &range.range, &why))
-        report_mistake_in(l->report, file, position, "%s: %s", QUOTE(address), why);
+        report_mistake(l->report, position, "%s: %s", QUOTE(address), why);
     else if (!gather_range(l, all, &range)) {
-        report_mistake_in(l->report, file, position,
-                          "all lists together have more than %d addresses and ranges; combine "
-                          "adjacent addresses into ranges",
-                          LISTED_MAX);
+        report_mistake(l->report, position,
+                       "all lists together have more than %d addresses and ranges; combine "
+                       "adjacent addresses into ranges",
+                       LISTED_MAX);
         return false;
     }
     return true;
@@ -74,7 +74,7 @@ static void read_address_file(struct loading *l, const struct node *item, enum l
                               struct gathered *all)
 {
     char *path = neighbour_path(l, item->text);
-    const char *why, *file = arena_text(&l->report->arena, slice_of(path));
+    const char *why;
     struct slice bytes;
 
     if (!file_read(&l->file, path, ADDRESS_FILE_MAX, &bytes, &why)) {
@@ -85,14 +85,16 @@ static void read_address_file(struct loading *l, const struct node *item, enum l
         return;
     }
     bytes = slice_after_bom(bytes);
+    l->report->current = path;
     for (unsigned number = 1; bytes.n; number++) {
         const char *end = memchr(bytes.p, '\n', bytes.n);
         struct slice line = {bytes.p, end ? (size_t)(end - bytes.p) : bytes.n};
-        if (!read_line(l, file, number, line, as, all))
+        if (!read_line(l, number, line, as, all))
             break;
         bytes.p += line.n + (end != NULL);
         bytes.n -= line.n + (end != NULL);
     }
+    l->report->current = NULL;
     arena_free(&l->file);
 }
 

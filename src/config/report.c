@@ -29,35 +29,15 @@ void report_line_add(struct report *report, bool warning, struct position positi
     report->count++;
 }
 
-static void add_mistake(struct report *report, const char *file, struct position position,
-                        const char *format, va_list args)
-{
-    unsigned before = report->count;
-    char text[1024];
-
-    vsnprintf(text, sizeof text, format, args);
-    report_line_add(report, false, position, text);
-    if (report->count > before && file)
-        report->lines[before].file = file;
-}
-
 void report_mistake(struct report *report, struct position position, const char *format, ...)
 {
+    char text[1024];
     va_list args;
 
     va_start(args, format);
-    add_mistake(report, NULL, position, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-}
-
-void report_mistake_in(struct report *report, const char *file, struct position position,
-                       const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    add_mistake(report, file, position, format, args);
-    va_end(args);
+    report_line_add(report, false, position, text);
 }
 
 /* Orders the policy file first, then the other files in the order of reading. */

@@ -23,7 +23,7 @@ struct report_line {
 
 struct report {
     const char *file;
-    const char *current; /* file of the lines that are added; NULL: `file` */
+    const char *current; /* file of the lines that are added, which lives as long; NULL: `file` */
     struct arena arena;
     struct report_line *lines;
     unsigned count, room;
@@ -34,10 +34,6 @@ void report_line_add(struct report *report, bool warning, struct position positi
                      const char *text);
 void report_mistake(struct report *report, struct position position, const char *format, ...)
     PRINTF_LIKE(3, 4);
-
-/* Reports an error in another file. `file` must live as long as the report. */
-void report_mistake_in(struct report *report, const char *file, struct position position,
-                       const char *format, ...) PRINTF_LIKE(4, 5);
 
 /* Prints errors and warnings as "FILE:LINE:COLUMN: ..." and frees the contents. */
 void report_finish(struct report *report, FILE *out);
