@@ -117,7 +117,7 @@ static bool path_set(struct request_head *head, struct slice path, struct slice 
 /* Returns the length of a leading "http://" or "https://", or 0. */
 static size_t scheme_length(struct slice target)
 {
-    static const struct slice schemes[] = {{"http://", 7}, {"https://", 8}};
+    static const struct slice schemes[] = {SLICE("http://"), SLICE("https://")};
     for (size_t i = 0; i < COUNT_OF(schemes); i++)
         if (slice_starts_with_nocase(target, schemes[i]))
             return schemes[i].n;

@@ -8,8 +8,8 @@ enum { LINE_MAX = 32, LINES = 3 }; /* HTTP/1.0, 1.1 and 2 */
 
 static char pseudonym[sizeof "weir-01234567"] = "weir";
 static char line_bytes[LINES][LINE_MAX];
-static struct slice lines[LINES] = {
-    {"Via: 1.0 weir\r\n", 15}, {"Via: 1.1 weir\r\n", 15}, {"Via: 2 weir\r\n", 13}};
+static struct slice lines[LINES] = {SLICE("Via: 1.0 weir\r\n"), SLICE("Via: 1.1 weir\r\n"),
+                                    SLICE("Via: 2 weir\r\n")};
 
 void via_set_pseudonym(uint64_t random)
 {

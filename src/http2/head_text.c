@@ -50,11 +50,9 @@ static bool value_is_valid(struct slice value)
 /* RFC 9113 section 8.2.2: meaningful on one connection of HTTP/1.1 only. */
 static bool is_connection_specific(struct slice name)
 {
-    static const struct slice names[] = {{"connection", 10},
-                                         {"keep-alive", 10},
-                                         {"proxy-connection", 16},
-                                         {"transfer-encoding", 17},
-                                         {"upgrade", 7}};
+    static const struct slice names[] = {SLICE("connection"), SLICE("keep-alive"),
+                                         SLICE("proxy-connection"), SLICE("transfer-encoding"),
+                                         SLICE("upgrade")};
 
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (slice_equal(name, names[i]))

@@ -43,10 +43,10 @@ static const char *pseudo_fault(enum pseudo_field which, struct slice value)
 
 static const char *pseudo_add(struct head_text *text, struct slice name, struct slice value)
 {
-    static const struct slice names[PSEUDO_COUNT] = {[PSEUDO_METHOD] = {":method", 7},
-                                                     [PSEUDO_SCHEME] = {":scheme", 7},
-                                                     [PSEUDO_AUTHORITY] = {":authority", 10},
-                                                     [PSEUDO_PATH] = {":path", 5}};
+    static const struct slice names[PSEUDO_COUNT] = {[PSEUDO_METHOD] = SLICE(":method"),
+                                                     [PSEUDO_SCHEME] = SLICE(":scheme"),
+                                                     [PSEUDO_AUTHORITY] = SLICE(":authority"),
+                                                     [PSEUDO_PATH] = SLICE(":path")};
     enum pseudo_field which = PSEUDO_METHOD;
     const char *fault;
 

@@ -1,6 +1,6 @@
 #include "jwks/key_url.h"
 
-static const struct slice https = {"https://", 8}, http = {"http://", 7};
+static const struct slice https = SLICE("https://"), http = SLICE("http://");
 
 enum { PORT_TEXT_MAX = 6 };
 

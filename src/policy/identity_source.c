@@ -76,20 +76,15 @@ static enum found find_header(const struct identity_search *search,
                        search->identity);
 }
 
-#define PREFIX(literal)                                                                            \
-    {                                                                                              \
-        literal, sizeof literal - 1                                                                \
-    }
-
 const struct identity_source identity_sources[] = {
     {.word = "ip",
      .description = "address",
-     .prefix = PREFIX("ip:"),
+     .prefix = SLICE("ip:"),
      .verified = true,
      .find = find_address},
     {.word = "header",
      .description = "header",
-     .prefix = PREFIX("id:"),
+     .prefix = SLICE("id:"),
      .placeholder = "NAME",
      .is_id = true,
      .is_header = true,
@@ -97,7 +92,7 @@ const struct identity_source identity_sources[] = {
      .find = find_header},
     {.word = "cookie",
      .description = "cookie",
-     .prefix = PREFIX("cookie:"),
+     .prefix = SLICE("cookie:"),
      .placeholder = "NAME",
      .is_id = true,
      .counts = true,
@@ -107,7 +102,7 @@ const struct identity_source identity_sources[] = {
      .find = identity_find_cookie},
     {.word = "query",
      .description = "query parameter",
-     .prefix = PREFIX("query:"),
+     .prefix = SLICE("query:"),
      .placeholder = "NAME",
      .is_id = true,
      .counts = true,
@@ -116,7 +111,7 @@ const struct identity_source identity_sources[] = {
      .find = identity_find_query},
     {.word = "jwt",
      .description = "claim",
-     .prefix = PREFIX("jwt:"),
+     .prefix = SLICE("jwt:"),
      .placeholder = "CLAIM",
      .is_id = true,
      .counts = true,
@@ -125,14 +120,14 @@ const struct identity_source identity_sources[] = {
      .find = identity_find_claim},
     {.word = "json",
      .description = "value in the content",
-     .prefix = PREFIX("json:"),
+     .prefix = SLICE("json:"),
      .placeholder = "PATH",
      .is_id = true,
      .name_is_good = is_json_path,
      .find = identity_find_json},
     {.word = "certificate",
      .description = "name in a certificate",
-     .prefix = PREFIX("certificate:"),
+     .prefix = SLICE("certificate:"),
      .placeholder = "cn|san|fingerprint",
      .is_id = true,
      .verified = true,

@@ -16,15 +16,10 @@ struct part_fields {
     bool scheme_and_client; /* X-Forwarded-Proto and X-Forwarded-For are required */
 };
 
-#define NAME(literal)                                                                              \
-    {                                                                                              \
-        (literal), sizeof(literal) - 1                                                             \
-    }
-
 static const struct part_fields part_fields[] = {
-    [REQUEST_FROM_FORWARDED] = {NAME("X-Forwarded-Method"), NAME("X-Forwarded-Uri"),
+    [REQUEST_FROM_FORWARDED] = {SLICE("X-Forwarded-Method"), SLICE("X-Forwarded-Uri"),
                                 FIELD_X_FORWARDED_HOST, true},
-    [REQUEST_FROM_ORIGINAL] = {NAME("X-Original-Method"), NAME("X-Original-URI"), FIELD_HOST,
+    [REQUEST_FROM_ORIGINAL] = {SLICE("X-Original-Method"), SLICE("X-Original-URI"), FIELD_HOST,
                                false},
 };
 

@@ -34,8 +34,8 @@ static void drop_own(const struct policy *policy, struct fields *fields)
 
 bool policy_has_twin(const struct policy *policy, const struct fields *fields)
 {
-    static const struct slice overrides[] = {
-        {"X-HTTP-Method-Override", 22}, {"X-HTTP-Method", 13}, {"X-Method-Override", 17}};
+    static const struct slice overrides[] = {SLICE("X-HTTP-Method-Override"),
+                                             SLICE("X-HTTP-Method"), SLICE("X-Method-Override")};
     const struct read_headers *headers = &policy->read_headers;
 
     return (fields->odd_names || headers->has_odd_names) &&

@@ -7,7 +7,7 @@
 
 bool grpc_is_call(const struct exchange *x, const struct request_head *head)
 {
-    static const struct slice prefix = {"application/grpc", 16};
+    static const struct slice prefix = SLICE("application/grpc");
     const struct field *field = fields_find(&head->fields, FIELD_CONTENT_TYPE);
     struct slice type = field ? field->value : SLICE_NONE;
 

@@ -23,19 +23,14 @@ struct service_resource {
     enum downstream_sent (*reply)(struct exchange *x); /* in REPLY */
 };
 
-#define PATH(literal)                                                                              \
-    {                                                                                              \
-        (literal), sizeof(literal) - 1                                                             \
-    }
-
 static const struct service_resource resources[] = {
-    {PATH("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"), METHOD_POST, true, false,
-     true, service_call_begin, service_call_reply},
-    {PATH("/json"), METHOD_POST, false, false, true, service_json_begin, service_call_reply},
-    {PATH("/grpc.health.v1.Health/Check"), METHOD_POST, true, true, false, service_check,
+    {SLICE("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"), METHOD_POST, true,
+     false, true, service_call_begin, service_call_reply},
+    {SLICE("/json"), METHOD_POST, false, false, true, service_json_begin, service_call_reply},
+    {SLICE("/grpc.health.v1.Health/Check"), METHOD_POST, true, true, false, service_check,
      service_check_reply},
-    {PATH("/grpc.health.v1.Health/Watch"), METHOD_POST, true, true, false, service_watch, NULL},
-    {PATH("/healthcheck"), METHOD_GET, false, true, false, service_healthcheck,
+    {SLICE("/grpc.health.v1.Health/Watch"), METHOD_POST, true, true, false, service_watch, NULL},
+    {SLICE("/healthcheck"), METHOD_GET, false, true, false, service_healthcheck,
      service_healthcheck_reply}};
 
 static const struct service_resource *resource_of(struct slice path)
