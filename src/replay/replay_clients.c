@@ -6,9 +6,9 @@
 
 enum { CAPACITY_FIRST = 64 };
 
-void replay_clients_init(struct replay_clients *table)
+void replay_clients_init(struct replay_clients *table, struct hash_key key)
 {
-    *table = (struct replay_clients){.key = hash_key_random(), .capacity = CAPACITY_FIRST};
+    *table = (struct replay_clients){.key = key, .capacity = CAPACITY_FIRST};
     table->slots = xcalloc(CAPACITY_FIRST, sizeof *table->slots);
 }
 
@@ -63,9 +63,9 @@ void replay_clients_add(struct replay_clients *table, struct slice name)
         grow(table);
 }
 
-uint64_t replay_clients_count(const struct replay_clients *table, struct slice name)
+uint64_t replay_clients_count(const struct replay_clients *table, uint64_t hash)
 {
-    return client_slot(table->slots, table->capacity, hash_slice(&table->key, name))->count;
+    return client_slot(table->slots, table->capacity, hash)->count;
 }
 
 /* Inserts into the sorted list of the highest counts. Equal counts are sorted by name, so that

@@ -23,12 +23,13 @@ struct replay_clients {
     uint64_t beyond; /* counts of clients that had no room */
 };
 
-void replay_clients_init(struct replay_clients *table);
+/* `key`: the same for tables whose hashes are compared. */
+void replay_clients_init(struct replay_clients *table, struct hash_key key);
 void replay_clients_free(struct replay_clients *table);
 /* Adds 1 to the client's count. */
 void replay_clients_add(struct replay_clients *table, struct slice name);
-/* Returns the client's count; 0: it is not in the table. */
-uint64_t replay_clients_count(const struct replay_clients *table, struct slice name);
+/* Returns the count of the client with this hash of its name; 0: it is not in the table. */
+uint64_t replay_clients_count(const struct replay_clients *table, uint64_t hash);
 /* Writes the clients with the highest counts, highest first; returns how many there are. */
 unsigned replay_clients_top(const struct replay_clients *table, const struct client_count **top,
                             unsigned max);

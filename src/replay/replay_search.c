@@ -63,7 +63,7 @@ static bool limits_a_client(const struct limit_stats *tried, uint64_t most)
 
     for (size_t i = 0; i < rejected->capacity; i++) {
         const struct client_count *one = &rejected->slots[i];
-        if (one->count && replay_clients_count(&tried->seen, slice_of(one->name)) <= most)
+        if (one->count && replay_clients_count(&tried->seen, one->hash) <= most)
             return true;
     }
     return rejected->beyond > 0;

@@ -9,12 +9,14 @@ enum { MINUTE_US = 60000000 };
 
 void replay_stats_init(struct replay_stats *stats, unsigned limit_count)
 {
+    struct hash_key key = hash_key_random();
+
     *stats = (struct replay_stats){.limit_count = limit_count};
     stats->limits = xcalloc(limit_count + 1, sizeof *stats->limits);
-    replay_clients_init(&stats->rejected_clients);
+    replay_clients_init(&stats->rejected_clients, key);
     for (unsigned i = 0; i < limit_count; i++) {
-        replay_clients_init(&stats->limits[i].seen);
-        replay_clients_init(&stats->limits[i].clients);
+        replay_clients_init(&stats->limits[i].seen, key);
+        replay_clients_init(&stats->limits[i].clients, key);
     }
 }
 

@@ -168,14 +168,14 @@ def test_compare_two_policies(rig):
     assert "by replay.yaml only" in text and "first      2026-09-21 14:13:24  ip:192.0.2.1  GET /log  (a.log:5)" in text, text
 
 
-def suggested(rig, requests_of):
-    """The suggestion for clients with these numbers of requests, one per second."""
-    lines = [common_line(START + 60000 * client + 1000 * i, f"10.0.{client >> 8}.{client & 255}", "/log")
+def suggested(rig, requests_of, user="-"):
+    """The suggestion for clients with these numbers of requests, one per second. A `user` is a template of their ids."""
+    lines = [common_line(START + 60000 * client + 1000 * i, f"10.0.{client >> 8}.{client & 255}", "/log", user.format(client))
              for client, requests in enumerate(requests_of) for i in range(requests)]
     rig.write("a.log", "\n".join(lines))
-    done = replay(rig, "--suggest", "--json", "a.log")
+    done = replay(rig, "--suggest", "--user", "--json", "a.log")
     found = next(limit for limit in json.loads(done.stdout)["policies"][0]["limits"] if limit["limit"] == "log")["suggestion"]
-    assert "limit %d of %d clients" % (found["limited_clients"], found["clients"]) in replay(rig, "--suggest", "a.log").stdout
+    assert "limit %d of %d clients" % (found["limited_clients"], found["clients"]) in replay(rig, "--suggest", "--user", "a.log").stdout
     return found
 
 
@@ -184,6 +184,12 @@ def test_a_suggested_limit_leaves_out_floods(rig):
     found = suggested(rig, [60, 50] + [4] * 298)
     assert found["value"] == 4 and found["limited_clients"] == 2 and found["clients"] == 300, found
     assert found["most_limited"] == ["ip:10.0.0.0", "ip:10.0.0.1"], found
+
+
+def test_a_suggested_limit_leaves_out_floods_with_long_names(rig):
+    """The report cuts these ids, and the search still counts each by its whole name."""
+    found = suggested(rig, [60, 50] + [4] * 298, user="a" * 100 + "-{}")
+    assert found["value"] == 4 and found["limited_clients"] == 2 and found["clients"] == 300, found
 
 
 def test_a_suggested_limit_limits_one_client_in_a_hundred_at_most(rig):
