@@ -67,11 +67,12 @@ def load_for_a_minute(weir, end):
 
 @timeout(150)
 def test_live(rig):
-    weir = start(rig)
+    weir = start(rig, priorities={"all": "100%", "batch": "29%"})
     page = browser.Browser(rig)
     page.open(url(weir))
     text_of(page, "#connection", "live")
     text_of(page, "#busiest", "No request was admitted")
+    text_of(page, "#rules", "may use 29% of shared limits")
     text_of(page, "#limited-window", "last minute")
     check_layout(page, None)
     if PICTURES:

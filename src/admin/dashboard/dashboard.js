@@ -268,7 +268,7 @@ function tables(s) {
   rows("rules", [
     ...s.rules.filter((r) => r.name !== "(none)" || total(r.decisions, Object.keys(r.decisions)))
       .map((r) => decided(r.name === "(none)" ? "no rule" : r.name, r, r.limits.join(", ") || "no limits")),
-    ...s.priorities.map((p) => decided(`priority ${p.name}`, p, `may use ${p.share * 100}% of shared limits`))], "The policy has no rules.");
+    ...s.priorities.map((p) => decided(`priority ${p.name}`, p, `may use ${Number((p.share * 100).toFixed(4))}% of shared limits`))], "The policy has no rules.");
   rows("servers", s.upstreams.flatMap((u) => u.servers.map((x) => ({ key: [u.name, x.address, x.name], cells: [
     element("td", {}, x.address || "–", x.name ? element("small", {}, x.name) : null), element("td", {}, u.name),
     element("td", { className: x.state === "up" ? "good" : "bad" }, x.state + (x.ejected_by_workers ? ` (${x.ejected_by_workers} workers)` : ""))] }))), "The policy has no servers.");
