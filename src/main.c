@@ -130,9 +130,7 @@ int main(int argc, char **argv)
         case 'c': file = optarg; break;
         case 'V': return finish_output(print_version());
         case 'h': return finish_output(print_usage());
-        default:
-            return cli_bad_usage(NULL, "unknown option, or one that lacks its value",
-                                 argv[optind - 1]);
+        default: return cli_bad_option(NULL, argv);
         }
     argc -= optind, argv += optind;
     const struct command *command = argc ? command_named(argv[0]) : NULL;

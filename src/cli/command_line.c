@@ -1,12 +1,26 @@
 /* command_line.c - options and operands of the subcommands. */
 #include "cli/cli.h"
 
+#include <string.h>
+
+enum { OPTION_LETTERS = 128 }; /* a larger option is a long one without a letter */
+
 int cli_bad_usage(const char *command, const char *why, const char *what)
 {
     fprintf(stderr, "weir: %s%s%s%s%s\nweir%s%s --help lists the %s.\n", command ? command : "",
             command ? ": " : "", why, what ? ": " : "", what ? what : "", command ? " " : "",
             command ? command : "", command ? "options" : "commands");
     return CLI_USAGE;
+}
+
+int cli_bad_option(const char *command, char **argv)
+{
+    const char letter[] = {'-', (char)optopt, 0}, *group = argv[optind];
+    bool in_group = optopt > 0 && optopt < OPTION_LETTERS && group && group[0] == '-' &&
+                    strchr(group + 1, optopt);
+
+    return cli_bad_usage(command, "unknown option, or one that lacks its value",
+                         in_group ? letter : argv[optind - 1]);
 }
 
 int cli_read_options(int argc, char **argv, const struct cli_options *known,
@@ -18,9 +32,7 @@ int cli_read_options(int argc, char **argv, const struct cli_options *known,
         switch (c) {
         case 'c': *policy_file = optarg; break;
         case 'h': return CLI_HELP;
-        case '?':
-            return cli_bad_usage(argv[0], "unknown option, or one that lacks its value",
-                                 argv[optind - 1]);
+        case '?': return cli_bad_option(argv[0], argv);
         default:
             if (known->take && !known->take(context, c, optarg))
                 return CLI_USAGE;
