@@ -12,7 +12,7 @@ static bool means_rejection(struct slice verdict)
            slice_equal(verdict, SLICE("failed_closed"));
 }
 
-/* Sums `member` (per_second or total) over the verdicts; -1: no value. */
+/* Sums `name` (per_second or total) over the verdicts; -1: no value. */
 static double sum_of(const json_t *decisions, const char *name, bool rejections, bool admissions)
 {
     double sum = -1;
@@ -296,7 +296,6 @@ static void write_server_table(struct screen *s, const json_t *servers)
         write_server(s, json_array_get(servers, i), width);
 }
 
-/* Two lists of clients side by side; below each other on a narrow screen. */
 static void write_client(struct screen *s, const json_t *client, unsigned width)
 {
     double least = number_at(client, "at_least"), most = number_at(client, "at_most");
@@ -315,6 +314,7 @@ static void heading(struct screen *s, const char *name, const char *column, unsi
     style(s, "0");
 }
 
+/* Two lists of clients side by side; below each other on a narrow screen. */
 static void write_clients(struct screen *s, const json_t *snapshot, unsigned most)
 {
     const json_t *top = json_object_get(snapshot, "top"),

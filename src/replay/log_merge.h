@@ -32,7 +32,7 @@ const struct log_line *log_merge_next(struct log_merge *merge, const char **file
 /* Counts so far. Includes lines in the windows. */
 struct log_counts log_merge_counts(const struct log_merge *merge);
 
-/* Position and text (at most 120 bytes) of the first odd line; false: there was none. */
+/* Position of the first odd line; false: there was none. */
 bool log_merge_first_odd(const struct log_merge *merge, const char **file, uint64_t *number);
 
 /* Returns false if a file could not be read to its end (printed to standard error). */

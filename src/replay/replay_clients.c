@@ -68,8 +68,7 @@ uint64_t replay_clients_count(const struct replay_clients *table, uint64_t hash)
     return client_slot(table->slots, table->capacity, hash)->count;
 }
 
-/* Inserts into the sorted list of the highest counts. Equal counts are sorted by name, so that
- * reports do not depend on the hash key. */
+/* Equal counts are sorted by name, so that reports do not depend on the hash key. */
 static bool ranks_before(const struct client_count *a, const struct client_count *b)
 {
     return a->count > b->count || (a->count == b->count && strcmp(a->name, b->name) < 0);
