@@ -220,12 +220,6 @@ function failures(answered, errors) {
   return element("td", { className: n > 0 ? "number bad" : "number", title: `5xx ${rate(answered)}/s, errors ${rate(errors)}/s` }, rate(n));
 }
 
-/* A server fails if it answers at least 5 % of its requests with 5xx, or not at all. */
-function failing(x) {
-  const all = serverRequests(x), failed = x.responses["5xx"].per_second + x.errors.per_second;
-  return all && failed / all >= 0.05 ? `${x.server} (${x.upstream}) fails ${(100 * failed / all).toFixed(0)} % of its requests` : null;
-}
-
 /* A problem is shown by its own text, unless a line with more details is. */
 function alerts(s) {
   const found = [], said = ["stopping"], redis = redisState(s)[0];
@@ -240,8 +234,6 @@ function alerts(s) {
   }
   if (down.length) found.push(`Servers: ${down.slice(0, 4).join(", ")}${down.length > 4 ? ` and ${down.length - 4} more` : ""}.`);
   s.problems.filter((p) => !said.includes(p.name)).forEach((p) => found.push(sentence(p.text)));
-  const failed = s.servers.map(failing).filter((x) => x);
-  if (failed.length) found.push(`Failing servers: ${failed.slice(0, 4).join(", ")}${failed.length > 4 ? ` and ${failed.length - 4} more` : ""}.`);
   if (s.state === "stopping") found.push("weir is stopping.");
   text("alert", found.join(" "));
   $("alert").hidden = !found.length;
