@@ -13,7 +13,6 @@ static void put_char(struct screen *s, char c)
     }
 }
 
-/* Bytes other than visible ASCII and blanks are written as \xNN. */
 void put_slice(struct screen *s, struct slice text)
 {
     static const char digits[] = "0123456789abcdef";
@@ -55,7 +54,6 @@ void styled(struct screen *s, const char *code, const char *text)
     style(s, "0");
 }
 
-/* Fills with blanks up to a column. */
 void go_to(struct screen *s, unsigned column)
 {
     while (s->column < column && s->column < s->all_columns && s->lines)
@@ -81,7 +79,6 @@ static size_t escaped_size(struct slice text)
     return n;
 }
 
-/* A name in a cell of `width` columns and a blank; a longer one is cut and ends with "~". */
 void cell(struct screen *s, struct slice name, unsigned width)
 {
     unsigned begin = s->column, all = s->all_columns;

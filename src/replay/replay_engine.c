@@ -362,28 +362,26 @@ void replay_engine_decide(struct replay_engine *engine, const struct virtual_req
 
 /* --- The end of a request --------------------------------------------------------------------- */
 
-/* Fills outcome->own_costs. */
-static void set_own_costs(const struct replay_decision *decision,
-                          const struct virtual_response *response, int64_t *costs)
+/* `costs` receives the costs of limits with costs of their own. */
+static struct charge_outcome outcome_of(const struct rule *rule,
+                                        const struct virtual_response *response, int64_t *costs)
 {
-    const struct rule *rule = decision->rule;
-
     for (unsigned i = 0; i < rule->limit_count; i++)
         costs[i] = limit_cost_final(rule->limits[i]->own_cost, response->own_costs[i],
                                     response->status >= 400);
+    return (struct charge_outcome){
+        .status = response->status, .cost = response->cost, .own_costs = costs};
 }
 
 void replay_engine_units(const struct replay_decision *decision,
                          const struct virtual_response *response, int64_t *units)
 {
     int64_t costs[LIMITS_PER_RULE_MAX];
-    struct charge_outcome outcome = {
-        .status = response->status, .cost = response->cost, .own_costs = costs};
 
     memset(units, 0, LIMITS_PER_RULE_MAX * sizeof *units);
     if (decision->kind != REPLAY_DECIDED || !decision->request.charge)
         return;
-    set_own_costs(decision, response, costs);
+    struct charge_outcome outcome = outcome_of(decision->rule, response, costs);
     limiter_final_charges(&decision->request, &outcome, units);
 }
 
@@ -391,8 +389,6 @@ void replay_engine_finish(struct replay_engine *engine, struct replay_decision *
                           int64_t now_us, const struct virtual_response *response)
 {
     int64_t costs[LIMITS_PER_RULE_MAX];
-    struct charge_outcome outcome = {
-        .status = response->status, .cost = response->cost, .own_costs = costs};
 
     if (decision->kind != REPLAY_DECIDED)
         return;
@@ -400,7 +396,7 @@ void replay_engine_finish(struct replay_engine *engine, struct replay_decision *
     limiter_leave(engine->limiter, &decision->request);
     if (!decision->request.charge)
         return;
-    set_own_costs(decision, response, costs);
+    struct charge_outcome outcome = outcome_of(decision->rule, response, costs);
     if (decision->rule->adjusts)
         limiter_adjust(&decision->request, &outcome);
     else

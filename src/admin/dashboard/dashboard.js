@@ -154,14 +154,10 @@ function when(ago) {
 }
 
 const REJECTED = ["limited", "prohibited", "failed_closed"];
-function perSecond(decisions, names) {
-  return names.reduce((sum, name) => sum + (decisions[name]?.per_second ?? 0), 0);
-}
+const sumOf = (member) => (decisions, names) => names.reduce((sum, name) => sum + (decisions[name]?.[member] ?? 0), 0);
+const perSecond = sumOf("per_second"), total = sumOf("total");
 function others(decisions) {
   return Object.keys(decisions).filter((name) => !REJECTED.includes(name) && name !== "not_charged");
-}
-function total(decisions, names) {
-  return names.reduce((sum, name) => sum + (decisions[name]?.total ?? 0), 0);
 }
 const ms = (s) => (s === null ? null : s * 1000);
 
