@@ -4,26 +4,6 @@
 #include "jwks/key_fetcher.h"
 #include "policy/jwt.h"
 
-static uint64_t sum(const struct admin_view *view,
-                    const counter_t *(*counter_of)(const struct token_stats *, unsigned),
-                    unsigned index)
-{
-    uint64_t total = 0;
-    for (unsigned w = 0; w < view->worker_count; w++)
-        total += counter_read(counter_of(&worker_stats(view->workers[w])->tokens, index));
-    return total;
-}
-
-static const counter_t *accepted_counter(const struct token_stats *stats, unsigned is_cached)
-{
-    return is_cached ? &stats->cached : &stats->verified;
-}
-
-static const counter_t *invalid(const struct token_stats *stats, unsigned fault)
-{
-    return &stats->invalid[fault];
-}
-
 /* Of keys by URL. A URL contains no quotes and backslashes. */
 static void keys_by_url(struct evbuffer *out, const struct admin_view *view)
 {
@@ -56,11 +36,13 @@ void metrics_write_tokens(struct evbuffer *out, const struct admin_view *view)
     metric_head(out, tokens, "counter",
                 "Requests with a valid token; verified: signature and claims were checked; cached: "
                 "they were checked before.");
-    for (unsigned i = 0; i < 2; i++)
-        metric_labelled(out, tokens, sum(view, accepted_counter, i),
-                        LABELS("result", i ? "cached" : "verified"));
+    metric_labelled(out, tokens, METRIC_SUM(view, worker_stats, tokens.verified),
+                    LABELS("result", "verified"));
+    metric_labelled(out, tokens, METRIC_SUM(view, worker_stats, tokens.cached),
+                    LABELS("result", "cached"));
     metric_head(out, faults, "counter", "Requests with an invalid token, by reason.");
     for (unsigned f = JWT_GOOD + 1; f < JWT_FAULT_COUNT; f++)
-        metric_labelled(out, faults, sum(view, invalid, f), LABELS("reason", jwt_fault_label[f]));
+        metric_labelled(out, faults, METRIC_SUM(view, worker_stats, tokens.invalid[f]),
+                        LABELS("reason", jwt_fault_label[f]));
     keys_by_url(out, view);
 }
