@@ -28,9 +28,6 @@ struct log_merge {
     struct window_line *current;
     int64_t time_us; /* of the last request delivered */
     struct log_counts counts;
-    const char *odd_file;
-    uint64_t odd_number;
-    bool failed;
 };
 
 /* --- The window ------------------------------------------------------------------------------- */
@@ -72,8 +69,8 @@ static void note_odd(struct log_merge *m, const struct merged_file *s)
 {
     if (m->counts.odd++)
         return;
-    m->odd_file = log_reader_path(s->file);
-    m->odd_number = log_reader_line(s->file);
+    m->counts.odd_file = log_reader_path(s->file);
+    m->counts.odd_line = log_reader_line(s->file);
 }
 
 static void take_line(struct log_merge *m, struct merged_file *s, const char *bytes, size_t size)
@@ -111,7 +108,7 @@ static void fill_window(struct log_merge *m, struct merged_file *s)
         else if (got == LOG_READ_FAILED) {
             fprintf(stderr, "weir: %s: cannot be read to its end: %s\n", log_reader_path(s->file),
                     errno ? strerror(errno) : "gzip failed");
-            m->failed = true;
+            m->counts.failed = true;
         }
     }
 }
@@ -168,18 +165,6 @@ struct log_counts log_merge_counts(const struct log_merge *m)
     for (unsigned i = 0; i < m->source_count; i++)
         counts.bytes += log_reader_position(m->sources[i].file);
     return counts;
-}
-
-bool log_merge_first_odd(const struct log_merge *m, const char **file, uint64_t *number)
-{
-    *file = m->odd_file;
-    *number = m->odd_number;
-    return m->counts.odd > 0;
-}
-
-bool log_merge_complete(const struct log_merge *m)
-{
-    return !m->failed;
 }
 
 void log_merge_close(struct log_merge *m)

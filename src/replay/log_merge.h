@@ -19,6 +19,9 @@ struct log_counts {
     uint64_t odd;                /* lines that could not be parsed, or were too long */
     uint64_t out_of_order;       /* requests delivered with a later time than logged */
     uint64_t bytes, bytes_total; /* progress; bytes_total 0: unknown */
+    const char *odd_file;        /* position of the first odd line; NULL: none */
+    uint64_t odd_line;
+    bool failed; /* a file could not be read to its end (printed to standard error) */
 };
 
 /* Opens the files. Returns NULL after printing the error to standard error. `paths` must outlive
@@ -31,12 +34,6 @@ const struct log_line *log_merge_next(struct log_merge *merge, const char **file
 
 /* Counts so far. Includes lines in the windows. */
 struct log_counts log_merge_counts(const struct log_merge *merge);
-
-/* Position of the first odd line; false: there was none. */
-bool log_merge_first_odd(const struct log_merge *merge, const char **file, uint64_t *number);
-
-/* Returns false if a file could not be read to its end (printed to standard error). */
-bool log_merge_complete(const struct log_merge *merge);
 
 void log_merge_close(struct log_merge *merge);
 

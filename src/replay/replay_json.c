@@ -120,8 +120,8 @@ static void put_summary(struct json_writer *json, const struct replay_summary *s
     }
     if (s->logs.odd) {
         json_begin(json, "first_odd", '{');
-        json_put_text(json, "file", s->odd_file);
-        json_put_u64(json, "line", s->odd_line);
+        json_put_text(json, "file", s->logs.odd_file);
+        json_put_u64(json, "line", s->logs.odd_line);
         json_end(json, '}');
     }
     json_begin(json, "policies", '[');

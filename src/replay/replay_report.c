@@ -217,8 +217,8 @@ static void put_notes(const struct replay_summary *s, FILE *out)
     fputs("\n", out);
     if (s->logs.odd)
         fprintf(out, "Note: %s line%s could not be parsed; the first: %s:%" PRIu64 "\n",
-                grouped(s->logs.odd, number), s->logs.odd == 1 ? "" : "s", s->odd_file,
-                s->odd_line);
+                grouped(s->logs.odd, number), s->logs.odd == 1 ? "" : "s", s->logs.odd_file,
+                s->logs.odd_line);
     if (s->logs.out_of_order)
         fprintf(out,
                 "Note: %s requests are far out of order; they were replayed later than logged\n",

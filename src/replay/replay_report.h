@@ -32,9 +32,7 @@ struct replay_summary {
     struct log_counts logs;
     int64_t first_us, last_us; /* times of the first and the last request */
     uint64_t took_us;          /* duration of the (first) pass */
-    const char *odd_file;      /* first line that could not be parsed; NULL: none */
-    uint64_t odd_line;
-    unsigned result_count; /* 2: compared */
+    unsigned result_count;     /* 2: compared */
     struct replay_result results[2];
     uint64_t only_first, only_second, both; /* requests rejected by one policy only, and by both */
 };

@@ -316,16 +316,6 @@ static void pass_end(struct pass *p)
     embedded_stop(p->redis);
 }
 
-static void note_logs(struct pass *p)
-{
-    struct replay_summary *s = p->summary;
-
-    s->logs = log_merge_counts(p->merge);
-    s->took_us = clock_us() - p->started_us;
-    (void)log_merge_first_odd(p->merge, &s->odd_file, &s->odd_line);
-    p->failed |= !log_merge_complete(p->merge);
-}
-
 /* Reads the logs once. `search` (by policy; NULL: none) changes limits. Returns false after
  * printing the error. */
 static bool run_pass(const struct replay_order *order, const struct replay_search *search,
@@ -346,7 +336,9 @@ static bool run_pass(const struct replay_order *order, const struct replay_searc
     p.started_us = clock_us();
     if (good) {
         read_logs(&p);
-        note_logs(&p);
+        summary->logs = log_merge_counts(p.merge);
+        summary->took_us = clock_us() - p.started_us;
+        p.failed |= summary->logs.failed;
     }
     pass_end(&p);
     return good && !p.failed;
@@ -429,7 +421,7 @@ static bool format_is_unknown(const struct replay_summary *summary)
     fprintf(stderr,
             "%s:%llu: this is no log that weir replay reads: common, combined and vhost_combined "
             "lines, and JSON of weir or with the names of nginx's variables; see weir(8)\n",
-            summary->odd_file, (unsigned long long)summary->odd_line);
+            summary->logs.odd_file, (unsigned long long)summary->logs.odd_line);
     return true;
 }
 
