@@ -16,6 +16,7 @@ struct window_line {
 
 /* A file and its window: a binary heap, the earliest line first. */
 struct merged_file {
+    const char *path;
     struct log_reader *file;
     struct window_line **heap;
     unsigned count;
@@ -69,7 +70,7 @@ static void note_odd(struct log_merge *m, const struct merged_file *s)
 {
     if (m->counts.odd++)
         return;
-    m->counts.odd_file = log_reader_path(s->file);
+    m->counts.odd_file = s->path;
     m->counts.odd_line = log_reader_line(s->file);
 }
 
@@ -106,7 +107,7 @@ static void fill_window(struct log_merge *m, struct merged_file *s)
         else if (got == LOG_READ_LONG)
             note_odd(m, s);
         else if (got == LOG_READ_FAILED) {
-            fprintf(stderr, "weir: %s: cannot be read to its end: %s\n", log_reader_path(s->file),
+            fprintf(stderr, "weir: %s: cannot be read to its end: %s\n", s->path,
                     errno ? strerror(errno) : "gzip failed");
             m->counts.failed = true;
         }
@@ -116,19 +117,21 @@ static void fill_window(struct log_merge *m, struct merged_file *s)
 struct log_merge *log_merge_open(char *const *paths, unsigned count)
 {
     struct log_merge *m = xcalloc(1, sizeof *m);
+    uint64_t size;
 
     m->sources = xcalloc(count, sizeof *m->sources);
     m->time_us = INT64_MIN;
     for (unsigned i = 0; i < count; i++) {
         struct merged_file *s = &m->sources[i];
-        if (!(s->file = log_reader_open(paths[i]))) {
+        if (!(s->file = log_reader_open(paths[i], &size))) {
             fprintf(stderr, "weir: %s: cannot be read: %s\n", paths[i], strerror(errno));
             log_merge_close(m);
             return NULL;
         }
         m->source_count = i + 1;
         s->heap = xcalloc(LOG_WINDOW, sizeof(struct window_line *));
-        m->counts.bytes_total += log_reader_size(s->file);
+        s->path = paths[i];
+        m->counts.bytes_total += size;
     }
     return m;
 }
@@ -153,7 +156,7 @@ const struct log_line *log_merge_next(struct log_merge *m, const char **file, ui
         m->counts.out_of_order++;
     }
     m->time_us = m->current->line.time_us;
-    *file = log_reader_path(first->file);
+    *file = first->path;
     *number = m->current->number;
     return &m->current->line;
 }

@@ -14,12 +14,11 @@
 enum { BUFFER_SIZE = 4 * REPLAY_LINE_MAX };
 
 struct log_reader {
-    const char *path;
     int source;  /* the file itself; gzip shares its offset */
     int fd;      /* what lines are read from: the file, or a pipe from gzip */
     pid_t gzip;  /* 0: not compressed */
     bool at_end; /* read(2) has returned the end of the file */
-    uint64_t size, line;
+    uint64_t line;
     size_t start, filled; /* unread bytes of `buffer` */
     char buffer[BUFFER_SIZE];
 };
@@ -55,7 +54,7 @@ static bool start_gzip(struct log_reader *file)
     return true;
 }
 
-struct log_reader *log_reader_open(const char *path)
+struct log_reader *log_reader_open(const char *path, uint64_t *size)
 {
     int fd = strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
                                     : open(path, O_RDONLY | O_CLOEXEC);
@@ -70,11 +69,10 @@ struct log_reader *log_reader_open(const char *path)
         return NULL;
     }
     file = xmalloc(sizeof *file);
-    file->path = path;
     file->source = file->fd = fd;
     file->gzip = 0;
     file->at_end = false;
-    file->size = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
+    *size = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
     file->line = file->start = file->filled = 0;
     if (is_gzip(fd) && !start_gzip(file)) {
         log_reader_close(file);
@@ -156,11 +154,6 @@ enum log_read log_reader_next(struct log_reader *file, char **bytes, size_t *siz
     }
 }
 
-const char *log_reader_path(const struct log_reader *file)
-{
-    return file->path;
-}
-
 uint64_t log_reader_line(const struct log_reader *file)
 {
     return file->line;
@@ -170,11 +163,6 @@ uint64_t log_reader_position(const struct log_reader *file)
 {
     off_t position = lseek(file->source, 0, SEEK_CUR);
     return position < 0 ? 0 : (uint64_t)position;
-}
-
-uint64_t log_reader_size(const struct log_reader *file)
-{
-    return file->size;
 }
 
 void log_reader_close(struct log_reader *file)

@@ -8,9 +8,9 @@
 struct log_reader;
 
 /* Opens `path`; "-" is standard input. A file with the signature of gzip (RFC 1952) is read through
- * gzip(1), whatever its name. Returns NULL if it cannot be opened; errno has the cause. `path` must
- * outlive the file. */
-struct log_reader *log_reader_open(const char *path);
+ * gzip(1), whatever its name. `*size`: of the file; 0: unknown. Returns NULL if it cannot be
+ * opened; errno has the cause. */
+struct log_reader *log_reader_open(const char *path, uint64_t *size);
 
 enum log_read {
     LOG_READ_LINE,
@@ -23,11 +23,9 @@ enum log_read {
  * call. */
 enum log_read log_reader_next(struct log_reader *file, char **bytes, size_t *size);
 
-const char *log_reader_path(const struct log_reader *file);
 uint64_t log_reader_line(const struct log_reader *file); /* number of the last line read, from 1 */
-/* Bytes of the file read so far (compressed ones for gzip), and its size; 0: unknown. */
+/* Bytes of the file read so far (compressed ones for gzip); 0: unknown. */
 uint64_t log_reader_position(const struct log_reader *file);
-uint64_t log_reader_size(const struct log_reader *file);
 
 void log_reader_close(struct log_reader *file);
 
