@@ -114,7 +114,7 @@ def acl_user(redis, *rules):
     redis.command("ACL", "SETUSER", "weir", "reset", "on", ">secret", "~weir:*", "&*", *rules)
 
 
-ALL = ("+@connection", "+@scripting", "+role", "+time", "+get", "+mget", "+set", "+setrange", "+incrby", "+del", "+publish", "+subscribe",
+ALL = ("+@connection", "+@scripting", "+role", "+time", "+get", "+mget", "+set", "+setrange", "+del", "+publish", "+subscribe",
        "+hget", "+hset", "+hdel", "+hgetall", "+exists", "+pttl", "+pexpire")
 
 
