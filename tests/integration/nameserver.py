@@ -11,11 +11,12 @@ TYPES = {"A": 1, "CNAME": 5, "AAAA": 28}
 class Nameserver:
     """Listens on a free UDP port. `records[name]`: a list of addresses, or of "=name" for an alias;
     other names do not exist (NXDOMAIN). `ttl`: one value, or by type; `silent`: sends no replies;
-    `code`: this response code for every query; `truncated`: sets TC. `queries`: the received (name,
-    type) pairs."""
+    `code`: this response code for every query; `truncated`: sets TC; `hold`: keeps replies until
+    release(). `queries`: the received (name, type) pairs."""
 
     def __init__(self, rig, ttl=0, **records):
         self.records, self.ttl, self.silent, self.code, self.truncated, self.queries = records, ttl, False, 0, False, []
+        self.hold, self.held, self.lock = False, [], threading.Lock()
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
         self.text = "127.0.0.1:%d" % self.socket.getsockname()[1]
@@ -31,10 +32,19 @@ class Nameserver:
             try:
                 question, peer = self.socket.recvfrom(4096)
                 reply = self.reply(question)
-                if reply and not self.silent:
-                    self.socket.sendto(reply, peer)
+                with self.lock:
+                    if reply and self.hold:
+                        self.held.append((reply, peer))
+                    elif reply and not self.silent:
+                        self.socket.sendto(reply, peer)
             except OSError:
                 return
+
+    def release(self):
+        with self.lock:
+            self.hold = False
+            for reply, peer in self.held:
+                self.socket.sendto(reply, peer)
 
     def reply(self, question):
         labels, at = [], 12

@@ -260,6 +260,6 @@ def test_a_retry_without_a_reachable_server_keeps_the_failure_of_the_first(rig):
         connection.next_request()
     for script, status, cause in (silent, 504, "upstream_timeout"), (closing, 502, "upstream_closed"):
         for order in in_both_orders((Http2Server(rig, script), Scripted(rig, lambda peer, _: peer.close()))):
-            weir = weir_before(rig, *order, response_timeout="300ms", retry={"on": ["connect", "reset", "timeout"]})
+            weir = weir_before(rig, *order, response_timeout="3s", retry={"on": ["connect", "reset", "timeout"]})
             assert get(weir.address).status == status
             weir.counts(1, "weir_errors_total", cause=cause)

@@ -656,7 +656,7 @@ def test_a_stream_without_a_response_times_out_alone(rig):
             else:
                 request.respond()
     server = Http2Server(rig, script)
-    weir = weir_before(rig, server, upstream={"response_timeout": "300ms"})
+    weir = weir_before(rig, server, upstream={"response_timeout": "3s"})
     with Http2(weir.address) as client:
         silent = client.start("/silent")
         request = server.next_recorded()
@@ -674,13 +674,13 @@ def test_a_stream_without_response_beside_other_input(rig):
         while connection.next_request() is not None:
             pass
     server = Http2Server(rig, script)
-    weir = weir_before(rig, server, upstream={"response_timeout": "200ms"})
+    weir = weir_before(rig, server, upstream={"response_timeout": "3s"})
     with Connection(weir.address) as client:
         client.send(request_bytes("/"))
         connection = server.next_recorded()
         for _ in range(6):
             weir.signal(signal.SIGSTOP)
-            time.sleep(0.3)  # the deadline passes
+            time.sleep(3.1)  # the deadline passes
             connection.put(PING, 0, 0, b"unread  ")
             weir.signal(signal.SIGCONT)
             get(weir.admin, "/healthz", host="127.0.0.1")
