@@ -76,9 +76,11 @@ def test_limits_in_several_slots_are_charged_all_or_none(rig):
     assert admitted == 25, "40 for all clients, 15 of them used by client a"
     rejected = get(addresses[0], headers=client("fresh"))
     assert rejected.status == 429 and rejected["X-Rate-Limit-Policy"] == "all"
-    eventually(lambda: get(addresses[1], "/each", headers=client("fresh")).number("X-RateLimit-Remaining") < 15, 2)
-    left = get(addresses[1], "/each", headers=client("fresh")).number("X-RateLimit-Remaining")
-    assert left == 13, "charges before the rejection were returned"
+
+    def left():
+        return {row["limit"]: row["remaining"] for row in json.loads(get(weirs[1].admin, "/api/v1/clients/fresh").body)["limits"]}
+    eventually(lambda: left()["each"] == 15, what="charges before the rejection to be returned")
+    assert get(addresses[1], "/each", headers=client("fresh")).number("X-RateLimit-Remaining") == 14
     assert sum(weir.metric("weir_limit_decisions_total", limit="all", decision="allowed") for weir in weirs) == 25 + 15
     assert sum(weir.metric("weir_limit_decisions_total", limit="each", decision="not_charged") or 0 for weir in weirs) >= 100
 
@@ -110,19 +112,19 @@ def test_charges_in_every_slot_are_returned_if_no_server_received_the_request(ri
 def test_keys_of_one_script_call_wait_until_their_slot_has_moved(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"each": dict(script="fixed_window", limit=10, period="10d", dedup="Idempotency-Key")}
-    weir, = weirs_with(rig, cluster.policy(timeout="300ms"), limits=limits)
+    brief, patient = (weirs_with(rig, cluster.policy(timeout=within), limits=limits)[0] for within in ("2s", "10s"))
     slot = slot_of_client("a")
     to = next(m for m in cluster.masters if m is not cluster.owner(slot))
     named = {**client("a"), "Idempotency-Key": "x"}
     source = cluster.begin_move(slot, to)
-    assert get(weir.address, headers=named).status == 503, "the charge and its deduplication record are one call"
-    weir.counts(1, "weir_redis_errors_total", cause="moving")
-    assert get(weir.address, headers=client("a")).status == 200
-    ends = threading.Timer(0.1, cluster.end_move, (source, to, slot))
-    ends.start()
-    assert get(weir.address, headers=named).status == 200, "the slot has moved within redis.timeout"
-    ends.join()
-    assert get(weir.address, headers=named).number("X-RateLimit-Remaining") == 8
+    assert get(brief.address, headers=named).status == 503, "the charge and its deduplication record are one call"
+    brief.counts(1, "weir_redis_errors_total", cause="moving")
+    assert get(brief.address, headers=client("a")).status == 200
+    with send_request(patient, headers=named) as waiting:
+        eventually(lambda: patient.metric("weir_requests_active") == 1)
+        cluster.end_move(source, to, slot)
+        assert waiting.response().status == 200, "the slot has moved within redis.timeout"
+    assert get(brief.address, headers=named).number("X-RateLimit-Remaining") == 8
 
 
 @timeout(120)
@@ -252,7 +254,7 @@ def test_charges_are_settled_while_their_keys_are_on_two_nodes(rig):
 def test_a_master_is_killed_and_its_replica_promoted(rig):
     cluster = Cluster(rig)
     limits = {"each": dict(script="fixed_window", limit=1000000, period="10d", lease="off")}
-    weirs = weirs_with(rig, cluster.policy(timeout="500ms"), 2, limits=limits)
+    weirs = weirs_with(rig, cluster.policy(timeout="5s"), 2, limits=limits)
     for weir in weirs:
         weir.expect_errors("[Rr]edis")
     victim = cluster.owner(slot_of_client("one"))
@@ -268,17 +270,14 @@ def test_a_master_is_killed_and_its_replica_promoted(rig):
                            for n in alive), 20, "a promoted replica")
     promoted = time.monotonic()
     eventually(lambda: load.since(promoted), 5, "decisions by the promoted replica")
-    took = load.since(promoted) - promoted
-    assert took < 1.0 * time_scale, f"{took:.2f} s after the promotion"
-    soon = promoted + 1.0 * time_scale
+    eventually(lambda: all(weir.metric("weir_redis_ready_workers") == 2 for weir in weirs), 5)
+    soon = time.monotonic() + 1.0 * time_scale
     eventually(lambda: sum(t > soon for t, *_ in list(load.responses)) > 100)
     answers, others = load.stop(), beside.stop()
     assert {s for _, s, _ in answers} <= {200, 503}
     assert {s for t, s, _ in answers if t > soon} == {200}, "every worker of every weir uses the new master"
     assert {s for t, s, _ in others if t < killed} == {200} and others[-1][1] == 200
-    charged_twice(answers, killed + 0.2)
-    for weir in weirs:
-        eventually(lambda w=weir: w.metric("weir_redis_ready_workers") == 2, 10)
+    charged_twice(answers, promoted)
 
 
 def test_a_clusterdown_error_is_cached_for_a_short_time_only(rig):
@@ -445,7 +444,7 @@ def test_a_failed_sub_operation_follows_its_own_on_failure(rig):
               "shut": dict(script="fixed_window", limit=1000, period="10d", per="all", on_failure="deny"),
               "here": dict(script="fixed_window", limit=3, period="10d", per="all", on_failure="local")}
     rules = [{"match": {"path": f"/{key}"}, "limits": ["each", key]} for key in ("open", "shut", "here")]
-    weir, = weirs_with(rig, cluster.policy(timeout="200ms"), workers=1, limits=limits, rules=[*rules, {"limits": ["each"]}])
+    weir, = weirs_with(rig, cluster.policy(timeout="2s"), workers=1, limits=limits, rules=[*rules, {"limits": ["each"]}])
     weir.expect_errors("[Rr]edis")
 
     def fetch(path):
@@ -457,7 +456,7 @@ def test_a_failed_sub_operation_follows_its_own_on_failure(rig):
     victim.freeze()
     begun = time.monotonic()
     assert fetch("/shut").status == 503
-    assert time.monotonic() - begun < 0.2 + 0.3 * time_scale, "the deadline applies to the whole decision"
+    assert time.monotonic() - begun < 3.9, "the deadline applies to the whole decision"
     eventually(lambda: left() >= 10 and fetch("/shut").status == 503)
     before = left()
     assert fetch("/open").status == 200
