@@ -16,16 +16,14 @@ from wire import Connection, get, request_bytes
 
 
 def recording_upstream(rig):
-    """An upstream that records (time, target) of each request, in the order of weir's connections
-    (one per request)."""
-    seen, numbers, lock = [], [], threading.Lock()
+    """An upstream that records (number, time, target) of each request, in the order of weir's
+    connections (one per request)."""
+    seen, lock = [], threading.Lock()
 
     def script(peer, number):
         request = peer.read_request()
         with lock:
-            place = bisect.bisect(numbers, number)
-            numbers.insert(place, number)
-            seen.insert(place, (time.monotonic(), request[0].split(b" ")[1].decode()))
+            bisect.insort(seen, (number, time.monotonic(), request[0].split(b" ")[1].decode()))
         peer.send(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
     return seen, Scripted(rig, script)
 
@@ -60,8 +58,8 @@ def test_requests_leave_in_order_at_the_configured_rate(rig):
             weir.counts(10 * (tried - 1) + i + 1, "weir_limit_decisions_total", limit="q", decision="allowed")
         answers = [c.response() for c in connections]
         assert [a.status for a in answers] == [200] * 10
-        assert [t for _, t in seen] == [f"/{i}" for i in range(10)]
-        assert all(moment >= start + i * 0.1 for i, (moment, _) in enumerate(seen)), (start, seen)
+        assert [t for *_, t in seen] == [f"/{i}" for i in range(10)]
+        assert all(moment >= start + i * 0.1 for i, (_, moment, _) in enumerate(seen)), (start, seen)
         assert answers[0].number("X-RateLimit-Limit") == 1000
         # requests that have left the queue use no slot
         assert 990 <= answers[9].number("X-RateLimit-Remaining") < 1000
@@ -72,7 +70,7 @@ def test_requests_leave_in_order_at_the_configured_rate(rig):
         assert times["/0"] == 0, times
         for c in connections:
             c.close()
-        return seen[-1][0] < start + 0.9 + 0.3 and 0 < times["/9"] <= 900000 + 300000
+        return seen[-1][1] < start + 0.9 + 0.3 and 0 < times["/9"] <= 900000 + 300000
     eventually(ten, 30, "ten requests at their times (a slow machine can need several attempts)")
 
 
@@ -80,7 +78,7 @@ def test_a_request_is_never_released_too_early(rig):
     """weir and Redis use the same clock here. The request is held for at least the delay that the
     script returned."""
     seen, api = recording_upstream(rig)
-    weir = rig.weir(workers=1, limits={"q": queue(limit=100)}, upstreams={"api": {"servers": [api.text]}}, log={"access": "json"})
+    weir = rig.weir(workers=1, limits={"q": queue(limit=20)}, upstreams={"api": {"servers": [api.text]}}, log={"access": "json"})
     start = time.monotonic()
     with Connection(weir.address) as c:
         for i in range(20):
@@ -88,7 +86,7 @@ def test_a_request_is_never_released_too_early(rig):
             c.response()
     waits = [line.get("held_us", 0) for line in lines(weir, 20)]
     assert len(waits) == 20 and sum(w > 0 for w in waits) >= 10, waits
-    assert all(moment >= start + i * 0.01 for i, (moment, _) in enumerate(seen)), (start, seen)
+    assert all(moment >= start + i * 0.05 for i, (_, moment, _) in enumerate(seen)), (start, seen)
 
 
 def test_a_request_with_too_long_a_delay_is_rejected(rig):
@@ -125,7 +123,7 @@ def test_a_client_that_disconnects_frees_its_slot_for_later_requests_only(rig):
         for c in waiting:
             assert c.response().status == 200
             c.close()
-        return [t for _, t in seen] if in_time and seen[2][0] < start + 0.74 and seen[4][0] < start + 1.24 else None
+        return [t for *_, t in seen] if in_time and seen[2][1] < start + 0.74 and seen[4][1] < start + 1.24 else None
     targets = eventually(all_in_time, 30, "each request in its slot (a busy machine can need several attempts)")
     assert targets == ["/first", "/1", "/late", "/3", "/4"], seen
     eventually(lambda: 1 <= weir.metric("weir_errors_total", cause="client_gone") < tried + 1)
@@ -206,12 +204,14 @@ def test_a_request_that_no_server_accepted_frees_its_slot(rig):
 
 
 def test_held_requests_are_served_at_shutdown(rig):
-    weir = rig.weir(workers=1, limits={"q": queue(limit=5)}, timeouts={"shutdown": "20s"})
+    weir = rig.weir(workers=1, limits={"q": queue(limit=1)}, timeouts={"shutdown": "20s"})
+    start = time.monotonic()
     assert get(weir.address).status == 200
     waiting = [send_request(weir, "/") for _ in range(3)]
-    eventually(lambda: held_requests(weir) == 3)
+    weir.counts(4, "weir_limit_decisions_total", limit="q", decision="allowed")
     weir.signal(signal.SIGTERM)
     assert [c.response().status for c in waiting] == [200] * 3
+    assert time.monotonic() - start >= 3, "the shutdown releases no request early"
     assert weir.wait(10) == 0
 
 
@@ -230,11 +230,11 @@ def test_requests_held_beyond_the_shutdown_timeout_are_cut_and_free_their_slots(
 
 
 def test_held_requests_survive_a_reload(rig):
-    limits = {"q": queue(limit=2)}
+    limits = {"q": queue(limit=1, period="2s")}
     weir = rig.weir(workers=1, limits=limits)
     assert get(weir.address).status == 200
     waiting = send_request(weir, "/")
-    eventually(lambda: held_requests(weir) == 1)
+    weir.counts(2, "weir_limit_decisions_total", limit="q", decision="allowed")
     weir.reload(limits={"q": queue(limit=3)})
     assert waiting.response().status == 200
 
@@ -247,7 +247,7 @@ def test_shadow_limits_hold_no_requests(rig):
 
 
 def test_without_redis_no_request_is_held(rig):
-    weir = rig.weir(workers=1, redis={"on_failure": "local", "timeout": "50ms"}, limits={"q": queue(limit=1, period="1h", burst=3)})
+    weir = rig.weir(workers=1, redis={"on_failure": "local", "timeout": "5s"}, limits={"q": queue(limit=1, period="1h", burst=3)})
     weir.expect_errors("[Rr]edis")
     assert get(weir.address).status == 200
     rig.redis().kill()
@@ -263,9 +263,10 @@ def test_with_several_limits_the_longest_delay_applies_and_all_are_refunded(rig)
     eventually(lambda: held_requests(weir) == 1)
     reset(waiting)
     eventually(lambda: held_requests(weir) == 0)
-    look = json.loads(get(weir.admin, "/api/v1/clients/ip:127.0.0.1").body)
-    left = {row["limit"]: row["remaining"] for row in look["limits"]}
-    assert left["w"] == 9, look
+
+    def left():
+        return {row["limit"]: row["remaining"] for row in json.loads(get(weir.admin, "/api/v1/clients/ip:127.0.0.1").body)["limits"]}
+    eventually(lambda: left()["w"] == 9, what="the refund")
 
 
 def test_two_weirs_share_one_queue(rig):
@@ -278,7 +279,7 @@ def test_two_weirs_share_one_queue(rig):
         seen.clear()
         senders = [send_request(weirs[i % 2], f"/{i}", client) for i in range(20)]
         assert [c.response().status for c in senders] == [200] * 20
-        moments = sorted(moment for moment, _ in seen)
+        moments = sorted(moment for _, moment, _ in seen)
         assert all(moment >= start + i * 0.02 for i, moment in enumerate(moments)), (start, moments)
         return moments[-1] < start + 0.38 + 0.3
     eventually(twenty, 30, "twenty requests at their times (a slow machine can need several attempts)")
