@@ -15,7 +15,7 @@ POLICY = """listen: 127.0.0.1:0
 redis: { address: "%s" }
 identity: { from: [ "header:X-Client-Id", ip ], trusted_proxies: [ 127.0.0.1 ] }
 limits:
-  per-client: { script: gcra, limit: 60, period: 1m, burst: 3 }
+  per-client: { script: gcra, limit: 60, period: 1h, burst: 3 }
 plans:
   gold: { limits: { per-client: { limit: 600 } } }
 clients:
@@ -54,7 +54,7 @@ def test_the_text_is_read_from_top_to_bottom(rig):
         "          weir.yaml:16  /v1/**#2  chosen",
         "limits    weir.yaml:9  clients: alice",
         "          weir.yaml:7  plans: gold",
-        "          weir.yaml:5  per-client  gcra 600 per 1m, burst 3, cost 1",
+        "          weir.yaml:5  per-client  gcra 600 per 1h, burst 3, cost 1",
         "            key weir:{id:alice}:l:per-client",
         "upstream  weir.yaml:12  api: 127.0.0.1:1",
         "forwards  GET /v1/items HTTP/1.1",
