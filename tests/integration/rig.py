@@ -436,7 +436,7 @@ class Rig:
         if not {"address", "sentinel", "cluster"} & policy["redis"].keys():
             policy["redis"]["address"] = self.redis().text
         if "upstreams" not in keys:
-            policy["upstreams"] = {"api": {"servers": [self.upstream().text]}}
+            policy["upstreams"] = {"api": {"servers": [self.upstream().text], "connect_timeout": "20s"}}
         if "rules" not in keys and "limits" in keys:
             policy["rules"] = [{"limits": list(keys["limits"])}]
         return policy
