@@ -228,7 +228,7 @@ def test_lingering_connections_are_closed_for_new_ones(rig):
 
 
 def test_silent_connections_do_not_delay_the_shutdown(rig):
-    weir = rig.weir(workers=1)
+    weir = rig.weir(workers=1, timeouts={"request_header": "60s"})
     silent = connected(weir, 4)
     weir.counts(4, "weir_connections")
     weir.signal(15)
