@@ -9,6 +9,7 @@ import time
 
 from gate import Gate, send_request
 from queues import reset
+from resets import assert_reset_applies_at_once
 from rig import eventually, free_port, time_scale, timeout, top
 from scripted import Scripted
 from topology import Cluster, Load, charged_twice, slot_of, slot_of_client
@@ -320,7 +321,10 @@ def test_inspect_and_reset_search_all_masters(rig):
             assert rig.command("reset", "-c", weirs[0].policy_file, name).returncode == 0
         else:
             assert get(weirs[0].admin, f"/api/v1/clients/{name}", method="DELETE").status == 200
-        eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, 0.9, "the reset message to be applied")
+        eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, what="the reset message to be applied")
+    connections = [Connection(weir.address) for weir in weirs]
+    assert_reset_applies_at_once(connections, lambda name: rig.command("reset", "-c", weirs[0].policy_file, name))
+    assert_reset_applies_at_once(connections, lambda name: get(weirs[0].admin, f"/api/v1/clients/{name}", method="DELETE"))
 
 
 def test_resets_arrive_while_the_configured_node_is_down(rig):
