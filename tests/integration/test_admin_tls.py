@@ -114,7 +114,7 @@ def test_client_certificates_of_an_admin_listener(rig):
 def test_admin_connections_end_with_the_certificate(rig):
     ca = Authority(rig.directory)
     _, address = weir_with_admin(rig, client_ca=ca.file)
-    context = ca.issue("alice", until=datetime.timedelta(seconds=4)).context()
+    context = ca.issue("alice", until=datetime.timedelta(seconds=8)).context()
     with TlsConnection(address, context=context) as connection, TlsConnection(address, context=context) as events:
         assert connection.request("/healthz").status == 200
         events.send(b"GET /api/v1/events HTTP/1.1\r\nHost: api.test\r\n\r\n")

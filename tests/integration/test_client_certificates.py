@@ -190,7 +190,8 @@ def test_the_client_is_limited_and_named_everywhere(rig):
     assert shown.returncode == 0 and "certificate:alice" in shown.stdout and re.search("per-client", shown.stdout), shown
     assert rig.command("reset", "-c", weir.policy_file, "certificate:alice").returncode == 0
     assert status(alice) == 200
-    assert [json.loads(line)["client"] for line in re.findall(r'^\{.*"client".*$', weir.output(), re.M)][0] == "certificate:alice"
+    first = weir.wait_for_output(r'^\{.*"client".*$')[0]
+    assert json.loads(first)["client"] == "certificate:alice"
 
 
 def test_headers_do_not_name_a_certificate(rig):
@@ -262,8 +263,9 @@ def test_min_version_and_ciphers(rig):
 
 def test_failed_handshakes_have_reasons(rig):
     ca = Authority(rig.directory)
-    weir = rig.weir(listen=[listener(ca.file)], rules=[], timeouts={"request_header": "300ms"})
-    for data, reason in ((b"\0" * 100, "protocol"), (b"GET / HTTP/1.1\r\n\r\n", "plain_http"), (b"", "timeout"), (None, "closed")):
+    patient, brief = (rig.weir(listen=[listener(ca.file)], rules=[], timeouts={"request_header": within}) for within in ("20s", "300ms"))
+    for weir, data, reason in ((patient, b"\0" * 100, "protocol"), (patient, b"GET / HTTP/1.1\r\n\r\n", "plain_http"), (brief, b"", "timeout"),
+                               (patient, None, "closed")):
         with socket.create_connection(weir.address) as s:
             if data is None:
                 s.shutdown(socket.SHUT_WR)
@@ -279,7 +281,7 @@ def test_failed_handshakes_have_reasons(rig):
     for version in VERSIONS:
         distrustful.minimum_version = distrustful.maximum_version = version
         try:
-            TlsConnection(weir.address, context=distrustful).close()
+            TlsConnection(patient.address, context=distrustful).close()
         except ssl.SSLError:
             pass
-    eventually(lambda: failures(weir, "client_alert") == 2)
+    eventually(lambda: failures(patient, "client_alert") == 2)

@@ -132,7 +132,7 @@ def test_drained_connections_are_cut_after_the_shutdown_timeout(rig):
 def test_a_connection_and_its_session_end_with_the_certificate(rig):
     ca = Authority(rig.directory)
     weir = rig.weir(listen=[listener(ca.file)], identity=FROM_CN, limits=MANY)
-    one = ca.issue("alice", until=soon(4))
+    one = ca.issue("alice", until=soon(8))
     contexts = [one.context(version=version) for version in VERSIONS]
     sessions = [visit(weir, context)[1] for context in contexts]
     assert all(visit(weir, context, session)[0] for context, session in zip(contexts, sessions))
@@ -146,9 +146,11 @@ def test_a_connection_and_its_session_end_with_the_certificate(rig):
 
 def test_a_connection_and_its_session_end_with_the_revocation_list_of_its_issuer(rig):
     ca, other = Authority(rig.directory), Authority(rig.directory, "Others")
-    authorities, crl = write(rig, "ca.pem", read(ca.file), read(other.file)), write(rig, "crl.pem", ca.crl(until=soon(4)), other.crl())
+    authorities, crl = write(rig, "ca.pem", read(ca.file), read(other.file)), write(rig, "crl.pem", ca.crl(), other.crl())
     weir = rig.weir(listen=[listener(authorities, client_crl=crl)], identity=FROM_CN, limits=MANY)
     context, others = ca.issue("alice").context(), other.issue("bob").context()
+    write(rig, "crl.pem", ca.crl(until=soon(6)), other.crl())
+    weir.reload()
     _, session = visit(weir, context)
     _, kept = visit(weir, others)
     weir.expect_errors("the revocation list .*crl.pem has expired: all clients of its issuer are refused; replace the file and reload")
