@@ -10,6 +10,8 @@ from rig import eventually, time_scale
 from scripted import OK, Scripted
 from wire import Connection, request_bytes
 
+FIN_WAIT1 = 4  # the first byte of TCP_INFO: the peer has not acknowledged the FIN
+
 
 def scripted_weir(rig, script, upstream=None, **settings):
     api = Scripted(rig, script)
@@ -89,7 +91,7 @@ def test_a_refused_connection_uses_no_slot(rig):
 def test_requests_that_arrived_in_time_are_served_even_if_weir_is_late(rig):
     """More requests are pending in the kernel than one loop iteration handles, and their deadline
     has passed."""
-    weir = rig.weir(workers=1, timeouts={"keepalive": f"{time_scale * 1500}ms", "request_body": f"{time_scale * 1500}ms"})
+    weir = rig.weir(workers=1, timeouts={"keepalive": "5s", "request_body": "5s"})
     clients = [Connection(weir.address) for _ in range(400)]
     for connection in clients:
         connection.send(request_bytes())
@@ -99,7 +101,7 @@ def test_requests_that_arrived_in_time_are_served_even_if_weir_is_late(rig):
     weir.signal(signal.SIGSTOP)
     for n, connection in enumerate(clients):
         connection.send(b"2345" if n < 200 else request_bytes())
-    threading.Event().wait(2 * time_scale)
+    threading.Event().wait(6)
     weir.signal(signal.SIGCONT)
     for connection in clients:
         assert connection.response().status == 200
@@ -211,10 +213,10 @@ def test_the_client_does_not_time_out_while_the_server_delays_100(rig):
         peer.socket.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         peer.read_exactly(10, "the content")
         peer.socket.sendall(OK)
-    _, weir = scripted_weir(rig, script, timeouts={"request_body": "300ms"})
+    _, weir = scripted_weir(rig, script, timeouts={"request_body": "2s"})
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/", method="POST", headers={"Expect": "100-continue", "Content-Length": "10"}))
-        connection.socket.settimeout(1 * time_scale)
+        connection.socket.settimeout(3)
         try:
             early = connection.socket.recv(1)
         except socket.timeout:
@@ -239,12 +241,16 @@ def test_a_refused_head_gets_its_response_without_a_reset(rig):
 def test_a_post_is_not_sent_on_a_connection_that_the_server_has_closed(rig):
     def script(peer, number):
         if peer.read_request():
-            peer.socket.sendall(OK)  # then closes without Connection: close
-    api, weir = scripted_weir(rig, script)
+            peer.socket.sendall(OK)
+            peer.socket.shutdown(socket.SHUT_WR)  # without Connection: close
+            eventually(lambda: peer.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != FIN_WAIT1, what="weir's kernel to know")
+            closed.release()
+    closed = threading.Semaphore(0)
+    _, weir = scripted_weir(rig, script)
     with Connection(weir.address) as connection:
-        for number in range(20):
+        for _ in range(20):
             assert connection.request(method="POST", body=b"x").status == 200
-            eventually(lambda: api.peers[number].socket.fileno() == -1, what="the server's close")
+            assert closed.acquire(timeout=20)
 
 
 def test_pending_connections_are_served_when_weir_stops(rig):

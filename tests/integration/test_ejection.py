@@ -242,7 +242,7 @@ def test_a_reload_ends_ejections(rig):
 def test_a_server_that_a_reload_has_removed_is_not_ejected(rig):
     """Its TLS handshake fails later. It is not probed, so the end of its ejection would not be logged."""
     silent = Scripted(rig, lambda peer, _number: eventually(lambda: not peer.socket.recv(65536), 60))
-    weir = rig.weir(workers=1, rules=[], upstreams={"api": {"servers": [silent.text], "tls": {"verify": False}, "connect_timeout": "1500ms"}})
+    weir = rig.weir(workers=1, rules=[], upstreams={"api": {"servers": [silent.text], "tls": {"verify": False}, "connect_timeout": "6s"}})
     with Connection(weir.address) as connection:
         connection.send(request_bytes())
         eventually(lambda: silent.accepted == 1)
@@ -271,7 +271,7 @@ def test_a_server_that_responds_early_and_stops_reading_has_not_failed(rig):
         peer.send(OK)
         gate.wait()
     servers = [Scripted(rig, early) for _ in range(2)]
-    upstream = {"servers": [s.text for s in servers], "response_timeout": "200ms", "eject": {"failures": 1}}
+    upstream = {"servers": [s.text for s in servers], "response_timeout": "1s", "eject": {"failures": 1}}
     weir = rig.weir(workers=1, upstreams={"api": upstream}, identity=BEHIND_PROXY)
     weir.expect_errors("upstream|server|api")
     for _ in range(4):

@@ -29,7 +29,7 @@ def test_a_slow_response_is_cut_at_timeouts_exchange(rig):
         while not over.wait(0.05):
             peer.send(b"x")
 
-    weir = weir_before(rig, drip, timeouts={"exchange": "400ms"})
+    weir = weir_before(rig, drip, timeouts={"exchange": "2s"})
     with Connection(weir.address) as connection:
         try:
             connection.request()

@@ -205,8 +205,8 @@ def test_octets_of_window_do_not_renew_the_timeout(rig):
 def test_a_response_of_weir_has_ten_seconds_in_all(rig):
     weir = rig.weir(workers=1, limits=ONE_REQUEST)
     assert get(weir.address).status == 200
-    connection = stalled_http2(weir, None)
     start = time.monotonic()
+    connection = stalled_http2(weir, None)
     with Background(lambda: octets([connection]), 0.5):
         streams = [connection.streams[n] for n in (1, 3)]
         connection.read_until(lambda: all(stream.over() for stream in streams))

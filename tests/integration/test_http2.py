@@ -436,7 +436,7 @@ def test_a_reload_keeps_streams_open(rig):
 
 
 def test_timeouts(rig):
-    weir = rig.weir(timeouts={"keepalive": "300ms", "request_header": "300ms", "request_body": "300ms", "send": "300ms"})
+    weir = rig.weir(timeouts={"keepalive": "1500ms", "request_header": "1500ms", "request_body": "1500ms", "send": "1500ms"})
     with Http2(weir.address) as client:
         assert client.get().status == 200
         assert client.read_to_end() == [(0x7fffffff, NO_ERROR), (1, NO_ERROR)]  # idle
