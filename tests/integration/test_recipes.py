@@ -76,7 +76,7 @@ def test_a_token_every_two_seconds_ten_at_once(rig):
 
 
 def test_a_counter_per_window_with_a_local_fallback(rig):
-    weir = weir_with_recipe(rig, "A counter per window, with a local fallback", redis="100ms")
+    weir = weir_with_recipe(rig, "A counter per window, with a local fallback")
     answer = get(weir.address, "/reports/a")
     assert answer.status == 200 and answer.number("X-RateLimit-Remaining") in (54, 55)
     rig.redis().kill()
@@ -404,7 +404,7 @@ def test_your_own_words_for_a_rejection(rig):
 
 
 def test_what_must_not_fail_open(rig):
-    weir = weir_with_recipe(rig, "What must not fail open", redis="100ms")
+    weir = weir_with_recipe(rig, "What must not fail open")
     rig.redis().kill()
     weir.expect_errors("[Rr]edis")
     assert statuses(weir, 2, "/payments/1") == [503, 503]

@@ -39,7 +39,7 @@ def test_requests_beyond_the_timeout_are_cut(rig):
     weir = rig.weir(timeouts={"shutdown": "500ms"})
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/slow?ms=60000"))
-        eventually(lambda: rig.upstream().stats()["requests"] >= 1)
+        weir.counts(1, "weir_requests_active")
         start = time.monotonic()
         weir.signal(signal.SIGTERM)
         assert weir.wait(10) == 0
