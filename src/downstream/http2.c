@@ -454,7 +454,7 @@ void http2_begin(struct socket_client *c, struct slice bytes)
     struct http2_client *connection = h ? calloc(1, sizeof *connection) : NULL;
 
     if (connection)
-        connection->session = http2_session_new(&settings, &events, connection, h->scratch,
+        connection->session = http2_session_new(&settings, false, &events, connection, h->scratch,
                                                 &w->buffers, &c->stream.out, clock_us());
     if (!connection || !connection->session) {
         log_no_memory("an HTTP/2 connection is closed");

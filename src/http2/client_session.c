@@ -2,15 +2,6 @@
 
 #include "http2/session_internal.h"
 
-struct http2_session *http2_client_session_new(const struct http2_settings *settings,
-                                               const struct http2_events *events, void *context,
-                                               struct http2_scratch *scratch,
-                                               struct iobuf_pool *pool, struct iobuf **out,
-                                               uint64_t now_us)
-{
-    return http2_session_begin(settings, events, context, scratch, pool, out, now_us, true);
-}
-
 bool http2_session_accepts(const struct http2_session *s)
 {
     return !s->failed && s->shutdown == SHUTDOWN_NONE &&

@@ -4,6 +4,12 @@
  * the streams, and events->interim and events->response report the heads of responses. Push is
  * disabled.
  *
+ * After http2_session_new(), the preface and SETTINGS are the first output. Of the settings,
+ * initial_window, max_header_list (for responses) and resets_per_second (resets without a reason,
+ * see frame_limits.h) are used. The window of the connection is max_concurrent_streams times
+ * initial_window: the caller opens no more streams, so those that are not read do not stop others.
+ * Streams may be opened at once, before the server's SETTINGS.
+ *
  *   http2_open() --> http2_send_content()*, http2_send_trailers()
  *   events:          interim*, response, content*, content_end, closed
  *
@@ -14,17 +20,6 @@
 #define WEIR_HTTP2_CLIENT_SESSION_H
 
 #include "http2/session.h"
-
-/* Begins a client's session: the preface and SETTINGS are the first output. Of the settings,
- * initial_window, max_header_list (for responses) and resets_per_second (resets without a reason,
- * see frame_limits.h) are used. The window of the connection is max_concurrent_streams times
- * initial_window: the caller opens no more streams, so those that are not read do not stop others.
- * Output and its buffer: as for http2_session_new(). Streams may be opened at once, before the
- * server's SETTINGS. Returns NULL if there is no memory. */
-MUST_CHECK struct http2_session *
-http2_client_session_new(const struct http2_settings *settings, const struct http2_events *events,
-                         void *context, struct http2_scratch *scratch, struct iobuf_pool *pool,
-                         struct iobuf **out, uint64_t now_us);
 
 /* Returns how many streams can be opened now: 0 while MAX_CONCURRENT_STREAMS of the server are
  * open. Before the server's first SETTINGS: HTTP2_CAPACITY_UNKNOWN, less the open streams. */

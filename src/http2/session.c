@@ -93,10 +93,10 @@ static bool submit_settings(struct http2_session *s, const struct http2_settings
            nghttp2_session_set_local_window_size(s->ng, NGHTTP2_FLAG_NONE, 0, (int32_t)window) == 0;
 }
 
-struct http2_session *http2_session_begin(const struct http2_settings *settings,
-                                          const struct http2_events *events, void *context,
-                                          struct http2_scratch *scratch, struct iobuf_pool *pool,
-                                          struct iobuf **out, uint64_t now_us, bool client)
+struct http2_session *http2_session_new(const struct http2_settings *settings, bool client,
+                                        const struct http2_events *events, void *context,
+                                        struct http2_scratch *scratch, struct iobuf_pool *pool,
+                                        struct iobuf **out, uint64_t now_us)
 {
     struct http2_session *s = calloc(1, sizeof *s);
 
@@ -123,14 +123,6 @@ struct http2_session *http2_session_begin(const struct http2_settings *settings,
         return s;
     http2_session_free(s);
     return NULL;
-}
-
-struct http2_session *http2_session_new(const struct http2_settings *settings,
-                                        const struct http2_events *events, void *context,
-                                        struct http2_scratch *scratch, struct iobuf_pool *pool,
-                                        struct iobuf **out, uint64_t now_us)
-{
-    return http2_session_begin(settings, events, context, scratch, pool, out, now_us, false);
 }
 
 void http2_session_free(struct http2_session *s)

@@ -105,12 +105,13 @@ struct http2_events {
     void (*fault)(void *context, enum http2_cause cause, const char *why);
 };
 
-/* Begins a server's session; the client's preface is part of the input. Output is appended to
- * `*out`, which is taken from `pool` when it is needed; its owner removes what was sent and may
- * return an empty buffer to the pool. Returns NULL if there is no memory. */
+/* Begins a session. In the server's role, the client's preface is part of the input; `client`: the
+ * other role, see client_session.h. Output is appended to `*out`, which is taken from `pool` when
+ * it is needed; its owner removes what was sent and may return an empty buffer to the pool. Returns
+ * NULL if there is no memory. */
 MUST_CHECK struct http2_session *http2_session_new(const struct http2_settings *settings,
-                                                   const struct http2_events *events, void *context,
-                                                   struct http2_scratch *scratch,
+                                                   bool client, const struct http2_events *events,
+                                                   void *context, struct http2_scratch *scratch,
                                                    struct iobuf_pool *pool, struct iobuf **out,
                                                    uint64_t now_us);
 

@@ -118,11 +118,6 @@ static inline struct http2_session *http2_session_of(void *user_data)
     return session;
 }
 
-/* Begins a session of either role; session.c and client_session.c. */
-struct http2_session *http2_session_begin(const struct http2_settings *settings,
-                                          const struct http2_events *events, void *context,
-                                          struct http2_scratch *scratch, struct iobuf_pool *pool,
-                                          struct iobuf **out, uint64_t now_us, bool client);
 /* Returns a new stream without an identifier; NULL if there is no memory. */
 struct http2_stream *http2_stream_new(struct http2_session *session);
 

@@ -149,7 +149,7 @@ struct health_http2 *health_http2_begin(struct iobuf_pool *pool, struct iobuf **
         h->grpc_status = GRPC_STATUS_NONE;
     if (h && (h->scratch = http2_scratch_new()) &&
         (h->session =
-             http2_client_session_new(&settings, &events, h, h->scratch, pool, out, clock_us())) &&
+             http2_session_new(&settings, true, &events, h, h->scratch, pool, out, clock_us())) &&
         open_stream(h, request, grpc, secure)) {
         http2_session_send(h->session);
         return h;

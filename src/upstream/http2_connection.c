@@ -67,8 +67,8 @@ static void begin_session(struct http2_connection *h)
                                       .resets_per_second = policy->http2.resets_per_second};
 
     if (u)
-        h->session = http2_client_session_new(&settings, &events, h, u->scratch, w->io.buffers,
-                                              &c->stream.out, clock_us());
+        h->session = http2_session_new(&settings, true, &events, h, u->scratch, w->io.buffers,
+                                       &c->stream.out, clock_us());
     if (h->session)
         http2_upstream_touch(h);
     else

@@ -231,7 +231,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     choices = fuzz_choice(data, size);
     stored = 0;
     struct http2_session *session =
-        http2_session_new(&settings, &events, NULL, scratch, &pool, &out, 0);
+        http2_session_new(&settings, false, &events, NULL, scratch, &pool, &out, 0);
     PROPERTY(session != NULL);
     char *bytes = fuzz_copy(data, size);
     if (!whole) {

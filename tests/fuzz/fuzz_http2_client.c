@@ -200,7 +200,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     choices = fuzz_choice(data, size);
     stored = 0;
     struct http2_session *session =
-        http2_client_session_new(&settings, &events, NULL, scratch, &pool, &out, 0);
+        http2_session_new(&settings, true, &events, NULL, scratch, &pool, &out, 0);
     PROPERTY(session != NULL);
     open_request(session, &requests[0], "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     open_request(session, &requests[1], "POST / HTTP/1.1\r\nHost: a\r\n\r\n");

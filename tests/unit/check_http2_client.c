@@ -290,7 +290,7 @@ static void start(void)
     peer.n = 0;
     peer.deflater = NULL;
     begin_server();
-    session = http2_client_session_new(&settings, &table, NULL, scratch, &pool, &out, now_us);
+    session = http2_session_new(&settings, true, &table, NULL, scratch, &pool, &out, now_us);
     ck_assert_ptr_nonnull(session);
 }
 
@@ -796,7 +796,7 @@ START_TEST(a_header_list_above_the_limit_is_refused)
         snprintf(fields + strlen(fields), sizeof fields - strlen(fields), "|x-%u=%0*u", f, 100, f);
     http2_session_free(session);
     settings.max_header_list = _i ? 7000 : 3000; /* below 1 and 2 of their sizes */
-    session = http2_client_session_new(&settings, &table, NULL, scratch, &pool, &out, now_us);
+    session = http2_session_new(&settings, true, &table, NULL, scratch, &pool, &out, now_us);
     get();
     peer_frame(&peer, NGHTTP2_SETTINGS, 0, 0, NULL, 0);
     peer_headers(&peer, END_STREAM, 1, fields);

@@ -152,7 +152,7 @@ static void start(void)
 
 static void begin(void)
 {
-    session = http2_session_new(&settings, &table, NULL, scratch, &pool, &out, now_us);
+    session = http2_session_new(&settings, false, &table, NULL, scratch, &pool, &out, now_us);
     ck_assert_ptr_nonnull(session);
 }
 
