@@ -99,11 +99,13 @@ void trailers_write(struct text *out, const struct fields *trailers)
 
 bool te_accepts_trailers(const struct request_head *head, enum http_version version)
 {
-    const struct fields *fields = &head->fields;
+    return (!http_version_has_connection_fields(version) ||
+            (head->minor > 0 && connection_names(&head->fields, SLICE("te")))) &&
+           fields_accept_trailers(&head->fields);
+}
 
-    if (http_version_has_connection_fields(version) &&
-        (head->minor == 0 || !connection_names(fields, SLICE("te"))))
-        return false;
+bool fields_accept_trailers(const struct fields *fields)
+{
     for (unsigned i = 0; i < fields->count; i++) {
         struct slice rest = fields->at[i].value, coding;
         while (fields->at[i].id == FIELD_TE && slice_next_element(&rest, &coding))

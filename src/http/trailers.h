@@ -30,6 +30,8 @@ void trailers_write(struct text *out, const struct fields *trailers);
 /* Returns whether the client accepts trailers: "TE: trailers", in HTTP/1.1 only if Connection names
  * TE (RFC 9110 section 10.1.4): otherwise it may be meant for another connection. */
 bool te_accepts_trailers(const struct request_head *head, enum http_version version);
+/* The same in HTTP/2, whose only TE this is (RFC 9113 section 8.2.2). */
+bool fields_accept_trailers(const struct fields *fields);
 static inline bool request_accepts_trailers(const struct request_head *head,
                                             enum http_version version)
 {

@@ -1,5 +1,6 @@
 #include "http2/client_session.h"
 
+#include "http/trailers.h"
 #include "http2/session_internal.h"
 
 bool http2_session_accepts(const struct http2_session *s)
@@ -30,18 +31,6 @@ void http2_client_session_end(struct http2_session *s)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Returns whether the client accepts trailers: the only TE of HTTP/2 (RFC 9113 section 8.2.2). */
-static bool te_has_trailers(const struct fields *fields)
-{
-    for (const struct field *field = fields->at; field < fields->at + fields->count; field++) {
-        struct slice rest = field->value, coding;
-        while (field->id == FIELD_TE && slice_next_element(&rest, &coding))
-            if (slice_equal_nocase(coding, SLICE("trailers")))
-                return true;
-    }
-    return false;
-}
-
 /* Writes the request to session->scratch->pairs. Returns their number, or 0: too many. */
 static size_t write_request(struct http2_session *s, const struct request_head *head,
                             struct slice scheme)
@@ -60,7 +49,7 @@ static size_t write_request(struct http2_session *s, const struct request_head *
          field++)
         if (!field->hop_by_hop && field->id != FIELD_HOST)
             pairs[n++] = http2_pair(s, field->name, field->value);
-    if (te_has_trailers(&head->fields))
+    if (fields_accept_trailers(&head->fields))
         pairs[n++] = http2_pair(s, SLICE("te"), SLICE("trailers"));
     return n;
 }
