@@ -2,7 +2,6 @@
 #include "config/policy_file.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -15,17 +14,9 @@
 
 enum { POLICY_FILE_MAX = 16 << 20 }; /* bytes */
 
-enum { NOT_WRITTEN = UINT_MAX };
-
 /* Defaults of nginx (keepalive_timeout, send_timeout); usual value of HAProxy's timeout tunnel. */
 static const uint64_t KEEPALIVE_US = 75 * 1000000ull, SEND_US = 60 * 1000000ull,
                       TUNNEL_US = 3600 * 1000000ull;
-
-/* Derived defaults: sets a value that cannot be written; derived_finish() replaces it. */
-static void derived_begin(struct policy *policy)
-{
-    policy->size_limits.connections_per_ip = NOT_WRITTEN;
-}
 
 static uint64_t first_written(uint64_t own_us, uint64_t idle_us, uint64_t default_us)
 {
@@ -46,12 +37,14 @@ static struct slice keep_alive_lines(struct policy *policy)
     return (struct slice){arena_text(policy->arena, text_slice(&lines)), lines.n};
 }
 
-static void derived_finish(struct policy *policy)
+/* Sets the defaults that depend on other options. */
+static void derived_finish(struct loading *l)
 {
+    struct policy *policy = l->policy;
     struct size_limits *sizes = &policy->size_limits;
     struct timeouts *t = &policy->timeouts;
 
-    sizes->connections_per_ip_derived = sizes->connections_per_ip == NOT_WRITTEN;
+    sizes->connections_per_ip_derived = !node_at(l, "size_limits", "connections_per_ip");
     if (sizes->connections_per_ip_derived)
         sizes->connections_per_ip =
             sizes->connections > 0 && sizes->connections < 4 ? 1 : sizes->connections / 4;
@@ -65,11 +58,10 @@ static void read_root(struct loading *l)
 {
     if (l->root->broken)
         return;
-    derived_begin(l->policy);
     service_begin(l);
     if (expect_map(l, l->root, "a map of keys and values, such as upstreams: ..."))
         options_read(l, l->root, "", l->policy);
-    derived_finish(l->policy);
+    derived_finish(l);
     addresses_read(l);
     decisions_finish(l);
     service_finish(l);
