@@ -20,7 +20,7 @@ struct option_type {
     /* Reads a node into the field. The node is not broken, and null only if takes_null is set. */
     void (*read)(struct loading *l, const struct option *option, const struct node *node,
                  void *field);
-    /* Prints the value after "key:". printer->option is the option. */
+    /* Prints the value after "key:". printer->option is the option. NULL: its list prints it. */
     void (*print)(const struct printer *printer, const void *field);
     bool takes_null; /* `key:` without a value is an empty map or list, or none */
     size_t size;     /* of the field; 0: a struct, of which the type sets some members */

@@ -72,7 +72,7 @@ static const struct option rows[] = {
     {.path = "admin[].read_only", .type = &type_bool, ADMIN(read_only), .fallback = "false",
      .help = "if true, the listener serves /healthz, /readyz and /metrics only"},
     {.path = "admin[].token_file", .type = &type_token_file, .fallback = "", .low = 1,
-     .high = 4096, SHOWS(admin_listener, token_file),
+     .high = 4096,
      .help = "file with a token of 16 to 512 letters, digits and -._~+/ on one line, such as the "
              "output of openssl rand -hex 32"},
     {.path = "admin[].hosts", .type = &type_own_hosts, ADMIN(hosts), .fallback = "[]",
@@ -83,7 +83,7 @@ static const struct option rows[] = {
      .high = CERTIFICATES_MAX,
      .help = "enables TLS with these certificates, as in listen[].tls"},
     {.path = "admin[].mode", .type = &type_admin_mode, ADMIN(mode), .fallback = "0600",
-     .flags = RESTART, .applies = admin_is_unix,
+     .flags = RESTART,
      .help = "permissions of a unix socket"},
 
     {.path = "decisions", .type = &type_section, .fallback = "",

@@ -83,14 +83,9 @@ static void read_token_file(struct loading *l, const struct option *option, cons
     listener->token_file = keep_text(l, node);
 }
 
-const struct option_type type_token_file = {"path", read_token_file, print_text, true, 0};
+const struct option_type type_token_file = {"path", read_token_file, NULL, true, 0};
 
 /* --- mode --- */
-
-bool admin_is_unix(const void *listener)
-{
-    return address_is_unix(&((const struct admin_listener *)listener)->address);
-}
 
 static void read_admin_mode(struct loading *l, const struct option *option, const struct node *node,
                             void *field)
@@ -112,13 +107,8 @@ static void read_admin_mode(struct loading *l, const struct option *option, cons
                 QUOTE(node->text));
 }
 
-static void print_admin_mode(const struct printer *printer, const void *field)
-{
-    fprintf(printer->out, " %04o\n", *(const unsigned *)field);
-}
-
-const struct option_type type_admin_mode = {"octal number", read_admin_mode, print_admin_mode,
-                                            false, sizeof(unsigned)};
+const struct option_type type_admin_mode = {"octal number", read_admin_mode, NULL, false,
+                                            sizeof(unsigned)};
 
 /* --- admin --- */
 
@@ -134,7 +124,7 @@ static void read_admin_listener(struct loading *l, const struct option *option,
     else if (expect_scalar(l, item, "an address, or a map with one"))
         type_address.read(l, option, item, &listener->address);
     if (item->kind == NODE_MAP && node_find(item, "mode") && listener->address.length &&
-        !admin_is_unix(listener))
+        !address_is_unix(&listener->address))
         mistake(l, node_find(item, "mode"), "applies to unix sockets only; remove it");
 }
 
@@ -178,7 +168,7 @@ void admin_finish(struct loading *l)
 static void print_listener(FILE *out, const void *listeners, unsigned index)
 {
     const struct admin_listener *listener = (const struct admin_listener *)listeners + index;
-    bool has_mode = admin_is_unix(listener) && listener->mode != 0600;
+    bool has_mode = address_is_unix(&listener->address) && listener->mode != 0600;
 
     if (!listener->read_only && !listener->token_file && !listener->hosts.count && !has_mode &&
         !listener->tls) {

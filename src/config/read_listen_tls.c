@@ -194,12 +194,5 @@ void listen_tls_print_inline(FILE *out, const struct listen_tls *tls)
     print_list(out, tls->count, print_entry_inline, tls);
 }
 
-static void print_listen_tls(const struct printer *printer, const void *field)
-{
-    const struct listen_tls *tls = *(struct listen_tls *const *)field;
-
-    print_items(printer, tls ? tls->count : 0, print_entry_inline, tls);
-}
-
-const struct option_type type_listen_tls = {"map, or list of maps", read_listen_tls,
-                                            print_listen_tls, true, sizeof(struct listen_tls *)};
+const struct option_type type_listen_tls = {"map, or list of maps", read_listen_tls, NULL, true,
+                                            sizeof(struct listen_tls *)};

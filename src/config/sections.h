@@ -243,7 +243,6 @@ void decisions_finish(struct loading *l);
 
 /* --- read_admin.c --- */
 
-bool admin_is_unix(const void *listener); /* for option->applies */
 /* Reports an address of admin that is one of listen, decisions or rate_limit_service, too. */
 void admin_finish(struct loading *l);
 
