@@ -57,12 +57,6 @@ static void add_header(struct loading *l, const char *name, const struct node *n
         headers->has_odd_names |= !char_is(text.p[i], CHAR_PLAIN);
 }
 
-static const struct node *first_in_section(const struct node *map, const char *section)
-{
-    const struct node *node = node_find(map, section);
-    return node ? node->first : NULL;
-}
-
 /* Adds a header that only weir sets. The client's own ones and their twins are dropped. */
 static void add_own(struct loading *l, const char *name, const struct node *node)
 {
@@ -76,7 +70,7 @@ static void add_own(struct loading *l, const char *name, const struct node *node
 
 static void add_of_upstreams(struct loading *l)
 {
-    const struct node *node = first_in_section(l->root, "upstreams");
+    const struct node *node = first_in_section(l, "upstreams");
 
     for (unsigned i = 0; node && i < l->policy->upstream_count; i++, node = node->next)
         add_own(l, l->policy->upstreams[i].certificate_header,
@@ -89,8 +83,7 @@ static void add_of_rules(struct loading *l, const struct node *node)
     const struct policy *policy = l->policy;
 
     for (const struct rule *rule = policy->rules; node; rule++, node = node->next) {
-        const struct node *match = node_find(node, "match"),
-                          *header = match ? node_find(match, "header") : NULL;
+        const struct node *header = node_find(node_find(node, "match"), "header");
         for (const struct node *child = header ? header->first : NULL; child; child = child->next)
             add_header(l, arena_text(l->arena, child->key), child);
         if (rule->cost_request)
@@ -102,8 +95,7 @@ static void add_identity(struct loading *l)
 {
     const struct identity_settings *settings = &l->policy->identity;
     const struct node *identity = node_find(l->root, "identity");
-    const struct node *from = node_at(l, "identity", "from"),
-                      *item = from ? list_first(from) : NULL;
+    const struct node *from = node_at(l, "identity", "from"), *item = list_first(from);
 
     for (unsigned i = 0; i < settings->from_count && item; i++, item = list_next(from, item)) {
         const struct identity_source *source = settings->from[i].source;
@@ -128,8 +120,8 @@ static const char *header_of_part(const struct policy *policy, const struct limi
 void read_headers_collect(struct loading *l)
 {
     struct policy *policy = l->policy;
-    const struct node *limit_node = first_in_section(l->root, "limits"),
-                      *rule = first_in_section(l->root, "rules");
+    const struct node *limit_node = first_in_section(l, "limits"),
+                      *rule = first_in_section(l, "rules");
 
     policy->read_headers.names = arena_zeroed(l->arena, headers_max(policy), sizeof(struct slice));
     policy->own_headers = arena_zeroed(l->arena, policy->limit_count + policy->upstream_count,

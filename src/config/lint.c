@@ -31,7 +31,7 @@ static void check_proxy_protocol(struct loading *l)
 {
     const struct policy *policy = l->policy;
     const struct node *listen = node_find(l->root, "listen");
-    const struct node *item = listen ? list_first(listen) : NULL;
+    const struct node *item = list_first(listen);
 
     for (unsigned i = 0; item && i < policy->listen_count; i++, item = list_next(listen, item))
         if (policy->listen[i].proxy_protocol && policy->identity.trusted_count == 0 &&
@@ -88,7 +88,7 @@ static bool is_own_listener(const struct policy *policy, const struct address *s
 static void warn_of_loop(struct loading *l, const struct node *servers,
                          const struct upstream *upstream)
 {
-    const struct node *item = servers ? list_first(servers) : NULL;
+    const struct node *item = list_first(servers);
 
     for (unsigned i = 0; item && i < upstream->server_count; i++, item = list_next(servers, item)) {
         if (!server_is_name(&upstream->servers[i]) &&
@@ -106,8 +106,7 @@ static void warn_of_secrets(struct loading *l)
 
 static void warn_of_upstreams(struct loading *l)
 {
-    const struct node *upstreams = node_find(l->root, "upstreams");
-    const struct node *node = upstreams ? upstreams->first : NULL;
+    const struct node *node = first_in_section(l, "upstreams");
 
     for (unsigned i = 0; node && i < l->policy->upstream_count; i++, node = node->next) {
         const struct client_tls *tls = &l->policy->upstreams[i].tls;
@@ -173,8 +172,8 @@ static void warn_of_limit(struct loading *l, const struct node *node, const stru
 
 static void warn_of_limits(struct loading *l)
 {
-    const struct node *limits = node_find(l->root, "limits");
-    const struct node *node = limits ? limits->first : NULL;
+    const struct node *node = first_in_section(l, "limits");
+
     for (unsigned i = 0; node && i < l->policy->limit_count; i++, node = node->next)
         warn_of_limit(l, node, &l->policy->limits[i]);
 }

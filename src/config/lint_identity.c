@@ -43,7 +43,7 @@ static void warn_of_sources(struct loading *l)
 {
     const struct identity_settings *identity = &l->policy->identity;
     const struct node *from = node_at(l, "identity", "from");
-    const struct node *item = from ? list_first(from) : NULL;
+    const struct node *item = list_first(from);
     bool unnoticed = identity->headers_from_anyone && identity->headers_from != HEADERS_FROM_ANYONE;
     bool after_ip = false;
 
@@ -122,12 +122,11 @@ static void warn_of_jwt(struct loading *l)
 /* Reports only the first of several similar entries. */
 static void warn_of_ids(struct loading *l)
 {
-    const struct node *clients = node_find(l->root, "clients");
     const struct node *id = NULL, *address = NULL;
     struct ip_range range;
     const char *why;
 
-    for (const struct node *node = clients ? clients->first : NULL; node; node = node->next) {
+    for (const struct node *node = first_in_section(l, "clients"); node; node = node->next) {
         if (slice_starts_with(node->key, SLICE("ip:")))
             continue;
         id = id ? id : node;
@@ -284,14 +283,13 @@ static void warn_of_made_up(struct loading *l, const struct node *node, const st
 
 void warn_of_identity(struct loading *l)
 {
-    const struct node *rule = node_find(l->root, "rules");
+    const struct node *rule = first_in_section(l, "rules");
 
     warn_of_sources(l);
     warn_of_jwt(l);
     warn_of_quotas(l);
     warn_of_ids(l);
     warn_of_addresses(l);
-    rule = rule ? rule->first : NULL;
     for (unsigned i = 0; rule && i + 1 < l->policy->rule_count; i++, rule = rule->next)
         warn_of_made_up(l, rule, &l->policy->rules[i]);
 }

@@ -55,21 +55,16 @@ static const char *missing_for(const struct limit *limit)
 /* The first rule with match.json. */
 static const struct node *rule_with_json(const struct loading *l)
 {
-    const struct node *rules = node_find(l->root, "rules");
-
-    for (const struct node *item = rules ? rules->first : NULL; item; item = item->next) {
-        const struct node *match = node_find(item, "match");
-        if (match && node_find(match, "json"))
+    for (const struct node *item = first_in_section(l, "rules"); item; item = item->next)
+        if (node_find(node_find(item, "match"), "json"))
             return item;
-    }
     return NULL;
 }
 
 void warn_of_decisions(struct loading *l)
 {
     const struct node *with_json = rule_with_json(l);
-    const struct node *limits = node_find(l->root, "limits");
-    const struct node *node = limits ? limits->first : NULL;
+    const struct node *node = first_in_section(l, "limits");
 
     if (l->policy->decisions.address.length == 0)
         return;

@@ -24,8 +24,7 @@ static struct slice foreign_segment(struct slice path)
 
 static void warn_of_path(struct loading *l, const struct node *rule)
 {
-    const struct node *match = node_find(rule, "match"),
-                      *path = match ? node_find(match, "path") : NULL;
+    const struct node *path = node_find(node_find(rule, "match"), "path");
     struct slice segment =
         path && path->kind == NODE_SCALAR ? foreign_segment(path->text) : SLICE_NONE;
 
@@ -191,8 +190,7 @@ static void warn_of_numbers(struct loading *l, const int64_t *highest,
 /* A server with health checks of gRPC sends gRPC messages, which weir does not read. */
 static void warn_of_unread_usage(struct loading *l)
 {
-    const struct node *list = node_find(l->root, "rules");
-    const struct node *item = list ? list->first : NULL;
+    const struct node *item = first_in_section(l, "rules");
 
     for (unsigned i = 0; item && i + 1 < l->policy->rule_count; i++, item = item->next) {
         const struct rule *rule = &l->policy->rules[i];

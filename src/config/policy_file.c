@@ -159,8 +159,7 @@ bool policy_wants_json_log(const char *file)
     if (stat(file, &st) != 0 || !S_ISREG(st.st_mode)) /* a pipe can be read only once */
         return false;
     if (file_read(&arena, file, POLICY_FILE_MAX, &bytes, &why))
-        node = node_find(tree_read(&arena, bytes, &report), "log");
-    node = node ? node_find(node, "format") : NULL;
+        node = node_find(node_find(tree_read(&arena, bytes, &report), "log"), "format");
     bool json = node && node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("json"));
     report_forget(&report);
     arena_free(&arena);

@@ -230,7 +230,7 @@ static void check_certificates(struct loading *l)
 {
     const struct identity_settings *identity = &l->policy->identity;
     const struct node *from = node_at(l, "identity", "from");
-    const struct node *item = from ? list_first(from) : NULL;
+    const struct node *item = list_first(from);
 
     for (unsigned i = 0; item && i < identity->from_count; i++, item = list_next(from, item))
         if (strcmp(identity->from[i].source->word, "certificate") == 0 &&

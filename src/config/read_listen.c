@@ -173,7 +173,7 @@ void listener_add(struct loading *l, const struct node *node,
 void decisions_finish(struct loading *l)
 {
     const struct node *section = node_find(l->root, "decisions");
-    const struct node *listen = section ? node_find(section, "listen") : NULL;
+    const struct node *listen = node_find(section, "listen");
 
     if (section && section->kind == NODE_MAP && !section->broken && !listen)
         mistake(l, section,

@@ -389,7 +389,7 @@ static void finish_settings(struct loading *l, const struct node *section)
     if (service->is_alone)
         policy->listen_count = 0; /* the default of `listen` */
     const struct node *listen = node_find(section, "listen");
-    const struct node *item = listen ? list_first(listen) : NULL;
+    const struct node *item = list_first(listen);
     for (unsigned i = 0; i < service->listen_count; i++, item = list_next(listen, item)) {
         listener_add(l, item, &service->listen[i]);
         service->listen[i].tls = NULL; /* policy->listen holds the reference */

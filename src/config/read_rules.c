@@ -213,7 +213,7 @@ static void finish_rejection(struct loading *l, const struct node *node, struct 
         rule->rejection.header_count = own.header_count;
         rule->rejection.header_lines = own.header_lines;
     }
-    if (own.body || (written && node_find(written, "body_file"))) {
+    if (own.body || node_find(written, "body_file")) {
         if (own.body)
             rule->rejection.dialect = DIALECT_PROBLEM;
         rule->rejection.body_file = own.body_file;

@@ -101,7 +101,7 @@ bool expect_scalar(struct loading *l, const struct node *node, const char *what)
 
 const struct node *list_first(const struct node *node)
 {
-    return node->kind == NODE_LIST ? node->first : node->null ? NULL : node;
+    return !node || node->null ? NULL : node->kind == NODE_LIST ? node->first : node;
 }
 
 const struct node *list_next(const struct node *node, const struct node *item)
@@ -168,6 +168,11 @@ bool named_file_read(struct loading *l, const struct node *node, struct arena *a
 
 const struct node *node_at(const struct loading *l, const char *section, const char *key)
 {
-    const struct node *map = node_find(l->root, section);
-    return map ? node_find(map, key) : NULL;
+    return node_find(node_find(l->root, section), key);
+}
+
+const struct node *first_in_section(const struct loading *l, const char *section)
+{
+    const struct node *node = node_find(l->root, section);
+    return node ? node->first : NULL;
 }

@@ -37,7 +37,8 @@ bool expect_map(struct loading *l, const struct node *node, const char *what);
 bool expect_list(struct loading *l, const struct node *node, const char *what);
 bool expect_scalar(struct loading *l, const struct node *node, const char *what);
 
-/* Iterate over a list's items; a scalar or map counts as one item, a null scalar as none. */
+/* Iterate over a list's items; a scalar or map counts as one item, a null scalar and NULL (for
+ * list_first()) as none. */
 const struct node *list_first(const struct node *node);
 const struct node *list_next(const struct node *node, const struct node *item);
 unsigned list_count(const struct node *node);
@@ -61,5 +62,7 @@ bool named_file_read(struct loading *l, const struct node *node, struct arena *a
 
 /* Returns the node of `section`.`key` in the file, or NULL. */
 const struct node *node_at(const struct loading *l, const char *section, const char *key);
+/* Returns the first child of the section in the file, or NULL. */
+const struct node *first_in_section(const struct loading *l, const char *section);
 
 #endif

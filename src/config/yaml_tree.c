@@ -479,7 +479,7 @@ const struct node *tree_read(struct arena *arena, struct slice bytes, struct rep
 const struct node *node_find(const struct node *map, const char *key)
 {
     struct slice wanted = slice_of(key);
-    for (const struct node *child = map->first; child; child = child->next)
+    for (const struct node *child = map ? map->first : NULL; child; child = child->next)
         if (slice_equal(child->key, wanted))
             return child;
     return NULL;

@@ -34,7 +34,7 @@ struct node {
 /* Never returns NULL: invalid YAML is reported and gives a broken, empty map. */
 const struct node *tree_read(struct arena *arena, struct slice bytes, struct report *report);
 
-/* Returns the child of a map under `key`, or NULL. */
+/* Returns the child of a map under `key`, or NULL. `map`: NULL is a map without children. */
 const struct node *node_find(const struct node *map, const char *key);
 
 /* Writes the path, such as "limits.per-client.period" or "rules[2].match"; empty for the root. */
