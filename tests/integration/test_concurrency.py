@@ -216,7 +216,7 @@ def test_after_flushall_workers_report_their_requests_again(rig):
 
 def test_without_redis_each_process_counts_its_requests(rig):
     gate = Gate(rig)
-    weir = rig.weir(workers=2, redis={"on_failure": "local", "timeout": "50ms"}, limits={"c": concurrency(3)}, upstreams=gate.upstreams)
+    weir = rig.weir(workers=2, redis={"on_failure": "local", "timeout": "5s"}, limits={"c": concurrency(3)}, upstreams=gate.upstreams)
     weir.expect_errors("[Rr]edis")
     # admitted by Redis, but in flight in this process
     before = [send_request(weir), send_request(weir)]

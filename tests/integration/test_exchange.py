@@ -81,16 +81,16 @@ def test_the_timeout_applies_per_request_and_not_to_tunnels(rig):
                 return
             peer.send(OK)
 
-    weir = weir_before(rig, script, timeouts={"exchange": "800ms"})
+    weir = weir_before(rig, script, timeouts={"exchange": "2s"})
     pause = threading.Event()
     with Connection(weir.address) as connection:
         for _ in range(3):
             assert connection.request().status == 200
-            pause.wait(0.3)
+            pause.wait(0.7)
         connection.send(request_bytes(headers={"Connection": "upgrade", "Upgrade": "echo"}))
         assert connection.read_head().status == 101
         for _ in range(3):
-            pause.wait(0.3)
+            pause.wait(0.7)
             connection.send(b"ping")
             assert connection.read_exactly(4, "an echo") == b"ping"
 

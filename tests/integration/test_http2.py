@@ -461,7 +461,7 @@ def test_timeouts(rig):
 
 def test_an_incomplete_header_ends_the_other_requests(rig):
     gate = Gate(rig)
-    weir = rig.weir(upstreams=gate.upstreams, timeouts={"request_header": "300ms"}, log={"access": "json"})
+    weir = rig.weir(upstreams=gate.upstreams, timeouts={"request_header": "1500ms"}, log={"access": "json"})
     with Http2(weir.address) as client:
         client.start("/under-way")
         assert client.responds_to_ping()
