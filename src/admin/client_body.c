@@ -45,46 +45,43 @@ static void write_row(struct json_writer *json, const struct limit_status *row)
 }
 
 /* Writes the client's active grant; quota -1: unlimited. */
-static void write_grant(struct json_writer *json, const struct client_query *query)
+static void write_grant(struct json_writer *json, const struct client_result *result)
 {
-    int64_t quota, us;
     char text[32];
 
-    if (!client_query_granted(query, &quota, &us) || quota == GRANT_NONE) {
+    if (!result->granted || result->quota == GRANT_NONE) {
         json_put_null(json, "grant");
         return;
     }
-    time_t until = (time_t)((clock_wall_us() + (uint64_t)us + 999999) / 1000000);
+    time_t until = (time_t)((clock_wall_us() + (uint64_t)result->us + 999999) / 1000000);
     struct tm tm;
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&until, &tm));
     json_begin(json, "grant", '{');
-    json_put_i64(json, "quota", quota);
+    json_put_i64(json, "quota", result->quota);
     json_put_text(json, "until", text);
-    json_put_seconds(json, "ends_in_seconds", us);
+    json_put_seconds(json, "ends_in_seconds", result->us);
     json_end(json, '}');
 }
 
 /* Writes "database": the database's reply, or null if it is not queried for this client. */
-static void write_database(struct json_writer *json, const struct client_query *query)
+static void write_database(struct json_writer *json, const struct client_result *result)
 {
-    struct quota_row row;
-    int64_t us;
+    const struct quota_row *row = &result->row;
 
-    if (!client_query_needs_database(query)) {
+    if (!result->needs_database) {
         json_put_null(json, "database");
         return;
     }
-    bool cached = client_query_row(query, &row, &us);
     json_begin(json, "database", '{');
-    json_put_bool(json, "cached", cached);
-    if (cached) {
-        json_put_bool(json, "known", row.present);
-        if (row.present && row.quota != QUOTA_OF_ITS_OWN)
-            json_put_i64(json, "quota", row.quota);
+    json_put_bool(json, "cached", result->row_cached);
+    if (result->row_cached) {
+        json_put_bool(json, "known", row->present);
+        if (row->present && row->quota != QUOTA_OF_ITS_OWN)
+            json_put_i64(json, "quota", row->quota);
         else
             json_put_null(json, "quota");
-        json_put_text(json, "plan", row.present && row.plan[0] ? row.plan : NULL);
-        json_put_seconds(json, "expires_in_seconds", us);
+        json_put_text(json, "plan", row->present && row->plan[0] ? row->plan : NULL);
+        json_put_seconds(json, "expires_in_seconds", result->row_us);
     }
     json_end(json, '}');
 }
@@ -92,18 +89,17 @@ static void write_database(struct json_writer *json, const struct client_query *
 static void write_look(struct json_writer *json, const struct client_query *query)
 {
     const struct client_limits *client_limits = client_query_limits(query);
-    const struct limit_status *rows;
-    unsigned count = client_query_rows(query, &rows);
+    const struct client_result *result = client_query_result(query);
 
     json_put_text(json, "client_limits", client_query_limits_text(client_limits));
     json_put_text(json, "plan",
                   client_limits && client_limits->plan ? client_limits->plan->name : NULL);
     json_put_text(json, "entry", client_limits ? client_limits->name : NULL);
-    write_grant(json, query);
-    write_database(json, query);
+    write_grant(json, result);
+    write_database(json, result);
     json_begin(json, "limits", '[');
-    for (unsigned i = 0; i < count; i++)
-        write_row(json, &rows[i]);
+    for (unsigned i = 0; i < result->status_count; i++)
+        write_row(json, &result->status[i]);
     json_end(json, ']');
 }
 
@@ -112,6 +108,7 @@ void client_body_write(struct text *out, const struct client_query *query,
                        const struct query_descriptor *descriptor)
 {
     struct json_writer json = json_writer_growing(out);
+    const struct client_result *result = client_query_result(query);
     const char *warnings[CLIENT_QUERY_WARNINGS_MAX];
     unsigned count = client_query_warnings(query, descriptor, warnings);
 
@@ -120,13 +117,13 @@ void client_body_write(struct text *out, const struct client_query *query,
     if (kind == CLIENT_QUERY_INSPECT)
         write_look(&json, query);
     if (kind == CLIENT_QUERY_RESET)
-        json_put_u64(&json, "removed", client_query_removed(query));
+        json_put_u64(&json, "removed", result->removed);
     if (kind != CLIENT_QUERY_INSPECT)
-        json_put_bool(&json, "published", client_query_notified(query));
+        json_put_bool(&json, "published", result->notified);
     if (kind == CLIENT_QUERY_GRANT)
-        write_grant(&json, query);
+        write_grant(&json, result);
     else
-        json_put_bool(&json, "complete", client_query_complete(query));
+        json_put_bool(&json, "complete", !result->cut);
     json_begin(&json, "warnings", '[');
     for (unsigned i = 0; i < count; i++)
         json_put_text(&json, NULL, warnings[i]);

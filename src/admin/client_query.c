@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "limit/compose.h"
 #include "limit/key.h"
+#include "limit/limiter.h"
 #include "policy/shipped_limiter.h"
 #include "quota/quotas.h"
 
@@ -30,11 +31,11 @@ static const char preamble[] =
 
 const struct client_limits *client_query_limits(const struct client_query *q)
 {
-    const struct client_limits *client_limits = q->granted ? &q->grant_client_limits
-                                                : q->match ? NULL
+    const struct client_limits *client_limits = q->result.granted ? &q->grant_client_limits
+                                                : q->match        ? NULL
                                                            : policy_client(q->policy, q->identity);
-    return !client_limits && q->row_cached && q->row.present ? &q->row_client_limits
-                                                             : client_limits;
+    return !client_limits && q->result.row_cached && q->result.row.present ? &q->row_client_limits
+                                                                           : client_limits;
 }
 
 /* --- Keys ------------------------------------------------------------------------------------- */
@@ -77,10 +78,10 @@ static bool write_pattern(struct client_query *q, struct slice start)
 static struct limit_numbers descriptor_numbers(const struct client_query *q,
                                                const struct limit *limit)
 {
-    int64_t number = q->granted ? limit_bounded(limit, q->quota) : 0;
+    int64_t number = q->result.granted ? limit_bounded(limit, q->result.quota) : 0;
 
-    return q->granted ? (struct limit_numbers){.limit = number, .burst = number}
-                      : (struct limit_numbers){.limit = limit->limit, .burst = limit->burst};
+    return q->result.granted ? (struct limit_numbers){.limit = number, .burst = number}
+                             : (struct limit_numbers){.limit = limit->limit, .burst = limit->burst};
 }
 
 struct limit_status *client_query_add_row(struct client_query *q, const struct limit *limit,
@@ -88,7 +89,7 @@ struct limit_status *client_query_add_row(struct client_query *q, const struct l
 {
     struct limit_numbers n =
         q->match ? descriptor_numbers(q, limit) : client_numbers(client_query_limits(q), limit);
-    struct limit_status *row = &q->rows[q->row_count++];
+    struct limit_status *row = &q->result.status[q->result.status_count++];
     struct slice name = identity_text(q->identity);
 
     *row = (struct limit_status){.limit = n.variant ? n.variant : limit,
@@ -175,9 +176,9 @@ bool client_query_begin(struct client_query *q)
     }
     if (!(q->match ? add_descriptor_keys(q) : add_known_keys(q)))
         return false;
-    q->step = must_scan(q)                                           ? STEP_SCAN
-              : q->kind == CLIENT_QUERY_INSPECT && q->row_count == 0 ? STEP_OVER
-                                                                     : STEP_LAST;
+    q->step = must_scan(q)                                                     ? STEP_SCAN
+              : q->kind == CLIENT_QUERY_INSPECT && q->result.status_count == 0 ? STEP_OVER
+                                                                               : STEP_LAST;
     return true;
 }
 
@@ -201,9 +202,28 @@ static bool prepare_query(struct client_query *q)
     return asks || client_query_begin(q);
 }
 
-static struct client_query *allocate_query(const struct policy *policy,
-                                           const struct identity *identity,
-                                           enum client_query_kind kind)
+/* Adds the row of a KEY. */
+static bool add_key(struct client_query *q, const struct planned_limit *planned)
+{
+    char *bytes = malloc(planned->key.n);
+
+    if (!bytes)
+        return false;
+    memcpy(bytes, planned->key.p, planned->key.n);
+    struct limit_status *row =
+        client_query_add_row(q, planned->limit, (struct slice){bytes, planned->key.n}, SLICE_NONE);
+    row->limit = planned->limit;
+    row->quota = planned->numbers.limit;
+    row->burst = planned->numbers.burst;
+    row->capacity =
+        planned->limit->kind == LIMIT_WINDOW ? planned->numbers.limit : planned->numbers.burst;
+    q->step = STEP_LAST;
+    return true;
+}
+
+struct client_query *client_query_new(const struct policy *policy, const struct identity *identity,
+                                      const struct query_descriptor *descriptor,
+                                      const struct client_order *order)
 {
     struct client_query *q = calloc(1, sizeof *q);
 
@@ -211,64 +231,18 @@ static struct client_query *allocate_query(const struct policy *policy,
         return NULL;
     q->policy = policy;
     q->identity = identity;
-    q->kind = kind;
-    return q;
-}
-
-struct client_query *client_query_new_grant(const struct policy *policy,
-                                            const struct identity *identity, int64_t quota,
-                                            int64_t us)
-{
-    struct client_query *q = allocate_query(policy, identity, CLIENT_QUERY_GRANT);
-
-    if (!q)
-        return NULL;
-    q->quota = quota;
-    q->us = us;
-    if (prepare_query(q))
-        return q;
-    client_query_free(q);
-    return NULL;
-}
-
-struct client_query *client_query_new(const struct policy *policy, const struct identity *identity,
-                                      const struct query_descriptor *descriptor,
-                                      enum client_query_kind kind, uint64_t timeout_us)
-{
-    struct client_query *q = allocate_query(policy, identity, kind);
-
-    if (!q)
-        return NULL;
     q->match = descriptor && descriptor->is_one ? &descriptor->match : NULL;
-    q->until_us = clock_us() + timeout_us;
+    q->kind = order->kind;
+    q->result.quota = order->quota;
+    q->result.us = order->us;
+    q->result.needs_database =
+        policy->quotas.connection && identity->is_id && !policy_client(policy, identity);
+    q->until_us = clock_us() + order->timeout_us;
     q->cursor[0] = '0';
-    if (prepare_query(q))
+    if (q->kind == CLIENT_QUERY_KEY ? add_key(q, order->key) : prepare_query(q))
         return q;
     client_query_free(q);
     return NULL;
-}
-
-struct client_query *client_query_new_key(const struct policy *policy,
-                                          const struct identity *identity,
-                                          const struct limit *limit,
-                                          const struct limit_numbers *numbers, struct slice key)
-{
-    struct client_query *q = allocate_query(policy, identity, CLIENT_QUERY_KEY);
-    char *bytes = q ? malloc(key.n) : NULL;
-
-    if (!bytes) {
-        client_query_free(q);
-        return NULL;
-    }
-    memcpy(bytes, key.p, key.n);
-    struct limit_status *row =
-        client_query_add_row(q, limit, (struct slice){bytes, key.n}, SLICE_NONE);
-    row->limit = limit;
-    row->quota = numbers->limit;
-    row->burst = numbers->burst;
-    row->capacity = limit->kind == LIMIT_WINDOW ? numbers->limit : numbers->burst;
-    q->step = STEP_LAST;
-    return q;
 }
 
 void client_query_drop_found(struct client_query *q)
@@ -282,8 +256,8 @@ void client_query_free(struct client_query *q)
     if (!q)
         return;
     client_query_drop_found(q);
-    for (unsigned i = 0; i < q->row_count; i++)
-        free((char *)q->rows[i].key.p);
+    for (unsigned i = 0; i < q->result.status_count; i++)
+        free((char *)q->result.status[i].key.p);
     free(q->channel);
     free(q->grants_key);
     free(q->key_start);
@@ -314,11 +288,11 @@ static void append_grant_arguments(struct client_query *q)
     append_argument(q, identity_text(q->identity));
     if (q->kind != CLIENT_QUERY_GRANT)
         return;
-    if (q->quota == GRANT_NONE)
+    if (q->result.quota == GRANT_NONE)
         append_argument(q, SLICE("none"));
     else
-        append_number_argument(q, q->quota);
-    append_number_argument(q, q->us);
+        append_number_argument(q, q->result.quota);
+    append_number_argument(q, q->result.us);
     append_argument(q, slice_of(q->channel));
     append_number_argument(q, GRANTS_MAX);
 }
@@ -341,9 +315,9 @@ static void append_drop_arguments(struct client_query *q)
 
 static void append_rows_arguments(struct client_query *q)
 {
-    append_number_argument(q, q->row_count);
-    for (unsigned i = 0; i < q->row_count; i++)
-        append_argument(q, q->rows[i].key);
+    append_number_argument(q, q->result.status_count);
+    for (unsigned i = 0; i < q->result.status_count; i++)
+        append_argument(q, q->result.status[i].key);
 }
 
 static void append_quota_arguments(struct client_query *q)
@@ -366,9 +340,9 @@ static void append_last_reset_arguments(struct client_query *q)
 {
     bool quota = q->policy->quotas.connection && q->identity->is_id;
 
-    append_number_argument(q, q->row_count + q->found_count + (quota ? 2 : 0));
-    for (unsigned i = 0; i < q->row_count; i++)
-        append_argument(q, q->rows[i].key);
+    append_number_argument(q, q->result.status_count + q->found_count + (quota ? 2 : 0));
+    for (unsigned i = 0; i < q->result.status_count; i++)
+        append_argument(q, q->result.status[i].key);
     for (unsigned i = 0; i < q->found_count; i++)
         append_argument(q, q->found[i]);
     if (quota) {
@@ -385,14 +359,14 @@ static void append_look_arguments(struct client_query *q)
 {
     append_rows_arguments(q);
     append_argument(q, SLICE("")); /* now: use Redis' clock */
-    for (unsigned i = 0; i < q->row_count; i++) {
+    for (unsigned i = 0; i < q->result.status_count; i++) {
         append_number_argument(q, RUN_COUNTS + 1);
-        append_number_argument(q, q->rows[i].limit->index + 1);
+        append_number_argument(q, q->result.status[i].limit->index + 1);
         append_number_argument(q, i + 1);
         append_number_argument(q, 0); /* cost */
         append_number_argument(q, 0); /* mode */
-        append_number_argument(q, q->rows[i].quota);
-        append_number_argument(q, q->rows[i].burst);
+        append_number_argument(q, q->result.status[i].quota);
+        append_number_argument(q, q->result.status[i].burst);
     }
 }
 
@@ -426,45 +400,7 @@ bool client_query_next(struct client_query *q, int *argc, const char ***argv, co
     return true;
 }
 
-/* --- Results ---------------------------------------------------------------------------------- */
-
-bool client_query_complete(const struct client_query *q)
+const struct client_result *client_query_result(const struct client_query *q)
 {
-    return !q->cut;
-}
-
-unsigned client_query_rows(const struct client_query *q, const struct limit_status **rows)
-{
-    *rows = q->rows;
-    return q->row_count;
-}
-
-bool client_query_granted(const struct client_query *q, int64_t *quota, int64_t *us)
-{
-    *quota = q->quota;
-    *us = q->us;
-    return q->granted;
-}
-
-bool client_query_needs_database(const struct client_query *q)
-{
-    return q->policy->quotas.connection && q->identity->is_id &&
-           !policy_client(q->policy, q->identity);
-}
-
-bool client_query_row(const struct client_query *q, struct quota_row *row, int64_t *us)
-{
-    *row = q->row;
-    *us = q->row_us;
-    return q->row_cached;
-}
-
-uint64_t client_query_removed(const struct client_query *q)
-{
-    return q->removed;
-}
-
-bool client_query_notified(const struct client_query *q)
-{
-    return q->notified;
+    return &q->result;
 }

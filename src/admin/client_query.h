@@ -54,6 +54,7 @@ struct limit_status {
 };
 
 struct client_query;
+struct planned_limit;
 
 /* Parses a client as identity_parse() does, and looks up its address in the lists. Addresses are
  * grouped by identity.ipv4_prefix and ipv6_prefix; the form of the group in X-Weir-Client is
@@ -79,23 +80,20 @@ MUST_CHECK bool client_query_named(const struct policy *policy, struct slice tex
  * malloc'ed. NULL: out of memory. */
 char *client_query_script(const struct policy *policy);
 
-/* Creates an INSPECT, RESET or CLIENT. `policy`, `identity` and `descriptor` (NULL: none) must
- * outlive it. SCAN runs for at most `timeout_us`. Returns NULL if out of memory. */
+/* What a query is to do. */
+struct client_order {
+    enum client_query_kind kind;
+    int64_t quota, us;   /* GRANT: the quota, for `us` microseconds; GRANT_NONE revokes a grant */
+    uint64_t timeout_us; /* INSPECT, RESET: SCAN runs for at most this time */
+    const struct planned_limit *key; /* KEY: its limit, numbers and key, which are copied */
+};
+
+/* Creates a query. `policy`, `identity` and `descriptor` (NULL: none) must outlive it. Returns NULL
+ * if out of memory. */
 struct client_query *client_query_new(const struct policy *policy, const struct identity *identity,
                                       const struct query_descriptor *descriptor,
-                                      enum client_query_kind kind, uint64_t timeout_us);
+                                      const struct client_order *order);
 void client_query_free(struct client_query *query);
-
-/* Creates a GRANT of `quota` for `us` microseconds. GRANT_NONE revokes a grant. */
-struct client_query *client_query_new_grant(const struct policy *policy,
-                                            const struct identity *identity, int64_t quota,
-                                            int64_t us);
-
-/* Creates a KEY for a limit with these numbers. Copies `key`. */
-struct client_query *client_query_new_key(const struct policy *policy,
-                                          const struct identity *identity,
-                                          const struct limit *limit,
-                                          const struct limit_numbers *numbers, struct slice key);
 
 /* Returns the next call: the arguments of EVALSHA after the SHA, valid until
  * client_query_take(). Returns false if the query is complete. */
@@ -109,23 +107,25 @@ unsigned client_query_shard(const struct client_query *query);
 /* Takes the call's reply. Returns false if the reply is malformed; the query then ends. */
 MUST_CHECK bool client_query_take(struct client_query *query, const struct redis_reply *reply);
 
-/* Results, after the last call: */
-bool client_query_complete(const struct client_query *query); /* every key was examined */
-unsigned client_query_rows(const struct client_query *query, const struct limit_status **rows);
-/* INSPECT: returns whether a grant is in effect, and its quota and remaining time. GRANT: returns
- * whether it succeeded; false if GRANTS_MAX others exist. */
-bool client_query_granted(const struct client_query *query, int64_t *quota, int64_t *us);
-/* INSPECT: returns true if the client's limits come from the policy's database. */
-bool client_query_needs_database(const struct client_query *query);
-/* Sets the database's row, and how long it stays fresh (negative: expired). Returns false if the
- * row is not cached in Redis. */
-bool client_query_row(const struct client_query *query, struct quota_row *row, int64_t *us);
+struct client_result {
+    bool cut;      /* keys may have been skipped */
+    bool notified; /* the message to all weir processes was published */
+    bool granted;  /* INSPECT: a grant is in effect; GRANT: done; false: GRANTS_MAX others exist */
+    int64_t quota, us;   /* of the grant: quota and remaining time */
+    bool needs_database; /* the client's limits come from the policy's database */
+    bool row_cached;     /* Redis has the database's row: */
+    struct quota_row row;
+    int64_t row_us;        /* for which it stays fresh; negative: expired */
+    uint64_t removed;      /* RESET: number of keys */
+    unsigned status_count; /* INSPECT, KEY */
+    struct limit_status status[CLIENT_QUERY_ROWS_MAX];
+};
+
+/* Returns the results, after the last call. */
+const struct client_result *client_query_result(const struct client_query *query);
 /* Returns the client's limits: from a grant, else the policy, else the database. NULL: the
  * limits as written. Limits from a grant live as long as the query. */
 const struct client_limits *client_query_limits(const struct client_query *query);
-uint64_t client_query_removed(const struct client_query *query); /* number of keys */
-/* the message to all weir processes was published */
-bool client_query_notified(const struct client_query *query);
 
 /* Returns "PREFIX:resets", the channel that publishes the identities of reset clients.
  * NUL-terminated, malloc'ed; NULL: out of memory. */

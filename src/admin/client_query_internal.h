@@ -23,27 +23,16 @@ struct client_query {
     enum query_step step;
     uint64_t until_us;
     bool full; /* the last SCAN reply contained more keys than fit */
-    bool cut,
-        notified; /* cut: keys may have been skipped; notified: all weir processes were notified */
-    uint64_t removed;
     char cursor[24];
     unsigned parts, part;                   /* number of nodes; the node being scanned */
     char *channel, *grants_key, *key_start; /* key_start: "PREFIX:{IDENTITY}:l:" */
-    /* GRANT: quota and duration to grant; INSPECT: the grant in effect and its remaining time */
-    int64_t quota, us;
-    bool granted;
-    struct client_limits grant_client_limits;
-    struct quota_row row; /* the database's row, as cached */
-    int64_t row_us;       /* time until it expires */
-    bool row_cached;
-    struct client_limits row_client_limits;
+    struct client_result result; /* GRANT: with the quota and duration to grant from the start */
+    struct client_limits grant_client_limits, row_client_limits;
     char quota_key[KEY_QUOTA_MAX + 8]; /* followed by the suffix of the lock's key */
     size_t quota_key_size;
     char pattern[PATTERN_SIZE];
     size_t pattern_size;
-    struct limit_status rows[CLIENT_QUERY_ROWS_MAX];
-    unsigned row_count;
-    struct slice found[CLIENT_QUERY_FOUND_MAX]; /* malloc'ed; not yet in rows */
+    struct slice found[CLIENT_QUERY_FOUND_MAX]; /* malloc'ed; not yet in result.status */
     unsigned found_count;
     int argc;
     const char *argv[ARGUMENTS_MAX];

@@ -31,10 +31,9 @@ struct pending_query {
     uint32_t magic;
     struct clients_api *api;
     struct evhttp_request *request; /* NULL: response sent */
-    enum client_query_kind kind;
+    struct client_order order;
     struct identity identity;
     struct query_descriptor descriptor;
-    int64_t quota, us; /* of a grant */
     struct client_query *query;
     struct redis_call call;
     bool under_way; /* the connection has the call */
@@ -86,8 +85,8 @@ static void pending_query_fail(struct pending_query *pending_query, const char *
 static void note_grant(const struct pending_query *pending_query)
 {
     const struct grant one = {.client = identity_text(&pending_query->identity),
-                              .quota = pending_query->quota,
-                              .until_us = clock_us() + (uint64_t)pending_query->us};
+                              .quota = pending_query->order.quota,
+                              .until_us = clock_us() + (uint64_t)pending_query->order.us};
 
     if (grants_note(&one)) /* else when it is read from Redis */
         denials_forget_all();
@@ -95,23 +94,22 @@ static void note_grant(const struct pending_query *pending_query)
 
 static void pending_query_succeed(struct pending_query *pending_query)
 {
+    enum client_query_kind kind = pending_query->order.kind;
     struct text body;
-    int64_t quota, us;
 
-    if (pending_query->kind == CLIENT_QUERY_RESET) { /* others are notified */
+    if (kind == CLIENT_QUERY_RESET) { /* others are notified */
         denials_forget_all();
         resets_note(identity_text(&pending_query->identity));
     }
-    if (pending_query->kind == CLIENT_QUERY_GRANT &&
-        !client_query_granted(pending_query->query, &quota, &us)) {
+    if (kind == CLIENT_QUERY_GRANT && !client_query_result(pending_query->query)->granted) {
         pending_query_fail(
             pending_query,
             "the maximum number of grants is reached: revoke others, or wait until they end");
         return;
     }
-    if (pending_query->kind == CLIENT_QUERY_GRANT)
+    if (kind == CLIENT_QUERY_GRANT)
         note_grant(pending_query);
-    client_body_write(&body, pending_query->query, pending_query->kind, &pending_query->identity,
+    client_body_write(&body, pending_query->query, kind, &pending_query->identity,
                       &pending_query->descriptor);
     answer_json(pending_query->request, &body);
     pending_query_end(pending_query);
@@ -285,16 +283,10 @@ static bool read_client_name(const struct clients_api *api, struct evhttp_reques
     return false;
 }
 
-/* The requested action, and a grant's quota and duration. */
-struct client_request {
-    enum client_query_kind kind;
-    int64_t quota, us;
-};
-
 static struct pending_query *pending_query_new(struct clients_api *api,
                                                const struct identity *identity,
                                                const struct query_descriptor *descriptor,
-                                               const struct client_request *wanted)
+                                               const struct client_order *order)
 {
     struct pending_query *pending_query = calloc(1, sizeof *pending_query);
 
@@ -304,17 +296,11 @@ static struct pending_query *pending_query_new(struct clients_api *api,
     pending_query->api = api;
     pending_query->identity = *identity;
     pending_query->descriptor = *descriptor;
-    pending_query->kind = wanted->kind;
-    pending_query->quota = wanted->quota;
-    pending_query->us = wanted->us;
+    pending_query->order = *order;
     TAILQ_INSERT_TAIL(&api->pending, pending_query, entry);
     api->count++;
     pending_query->query =
-        wanted->kind == CLIENT_QUERY_GRANT
-            ? client_query_new_grant(api->policy, &pending_query->identity, wanted->quota,
-                                     wanted->us)
-            : client_query_new(api->policy, &pending_query->identity, &pending_query->descriptor,
-                               wanted->kind, SCAN_US);
+        client_query_new(api->policy, &pending_query->identity, &pending_query->descriptor, order);
     pending_query->deadline = evtimer_new(api->base, query_timed_out, pending_query);
     if (pending_query->query && pending_query->deadline && open_link(api))
         return pending_query;
@@ -323,28 +309,28 @@ static struct pending_query *pending_query_new(struct clients_api *api,
 }
 
 /* False: a response was sent. */
-static bool read_grant(struct evhttp_request *request, struct client_request *wanted)
+static bool read_grant(struct evhttp_request *request, struct client_order *order)
 {
     struct evbuffer *body = evhttp_request_get_input_buffer(request);
     size_t size = evbuffer_get_length(body);
     char why[GRANT_WHY_MAX];
 
     if (grant_body_read((struct slice){(const char *)evbuffer_pullup(body, -1), size},
-                        &wanted->quota, &wanted->us, why))
+                        &order->quota, &order->us, why))
         return true;
     answer_problem(request, 400, why);
     return false;
 }
 
 /* False: a response was sent. */
-static bool read_client_request(struct evhttp_request *request, struct client_request *wanted)
+static bool read_client_request(struct evhttp_request *request, struct client_order *order)
 {
     enum evhttp_cmd_type command = evhttp_request_get_command(request);
 
-    wanted->kind = command == EVHTTP_REQ_DELETE ? CLIENT_QUERY_RESET
-                   : command == EVHTTP_REQ_PUT  ? CLIENT_QUERY_GRANT
-                                                : CLIENT_QUERY_INSPECT;
-    return wanted->kind != CLIENT_QUERY_GRANT || read_grant(request, wanted);
+    order->kind = command == EVHTTP_REQ_DELETE ? CLIENT_QUERY_RESET
+                  : command == EVHTTP_REQ_PUT  ? CLIENT_QUERY_GRANT
+                                               : CLIENT_QUERY_INSPECT;
+    return order->kind != CLIENT_QUERY_GRANT || read_grant(request, order);
 }
 
 void clients_answer(const struct admin_view *view, struct evhttp_request *request)
@@ -352,17 +338,17 @@ void clients_answer(const struct admin_view *view, struct evhttp_request *reques
     static const unsigned methods =
         EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE;
     struct clients_api *api = view->clients;
-    struct client_request wanted = {0};
+    struct client_order order = {.timeout_us = SCAN_US};
     struct identity identity;
     struct query_descriptor descriptor;
     struct pending_query *pending_query;
 
     if (!answer_methods(request, methods, "GET, HEAD, PUT, DELETE") ||
         !read_client_name(api, request, &identity, &descriptor) ||
-        !read_client_request(request, &wanted))
+        !read_client_request(request, &order))
         return;
     bool full = api->count >= PENDING_QUERIES_MAX;
-    if (full || !(pending_query = pending_query_new(api, &identity, &descriptor, &wanted))) {
+    if (full || !(pending_query = pending_query_new(api, &identity, &descriptor, &order))) {
         answer_problem(request, full ? 503 : 500,
                        full ? "too many such requests are in progress" : "no memory");
         return;

@@ -91,7 +91,7 @@ static bool is_unknown_id(const struct client_query *q)
 {
     return q->policy->identity.known_clients_only && q->identity->is_id &&
            !policy_client(q->policy, q->identity) &&
-           (!q->policy->quotas.connection || (q->row_cached && !q->row.present));
+           (!q->policy->quotas.connection || (q->result.row_cached && !q->result.row.present));
 }
 
 unsigned client_query_warnings(const struct client_query *q,
@@ -101,12 +101,12 @@ unsigned client_query_warnings(const struct client_query *q,
     bool inspects = q->kind == CLIENT_QUERY_INSPECT, resets = q->kind == CLIENT_QUERY_RESET;
     unsigned count = 0;
 
-    if (q->cut)
+    if (q->result.cut)
         found[count++] = resets ? "Redis has more keys than could be scanned: some may remain; try "
                                   "again"
                                 : "Redis has more keys than could be scanned: some limits counted "
                                   "per several attributes may be missing";
-    if (!inspects && !q->notified)
+    if (!inspects && !q->result.notified)
         found[count++] =
             resets ? "Redis did not accept the message to the running weirs (is this user allowed "
                      "to PUBLISH?): they may reject for up to one more second"

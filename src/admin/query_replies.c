@@ -11,8 +11,8 @@
 
 static bool is_found(const struct client_query *q, struct slice key)
 {
-    for (unsigned i = 0; i < q->row_count; i++)
-        if (slice_equal(q->rows[i].key, key))
+    for (unsigned i = 0; i < q->result.status_count; i++)
+        if (slice_equal(q->result.status[i].key, key))
             return true;
     for (unsigned i = 0; i < q->found_count; i++)
         if (slice_equal(q->found[i], key))
@@ -57,7 +57,7 @@ static void note_key(struct client_query *q, struct slice key)
     }
     char *bytes = malloc(key.n + 1);
     if (!bytes) {
-        q->cut = true;
+        q->result.cut = true;
         return;
     }
     memcpy(bytes, key.p, key.n);
@@ -89,20 +89,20 @@ static void adjust_found(struct client_query *q)
  * capacity is available. */
 static void add_untouched(struct client_query *q)
 {
-    unsigned looked_at = q->row_count;
+    unsigned looked_at = q->result.status_count;
 
     for (unsigned i = 0; i < q->policy->limit_count; i++) {
         const struct limit *limit = &q->policy->limits[i];
         bool there = false;
         for (unsigned r = 0; r < looked_at && !there; r++)
-            there = q->rows[r].limit->base == limit->index;
+            there = q->result.status[r].limit->base == limit->index;
         if (there || !is_list(limit) || !counts_client(q, limit) || !compose_uses(q->policy, limit))
             continue;
         struct limit_status *row = client_query_add_row(q, limit, SLICE_NONE, SLICE_NONE);
         row->remaining = row->capacity;
         row->admits = row->capacity > 0;
     }
-    qsort(q->rows, q->row_count, sizeof q->rows[0], by_limit_and_key);
+    qsort(q->result.status, q->result.status_count, sizeof q->result.status[0], by_limit_and_key);
 }
 
 /* After a SCAN step: continues, unless all keys were read or the time is up. */
@@ -116,13 +116,13 @@ static void after_scan(struct client_query *q)
         all = false;
     }
     if (!all && clock_us() >= q->until_us) {
-        q->cut = true;
+        q->result.cut = true;
         all = true;
     }
     q->step = all ? STEP_LAST : STEP_SCAN;
     if (all && q->kind == CLIENT_QUERY_INSPECT)
         adjust_found(q);
-    if (q->step == STEP_LAST && q->kind == CLIENT_QUERY_INSPECT && q->row_count == 0) {
+    if (q->step == STEP_LAST && q->kind == CLIENT_QUERY_INSPECT && q->result.status_count == 0) {
         q->step = STEP_OVER; /* no keys to read */
         add_untouched(q);
     }
@@ -140,7 +140,7 @@ static bool take_scan(struct client_query *q, const struct redis_reply *reply)
         if (keys->elements[i].type == RESP_STRING)
             note_key(q, keys->elements[i].text);
     if (q->full && q->kind == CLIENT_QUERY_INSPECT)
-        q->cut = true;
+        q->result.cut = true;
     /* else repeat this step after these keys are deleted */
     if (!q->full || q->kind == CLIENT_QUERY_INSPECT)
         memcpy(q->cursor, cursor.p, cursor.n + 1);
@@ -157,8 +157,8 @@ static bool take_forget(struct client_query *q, const struct redis_reply *reply)
 
     if (!redis_reply_read(reply, "ii", &removed, &notified))
         return false;
-    q->removed += (uint64_t)removed;
-    q->notified = notified == 1;
+    q->result.removed += (uint64_t)removed;
+    q->result.notified = notified == 1;
     if (q->step == STEP_DROP) {
         client_query_drop_found(q);
         after_scan(q);
@@ -174,8 +174,8 @@ static bool take_granted(struct client_query *q, const struct redis_reply *reply
     if (!redis_reply_read(reply, "ii", &granted, &notified))
         return false;
     q->step = STEP_OVER;
-    q->granted = granted == 1;
-    q->notified = notified == 1;
+    q->result.granted = granted == 1;
+    q->result.notified = notified == 1;
     return true;
 }
 
@@ -186,12 +186,12 @@ static bool take_grant(struct client_query *q, const struct redis_reply *reply)
 
     if (!redis_reply_read(reply, "i*", &now_us, &grant))
         return false;
-    q->granted = grant_parse(grant, &q->quota, &until_us) && until_us > now_us;
-    if (q->granted) {
-        q->us = until_us - now_us;
-        q->grant_client_limits = grant_client_limits(q->quota);
+    q->result.granted = grant_parse(grant, &q->result.quota, &until_us) && until_us > now_us;
+    if (q->result.granted) {
+        q->result.us = until_us - now_us;
+        q->grant_client_limits = grant_client_limits(q->result.quota);
     }
-    if (!client_query_needs_database(q))
+    if (!q->result.needs_database)
         return client_query_begin(q);
     q->step = STEP_QUOTA;
     return true;
@@ -204,9 +204,9 @@ static bool take_quota(struct client_query *q, const struct redis_reply *reply)
 
     if (!redis_reply_read(reply, "si", &row, &left_ms))
         return false;
-    q->row_cached = row.n && quota_row_parse(row, &q->row);
-    q->row_us = left_ms * 1000;
-    q->row_client_limits = quota_client_limits(q->policy, &q->row);
+    q->result.row_cached = row.n && quota_row_parse(row, &q->result.row);
+    q->result.row_us = left_ms * 1000;
+    q->row_client_limits = quota_client_limits(q->policy, &q->result.row);
     return client_query_begin(q);
 }
 
@@ -227,8 +227,8 @@ static bool take_look(struct client_query *q, const struct redis_reply *reply)
 
     if (reply->type != RESP_ARRAY || !limit_replies_begin(&from, reply, NULL))
         return false;
-    for (unsigned i = 0; i < q->row_count; i++) {
-        struct limit_status *row = &q->rows[i];
+    for (unsigned i = 0; i < q->result.status_count; i++) {
+        struct limit_status *row = &q->result.status[i];
         struct limit_numbers numbers = {.limit = row->quota, .burst = row->capacity};
         if (!limit_reply_read(&from, row->limit, &numbers, false, &of_row))
             return false;

@@ -9,39 +9,12 @@
 
 enum { INSPECT_US = 10000000, RESET_US = 60000000 };
 
-/* A client query from the command line. */
-struct client_command {
-    struct client_subject subject;
-    struct query_redis redis;
-};
-
-/* --- Commands --------------------------------------------------------------------------------- */
-
-/* The command, the client, and a grant's quota and duration. */
-struct client_arguments {
-    enum client_query_kind kind;
-    const char *client;
-    int64_t quota, us;
-};
-
-static struct client_query *new_query(const struct client_command *command,
-                                      const struct client_arguments *arguments)
-{
-    if (arguments->kind == CLIENT_QUERY_GRANT)
-        return client_query_new_grant(command->subject.policy, &command->subject.identity,
-                                      arguments->quota, arguments->us);
-    return client_query_new(command->subject.policy, &command->subject.identity,
-                            &command->subject.descriptor, arguments->kind,
-                            arguments->kind == CLIENT_QUERY_INSPECT ? INSPECT_US : RESET_US);
-}
-
 /* Warns of a probable mistake: an address without "ip:", an id that the policy does not read, or a
  * hash from a log. */
-static void doubt(const struct client_command *command, const char *client)
+static void doubt(const struct client_subject *subject, const char *client)
 {
-    const struct identity_settings *identity = &command->subject.policy->identity;
-    const struct identity_source *source =
-        identity_source_of(identity_text(&command->subject.identity));
+    const struct identity_settings *identity = &subject->policy->identity;
+    const struct identity_source *source = identity_source_of(identity_text(&subject->identity));
     bool is_read = false;
     struct ip ip;
 
@@ -63,74 +36,68 @@ static void doubt(const struct client_command *command, const char *client)
                 client, SLICE_ARG(source->prefix));
 }
 
-static int query_client(struct client_command *command, const struct client_arguments *arguments)
+static int query_client(struct client_subject *subject, struct query_redis *redis,
+                        const char *client, const struct client_order *order)
 {
     const char *why;
 
-    if (!client_query_named(command->subject.policy, slice_of(arguments->client),
-                            &command->subject.identity, &command->subject.descriptor, &why)) {
-        fprintf(stderr, "weir: %s is not a client: %s\n", arguments->client, why);
+    if (!client_query_named(subject->policy, slice_of(client), &subject->identity,
+                            &subject->descriptor, &why)) {
+        fprintf(stderr, "weir: %s is not a client: %s\n", client, why);
         return CLI_USAGE;
     }
-    if (!command->subject.descriptor.is_one)
-        doubt(command, arguments->client);
-    command->subject.query = new_query(command, arguments);
-    if (!command->subject.query)
+    if (!subject->descriptor.is_one)
+        doubt(subject, client);
+    subject->query =
+        client_query_new(subject->policy, &subject->identity, &subject->descriptor, order);
+    if (!subject->query)
         fputs("weir: out of memory\n", stderr);
-    if (!command->subject.query || !query_redis_run(&command->redis, command->subject.query))
+    if (!subject->query || !query_redis_run(redis, subject->query))
         return CLI_FAILED;
-    return arguments->kind == CLIENT_QUERY_INSPECT ? client_report_inspect(&command->subject)
-           : arguments->kind == CLIENT_QUERY_RESET ? client_report_reset(&command->subject)
-                                                   : client_report_grant(&command->subject);
+    return order->kind == CLIENT_QUERY_INSPECT ? client_report_inspect(subject)
+           : order->kind == CLIENT_QUERY_RESET ? client_report_reset(subject)
+                                               : client_report_grant(subject);
 }
 
-static int run_client_command(const char *file, const char *lua_dir,
-                              const struct client_arguments *arguments)
+static int run_client_command(const char *file, const char *lua_dir, const char *client,
+                              const struct client_order *order)
 {
-    struct client_command command = {.subject.policy = query_policy(file, lua_dir)};
+    struct client_subject subject = {.policy = query_policy(file, lua_dir)};
+    struct query_redis redis = {.policy = subject.policy};
+    int status = subject.policy ? query_client(&subject, &redis, client, order) : CLI_FAILED;
 
-    command.redis.policy = command.subject.policy;
-    int status = command.subject.policy ? query_client(&command, arguments) : CLI_FAILED;
-
-    client_query_free(command.subject.query);
-    query_redis_close(&command.redis);
-    policy_drop(command.subject.policy);
+    client_query_free(subject.query);
+    query_redis_close(&redis);
+    policy_drop(subject.policy);
     return status;
 }
 
-static int run_inspect(int argc, char **argv, const char *file, const char *lua_dir)
+/* weir inspect and weir reset. */
+static int run_on_client(int argc, char **argv, const char *file, const char *lua_dir)
 {
-    struct client_arguments arguments = {.kind = CLIENT_QUERY_INSPECT};
+    bool inspects = strcmp(argv[0], command_inspect.name) == 0;
+    struct client_order order = {.kind = inspects ? CLIENT_QUERY_INSPECT : CLIENT_QUERY_RESET,
+                                 .timeout_us = inspects ? INSPECT_US : RESET_US};
     int status = cli_read_operands(argc, argv, &file, 1, 1, "expected one CLIENT");
 
-    arguments.client = argv[optind];
-    return status == CLI_GOOD ? run_client_command(file, lua_dir, &arguments) : status;
-}
-
-static int run_reset(int argc, char **argv, const char *file, const char *lua_dir)
-{
-    struct client_arguments arguments = {.kind = CLIENT_QUERY_RESET};
-    int status = cli_read_operands(argc, argv, &file, 1, 1, "expected one CLIENT");
-
-    arguments.client = argv[optind];
-    return status == CLI_GOOD ? run_client_command(file, lua_dir, &arguments) : status;
+    return status == CLI_GOOD ? run_client_command(file, lua_dir, argv[optind], &order) : status;
 }
 
 /* `time`: NULL if not given. */
-static bool read_grant(struct client_arguments *arguments, const char *quota, const char *time)
+static bool read_grant(struct client_order *order, const char *quota, const char *time)
 {
-    if (!grant_quota_read(slice_of(quota), &arguments->quota))
+    if (!grant_quota_read(slice_of(quota), &order->quota))
         fprintf(
             stderr,
             "weir: %s is not a quota: expected a whole number from 0 to %lld, unlimited, or none\n",
             quota, (long long)LIMIT_MAX);
-    else if (!time && arguments->quota != GRANT_NONE)
+    else if (!time && order->quota != GRANT_NONE)
         fputs("weir: the duration is missing: add a duration from 1s to 30d after the quota, such "
               "as 1h\n",
               stderr);
-    else if (time && arguments->quota == GRANT_NONE)
+    else if (time && order->quota == GRANT_NONE)
         fputs("weir: none revokes the grant and takes no duration; remove it\n", stderr);
-    else if (time && !grant_time_read(slice_of(time), &arguments->us))
+    else if (time && !grant_time_read(slice_of(time), &order->us))
         fprintf(stderr, "weir: %s is not a duration; expected 1s to 30d, such as 1h\n", time);
     else
         return true;
@@ -139,16 +106,15 @@ static bool read_grant(struct client_arguments *arguments, const char *quota, co
 
 static int run_grant(int argc, char **argv, const char *file, const char *lua_dir)
 {
-    struct client_arguments arguments = {.kind = CLIENT_QUERY_GRANT};
+    struct client_order order = {.kind = CLIENT_QUERY_GRANT};
     int status = cli_read_operands(argc, argv, &file, 2, 3,
                                    "expected CLIENT, QUOTA and DURATION, or CLIENT none");
 
     if (status != CLI_GOOD)
         return status;
-    arguments.client = argv[optind];
-    if (!read_grant(&arguments, argv[optind + 1], argv[optind + 2]))
+    if (!read_grant(&order, argv[optind + 1], argv[optind + 2]))
         return CLI_USAGE;
-    return run_client_command(file, lua_dir, &arguments);
+    return run_client_command(file, lua_dir, argv[optind], &order);
 }
 
 const struct command command_inspect = {
@@ -161,7 +127,7 @@ const struct command command_inspect = {
             "Exit status: 0, also if the client is unknown; 1 error in the policy or no Redis; 2 "
             "command\n"
             "line.\n",
-    .run = run_inspect};
+    .run = run_on_client};
 
 const struct command command_reset = {
     .name = "reset",
@@ -169,7 +135,7 @@ const struct command command_reset = {
     .what = "give a client a fresh start",
     .help =
         "Removes the client's counts in Redis, and tells all weirs on it. CLIENT as for inspect.\n",
-    .run = run_reset};
+    .run = run_on_client};
 
 const struct command command_grant = {
     .name = "grant",

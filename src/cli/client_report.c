@@ -94,63 +94,60 @@ static void print_table(const struct table_row *rows, unsigned count)
                 printf("%s\n", rows[r].cell[c]);
 }
 
-static void print_standing(const struct client_query *query)
+static void print_standing(const struct client_result *result)
 {
-    const struct limit_status *limit_status;
-    unsigned count = client_query_rows(query, &limit_status);
+    unsigned count = result->status_count;
     struct table_row *rows = xcalloc((size_t)count + 1, sizeof *rows);
 
     rows[0] = (struct table_row){{"LIMIT", "COUNTED PER", "QUOTA", "REMAINING", "RESETS IN"}};
     for (unsigned i = 0; i < count; i++)
-        fill_row(&rows[i + 1], &limit_status[i]);
+        fill_row(&rows[i + 1], &result->status[i]);
     print_table(rows, count + 1);
     free(rows);
 }
 
 /* Prints the database's quota for an id that the policy does not name. */
-static void print_row(const struct client_subject *subject)
+static void print_row(const struct client_result *result)
 {
+    const struct quota_row *row = &result->row;
     char bytes[64];
     struct text text = text_over(bytes, sizeof bytes);
-    struct quota_row row;
-    int64_t us;
 
-    if (!client_query_needs_database(subject->query))
+    if (!result->needs_database)
         return;
-    if (!client_query_row(subject->query, &row, &us)) {
+    if (!result->row_cached) {
         puts("quotas  not cached: the next request looks it up");
         return;
     }
-    if (!row.present)
+    if (!row->present)
         fputs("quotas  no row for this id", stdout);
-    else if (row.quota == QUOTA_OF_ITS_OWN)
-        fputs(row.plan[0] ? "quotas  " : "quotas  a row without a quota", stdout);
-    else if (row.quota < 0)
+    else if (row->quota == QUOTA_OF_ITS_OWN)
+        fputs(row->plan[0] ? "quotas  " : "quotas  a row without a quota", stdout);
+    else if (row->quota < 0)
         fputs("quotas  unlimited", stdout);
     else
-        printf("quotas  a quota of %" PRId64, row.quota);
-    if (row.plan[0])
-        printf("%splan %s", row.quota == QUOTA_OF_ITS_OWN ? "" : ", ", row.plan);
-    wait_write(&text, us);
-    if (us > 0)
+        printf("quotas  a quota of %" PRId64, row->quota);
+    if (row->plan[0])
+        printf("%splan %s", row->quota == QUOTA_OF_ITS_OWN ? "" : ", ", row->plan);
+    wait_write(&text, result->row_us);
+    if (result->row_us > 0)
         printf("; looked up again in %.*s\n", SLICE_ARG(text_slice(&text)));
     else
         puts("; expired: the next request looks it up");
 }
 
-static void print_grant(const struct client_subject *subject)
+static void print_grant(const struct client_result *result)
 {
     char bytes[64];
     struct text text = text_over(bytes, sizeof bytes);
-    int64_t quota, us;
 
-    if (!client_query_granted(subject->query, &quota, &us))
+    if (!result->granted)
         return;
-    wait_write(&text, us);
-    if (quota == GRANT_UNLIMITED)
+    wait_write(&text, result->us);
+    if (result->quota == GRANT_UNLIMITED)
         printf("grant   unlimited, for %.*s more\n", SLICE_ARG(text_slice(&text)));
     else
-        printf("grant   a quota of %" PRId64 ", for %.*s more\n", quota,
+        printf("grant   a quota of %" PRId64 ", for %.*s more\n", result->quota,
                SLICE_ARG(text_slice(&text)));
 }
 
@@ -180,22 +177,22 @@ static void print_warnings(const struct client_subject *subject)
 int client_report_inspect(const struct client_subject *subject)
 {
     const struct client_limits *client_limits = client_query_limits(subject->query);
-    const struct limit_status *rows;
+    const struct client_result *result = client_query_result(subject->query);
 
     print_limits_in_force(subject);
-    print_grant(subject);
-    print_row(subject);
+    print_grant(result);
+    print_row(result);
     if (client_limits && client_limits->quota != QUOTA_AS_WRITTEN)
         puts(client_limits->quota == QUOTA_PROHIBITED
                  ? "\nEvery request that has a limit is rejected."
                  : "\nNo limit counts this client.");
     else if (subject->descriptor.unlimited)
         puts("\nNo limits.");
-    else if (client_query_rows(subject->query, &rows) == 0)
+    else if (result->status_count == 0)
         puts("\nThe policy has no limit that is counted per client.");
     else {
         putchar('\n');
-        print_standing(subject->query);
+        print_standing(result);
     }
     print_warnings(subject);
     return 0;
@@ -203,35 +200,35 @@ int client_report_inspect(const struct client_subject *subject)
 
 int client_report_reset(const struct client_subject *subject)
 {
-    uint64_t removed = client_query_removed(subject->query);
+    const struct client_result *result = client_query_result(subject->query);
 
-    printf("%s: %" PRIu64 " key%s removed\n", shown_name(subject), removed,
-           removed == 1 ? "" : "s");
+    printf("%s: %" PRIu64 " key%s removed\n", shown_name(subject), result->removed,
+           result->removed == 1 ? "" : "s");
     print_warnings(subject);
-    return client_query_complete(subject->query) ? 0 : 1;
+    return result->cut ? 1 : 0;
 }
 
 int client_report_grant(const struct client_subject *subject)
 {
+    const struct client_result *result = client_query_result(subject->query);
     const char *client = shown_name(subject);
-    int64_t quota, us;
 
-    if (!client_query_granted(subject->query, &quota, &us)) {
+    if (!result->granted) {
         fprintf(stderr,
                 "weir: there are already %d grants: revoke others, or wait until they end\n",
                 GRANTS_MAX);
         return 1;
     }
-    if (quota == GRANT_NONE)
+    if (result->quota == GRANT_NONE)
         printf("%s: the grant is revoked\n", client);
     else {
         char bytes[64];
         struct text time = text_over(bytes, sizeof bytes);
-        duration_write(&time, us);
-        if (quota == GRANT_UNLIMITED)
+        duration_write(&time, result->us);
+        if (result->quota == GRANT_UNLIMITED)
             printf("%s: unlimited for %.*s\n", client, SLICE_ARG(text_slice(&time)));
         else
-            printf("%s: a quota of %" PRId64 " for %.*s\n", client, quota,
+            printf("%s: a quota of %" PRId64 " for %.*s\n", client, result->quota,
                    SLICE_ARG(text_slice(&time)));
     }
     print_warnings(subject);

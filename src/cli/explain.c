@@ -45,13 +45,17 @@ static bool read_client_state(struct explain_redis *redis, const struct identity
                               struct explained_client *client)
 {
     const struct policy *policy = CONTAINER_OF(redis, struct state_reader, ops)->redis.policy;
-    struct client_query *query = client_query_new(policy, identity, NULL, CLIENT_QUERY_CLIENT, 0);
+    struct client_query *query = client_query_new(
+        policy, identity, NULL, &(struct client_order){.kind = CLIENT_QUERY_CLIENT});
     bool good = run_query(redis, query);
-    int64_t row_us;
 
     if (good) {
-        client->granted = client_query_granted(query, &client->grant_quota, &client->grant_us);
-        client->row_cached = client_query_row(query, &client->row, &row_us);
+        const struct client_result *result = client_query_result(query);
+        *client = (struct explained_client){.granted = result->granted,
+                                            .row_cached = result->row_cached,
+                                            .grant_quota = result->quota,
+                                            .grant_us = result->us,
+                                            .row = result->row};
     }
     client_query_free(query);
     return good;
@@ -61,13 +65,12 @@ static bool read_limit_state(struct explain_redis *redis, const struct identity 
                              const struct planned_limit *limit, struct limit_status *status)
 {
     const struct policy *policy = CONTAINER_OF(redis, struct state_reader, ops)->redis.policy;
-    struct client_query *query =
-        client_query_new_key(policy, identity, limit->limit, &limit->numbers, limit->key);
+    struct client_query *query = client_query_new(
+        policy, identity, NULL, &(struct client_order){.kind = CLIENT_QUERY_KEY, .key = limit});
     bool good = run_query(redis, query);
-    const struct limit_status *rows;
 
-    if (good && client_query_rows(query, &rows) == 1)
-        *status = *rows;
+    if (good)
+        *status = client_query_result(query)->status[0];
     status->key = SLICE_NONE;
     client_query_free(query);
     return good;

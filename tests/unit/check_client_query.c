@@ -85,7 +85,8 @@ static void start_query(const char *client, enum client_query_kind kind, uint64_
 {
     const char *why;
     ck_assert(client_query_identity(policy, slice_of(client), &identity, &why));
-    query = client_query_new(policy, &identity, NULL, kind, timeout_us);
+    query = client_query_new(policy, &identity, NULL,
+                             &(struct client_order){.kind = kind, .timeout_us = timeout_us});
     ck_assert_ptr_nonnull(query);
     if (kind != CLIENT_QUERY_INSPECT)
         return;
@@ -127,13 +128,13 @@ START_TEST(an_inspection_scans_for_keys_and_reads_all_at_once)
                    "1\r\n:0\r\n:8\r\n:0\r\n"
                    ":1790000000000000\r\n"));
     expect_end();
-    const struct limit_status *rows;
-    ck_assert_uint_eq(client_query_rows(query, &rows), 3);
+    const struct limit_status *rows = client_query_result(query)->status;
+    ck_assert_uint_eq(client_query_result(query)->status_count, 3);
     ck_assert(rows[0].admits && rows[0].quota == 2 && rows[0].remaining == 2);
     ck_assert_str_eq(rows[1].key.p, "p*:{id:few}:l:list:{route:a}");
     ck_assert(rows[1].remaining == 1 && rows[1].reset_us == 8);
     ck_assert(!rows[2].admits && rows[2].retry_after_us == 7 && rows[2].reset_us == 9);
-    ck_assert(client_query_complete(query));
+    ck_assert(!client_query_result(query)->cut);
 }
 END_TEST
 
@@ -156,20 +157,19 @@ START_TEST(a_scan_ends_at_the_timeout)
     expect_argument(0, "1");
     ck_assert(feed_reply("*6\r\n:1\r\n:5\r\n:0\r\n:0\r\n:0\r\n:1\r\n"));
     expect_end();
-    ck_assert(!client_query_complete(query));
-    const struct limit_status *rows;
-    ck_assert_uint_eq(client_query_rows(query, &rows), 2);
+    ck_assert(client_query_result(query)->cut);
+    const struct limit_status *rows = client_query_result(query)->status;
+    ck_assert_uint_eq(client_query_result(query)->status_count, 2);
     ck_assert(rows[1].remaining == 6 && rows[1].key.p == NULL);
 }
 END_TEST
 
 START_TEST(an_inspection_reads_the_grant_first)
 {
-    int64_t quota, us;
-
     granted = "*2\r\n:1000\r\n$6\r\n9:1500\r\n";
     start_query("none", CLIENT_QUERY_INSPECT, 0);
-    ck_assert(client_query_granted(query, &quota, &us) && quota == 9 && us == 500);
+    const struct client_result *result = client_query_result(query);
+    ck_assert(result->granted && result->quota == 9 && result->us == 500);
     ck_assert_int_eq(client_query_limits(query)->each, 9);
     expect_next();
     expect_argument(1, "scan"); /* a client without quota is counted while it has a grant */
@@ -179,7 +179,7 @@ START_TEST(an_inspection_reads_the_grant_first)
     for (unsigned i = 0; i < COUNT_OF(none); i++) {
         granted = none[i];
         start_query("none", CLIENT_QUERY_INSPECT, 0);
-        ck_assert(!client_query_granted(query, &quota, &us) &&
+        ck_assert(!client_query_result(query)->granted &&
                   client_query_limits(query)->quota == QUOTA_PROHIBITED);
         client_query_free(query);
     }
@@ -189,11 +189,12 @@ END_TEST
 
 START_TEST(a_grant_is_one_call)
 {
-    int64_t quota, us;
     const char *why;
 
     ck_assert(client_query_identity(policy, SLICE("few"), &identity, &why));
-    query = client_query_new_grant(policy, &identity, 7, 60000000);
+    query = client_query_new(
+        policy, &identity, NULL,
+        &(struct client_order){.kind = CLIENT_QUERY_GRANT, .quota = 7, .us = 60000000});
     expect_next();
     static const char *const arguments[] = {"1", "p*:grants", "grant",     "id:few",
                                             "7", "60000000",  "p*:resets", "2048"};
@@ -202,15 +203,19 @@ START_TEST(a_grant_is_one_call)
         expect_argument(i, arguments[i]);
     ck_assert(feed_reply("*2\r\n:1\r\n:1\r\n"));
     expect_end();
-    ck_assert(client_query_granted(query, &quota, &us) && client_query_notified(query));
+    ck_assert(client_query_result(query)->granted && client_query_result(query)->notified);
     client_query_free(query);
-    query = client_query_new_grant(policy, &identity, GRANT_NONE, 0);
+    query = client_query_new(
+        policy, &identity, NULL,
+        &(struct client_order){.kind = CLIENT_QUERY_GRANT, .quota = GRANT_NONE, .us = 0});
     expect_next();
     expect_argument(4, "none");
     ck_assert(feed_reply("*2\r\n:0\r\n:0\r\n"));
-    ck_assert(!client_query_granted(query, &quota, &us) && !client_query_notified(query));
+    ck_assert(!client_query_result(query)->granted && !client_query_result(query)->notified);
     client_query_free(query);
-    query = client_query_new_grant(policy, &identity, 1, 1);
+    query =
+        client_query_new(policy, &identity, NULL,
+                         &(struct client_order){.kind = CLIENT_QUERY_GRANT, .quota = 1, .us = 1});
     expect_next();
     ck_assert(!feed_reply("*1\r\n:1\r\n"));
     expect_end();
@@ -258,8 +263,8 @@ START_TEST(a_reset_of_many_keys_runs_in_several_steps)
     expect_argument(6, "id:a");
     ck_assert(feed_reply("*2\r\n:3\r\n:1\r\n"));
     expect_end();
-    ck_assert_uint_eq(client_query_removed(query), 259);
-    ck_assert(client_query_complete(query) && client_query_notified(query));
+    ck_assert_uint_eq(client_query_result(query)->removed, 259);
+    ck_assert(!client_query_result(query)->cut && client_query_result(query)->notified);
 }
 END_TEST
 
@@ -295,7 +300,7 @@ START_TEST(an_inspection_shows_at_most_as_many_keys_as_fit)
     free(wire);
     expect_next();
     expect_argument(0, "257");
-    ck_assert(!client_query_complete(query));
+    ck_assert(client_query_result(query)->cut);
 }
 END_TEST
 
@@ -421,18 +426,23 @@ START_TEST(an_inspection_of_a_descriptor_reads_its_limits_alone)
     const char *why;
 
     ck_assert(client_query_named(policy, SLICE("descriptor:d/b=xy"), &identity, &descriptor, &why));
-    query = client_query_new(policy, &identity, &descriptor, CLIENT_QUERY_INSPECT, 1000000);
+    query = client_query_new(
+        policy, &identity, &descriptor,
+        &(struct client_order){.kind = CLIENT_QUERY_INSPECT, .timeout_us = 1000000});
     expect_next();
     expect_argument(3, "descriptor:d/b=x*");
     ck_assert(feed_reply("*2\r\n:1000\r\n$10\r\n9:99999999\r\n"));
     expect_next();
     expect_argument(0, "1");
     expect_argument(1, "weir:{descriptor:d/b=x*}:l:unit:day");
-    ck_assert_uint_eq(client_query_rows(query, &rows), 1);
+    ck_assert_uint_eq(client_query_result(query)->status_count, 1);
+    rows = client_query_result(query)->status;
     ck_assert(rows->is_of_descriptor && rows->quota == 9 && rows->enforced);
     client_query_free(query);
     ck_assert(client_query_named(policy, SLICE("descriptor:d/a=1"), &identity, &descriptor, &why));
-    query = client_query_new(policy, &identity, &descriptor, CLIENT_QUERY_RESET, 1000000);
+    query =
+        client_query_new(policy, &identity, &descriptor,
+                         &(struct client_order){.kind = CLIENT_QUERY_RESET, .timeout_us = 1000000});
     expect_next();
     expect_argument(3, "weir:{descriptor:d/a=1}:l:*");
     ck_assert(feed_reply("*2\r\n$1\r\n0\r\n*0\r\n"));
