@@ -13,6 +13,7 @@
  * requests. In reading order:
  *
  *   client_query.h                query_identity.c: whose keys; query_replies.c: from replies
+ *   query_redis.h                 runs a query for the command line
  *   grant_calls.h, grant_reader.h grants in Redis; their copy in each process
  *   redis_memory.h                Redis' memory, for the metrics */
 #ifndef WEIR_ADMIN_CLIENT_QUERY_H

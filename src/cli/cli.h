@@ -2,8 +2,7 @@
  *
  * This directory owns what `weir SUBCOMMAND` prints. It runs no workers and accepts no connections.
  * In reading order: check.c (with check_names.c, check_redis.c), client_commands.c and
- * client_report.h for inspect, reset and grant (with query_redis.h), explain.c, top.h, replay.c,
- * script.c. */
+ * client_report.h for inspect, reset and grant, explain.c, top.h, replay.c, script.c. */
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
 

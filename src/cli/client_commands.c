@@ -1,10 +1,10 @@
 /* client_commands.c - weir inspect, weir reset and weir grant. */
 #include <inttypes.h>
 
+#include "admin/query_redis.h"
 #include "base/values.h"
 #include "cli/cli.h"
 #include "cli/client_report.h"
-#include "cli/query_redis.h"
 #include "policy/identity_source.h"
 
 enum { INSPECT_US = 10000000, RESET_US = 60000000 };

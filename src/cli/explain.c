@@ -1,10 +1,10 @@
 /* explain.c - the command line of `weir explain`. */
 #include <stdlib.h>
 
+#include "admin/query_redis.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/explain_request.h"
-#include "cli/query_redis.h"
 #include "explain/explain_descriptor.h"
 #include "explain/explain_print.h"
 
@@ -27,55 +27,6 @@ struct explain_command {
     bool state, json;
 };
 
-/* ---- Redis ----------------------------------------------------------------------------------- */
-
-struct state_reader {
-    struct explain_redis ops;
-    struct query_redis redis;
-};
-
-static bool run_query(struct explain_redis *redis, struct client_query *query)
-{
-    struct state_reader *reader = CONTAINER_OF(redis, struct state_reader, ops);
-
-    return query && query_redis_run(&reader->redis, query);
-}
-
-static bool read_client_state(struct explain_redis *redis, const struct identity *identity,
-                              struct explained_client *client)
-{
-    const struct policy *policy = CONTAINER_OF(redis, struct state_reader, ops)->redis.policy;
-    struct client_query *query = client_query_new(
-        policy, identity, NULL, &(struct client_order){.kind = CLIENT_QUERY_CLIENT});
-    bool good = run_query(redis, query);
-
-    if (good) {
-        const struct client_result *result = client_query_result(query);
-        *client = (struct explained_client){.granted = result->granted,
-                                            .row_cached = result->row_cached,
-                                            .grant_quota = result->quota,
-                                            .grant_us = result->us,
-                                            .row = result->row};
-    }
-    client_query_free(query);
-    return good;
-}
-
-static bool read_limit_state(struct explain_redis *redis, const struct identity *identity,
-                             const struct planned_limit *limit, struct limit_status *status)
-{
-    const struct policy *policy = CONTAINER_OF(redis, struct state_reader, ops)->redis.policy;
-    struct client_query *query = client_query_new(
-        policy, identity, NULL, &(struct client_order){.kind = CLIENT_QUERY_KEY, .key = limit});
-    bool good = run_query(redis, query);
-
-    if (good)
-        *status = client_query_result(query)->status[0];
-    status->key = SLICE_NONE;
-    client_query_free(query);
-    return good;
-}
-
 /* ---- the command ----------------------------------------------------------------------------- */
 
 static int print(const struct explain_command *command, const struct policy *policy,
@@ -92,16 +43,13 @@ static int explain_with_policy(const struct explain_command *command,
                                const struct explain_request *request)
 {
     struct policy *policy = query_policy(command->policy_file, command->lua_dir);
-    struct state_reader reader = {{read_client_state, read_limit_state}, {.policy = policy}};
-    struct explainer *explainer =
-        policy ? explainer_new(policy, command->state ? &reader.ops : NULL) : NULL;
+    struct explainer *explainer = policy ? explainer_new(policy, command->state) : NULL;
     const struct explanation *e = explainer ? explainer_explain(explainer, request) : NULL;
     int status = e ? print(command, policy, request, e) : CLI_FAILED;
 
     if (policy && !explainer)
         fputs("weir: explain: out of memory\n", stderr);
     explainer_free(explainer);
-    query_redis_close(&reader.redis);
     policy_drop(policy);
     return status;
 }

@@ -59,11 +59,27 @@ static void set_as_decided(struct limit_result *result, const struct explained_l
                                     .retry_after_us = rejects ? -1 : 0};
 }
 
-static bool ask(struct explainer *m, struct explained_limit *limit)
+/* Runs a query; sets m->failed. The caller frees it. */
+static struct client_query *ask(struct explainer *m, const struct identity *identity,
+                                const struct client_order *order)
 {
-    const struct identity *identity = &dry_run_exchange(m->run)->worker->incoming.identity;
+    struct client_query *query = client_query_new(m->policy, identity, NULL, order);
 
-    return m->redis->limit(m->redis, identity, &limit->planned, &limit->state);
+    m->failed = !query || !query_redis_run(&m->redis, query);
+    return query;
+}
+
+static void read_state(struct explainer *m, struct explained_limit *limit)
+{
+    struct client_query *query =
+        ask(m, &dry_run_exchange(m->run)->worker->incoming.identity,
+            &(struct client_order){.kind = CLIENT_QUERY_KEY, .key = &limit->planned});
+
+    limit->is_known = !m->failed;
+    if (limit->is_known)
+        limit->state = client_query_result(query)->status[0];
+    limit->state.key = SLICE_NONE;
+    client_query_free(query);
 }
 
 void explain_decide(struct dry_run_answers *answers, const struct planned_limit *limits,
@@ -80,10 +96,8 @@ void explain_decide(struct dry_run_answers *answers, const struct planned_limit 
         limit->planned.key = explain_copy(m, limits[i].key);
         limit->planned.repeat_key = explain_copy(m, limits[i].repeat_key);
         limit->capacity = capacity_of(&limits[i]);
-        if (m->redis && !m->failed) {
-            limit->is_known = ask(m, limit);
-            m->failed = !limit->is_known;
-        }
+        if (m->reads_state && !m->failed)
+            read_state(m, limit);
         limit->never = !limits[i].best_effort && limits[i].cost > limit->capacity;
         limit->has_room = !limit->never && are_left(limit);
         set_as_decided(&decision->results[i], limit);
@@ -98,16 +112,24 @@ void explain_decide(struct dry_run_answers *answers, const struct planned_limit 
 bool explain_read_grant(struct explainer *m, const struct identity *identity)
 {
     struct explained_client *client = &m->client;
+    struct client_query *query =
+        ask(m, identity, &(struct client_order){.kind = CLIENT_QUERY_CLIENT});
 
-    if (!m->redis->client(m->redis, identity, client)) {
-        m->failed = true;
-        return false;
+    if (!m->failed) {
+        const struct client_result *result = client_query_result(query);
+        *client = (struct explained_client){.granted = result->granted,
+                                            .row_cached = result->row_cached,
+                                            .grant_quota = result->quota,
+                                            .grant_us = result->us,
+                                            .row = result->row};
+        grants_publish(NULL);
     }
-    grants_publish(NULL);
-    return !client->granted ||
-           grants_note(&(struct grant){.client = identity_text(identity),
-                                       .quota = client->grant_quota,
-                                       .until_us = clock_us() + (uint64_t)client->grant_us});
+    client_query_free(query);
+    return !m->failed &&
+           (!client->granted ||
+            grants_note(&(struct grant){.client = identity_text(identity),
+                                        .quota = client->grant_quota,
+                                        .until_us = clock_us() + (uint64_t)client->grant_us}));
 }
 
 /* A row that is not read counts as one without a quota. */
@@ -119,7 +141,7 @@ void explain_quota(struct dry_run_answers *answers, const struct identity *ident
     *outcome = QUOTA_FOUND;
     *row = (struct quota_row){.present = true, .quota = QUOTA_OF_ITS_OWN};
     m->now.quota_unread = true;
-    if (!m->redis || m->failed || !explain_read_grant(m, identity) || !m->client.row_cached)
+    if (!m->reads_state || m->failed || !explain_read_grant(m, identity) || !m->client.row_cached)
         return;
     m->now.quota_unread = false;
     *outcome = m->client.row.present ? QUOTA_FOUND : QUOTA_ABSENT;

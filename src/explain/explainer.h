@@ -2,16 +2,25 @@
 #ifndef WEIR_EXPLAIN_EXPLAINER_H
 #define WEIR_EXPLAIN_EXPLAINER_H
 
+#include "admin/query_redis.h"
 #include "explain/explanation.h"
 #include "proxy/exchange_state.h"
+
+/* What Redis stores of a client: its grant, and the row of the database that is cached there. */
+struct explained_client {
+    bool granted, row_cached;
+    int64_t grant_quota, grant_us;
+    struct quota_row row;
+};
 
 struct explainer {
     struct policy *policy;
     struct dry_run *run;
     struct dry_run_answers answers;
-    struct explain_redis *redis; /* NULL: not asked */
-    bool failed;                 /* Redis could not be asked */
-    struct arena arena;          /* of the explanation */
+    bool reads_state; /* in Redis: */
+    struct query_redis redis;
+    bool failed;        /* Redis could not be asked */
+    struct arena arena; /* of the explanation */
     struct explanation now;
     /* The head is parsed three times: by the dry run, as received, and as rules see it. */
     struct request_head used, received, sorted;

@@ -6,15 +6,16 @@
 #include "explain/explainer.h"
 #include "proxy/worker_state.h"
 
-struct explainer *explainer_new(struct policy *policy, struct explain_redis *redis)
+struct explainer *explainer_new(struct policy *policy, bool reads_state)
 {
     struct explainer *m = calloc(1, sizeof *m);
 
     if (!m)
         return NULL;
     m->answers = (struct dry_run_answers){explain_quota, explain_decide};
-    m->redis = redis;
+    m->reads_state = reads_state;
     m->policy = policy_hold(policy);
+    m->redis.policy = policy;
     if ((m->run = dry_run_new(policy, &m->answers)))
         return m;
     explainer_free(m);
@@ -25,8 +26,9 @@ void explainer_free(struct explainer *m)
 {
     if (!m)
         return;
-    if (m->redis)
+    if (m->reads_state)
         grants_publish(NULL);
+    query_redis_close(&m->redis);
     dry_run_free(m->run);
     policy_drop(m->policy);
     arena_free(&m->arena);
@@ -98,7 +100,7 @@ static bool run_with_grant(struct explainer *m, const struct explain_request *re
 {
     struct exchange *x = dry_run_exchange(m->run);
 
-    if (!m->redis || m->failed || !x->identity_size || !policy_needs_redis(m->policy))
+    if (!m->reads_state || m->failed || !x->identity_size || !policy_needs_redis(m->policy))
         return !m->failed;
     m->identity = x->worker->incoming.identity;
     dry_run_end(m->run);
@@ -138,7 +140,7 @@ static void begin_explanation(struct explainer *m, const struct explain_request 
     arena_free(&m->arena);
     m->failed = false;
     m->now = (struct explanation){.rejected_by = -1,
-                                  .state_was_read = m->redis != NULL,
+                                  .state_was_read = m->reads_state,
                                   .content_size = request->content.n,
                                   .https_unserved = request->https && !tls.count,
                                   .certificate_unasked = request->certificate && !tls.requesting,

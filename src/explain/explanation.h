@@ -112,30 +112,15 @@ struct explanation {
     bool usage_is_added; /* the content gets stream_options.include_usage */
 };
 
-/* What Redis stores of a client: its grant, and the row of the database that is cached there. */
-struct explained_client {
-    bool granted, row_cached;
-    int64_t grant_quota, grant_us;
-    struct quota_row row;
-};
-
-/* Asks Redis. Each returns false if it cannot; the explanation then fails. */
-struct explain_redis {
-    bool (*client)(struct explain_redis *redis, const struct identity *identity,
-                   struct explained_client *client);
-    bool (*limit)(struct explain_redis *redis, const struct identity *identity,
-                  const struct planned_limit *limit, struct limit_status *status);
-};
-
 struct explainer;
 
-/* Creates an explainer; holds `policy`. `redis`: NULL: limits have room, grants and the database
- * are not read. NULL: no memory. */
-struct explainer *explainer_new(struct policy *policy, struct explain_redis *redis);
+/* Creates an explainer; holds `policy`. `reads_state`: asks the policy's Redis, which blocks. If
+ * not, limits have room, and grants and the database are not read. NULL: no memory. */
+struct explainer *explainer_new(struct policy *policy, bool reads_state);
 void explainer_free(struct explainer *explainer);
 
-/* Explains a request. The explanation is valid until the next call. NULL: Redis could not be asked,
- * or there is no memory. `request` must stay as long. */
+/* Explains a request. The explanation is valid until the next call. NULL: Redis could not be asked
+ * (printed to standard error), or there is no memory. `request` must stay as long. */
 const struct explanation *explainer_explain(struct explainer *explainer,
                                             const struct explain_request *request);
 

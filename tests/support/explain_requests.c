@@ -50,7 +50,7 @@ static bool next(struct explain_request *request)
 int main(int argc, char **argv)
 {
     struct policy *policy = argc == 3 ? policy_load(argv[1], argv[2], stderr) : NULL;
-    struct explainer *explainer = policy ? explainer_new(policy, NULL) : NULL;
+    struct explainer *explainer = policy ? explainer_new(policy, false) : NULL;
     struct explain_request request;
 
     if (!explainer)

@@ -1,7 +1,7 @@
-/* query_redis.h - runs client queries (admin/client_query.h) from the command line: connects to the
- * Redis of a policy and blocks. */
-#ifndef WEIR_CLI_QUERY_REDIS_H
-#define WEIR_CLI_QUERY_REDIS_H
+/* query_redis.h - runs client queries for the command line: connects to the Redis of a policy and
+ * blocks. */
+#ifndef WEIR_ADMIN_QUERY_REDIS_H
+#define WEIR_ADMIN_QUERY_REDIS_H
 
 #include "admin/client_query.h"
 

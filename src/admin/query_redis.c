@@ -1,4 +1,4 @@
-#include "cli/query_redis.h"
+#include "admin/query_redis.h"
 
 #include <stdlib.h>
 
