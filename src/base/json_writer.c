@@ -1,6 +1,9 @@
 #include "base/json_writer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "base/memory.h"
 
 enum { GROWN_MIN = 1024 };
 
@@ -45,4 +48,13 @@ void json_put_number(struct json_writer *json, const char *key, double value)
 void json_put_seconds(struct json_writer *json, const char *key, int64_t us)
 {
     json_put_number(json, key, (double)us / 1e6);
+}
+
+void json_print(struct text *json)
+{
+    if (json->failed)
+        memory_exhausted();
+    fwrite(json->p, 1, json->n, stdout);
+    putchar('\n');
+    free(json->p);
 }

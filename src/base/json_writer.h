@@ -36,6 +36,10 @@ static inline struct json_writer json_writer_growing(struct text *out)
     return (struct json_writer){.out = out, .grows = true};
 }
 
+/* Prints a document of json_writer_growing() and a newline to standard output, and frees it. Ends
+ * the process if memory has run out. */
+void json_print(struct text *json);
+
 /* Makes room for `n` bytes in a growing text. */
 void json_grow(struct json_writer *json, size_t n);
 

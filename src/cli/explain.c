@@ -32,10 +32,7 @@ struct explain_command {
 static int print(const struct explain_command *command, const struct policy *policy,
                  const struct explain_request *request, const struct explanation *e)
 {
-    if (!command->json)
-        explain_print_text(policy, request, e, stdout);
-    else if (!explain_print_json(policy, request, e, stdout))
-        return CLI_FAILED;
+    (command->json ? explain_print_json : explain_print_text)(policy, request, e);
     return explanation_forwards(e) ? CLI_GOOD : CLI_REFUSED;
 }
 

@@ -1,6 +1,4 @@
 /* explain_json.c - an explanation as JSON. weir(8) lists the keys. */
-#include <stdlib.h>
-
 #include "base/json_writer.h"
 #include "explain/explain_print.h"
 #include "policy/identity_source.h"
@@ -248,8 +246,8 @@ static void put_outcome(struct json_writer *json, const struct explanation *e)
     json_put_slice(json, "reason", text_slice(&reason));
 }
 
-bool explain_print_json(const struct policy *policy, const struct explain_request *request,
-                        const struct explanation *e, FILE *out)
+void explain_print_json(const struct policy *policy, const struct explain_request *request,
+                        const struct explanation *e)
 {
     struct text text;
     struct json_writer json = json_writer_growing(&text);
@@ -268,8 +266,5 @@ bool explain_print_json(const struct policy *policy, const struct explain_reques
     if (explanation_forwards(e))
         put_forwarded(&json, e);
     json_end(&json, '}');
-    if (!text.failed)
-        fprintf(out, "%.*s\n", SLICE_ARG(text_slice(&text)));
-    free(text.p);
-    return !text.failed;
+    json_print(&text);
 }

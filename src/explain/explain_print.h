@@ -4,14 +4,12 @@
 
 #include "explain/explanation.h"
 
-/* For a person, who reads it from top to bottom. */
+/* For a person, who reads it from top to bottom. Prints to standard output. */
 void explain_print_text(const struct policy *policy, const struct explain_request *request,
-                        const struct explanation *e, FILE *out);
-
-/* One JSON object and a newline; weir(8) lists its keys. Returns false if out of memory. */
-MUST_CHECK bool explain_print_json(const struct policy *policy,
-                                   const struct explain_request *request,
-                                   const struct explanation *e, FILE *out);
+                        const struct explanation *e);
+/* One JSON object and a newline; weir(8) lists its keys. */
+void explain_print_json(const struct policy *policy, const struct explain_request *request,
+                        const struct explanation *e);
 
 /* ---- shared by both ---- */
 

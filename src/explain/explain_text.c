@@ -13,7 +13,6 @@
 enum { LINE_SIZE = 8192, NAME_WIDTH_MAX = 32, READINGS_SHOWN = 8, VALUE_SHOWN = 200 };
 
 struct text_report {
-    FILE *out;
     const char *label; /* of the next line; NULL: none */
     const char *file;  /* of the policy, without directories */
     const struct policy *policy;
@@ -37,7 +36,7 @@ static void print_line(struct text_report *r)
 {
     while (r->line.n && r->line.p[r->line.n - 1] == ' ')
         r->line.n--;
-    fprintf(r->out, "%.*s\n", SLICE_ARG(text_slice(&r->line)));
+    printf("%.*s\n", SLICE_ARG(text_slice(&r->line)));
 }
 
 static void write_line(struct text_report *r, const char *format, ...) PRINTF_LIKE(2, 3);
@@ -477,10 +476,10 @@ static void print_result(struct text_report *r)
 }
 
 void explain_print_text(const struct policy *policy, const struct explain_request *request,
-                        const struct explanation *e, FILE *out)
+                        const struct explanation *e)
 {
     char *path = xstrdup(policy->file);
-    struct text_report r = {.out = out, .file = basename(path), .policy = policy, .e = e};
+    struct text_report r = {.file = basename(path), .policy = policy, .e = e};
 
     print_request(&r, request);
     if (e->was_parsed)

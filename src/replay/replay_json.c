@@ -1,8 +1,5 @@
 /* replay_json.c - the report as JSON. */
-#include <stdlib.h>
-
 #include "base/json_writer.h"
-#include "base/memory.h"
 #include "replay/replay_report.h"
 
 enum { TOP_CLIENTS = 100 };
@@ -138,15 +135,11 @@ static void put_summary(struct json_writer *json, const struct replay_summary *s
     json_end(json, '}');
 }
 
-void replay_report_json(const struct replay_summary *s, FILE *out)
+void replay_report_json(const struct replay_summary *s)
 {
     struct text text;
     struct json_writer json = json_writer_growing(&text);
 
     put_summary(&json, s);
-    if (text.failed)
-        memory_exhausted();
-    fwrite(text.p, 1, text.n, out);
-    putc('\n', out);
-    free(text.p);
+    json_print(&text);
 }

@@ -37,7 +37,8 @@ struct replay_summary {
     uint64_t only_first, only_second, both; /* requests rejected by one policy only, and by both */
 };
 
-void replay_report_text(const struct replay_summary *summary, FILE *out);
-void replay_report_json(const struct replay_summary *summary, FILE *out);
+/* Both print to standard output. */
+void replay_report_text(const struct replay_summary *summary);
+void replay_report_json(const struct replay_summary *summary);
 
 #endif

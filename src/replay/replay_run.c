@@ -436,7 +436,7 @@ int replay_run(const struct replay_order *order)
     if (good && wants_suggestions(order, &summary))
         good = suggest(order, &summary);
     if (good)
-        (order->json ? replay_report_json : replay_report_text)(&summary, stdout);
+        (order->json ? replay_report_json : replay_report_text)(&summary);
     good = good && !format_is_unknown(&summary);
     summary_free(&summary);
     return good ? 0 : 1;

@@ -58,8 +58,9 @@ int main(int argc, char **argv)
     log_set_level(LEVEL_ERROR);
     while (next(&request)) {
         const struct explanation *e = explainer_explain(explainer, &request);
-        if (!e || !explain_print_json(policy, &request, e, stdout))
+        if (!e)
             return 2;
+        explain_print_json(policy, &request, e);
         free((char *)request.head.p);
         free((char *)request.content.p);
     }
