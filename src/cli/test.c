@@ -21,14 +21,16 @@ static bool take_option(void *context, int option, const char *value)
     if (option == 'q')
         order->progress = false;
     else
-        order->format = option == OPTION_TAP ? SCENARIO_TAP : SCENARIO_JSON;
+        order->format = option == OPTION_TAP ? &scenario_tap : &scenario_json;
     return true;
 }
 
 static int run(int argc, char **argv, const char *policy_file, const char *lua_dir)
 {
-    struct test_order order = {
-        .policy = policy_file, .lua_dir = lua_dir, .progress = isatty(STDERR_FILENO) == 1};
+    struct test_order order = {.policy = policy_file,
+                               .lua_dir = lua_dir,
+                               .format = &scenario_text,
+                               .progress = isatty(STDERR_FILENO) == 1};
     int status = cli_read_options(argc, argv, &(struct cli_options){"c:qh", options, take_option},
                                   &order.policy, &order);
 

@@ -2,7 +2,7 @@
  *
  * This directory reads test files (read_*.c), runs their requests in virtual time on the engine of
  * `weir replay` (scenario_run.h), compares what came with what is expected (expectation.h), and
- * reports (scenario_report.h). test_command.h runs it all. It never contacts the Redis or the
+ * reports (scenario_report.c). test_command.h runs it all. It never contacts the Redis or the
  * servers of the policy. */
 #ifndef WEIR_SCENARIO_SCENARIO_H
 #define WEIR_SCENARIO_SCENARIO_H

@@ -50,7 +50,8 @@ static bool run_file(struct session *s, struct scenario_file *file)
             s->totals.tests++;
             s->totals.failed += result.failure_count > 0;
             s->totals.requests += result.requests;
-            scenario_report(s->order->format, &result, s->totals.tests, stdout);
+            s->order->format->result(&result, s->totals.tests);
+            fflush(stdout);
         }
         scenario_result_free(&result);
         if (!good)
@@ -64,12 +65,15 @@ static bool run_all(struct session *s)
     uint64_t since = clock_us();
     bool good = true;
 
-    scenario_report_begin(s->order->format, s->runner.total, stdout);
+    if (s->order->format->begin)
+        s->order->format->begin(s->runner.total);
+    fflush(stdout);
     for (unsigned i = 0; i < s->order->file_count && good; i++)
         good = run_file(s, &s->files[i]);
     s->totals.took_us = clock_us() - since;
     s->totals.complete = good;
-    scenario_report_end(s->order->format, &s->totals, stdout);
+    s->order->format->end(&s->totals);
+    fflush(stdout);
     return good && s->totals.failed == 0;
 }
 
