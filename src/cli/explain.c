@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/explain_request.h"
-#include "explain/explain_descriptor.h"
 #include "explain/explain_print.h"
+#include "policy/descriptor_name.h"
 
 enum { OPTION_FROM = 256, OPTION_CERTIFICATE, OPTION_STATE, OPTION_JSON };
 
@@ -57,21 +57,16 @@ static int explain_one_descriptor(const struct explain_command *command, const c
 {
     const struct explain_order *order = &command->order;
     struct policy *policy;
-    struct explained_descriptor e;
     const char *why;
-    int status = CLI_GOOD;
+    bool is_over;
 
     if (order->method || order->header_count || order->has_content || order->from ||
         order->certificate || command->state || command->json)
         return cli_bad_usage("explain", "-c is the only option with a descriptor", NULL);
     if (!(policy = query_policy(command->policy_file, command->lua_dir)))
         return CLI_FAILED;
-    if ((why = explain_descriptor(policy, slice_of(name), &e)))
-        status = cli_bad_usage("explain", why, name);
-    else {
-        explain_print_descriptor(&e, stdout);
-        status = e.is_over ? CLI_REFUSED : CLI_GOOD;
-    }
+    why = explain_descriptor(policy, slice_of(name), &is_over);
+    int status = why ? cli_bad_usage("explain", why, name) : is_over ? CLI_REFUSED : CLI_GOOD;
     policy_drop(policy);
     return status;
 }

@@ -1,8 +1,21 @@
-#include "explain/explain_descriptor.h"
-
+/* explain_descriptor.c - what weir does with one descriptor of Envoy's rate limit service, and why:
+ * the configured entries that match it, and their limits. Redis is not used. */
+#include "explain/explain_print.h"
 #include "limit/key.h"
+#include "policy/descriptor_name.h"
 
 enum { LINE_SIZE = 8192, COLUMN = 24 };
+
+struct explained_descriptor {
+    const struct policy *policy;
+    const struct rate_limit_domain *domain; /* NULL: the policy does not have it */
+    struct parsed_descriptor parsed;
+    struct descriptor_name name;
+    struct descriptor_match match;
+    /* By entry of the descriptor. NULL: none matches it, or none did before. */
+    const struct configured_entry *entries[DESCRIPTOR_ENTRIES_MAX];
+    bool is_over; /* a limit admits nothing; else all limits may have room */
+};
 
 static bool is_shadow(const struct explained_descriptor *e, const struct limit *limit)
 {
@@ -10,8 +23,9 @@ static bool is_shadow(const struct explained_descriptor *e, const struct limit *
            !descriptor_enforces(&e->match, limit, descriptor_name_text(&e->name));
 }
 
-const char *explain_descriptor(const struct policy *policy, struct slice name,
-                               struct explained_descriptor *e)
+/* Returns NULL, or what is wrong with the name. */
+static const char *explain_name(const struct policy *policy, struct slice name,
+                                struct explained_descriptor *e)
 {
     *e = (struct explained_descriptor){.policy = policy};
     const char *why = descriptor_name_parse(name, &e->parsed);
@@ -68,8 +82,7 @@ static const char *without_limits(const struct explained_descriptor *e)
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 /* Prints a line: label, "FILE:LINE" or nothing, and two texts. */
-static void line(FILE *out, const char *label, const char *position, struct slice name,
-                 const char *about)
+static void line(const char *label, const char *position, struct slice name, const char *about)
 {
     char bytes[LINE_SIZE];
     struct text text = text_over(bytes, sizeof bytes);
@@ -80,7 +93,7 @@ static void line(FILE *out, const char *label, const char *position, struct slic
     if (*about)
         text_printf(&text, "%*s%s",
                     text.n < start + COLUMN ? (int)(start + COLUMN - text.n) + 2 : 2, "", about);
-    fprintf(out, "%.*s\n", SLICE_ARG(text_slice(&text)));
+    printf("%.*s\n", SLICE_ARG(text_slice(&text)));
 }
 
 static const char *position_text(const char *file, struct position position, char *bytes)
@@ -91,7 +104,7 @@ static const char *position_text(const char *file, struct position position, cha
     return bytes;
 }
 
-static void print_entry(const struct explained_descriptor *e, unsigned i, FILE *out)
+static void print_entry(const struct explained_descriptor *e, unsigned i)
 {
     const struct configured_entry *entry = e->entries[i];
     const struct descriptor_entry *given = &e->parsed.entries[i];
@@ -115,13 +128,13 @@ static void print_entry(const struct explained_descriptor *e, unsigned i, FILE *
         text_put(&about, entry->shadow ? SLICE(", shadow_mode") : SLICE(""));
     }
     text_char(&about, 0);
-    line(out, i ? "" : "entries",
+    line(i ? "" : "entries",
          entry ? position_text(file_of_entries(e), entry->position, position) : "",
          text_slice(&name), about.p);
 }
 
 static void print_limit(const struct explained_descriptor *e, const char *label,
-                        const struct limit *limit, FILE *out)
+                        const struct limit *limit)
 {
     char bytes[LINE_SIZE], position[LINE_SIZE];
     struct text about = text_over(bytes, sizeof bytes);
@@ -134,38 +147,43 @@ static void print_limit(const struct explained_descriptor *e, const char *label,
     if (is_shadow(e, limit))
         text_literal(&about, " (shadow: never rejects)");
     text_char(&about, 0);
-    line(out, label,
+    line(label,
          position_text(own ? file_of_entries(e) : e->policy->file,
                        own ? e->match.entry->position : limit->position, position),
          slice_of(limit->name), about.p);
     struct text key = text_over(bytes, sizeof bytes);
     text_literal(&key, "key ");
     key_write_descriptor(&key, e->policy, limit, descriptor_name_text(&e->name));
-    line(out, "", "", text_slice(&key), "");
+    line("", "", text_slice(&key), "");
 }
 
-void explain_print_descriptor(const struct explained_descriptor *e, FILE *out)
+const char *explain_descriptor(const struct policy *policy, struct slice name, bool *is_over)
 {
     static const char *const charges[] = {
         [CHARGE_ALL] = "charge: all", [CHARGE_EVERY] = "charge: every"};
-    const char *without = without_limits(e);
+    struct explained_descriptor explained, *e = &explained;
+    const char *why = explain_name(policy, name, e);
     char position[LINE_SIZE] = "";
 
-    line(out, "client", "", descriptor_name_text(&e->name), "");
-    line(out, "domain",
-         e->domain ? position_text(file_of_domain(e), e->domain->position, position) : "",
+    if (why)
+        return why;
+    const char *without = without_limits(e);
+    line("client", "", descriptor_name_text(&e->name), "");
+    line("domain", e->domain ? position_text(file_of_domain(e), e->domain->position, position) : "",
          e->parsed.domain, e->domain ? charges[e->domain->charge] : "is not in the policy");
     for (unsigned i = 0; e->domain && i < e->parsed.descriptor.entry_count; i++) {
-        print_entry(e, i, out);
+        print_entry(e, i);
         if (!e->entries[i])
             break;
     }
     if (without)
-        fprintf(out, "%-10snone: %s\n", "limits", without);
+        printf("%-10snone: %s\n", "limits", without);
     for (unsigned i = 0; e->domain && !without && i < descriptor_limit_count(&e->match); i++)
-        print_limit(e, i ? "" : "limits", descriptor_limit(&e->match, i), out);
-    fprintf(out, "%-10s%s\n", "result",
-            e->is_over ? "OVER_LIMIT: a limit admits nothing"
-            : without  ? "OK: nothing is counted"
-                       : "OK if its limits have room (weir inspect reads what is left)");
+        print_limit(e, i ? "" : "limits", descriptor_limit(&e->match, i));
+    printf("%-10s%s\n", "result",
+           e->is_over ? "OVER_LIMIT: a limit admits nothing"
+           : without  ? "OK: nothing is counted"
+                      : "OK if its limits have room (weir inspect reads what is left)");
+    *is_over = e->is_over;
+    return NULL;
 }

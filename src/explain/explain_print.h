@@ -11,6 +11,10 @@ void explain_print_text(const struct policy *policy, const struct explain_reques
 void explain_print_json(const struct policy *policy, const struct explain_request *request,
                         const struct explanation *e);
 
+/* Explains and prints the descriptor of the rate limit service with this name. `*is_over`: a limit
+ * admits nothing; else all limits may have room. Returns NULL, or what is wrong with the name. */
+const char *explain_descriptor(const struct policy *policy, struct slice name, bool *is_over);
+
 /* ---- shared by both ---- */
 
 /* Returns why the source was not used, or how; static text or that of the request's refusal. */

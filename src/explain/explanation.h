@@ -8,7 +8,8 @@
  *
  *   explanation.h, explanation.c  the run; explain_identity.c, explain_rules.c, explain_limits.c,
  *                                 explain_fields.c: the parts of an explanation
- *   explain_print.h               explain_text.c, explain_json.c: printing it */
+ *   explain_print.h               explain_text.c, explain_json.c: printing it;
+ *                                 explain_descriptor.c: of a descriptor, by itself */
 #ifndef WEIR_EXPLAIN_EXPLANATION_H
 #define WEIR_EXPLAIN_EXPLANATION_H
 
