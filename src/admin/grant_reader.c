@@ -121,7 +121,7 @@ static void on_grants(struct redis_call *call, const struct redis_reply *reply,
     report_state(reader, failure, reply != NULL);
     bool outdated = reader->noted != grants_noted();
     reader->again |= outdated;
-    if (!outdated && redis_reply_read(reply, "is+", &now, &version) && now >= 0 &&
+    if (reply && !outdated && redis_reply_read(reply, "is+", &now, &version) && now >= 0 &&
         version.n < VERSION_SIZE && strcmp(version.p, reader->version) != 0)
         replace_grants(reader, reply, now, version);
     if (reader->again)
