@@ -88,8 +88,12 @@ static bool redis_is_late(const struct limiter *l, const struct batch *batch)
 void op_time_out(struct limit_op *op)
 {
     struct limiter *l = op->limiter;
-    struct batch *batch = op->cluster.split ? split_batch(op) : op->sending.batch;
+    const struct limit_op *sent = op->cluster.split ? split_sent(op) : op;
+    struct batch *batch = sent->sending.batch;
     bool late = redis_is_late(l, batch), tell = late && batch && !batch->timed_out;
+    enum redis_failure cause = sent->cluster.alone ? REDIS_FAILURE_MOVING
+                               : late              ? REDIS_FAILURE_TIMEOUT
+                                                   : REDIS_FAILURE_BUSY;
 
     MAGIC_CHECK(op, OP_MAGIC);
     if (tell)
@@ -97,11 +101,9 @@ void op_time_out(struct limit_op *op)
     if (late)
         failures_note_late(op);
     if (op->cluster.split)
-        split_timeout(op);
-    else /* an op not sent yet stays gathered; the next flush drops it */
-        op_fail(op, op->cluster.alone ? REDIS_FAILURE_MOVING
-                    : late            ? REDIS_FAILURE_TIMEOUT
-                                      : REDIS_FAILURE_BUSY);
+        split_timeout(op, cause);
+    else
+        op_fail(op, cause); /* an op not sent yet stays gathered; the next flush drops it */
     if (tell)
         redis_client_note_timeout(&batch->call);
 }
@@ -400,9 +402,8 @@ static void gather_permit_calls(struct limiter *l)
 
     if (!l->permits || !redis_client_is_ready(l->redis))
         return;
-    while ((op = op_take(l)) && op_fill_permit_call(op)) {
+    while ((op = op_take(l)) && op_fill_permit_call(op))
         op_gather_first(op);
-    }
     permits_rewind(l->permits);
     if (op) {
         op->decision_request = NULL;
@@ -482,9 +483,7 @@ struct batches *batches_new(void)
 {
     struct batches *b = calloc(1, sizeof *b);
 
-    if (!b)
-        return NULL;
-    if ((b->arguments = arguments_new()))
+    if (b && (b->arguments = arguments_new()))
         return b;
     free(b);
     return NULL;

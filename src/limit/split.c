@@ -177,7 +177,8 @@ static void send_next_sub_op(struct limit_op *parent)
             sub_op_send(sub_op, split->each);
             return;
         }
-        sub_op_decide_locally(parent, sub_op->op, REDIS_FAILURE_DOWN);
+        sub_op_decide_locally(parent, sub_op->op,
+                              redis_client_cause(l->redis, sub_op->op->limits[0].slot));
         op_release(sub_op_let_go(sub_op, SUB_OP_FAILED));
     }
     complete_split(parent);
@@ -272,17 +273,16 @@ void split_failed(struct limit_op *op, enum redis_failure cause)
 
 /* --- Timeout, cancel, adjustment -------------------------------------------------------------- */
 
-struct batch *split_batch(const struct limit_op *op)
+const struct limit_op *split_sent(const struct limit_op *op)
 {
-    const struct split *split = op->cluster.split;
+    const struct sub_op *sub_op = op->cluster.split->sub_ops;
 
-    for (unsigned i = 0; i < split->count; i++)
-        if (split->sub_ops[i].state == SUB_OP_SENT)
-            return split->sub_ops[i].op->sending.batch;
-    return NULL;
+    while (sub_op->state != SUB_OP_SENT)
+        sub_op++;
+    return sub_op->op;
 }
 
-void split_timeout(struct limit_op *op)
+void split_timeout(struct limit_op *op, enum redis_failure cause)
 {
     struct split *split = op->cluster.split;
 
@@ -290,7 +290,7 @@ void split_timeout(struct limit_op *op)
         struct sub_op *sub_op = &split->sub_ops[i];
         if (sub_op->state != SUB_OP_SENT && sub_op->state != SUB_OP_COMING)
             continue;
-        sub_op_decide_locally(op, sub_op->op, REDIS_FAILURE_TIMEOUT);
+        sub_op_decide_locally(op, sub_op->op, cause);
         if (sub_op->state == SUB_OP_SENT)
             (void)sub_op_let_go(sub_op, SUB_OP_FAILED); /* the late reply is dropped */
         else

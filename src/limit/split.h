@@ -17,10 +17,10 @@ MUST_CHECK bool split_apart(struct limit_op *sub_op);
 /* Handles a sub-operation's reply or failure; takes ownership of it. */
 void split_answer(struct limit_op *sub_op, const struct limit_reply *replies, int64_t time_us);
 void split_failed(struct limit_op *sub_op, enum redis_failure cause);
-/* The batch of the sub-operation in progress; NULL: none. */
-struct batch *split_batch(const struct limit_op *op);
+/* The sub-operation in progress: a parent that waits has one. */
+const struct limit_op *split_sent(const struct limit_op *op);
 /* The parent timed out, or was canceled. Both end it. */
-void split_timeout(struct limit_op *op);
+void split_timeout(struct limit_op *op, enum redis_failure cause);
 void split_abandon(struct limit_op *op);
 /* Calls `adjust` for each charged sub-operation, which takes ownership of it; then releases the
  * parent. */

@@ -112,14 +112,17 @@ def test_charges_in_every_slot_are_returned_if_no_server_received_the_request(ri
 
 def test_keys_of_one_script_call_wait_until_their_slot_has_moved(rig):
     cluster = Cluster(rig, replicas=False)
-    limits = {"each": dict(script="fixed_window", limit=10, period="10d", dedup="Idempotency-Key")}
-    brief, patient = (weirs_with(rig, cluster.policy(timeout=within), limits=limits)[0] for within in ("2s", "10s"))
+    limits = {"each": dict(script="fixed_window", limit=10, period="10d", dedup="Idempotency-Key"),
+              "all": dict(script="fixed_window", limit=1000, period="10d", per="all")}
+    rules = [{"match": {"path": "/both"}, "limits": ["each", "all"]}, {"limits": ["each"]}]
+    brief, patient = (weirs_with(rig, cluster.policy(timeout=within), limits=limits, rules=rules)[0] for within in ("2s", "10s"))
     slot = slot_of_client("a")
     to = next(m for m in cluster.masters if m is not cluster.owner(slot))
     named = {**client("a"), "Idempotency-Key": "x"}
     source = cluster.begin_move(slot, to)
     assert get(brief.address, headers=named).status == 503, "the charge and its deduplication record are one call"
-    brief.counts(1, "weir_redis_errors_total", cause="moving")
+    assert get(brief.address, "/both", headers=named).status == 503
+    brief.counts(2, "weir_redis_errors_total", cause="moving")
     assert get(brief.address, headers=client("a")).status == 200
     with send_request(patient, headers=named) as waiting:
         eventually(lambda: patient.metric("weir_requests_active") == 1)
@@ -435,6 +438,22 @@ def test_an_unavailable_node_affects_only_its_keys(rig):
     ready = get(weir.admin, "/readyz")
     assert ready.status == 200 and b"a part of Redis is unavailable" in ready.body, ready
     assert get(weir.admin, f"/api/v1/clients/{there}").status in (200, 503), "a response in either case"
+
+
+def test_nodes_lost_between_two_slots_are_named(rig):
+    cluster = Cluster(rig, masters=1, replicas=False)
+    limits = {name: dict(script="fixed_window", limit=10, period="10d", per=per, on_failure="allow")
+              for name, per in (("each", "client"), ("all", "all"))}
+    weir, = weirs_with(rig, cluster.policy(timeout="10s"), workers=1, limits=limits)
+    weir.expect_errors("[Rr]edis")
+    assert get(weir.address, headers=client("a")).status == 200
+    cluster.masters[0].freeze()
+    waiting = send_request(weir, headers=client("a"))
+    weir.counts(1, "weir_requests_active")
+    cluster.masters[0].kill()
+    assert waiting.response().status == 200
+    weir.counts(2, "weir_redis_errors_total")
+    assert weir.metric("weir_redis_errors_total", cause="down") == 0
 
 
 def test_a_failed_sub_operation_follows_its_own_on_failure(rig):
