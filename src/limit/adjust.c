@@ -39,7 +39,7 @@ static bool can_give_back(const struct limit_op *op, const struct op_limit *part
 
 int64_t op_reachable_total(const struct limit_op *op, const struct op_limit *part, int64_t total)
 {
-    bool stays = part->permit || !redis_client_is_ready(op->limiter->redis) ||
+    bool stays = part->permit || !redis_client_takes(op->limiter->redis, part->key) ||
                  (total < part->charge.units && !can_give_back(op, part, clock_us()));
 
     return stays ? part->charge.units : total;

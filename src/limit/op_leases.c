@@ -152,7 +152,7 @@ static void refund_lease(struct lease *lease)
     int64_t left = lease_left(lease, clock_us() + margin_us);
     struct limit_op *op = lease->charge;
 
-    if (left > 0 && op && redis_client_is_ready(l->redis) && !is_forgotten(lease)) {
+    if (left > 0 && op && redis_client_takes(l->redis, op->limits[0].key) && !is_forgotten(lease)) {
         lease->charge = NULL;
         lease->units -= left;
         counter_add(&l->stats->lease_returned, (uint64_t)left);

@@ -150,6 +150,19 @@ bool redis_client_is_ready(const struct redis_client *store)
     return store->cluster && redis_cluster_is_ready(store->cluster);
 }
 
+/* The link to the node that serves `slot`, or NULL. */
+static const struct redis_link *link_of_slot(const struct redis_client *store, unsigned slot)
+{
+    return store->cluster ? redis_cluster_link(store->cluster, slot) : store->link;
+}
+
+bool redis_client_takes(const struct redis_client *store, struct slice key)
+{
+    const struct redis_link *link = link_of_slot(store, redis_client_slot(store, key));
+
+    return link && redis_link_is_ready(link);
+}
+
 bool redis_client_is_whole(const struct redis_client *store)
 {
     return store->link ? redis_link_is_ready(store->link) : redis_cluster_is_whole(store->cluster);
@@ -168,9 +181,7 @@ enum redis_breaker redis_client_breaker(const struct redis_client *store)
 
 enum redis_failure redis_client_cause(const struct redis_client *store, unsigned slot)
 {
-    const struct redis_link *link = store->link      ? store->link
-                                    : store->cluster ? redis_cluster_link(store->cluster, slot)
-                                                     : NULL;
+    const struct redis_link *link = link_of_slot(store, slot);
 
     if (!link)
         return store->cluster ? REDIS_FAILURE_CLUSTER : REDIS_FAILURE_DOWN;

@@ -32,8 +32,10 @@ struct redis_client *redis_client_new(struct event_base *base,
 /* Creates a client that never connects, so it is never ready: for dry runs. NULL: no memory. */
 struct redis_client *redis_client_new_idle(void);
 
-/* is_ready: calls are accepted (cluster: by at least one node). is_whole: by all nodes. */
+/* is_ready: calls are accepted (cluster: by at least one node). takes: by the node that serves the
+ * key. is_whole: by all nodes. */
 bool redis_client_is_ready(const struct redis_client *store);
+bool redis_client_takes(const struct redis_client *store, struct slice key);
 bool redis_client_is_whole(const struct redis_client *store);
 
 /* As redis_link_has_room() for the node that serves `slot`; the worst breaker state of all

@@ -43,8 +43,14 @@ def test_the_limit_is_exact_over_two_weirs(rig):
 
 
 def test_costs_of_limits_in_several_slots_are_settled(rig):
+    received, go = threading.Event(), threading.Event()
+    rig.add_cleanup(go.set)
+
     def script(peer, _number):
-        while peer.read_request() is not None:
+        while (request := peer.read_request()) is not None:
+            if b"/held" in request[0]:
+                received.set()
+                go.wait()
             content = b'{"usage": {"total_tokens": 70}, "rows": 3}'
             peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content))
     cluster = Cluster(rig, replicas=False)
@@ -60,6 +66,16 @@ def test_costs_of_limits_in_several_slots_are_settled(rig):
     assert first == {"requests": "999", "tokens": "980", "rows": "995"}
     eventually(lambda: weir.metric("weir_limit_units_total", limit="tokens") == 70)
     assert left() == {"requests": "998", "tokens": "910", "rows": "992"}
+    weir.counts(140, "weir_limit_units_total", limit="tokens")
+    with Connection(weir.address) as held:
+        held.send(request_bytes("/held", headers=client("a")))
+        received.wait()
+        weir.expect_errors("[Rr]edis")
+        cluster.owner(slot_of("{all}")).kill()
+        weir.counts(0, "weir_redis_ready_workers")
+        go.set()
+        assert held.response().status == 200
+    weir.counts(140 + 20, "weir_limit_units_total", limit="tokens")  # its node is gone: the reserve stays charged
 
 
 def test_limits_in_several_slots_are_charged_all_or_none(rig):
