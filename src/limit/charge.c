@@ -32,7 +32,8 @@ static void refund(struct limit_op *op, const void *facts)
     op_unspend_lease(op);
     for (unsigned i = 0; outcome->units && i < op->count; i++) {
         const struct op_limit *part = &op->limits[i];
-        outcome->units[part->place] = op_reachable_total(op, part, op_kept_charge(part));
+        outcome->units[part->place] =
+            part->permit ? 0 : op_reachable_total(op, part, op_kept_charge(part));
     }
     op_refund(op);
 }

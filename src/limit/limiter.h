@@ -110,7 +110,7 @@ bool limiter_is_quiet(const struct limiter *limiter);
 
 /* Refunds the charge of a request that did not happen, as far as the charge still counts. Best
  * effort: not confirmed, and lost if Redis is down. Ends the charge. `units` as in struct
- * charge_outcome. */
+ * charge_outcome; those of concurrency limits are released when the request ends. */
 void limiter_refund(struct decision_request *decision_request, int64_t *units);
 
 /* The outcome of a request for its charges. */

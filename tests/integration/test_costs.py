@@ -19,15 +19,17 @@ def remaining(response):
 
 def test_charges_are_returned_if_the_upstream_never_received_the_request(rig):
     # With one worker, the refund comes after the response and before the next request.
-    weir = rig.weir(workers=1, limits=DAY, upstreams={"api": {"servers": [rig.upstream().text]},
-                                           "away": {"servers": [f"127.0.0.1:{free_port()}"]}},
-                    rules=[{"match": {"path": "/away"}, "limits": ["a", "b"], "upstream": "away", "cost": 3},
+    weir = rig.weir(workers=1, limits={**DAY, "flight": dict(script="concurrency", limit=5, cost=3, lease="1h")},
+                    upstreams={"api": {"servers": [rig.upstream().text]}, "away": {"servers": [f"127.0.0.1:{free_port()}"]}},
+                    rules=[{"match": {"path": "/away"}, "limits": ["a", "b", "flight"], "upstream": "away", "cost": 3},
                            {"limits": ["a", "b"]}])
     weir.expect_errors("upstream away")
     for _ in range(8):
         answer = get(weir.address, "/away")
         assert answer.status == 502
     assert remaining(get(weir.address)) == {"a": 9, "b": 19}
+    client, = json.loads(get(weir.admin, "/api/v1/top?by=cost", host="127.0.0.1").body)["clients"]
+    assert client["at_least"] == 8 + 1, "each request counts at least 1"
 
 
 def test_requests_that_the_upstream_received_stay_charged(rig):
