@@ -102,8 +102,6 @@ void response_cost_expect(struct exchange *x)
 
 void response_cost_refund(struct exchange *x)
 {
-    if (x->decision_request.charge)
-        memset(x->charged, 0, sizeof x->charged);
     limiter_refund(&x->decision_request, x->charged);
 }
 

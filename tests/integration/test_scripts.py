@@ -11,7 +11,7 @@ import zoneinfo
 from datetime import datetime, timedelta
 
 from gate import Gate
-from rig import children_of, eventually, time_scale, timeout, top, weir_program
+from rig import children_of, eventually, free_port, time_scale, timeout, top, weir_program
 from wire import Connection, get, request_bytes
 
 LOCKOUT = os.path.join(top, "lua", "lockout.lua")
@@ -252,6 +252,19 @@ def test_limits_beside_a_failing_script_stay_exact(rig):
     assert answers[3]["Retry-After"] and '"exact"' in answers[3]["RateLimit"] and '"own"' not in answers[3]["RateLimit"]
     weir.counts(3, "weir_limit_decisions_total", limit="exact", decision="allowed")
     eventually(lambda: weir.metric("weir_limit_decisions_total", limit="own", decision="failed_open") >= 3)
+
+
+def test_a_charge_without_redis_is_not_refunded_with_the_others(rig):
+    limits = {"own": dict(script=rig.write("failing.lua", FAILING), limit=100_000_000, period="1h", on_failure="local"),
+              "exact": dict(script="fixed_window", limit=123456 * 3, period="1h")}
+    weir = rig.weir(workers=1, limits=limits, upstreams={"away": {"servers": [f"127.0.0.1:{free_port()}"]}},
+                    rules=[{"limits": ["own", "exact"], "cost": 123456}])
+    weir.expect_errors("its script fails", "upstream away")
+    answers = [get(weir.address) for _ in range(4)]
+    assert [a.status for a in answers] == [502] * 4, "exact is refunded"
+    weir.counts(4, "weir_request_duration_seconds_count")
+    client, = json.loads(get(weir.admin, "/api/v1/top?by=cost", host="127.0.0.1").body)["clients"]
+    assert client["at_least"] == 4 * 123456, "own stays charged in this process"
 
 
 def test_concurrency_slots_are_freed_if_another_script_fails(rig):
