@@ -14,7 +14,7 @@ static enum step decide_call(struct exchange *x, const struct rate_limit_call *c
                              const char *why)
 {
     if (why)
-        return step_fail(x, CAUSE_BAD_CALL, why);
+        return service_unreadable(x, why);
     if (limiter_decide_call(x->generation->limiter, call, &x->service->request) == DECIDED_NOW)
         return service_call_decided(x);
     return STEP_WAIT;
@@ -120,10 +120,9 @@ static enum downstream_sent send_json(struct exchange *x, const struct call_resp
 
     if (out && call_response_write_json(response, out))
         content = (struct slice){(const char *)evbuffer_pullup(out, -1), evbuffer_get_length(out)};
-    if (!content.p) {
+    if (!content.p)
         x->record.cause = CAUSE_NO_MEMORY;
-        sent = DOWNSTREAM_GONE;
-    } else if (content.n <= IOBUF_LARGE)
+    else if (content.n <= IOBUF_LARGE)
         sent = reply_send_document(x, SLICE("application/json"), content);
     if (out)
         evbuffer_free(out);
@@ -135,8 +134,11 @@ static enum downstream_sent send_protobuf(struct exchange *x, const struct call_
     struct text frame = text_over(x->worker->send, sizeof x->worker->send);
 
     frame.n = GRPC_PREFIX;
-    if (!call_response_write_protobuf(&x->worker->service.memory, response, &frame))
+    if (!call_response_write_protobuf(&x->worker->service.memory, response, &frame)) {
+        if (x->worker->service.memory.lacks)
+            x->record.cause = CAUSE_NO_MEMORY;
         return DOWNSTREAM_TOO_LARGE;
+    }
     grpc_message_prefix(frame.p, frame.n - GRPC_PREFIX);
     return service_send_message(x, text_slice(&frame), true);
 }
@@ -165,7 +167,7 @@ enum downstream_sent service_call_reply(struct exchange *x)
     if (response.over)
         response.body = reply_configured_body(x, &x->worker->service.memory);
     enum downstream_sent sent = send_response(x, &response);
-    if (sent == DOWNSTREAM_TOO_LARGE && response.body.n) {
+    if (sent == DOWNSTREAM_TOO_LARGE && x->record.cause == CAUSE_NONE && response.body.n) {
         response.body = SLICE_NONE;
         sent = send_response(x, &response);
     }

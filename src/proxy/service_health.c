@@ -44,7 +44,7 @@ enum step service_check(struct exchange *x, struct slice message)
     const char *why = read_service(x, message, &known);
 
     if (why)
-        return step_fail(x, CAUSE_BAD_CALL, why);
+        return service_unreadable(x, why);
     return known ? step_reply_with(x, 200) : step_fail(x, CAUSE_UNKNOWN_SERVICE, NULL);
 }
 
@@ -127,7 +127,7 @@ enum step service_watch(struct exchange *x, struct slice message)
 {
     const char *why = read_service(x, message, &x->service->names_service);
 
-    return why ? step_fail(x, CAUSE_BAD_CALL, why) : begin_watch(x);
+    return why ? service_unreadable(x, why) : begin_watch(x);
 }
 
 /* weir stops: the last message, and the end of the call with UNAVAILABLE. */

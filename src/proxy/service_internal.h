@@ -13,6 +13,9 @@ static inline bool service_trusts_peer(const struct exchange *x)
     return identity_trusts(&x->policy->rate_limit_service.peers, &x->downstream->origin->peer);
 }
 
+/* Fails a request whose content cannot be read, for `why` or for lack of memory. */
+enum step service_unreadable(struct exchange *x, const char *why);
+
 /* What the resources do with the content of a request. STEP_NEXT: the reply follows, by the
  * resource's function below, or that of a failure. */
 enum step service_call_begin(struct exchange *x, struct slice message);
@@ -21,6 +24,7 @@ enum step service_check(struct exchange *x, struct slice message);
 enum step service_watch(struct exchange *x, struct slice message);
 enum step service_healthcheck(struct exchange *x, struct slice content);
 
+/* DOWNSTREAM_TOO_LARGE: nothing was sent, for record.cause or because it is too large. */
 enum downstream_sent service_call_reply(struct exchange *x);
 enum downstream_sent service_check_reply(struct exchange *x);
 enum downstream_sent service_healthcheck_reply(struct exchange *x);

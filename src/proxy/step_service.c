@@ -104,6 +104,12 @@ static enum step check_service_head(struct exchange *x, const struct request_hea
 
 /* ---- content --------------------------------------------------------------------------------- */
 
+enum step service_unreadable(struct exchange *x, const char *why)
+{
+    return x->worker->service.memory.lacks ? step_fail(x, CAUSE_NO_MEMORY, NULL)
+                                           : step_fail(x, CAUSE_BAD_CALL, why);
+}
+
 static enum step answer_call(struct exchange *x)
 {
     const struct service_resource *resource = x->service->resource;
@@ -170,7 +176,8 @@ enum downstream_sent service_reply_send(struct exchange *x)
 
     if (sent != DOWNSTREAM_TOO_LARGE)
         return sent;
-    x->record.cause = CAUSE_REPLY_TOO_LARGE;
+    if (x->record.cause == CAUSE_NONE)
+        x->record.cause = CAUSE_REPLY_TOO_LARGE;
     x->record.status = cause_table[x->record.cause].status;
     exchange_log(x, x->record.cause, NULL);
     return reply_send(x, NULL);

@@ -9,8 +9,12 @@ static struct call_memory_block *add_block(struct call_memory *memory, size_t si
     size_t bytes = size > BLOCK_BYTES ? size : BLOCK_BYTES;
     struct call_memory_block *block;
 
-    if (bytes > CALL_MEMORY_MAX - memory->total || !(block = malloc(sizeof *block + bytes)))
+    if (bytes > CALL_MEMORY_MAX - memory->total)
         return NULL;
+    if (!(block = malloc(sizeof *block + bytes))) {
+        memory->lacks = true;
+        return NULL;
+    }
     block->next = NULL;
     block->size = bytes;
     if (memory->last)
@@ -43,6 +47,7 @@ void call_memory_reset(struct call_memory *memory)
 {
     struct call_memory_block *first = memory->first;
 
+    memory->lacks = false;
     if (!first)
         return;
     for (struct call_memory_block *block; (block = first->next);) {

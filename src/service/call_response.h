@@ -32,7 +32,7 @@ struct call_response {
     unsigned metadata_count;
 };
 
-/* Appends a RateLimitResponse. Returns false if it does not fit, or out of memory. */
+/* Appends a RateLimitResponse. Returns false if it does not fit, or if memory->lacks. */
 MUST_CHECK bool call_response_write_protobuf(struct call_memory *memory,
                                              const struct call_response *response,
                                              struct text *out);
