@@ -10,8 +10,10 @@ from rig import Process, Redis, eventually, free_port, redis_program, time_scale
 from wire import Connection, IncompleteResponse
 
 MASTER = "shop"
-# longer than a busy machine delays a server; otherwise another failover starts
+# Sentinels start a failover after this time, but only while a test waits for one: a busy machine may
+# delay a server for longer.
 DOWN_AFTER_MS = 800 * time_scale
+NEVER_MS = 600_000
 
 
 class Sentinel(Process):
@@ -26,7 +28,7 @@ class Sentinel(Process):
         lines = [*port, "bind 127.0.0.1", f"dir {rig.directory}",
                  *(argument for argument in arguments if "hostnames" in argument),
                  f"sentinel monitor {MASTER} {host} {master.address[1]} {count // 2 + 1}",
-                 f"sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}", f"sentinel failover-timeout {MASTER} 3000",
+                 f"sentinel down-after-milliseconds {MASTER} {NEVER_MS}", f"sentinel failover-timeout {MASTER} 3000",
                  f"sentinel parallel-syncs {MASTER} 1",
                  *(argument for argument in arguments if "hostnames" not in argument)]
         super().__init__(rig, name, [redis_program, rig.write(f"{name}.conf", "\n".join(lines) + "\n"), "--sentinel"])
@@ -48,7 +50,8 @@ class Sentinel(Process):
 
 
 class Sentinels:
-    """A master, replicas, and sentinels that monitor them."""
+    """A master, replicas, and sentinels that monitor them. A failover starts within new_master(), by
+    command, or after down_after(DOWN_AFTER_MS)."""
 
     def __init__(self, rig, replicas=1, sentinels=3, arguments=(), tls=None):
         more = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
@@ -63,11 +66,17 @@ class Sentinels:
     def policy(self, **more):
         return {"sentinel": {"master": MASTER, "nodes": [s.text for s in self.sentinels]}, **more}
 
+    def down_after(self, milliseconds):
+        for sentinel in filter(Sentinel.alive, self.sentinels):
+            sentinel.command("SENTINEL", "SET", MASTER, "down-after-milliseconds", milliseconds)
+
     def new_master(self, seconds=15):
         """Waits until a sentinel names another master. Returns that server and the time."""
         alive = [s for s in self.sentinels if s.alive()]
+        self.down_after(DOWN_AFTER_MS)
         eventually(lambda: any(s.master() != self.master.address for s in alive), seconds, "another master")
         now = time.monotonic()
+        self.down_after(NEVER_MS)
         address = next(s.master() for s in alive if s.master() != self.master.address)
         return next(r for r in self.replicas if r.address == address), now
 
@@ -161,7 +170,8 @@ class Node(Redis):
 
 
 class Cluster:
-    """Three masters with a third of the slots each, and one replica for each."""
+    """Three masters with a third of the slots each, and one replica for each. Without replicas, nodes
+    count as failed after 30 s: a busy machine may stop one for more than a second."""
 
     def __init__(self, rig, masters=3, replicas=True, tls=None):
         self.rig = rig
@@ -178,6 +188,9 @@ class Cluster:
         for master, replica in zip(self.masters, self.replicas):
             eventually(lambda m=master, r=replica: self.replicates(m, r), 10, "a replica")
         eventually(lambda: all(self.is_ready(n, masters) for n in self.nodes), 20, "a cluster")
+        if not replicas:
+            for node in self.nodes:
+                node.command("CONFIG", "SET", "cluster-node-timeout", 30_000)
 
     @staticmethod
     def replicates(master, replica):
