@@ -96,7 +96,7 @@ def test_more_clients_than_connections(rig):
         eventually(lambda: crowd.failures or all(crowd.responses), 30, "a response for every client, even if late")
     assert not crowd.failures, crowd.failures[:3]
     assert most <= CONNECTIONS_MAX
-    assert slowest < 2 * time_scale, f"/healthz took {slowest:.2f} s"
+    assert slowest < 5 * time_scale, f"/healthz took {slowest:.2f} s"
     # AddressSanitizer keeps freed memory.
     assert sanitized or most_kib < before + 4096, f"{before} to {most_kib} KiB"
 

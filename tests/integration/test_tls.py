@@ -144,7 +144,7 @@ def test_handshake_and_request_sent_byte_by_byte(rig):
 
 
 def test_incomplete_handshakes_time_out(rig):
-    weir = weir_with_tls(rig, timeouts={"request_header": "600ms"})
+    weir = weir_with_tls(rig, timeouts={"request_header": "2s"})
     first = ManualTls(weir.address)
     first.try_to(first.tls.do_handshake)
     hello = first.take()
