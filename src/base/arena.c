@@ -29,6 +29,16 @@ void *arena_zeroed(struct arena *arena, size_t count, size_t size)
     return memory;
 }
 
+void *arena_grown(struct arena *arena, void *items, size_t count, size_t size)
+{
+    if (count & (count - 1))
+        return items;
+    void *larger = arena_zeroed(arena, count ? 2 * count : 1, size);
+    if (count)
+        memcpy(larger, items, count * size);
+    return larger;
+}
+
 char *arena_text(struct arena *arena, struct slice text)
 {
     char *copy = arena_zeroed(arena, text.n + 1, 1);

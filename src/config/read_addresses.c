@@ -6,7 +6,7 @@
 /* Entries of all files. */
 struct gathered {
     struct listed_range *ranges;
-    size_t count, room;
+    size_t count;
 };
 
 /* --- files --- */
@@ -35,14 +35,7 @@ static bool gather_range(struct loading *l, struct gathered *all, const struct l
 {
     if (all->count == LISTED_MAX)
         return false;
-    if (all->count == all->room) {
-        size_t room = all->room ? all->room * 2 : 1024;
-        struct listed_range *more = arena_zeroed(&l->scratch, room, sizeof *more);
-        if (all->count)
-            memcpy(more, all->ranges, all->count * sizeof *more);
-        all->ranges = more;
-        all->room = room;
-    }
+    all->ranges = arena_grown(&l->scratch, all->ranges, all->count, sizeof *all->ranges);
     all->ranges[all->count++] = *range;
     return true;
 }

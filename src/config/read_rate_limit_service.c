@@ -42,14 +42,9 @@ struct limit *rate_limit_new(struct loading *l, struct slice name, enum rate_lim
 void rate_limit_add(struct loading *l, struct limit *limit)
 {
     struct rate_limit_service *service = &l->policy->rate_limit_service;
-    unsigned count = service->rate_limit_count;
 
-    if ((count & (count - 1)) == 0) { /* a power of two, or 0: the room is used up */
-        struct limit **all = arena_zeroed(l->arena, count ? (size_t)count * 2 : 1, sizeof *all);
-        if (count)
-            memcpy(all, service->rate_limits, count * sizeof(struct limit *));
-        service->rate_limits = all;
-    }
+    service->rate_limits = arena_grown(l->arena, service->rate_limits, service->rate_limit_count,
+                                       sizeof *service->rate_limits);
     service->rate_limits[service->rate_limit_count++] = limit;
 }
 
@@ -246,15 +241,7 @@ static void read_domain(struct loading *l, const struct domain_source *source)
 static void add_source(struct loading *l, struct domain_sources *sources,
                        struct domain_source source)
 {
-    unsigned count = sources->count;
-
-    if ((count & (count - 1)) == 0) { /* as in rate_limit_add() */
-        struct domain_source *all =
-            arena_zeroed(&l->scratch, count ? (size_t)count * 2 : 1, sizeof *all);
-        if (count)
-            memcpy(all, sources->all, count * sizeof *all);
-        sources->all = all;
-    }
+    sources->all = arena_grown(&l->scratch, sources->all, sources->count, sizeof *sources->all);
     sources->all[sources->count++] = source;
 }
 

@@ -78,19 +78,6 @@ static struct rule_bucket *bucket_for(struct rule_index *index, struct arena *ar
     return bucket;
 }
 
-/* Doubles the array whenever `count` is a power of two. */
-static void add_rule(struct arena *arena, struct rule_bucket *bucket, const struct rule *rule)
-{
-    if ((bucket->count & (bucket->count - 1)) == 0) {
-        const struct rule **larger =
-            arena_zeroed(arena, bucket->count ? 2 * bucket->count : 1, sizeof *larger);
-        if (bucket->count)
-            memcpy(larger, bucket->rules, bucket->count * sizeof *larger);
-        bucket->rules = larger;
-    }
-    bucket->rules[bucket->count++] = rule;
-}
-
 struct rule_index *rule_index_new(struct arena *arena, const struct policy *policy)
 {
     struct rule_index *index = arena_zeroed(arena, 1, sizeof *index);
@@ -103,7 +90,8 @@ struct rule_index *rule_index_new(struct arena *arena, const struct policy *poli
     for (const struct rule *rule = policy->rules; rule < policy->rules + policy->rule_count - 1;
          rule++) {
         struct rule_bucket *bucket = bucket_for(index, arena, rule);
-        add_rule(arena, bucket, rule);
+        bucket->rules = arena_grown(arena, bucket->rules, bucket->count, sizeof *bucket->rules);
+        bucket->rules[bucket->count++] = rule;
         if (bucket->prefix.n > index->prefix_max)
             index->prefix_max = bucket->prefix.n;
         if (bucket->host.n > index->host_max)
