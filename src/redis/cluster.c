@@ -210,8 +210,7 @@ static struct cluster_node *cluster_node_at(const struct redis_cluster *c,
     struct cluster_node *node;
 
     for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
-        if (node->address.length == address->length &&
-            memcmp(&node->address.any, &address->any, address->length) == 0)
+        if (address_same(&node->address, address))
             return node;
     return NULL;
 }

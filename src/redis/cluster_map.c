@@ -44,8 +44,7 @@ static unsigned add_address(struct address *list, unsigned *count, unsigned max,
                             const struct address *address)
 {
     for (unsigned i = 0; i < *count; i++)
-        if (list[i].length == address->length &&
-            memcmp(&list[i].any, &address->any, address->length) == 0)
+        if (address_same(&list[i], address))
             return i + 1;
     if (*count == max)
         return 0;

@@ -234,22 +234,14 @@ static void take_master(struct redis_sentinel *s, const struct redis_reply *repl
     }
 }
 
-static bool knows_address(const struct address *known, unsigned count,
-                          const struct address *address)
-{
-    for (unsigned i = 0; i < count; i++)
-        if (known[i].length == address->length &&
-            memcmp(&known[i].any, &address->any, address->length) == 0)
-            return true;
-    return false;
-}
-
-/* If the list is full, drops the oldest entry after the first `kept`. */
+/* Adds the address, unless present. If the list is full, drops the oldest entry after the first
+ * `kept`. */
 static void add_address(struct address *known, unsigned *count, unsigned kept,
                         const struct address *address)
 {
-    if (knows_address(known, *count, address))
-        return;
+    for (unsigned i = 0; i < *count; i++)
+        if (address_same(&known[i], address))
+            return;
     if (*count == SENTINELS_MAX)
         memmove(&known[kept], &known[kept + 1], (--*count - kept) * sizeof known[0]);
     known[(*count)++] = *address;
