@@ -91,8 +91,7 @@ static struct reset_subscription *subscribe(struct weir *weir)
     resets->policy = policy_hold(weir->policy);
     if (channel)
         resets->subscription =
-            redis_subscription_new(weir->base, &weir->policy->redis, channel,
-                                   &(struct redis_subscription_callbacks){on_reset, resets});
+            redis_subscription_new(weir->base, &weir->policy->redis, channel, on_reset, resets);
     free(channel);
     if (resets->subscription)
         return resets;

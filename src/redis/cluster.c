@@ -436,8 +436,7 @@ struct redis_cluster *redis_cluster_new(struct event_base *base,
     TAILQ_INIT(&c->parked);
     c->deadline = evtimer_new(base, parked_timed_out, c);
     c->resume = event_new(base, -1, 0, flush_resumed, c);
-    c->reader = redis_cluster_map_reader_new(base, settings,
-                                             &(struct redis_cluster_map_callbacks){on_map, c});
+    c->reader = redis_cluster_map_reader_new(base, settings, on_map, c);
     if (c->deadline && c->resume && c->reader)
         return c;
     redis_cluster_free(c);

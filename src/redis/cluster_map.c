@@ -107,7 +107,8 @@ struct redis_cluster_map_reader {
     uint32_t magic;
     struct event_base *base;
     const struct redis_settings *settings;
-    struct redis_cluster_map_callbacks user;
+    void (*read)(void *context, const struct redis_cluster_map *map);
+    void *context;
     struct address known[KNOWN_MAX]; /* nodes of the policy first, then those of the last map */
     unsigned known_count, next;
     struct address queried;
@@ -185,7 +186,7 @@ static void on_received(void *context, struct redis_reply *reply)
     r->wanted = false;
     update_known_nodes(r);
     drop_node(r);
-    r->user.read(r->user.context, &r->map);
+    r->read(r->context, &r->map);
 }
 
 static void on_lost(void *context, const char *why)
@@ -241,7 +242,8 @@ void redis_cluster_map_reader_hurry(struct redis_cluster_map_reader *r, bool hur
 
 struct redis_cluster_map_reader *
 redis_cluster_map_reader_new(struct event_base *base, const struct redis_settings *settings,
-                             const struct redis_cluster_map_callbacks *user)
+                             void (*read)(void *context, const struct redis_cluster_map *map),
+                             void *context)
 {
     struct redis_cluster_map_reader *r = calloc(1, sizeof *r);
     static const struct timeval at_once = {0, 0};
@@ -252,7 +254,8 @@ redis_cluster_map_reader_new(struct event_base *base, const struct redis_setting
     MAGIC_SET(r, READER_MAGIC);
     r->base = base;
     r->settings = settings;
-    r->user = *user;
+    r->read = read;
+    r->context = context;
     for (unsigned i = 0; i < settings->cluster.count; i++)
         r->known[r->known_count++] = settings->cluster.node[i].address;
     /* random start: spreads threads and weir processes over the nodes */

@@ -31,15 +31,11 @@ MUST_CHECK bool redis_cluster_map_read(const struct redis_reply *reply,
  * node. */
 struct redis_cluster_map_reader;
 
-struct redis_cluster_map_callbacks {
-    void (*read)(void *context, const struct redis_cluster_map *map); /* runs from the event loop */
-    void *context;
-};
-
-/* Returns NULL if out of memory. */
+/* `read` runs from the event loop. Returns NULL if out of memory. */
 struct redis_cluster_map_reader *
 redis_cluster_map_reader_new(struct event_base *base, const struct redis_settings *settings,
-                             const struct redis_cluster_map_callbacks *user);
+                             void (*read)(void *context, const struct redis_cluster_map *map),
+                             void *context);
 /* The map is out of date: reads it again, at most once per second. */
 void redis_cluster_map_reader_want(struct redis_cluster_map_reader *reader);
 /* While `hurry` is set (part of the cluster is unavailable), reads the map five times per

@@ -84,8 +84,7 @@ static void on_found(void *context, const struct address *master)
 /* --- Create and free -------------------------------------------------------------------------- */
 
 /* What follows the master: the timer for a host name, the sentinels. False: out of memory. */
-static bool make_followers(struct redis_client *store, struct event_base *base,
-                           const struct redis_sentinel_callbacks *callbacks)
+static bool make_followers(struct redis_client *store, struct event_base *base)
 {
     const struct redis_settings *settings = store->settings;
 
@@ -95,7 +94,7 @@ static bool make_followers(struct redis_client *store, struct event_base *base,
         event_timer_arm(store->look, 0);
     }
     if (settings->sentinel.master)
-        store->sentinel = redis_sentinel_new(base, settings, callbacks);
+        store->sentinel = redis_sentinel_new(base, settings, on_found, store);
     return store->sentinel || !settings->sentinel.master;
 }
 
@@ -108,7 +107,6 @@ struct redis_client *redis_client_new(struct event_base *base,
                                          .not_ready = on_not_ready,
                                          .context = store,
                                          .quiet = watch && watch->quiet};
-    const struct redis_sentinel_callbacks callbacks = {on_found, store};
 
     if (!store)
         return NULL;
@@ -117,7 +115,7 @@ struct redis_client *redis_client_new(struct event_base *base,
     store->settings = settings;
     if (settings->cluster.count)
         store->cluster = redis_cluster_new(base, settings, script, watch);
-    else if (make_followers(store, base, &callbacks))
+    else if (make_followers(store, base))
         store->link = redis_link_new(base, settings, &settings->address, script, &own);
     if (store->cluster || store->link)
         return store;

@@ -42,7 +42,8 @@ struct redis_sentinel {
     uint32_t magic;
     struct event_base *base;
     const struct redis_settings *settings;
-    struct redis_sentinel_callbacks callbacks;
+    void (*found_master)(void *context, const struct address *master);
+    void *context;
     struct address known[SENTINELS_MAX]; /* those of the policy first */
     unsigned known_count, next;
     struct address queried; /* the sentinel of `connection` */
@@ -213,7 +214,7 @@ static void use_reported_master(struct redis_sentinel *s, struct slice host, str
     s->retry_us = RETRY_MIN_US;
     s->found = master;
     report_back(s);
-    s->callbacks.found(s->callbacks.context, &master);
+    s->found_master(s->context, &master);
 }
 
 static void take_master(struct redis_sentinel *s, const struct redis_reply *reply)
@@ -407,9 +408,9 @@ void redis_sentinel_verified(struct redis_sentinel *s)
 
 /* --- Create and free -------------------------------------------------------------------------- */
 
-struct redis_sentinel *redis_sentinel_new(struct event_base *base,
-                                          const struct redis_settings *settings,
-                                          const struct redis_sentinel_callbacks *callbacks)
+struct redis_sentinel *
+redis_sentinel_new(struct event_base *base, const struct redis_settings *settings,
+                   void (*found)(void *context, const struct address *master), void *context)
 {
     struct redis_sentinel *s = calloc(1, sizeof *s);
     uint64_t first = 0;
@@ -419,7 +420,8 @@ struct redis_sentinel *redis_sentinel_new(struct event_base *base,
     MAGIC_SET(s, SENTINEL_MAGIC);
     s->base = base;
     s->settings = settings;
-    s->callbacks = *callbacks;
+    s->found_master = found;
+    s->context = context;
     s->retry_us = RETRY_MIN_US;
     s->seeking = true;
     add_known_sentinels(s);

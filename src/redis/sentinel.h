@@ -12,17 +12,11 @@
 
 struct redis_sentinel;
 
-struct redis_sentinel_callbacks {
-    /* Runs from the event loop for every reply; the address may be unchanged. */
-    void (*found)(void *context, const struct address *master);
-    void *context;
-};
-
-/* Starts to query the sentinels of `settings`, which must outlive it. Returns NULL if
- * out of memory. */
-struct redis_sentinel *redis_sentinel_new(struct event_base *base,
-                                          const struct redis_settings *settings,
-                                          const struct redis_sentinel_callbacks *callbacks);
+/* Starts to query the sentinels of `settings`, which must outlive it. `found` runs from the event
+ * loop for every reply; the address may be unchanged. Returns NULL if out of memory. */
+struct redis_sentinel *
+redis_sentinel_new(struct event_base *base, const struct redis_settings *settings,
+                   void (*found)(void *context, const struct address *master), void *context);
 
 /* The known master does not answer or is no longer a master. Queries the sentinels in turn, five
  * per second, until redis_sentinel_content() or redis_sentinel_verified(). */

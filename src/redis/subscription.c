@@ -29,7 +29,8 @@ struct redis_subscription {
     /* number of cluster nodes tried; every node receives all published messages */
     unsigned dialled;
     char *channel;
-    struct redis_subscription_callbacks listener;
+    void (*received)(void *context, const char *message, size_t size);
+    void *context;
     struct redis_connection *connection; /* NULL: waits to reconnect */
     struct event *timer;                 /* reconnect, next PING, or timeout */
     uint64_t retry_us;
@@ -81,7 +82,7 @@ static void subscribed(struct redis_subscription *s)
     s->confirmed = true;
     if (s->sentinel)
         redis_sentinel_content(s->sentinel);
-    s->listener.received(s->listener.context, NULL, 0);
+    s->received(s->context, NULL, 0);
 }
 
 static void on_received(void *context, struct redis_reply *reply)
@@ -103,7 +104,7 @@ static void on_received(void *context, struct redis_reply *reply)
         subscribed(s);
     else if (redis_reply_read(reply, "sss", &kind, &channel, &message) &&
              slice_equal(kind, SLICE("message")))
-        s->listener.received(s->listener.context, message.p, message.n);
+        s->received(s->context, message.p, message.n);
 }
 
 static void on_lost(void *context, const char *why)
@@ -208,9 +209,9 @@ static void on_found(void *context, const struct address *master)
 
 /* --- Create and free -------------------------------------------------------------------------- */
 
-struct redis_subscription *
-redis_subscription_new(struct event_base *base, const struct redis_settings *settings,
-                       const char *channel, const struct redis_subscription_callbacks *listener)
+struct redis_subscription *redis_subscription_new(
+    struct event_base *base, const struct redis_settings *settings, const char *channel,
+    void (*received)(void *context, const char *message, size_t size), void *context)
 {
     struct redis_subscription *s = calloc(1, sizeof *s);
 
@@ -220,7 +221,8 @@ redis_subscription_new(struct event_base *base, const struct redis_settings *set
     s->base = base;
     s->settings = settings;
     s->address = settings->address;
-    s->listener = *listener;
+    s->received = received;
+    s->context = context;
     s->retry_us = RETRY_MIN_US;
     s->channel = strdup(channel);
     s->timer = evtimer_new(base, on_ping_or_retry, s);
@@ -232,8 +234,7 @@ redis_subscription_new(struct event_base *base, const struct redis_settings *set
         connect_next(s);
         return s;
     }
-    s->sentinel =
-        redis_sentinel_new(base, settings, &(struct redis_sentinel_callbacks){on_found, s});
+    s->sentinel = redis_sentinel_new(base, settings, on_found, s);
     if (s->sentinel)
         return s;
     redis_subscription_free(s);

@@ -12,17 +12,12 @@
 
 struct redis_subscription;
 
-struct redis_subscription_callbacks {
-    /* Runs from the event loop. `message` is NULL whenever the subscription is (re)established:
-     * messages may have been missed. */
-    void (*received)(void *context, const char *message, size_t size);
-    void *context;
-};
-
-/* Starts to connect; `settings` must outlive it. Returns NULL if out of memory. */
-struct redis_subscription *
-redis_subscription_new(struct event_base *base, const struct redis_settings *settings,
-                       const char *channel, const struct redis_subscription_callbacks *listener);
+/* Starts to connect; `settings` must outlive it. `received` runs from the event loop; `message` is
+ * NULL whenever the subscription is (re)established: messages may have been missed. Returns NULL if
+ * out of memory. */
+struct redis_subscription *redis_subscription_new(
+    struct event_base *base, const struct redis_settings *settings, const char *channel,
+    void (*received)(void *context, const char *message, size_t size), void *context);
 /* Returns true if `before` is subscribed to the same channel of the same server without a gap.
  * For replacing a subscription on reload. */
 bool redis_subscription_covers(const struct redis_subscription *before,
