@@ -223,11 +223,19 @@ const struct address *address_of_peer(const struct peer *peer, struct address *a
     return address;
 }
 
+struct ip ip_of_v4(const void *bytes)
+{
+    struct ip ip;
+
+    memcpy(ip.bytes, v4_mapped, 12);
+    memcpy(ip.bytes + 12, bytes, 4);
+    return ip;
+}
+
 bool ip_of_address(const struct address *address, struct ip *ip)
 {
     if (address->any.sa_family == AF_INET) {
-        memcpy(ip->bytes, v4_mapped, 12);
-        memcpy(ip->bytes + 12, &address->v4.sin_addr, 4);
+        *ip = ip_of_v4(&address->v4.sin_addr);
         return true;
     }
     if (address->any.sa_family == AF_INET6) {

@@ -89,6 +89,8 @@ struct peer peer_of_address(const struct address *address);
 /* Copies the peer to `address`. Returns `address`. */
 const struct address *address_of_peer(const struct peer *peer, struct address *address);
 
+/* Returns the IPv4 address of four bytes in network order. */
+struct ip ip_of_v4(const void *bytes);
 /* Returns false for a Unix socket. */
 bool ip_of_address(const struct address *address, struct ip *ip);
 static inline bool ip_is_v4(const struct ip *ip)

@@ -24,19 +24,9 @@ static bool next_word(struct slice *line, struct slice *word)
 }
 
 /* Parses a decimal port without leading zeros. */
-static bool read_port(struct slice word, in_port_t *port)
+static bool read_port(struct slice word, uint64_t *port)
 {
-    unsigned value = 0;
-
-    if (word.n == 0 || word.n > 5 || (word.n > 1 && word.p[0] == '0'))
-        return false;
-    for (size_t i = 0; i < word.n; i++) {
-        if (word.p[i] < '0' || word.p[i] > '9')
-            return false;
-        value = value * 10 + (unsigned)(word.p[i] - '0');
-    }
-    *port = htons((uint16_t)value);
-    return value <= 65535;
+    return !(word.n > 1 && word.p[0] == '0') && slice_to_u64(word, UINT16_MAX, port);
 }
 
 static bool read_v1_ip(struct slice word, bool v6, struct ip *ip)
@@ -45,29 +35,13 @@ static bool read_v1_ip(struct slice word, bool v6, struct ip *ip)
     return colon == v6 && ip_parse(word, ip);
 }
 
-static void set_v4(struct address *address, const void *ip, in_port_t port)
-{
-    *address = (struct address){.length = sizeof address->v4};
-    address->v4.sin_family = AF_INET;
-    address->v4.sin_port = port;
-    memcpy(&address->v4.sin_addr, ip, 4);
-}
-
-static void set_v6(struct address *address, const void *ip, in_port_t port)
-{
-    *address = (struct address){.length = sizeof address->v6};
-    address->v6.sin6_family = AF_INET6;
-    address->v6.sin6_port = port;
-    memcpy(&address->v6.sin6_addr, ip, 16);
-}
-
 /* Parses "TCP4 SOURCE DESTINATION SOURCE-PORT DESTINATION-PORT" (or TCP6), or "UNKNOWN" followed by
  * anything. */
 static bool read_v1(struct slice line, struct address *source)
 {
     struct slice family, word[4];
     struct ip ip[2];
-    in_port_t port[2];
+    uint64_t port[2];
 
     *source = (struct address){.length = 0};
     const char *space = memchr(line.p, ' ', line.n);
@@ -85,10 +59,7 @@ static bool read_v1(struct slice line, struct address *source)
     if (line.n || !read_v1_ip(word[0], v6, &ip[0]) || !read_v1_ip(word[1], v6, &ip[1]) ||
         !read_port(word[2], &port[0]) || !read_port(word[3], &port[1]))
         return false;
-    if (v6)
-        set_v6(source, ip[0].bytes, port[0]);
-    else
-        set_v4(source, ip[0].bytes + 12, port[0]);
+    address_of_ip(&ip[0], (uint16_t)port[0], source);
     return true;
 }
 
@@ -206,7 +177,6 @@ static bool read_v2(struct slice header, struct address *source)
     const char *address = header.p + V2_FIXED;
     unsigned family = byte_at(header, 13);
     int size = addresses_size(family);
-    in_port_t port;
 
     *source = (struct address){.length = 0};
     if (byte_at(header, 12) == V2_LOCAL) /* the proxy's own connection: the rest must be ignored */
@@ -215,14 +185,14 @@ static bool read_v2(struct slice header, struct address *source)
         return false;
     if (family == V2_UNSPEC) /* family unknown, so the start of the TLVs is unknown too */
         return true;
-    if (family == V2_TCP4) {
-        memcpy(&port, address + 8, sizeof port);
-        set_v4(source, address, port);
-    } else if (family == V2_TCP6) {
-        memcpy(&port, address + 32, sizeof port);
-        set_v6(source, address, port);
-    } else
+    if (family == V2_UNIX_STREAM)
         set_unix(source, address);
+    else {
+        struct ip ip = ip_of_v4(address);
+        if (family == V2_TCP6)
+            memcpy(ip.bytes, address, sizeof ip.bytes);
+        address_of_ip(&ip, (uint16_t)pair_at(header, V2_FIXED + (size_t)size - 4), source);
+    }
     return tlvs_are_good(header, V2_FIXED + (size_t)size);
 }
 

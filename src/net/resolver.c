@@ -222,17 +222,12 @@ static void take_reply(struct resolver_answer *answer, unsigned family, int resu
 
     if (result == DNS_ERR_NONE && count > 0) {
         for (int i = 0; i < count; i++) {
-            struct address address;
             struct ip ip;
-            if (family == FAMILY_V4) {
-                address.v4 = (struct sockaddr_in){.sin_family = AF_INET};
-                memcpy(&address.v4.sin_addr, addresses + (size_t)i * 4, 4);
-            } else {
-                address.v6 = (struct sockaddr_in6){.sin6_family = AF_INET6};
-                memcpy(&address.v6.sin6_addr, addresses + (size_t)i * 16, 16);
-            }
-            if (ip_of_address(&address, &ip))
-                add_ip(answer, &ip);
+            if (family == FAMILY_V4)
+                ip = ip_of_v4(addresses + (size_t)i * 4);
+            else
+                memcpy(ip.bytes, addresses + (size_t)i * sizeof ip.bytes, sizeof ip.bytes);
+            add_ip(answer, &ip);
         }
         answer->family[family] = RESOLVED;
         if (answer->ttl_us == 0 || ttl_us < answer->ttl_us)
