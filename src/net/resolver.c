@@ -172,7 +172,7 @@ static void apply_settings(struct resolver *resolver)
 
 /* ---- lookups --------------------------------------------------------------------------------- */
 
-static void lookup_free(struct dns_lookup *lookup)
+void lookup_cancel(struct dns_lookup *lookup)
 {
     struct resolver *resolver = lookup->resolver;
 
@@ -186,18 +186,13 @@ static void lookup_free(struct dns_lookup *lookup)
     free(lookup);
 }
 
-void lookup_cancel(struct dns_lookup *lookup)
-{
-    lookup_free(lookup);
-}
-
 static void answer_lookup(struct dns_lookup *lookup)
 {
     struct resolver_answer answer = lookup->answer;
     void (*answered)(void *, const struct resolver_answer *) = lookup->answered;
     void *context = lookup->context;
 
-    lookup_free(lookup);
+    lookup_cancel(lookup);
     leave_out_unreachable(&answer);
     answered(context, &answer);
 }
@@ -329,7 +324,7 @@ void resolver_free(struct resolver *resolver)
     for (struct dns_lookup *lookup = TAILQ_FIRST(&resolver->lookups), *next; lookup;
          lookup = next) {
         next = TAILQ_NEXT(lookup, link);
-        lookup_free(lookup);
+        lookup_cancel(lookup);
     }
     evdns_base_free(resolver->dns, 0);
     free(resolver);
