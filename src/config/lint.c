@@ -77,9 +77,7 @@ static bool is_own_listener(const struct policy *policy, const struct address *s
             continue;
         bool any = ip_is_v4(&own) ? listener->v4.sin_addr.s_addr == htonl(INADDR_ANY)
                                   : IN6_IS_ADDR_UNSPECIFIED((const struct in6_addr *)own.bytes);
-        bool loopback = ip_is_v4(&ip) ? ip.bytes[12] == 127
-                                      : IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)ip.bytes);
-        if (any && loopback)
+        if (any && ip_is_loopback(&ip))
             return true;
     }
     return false;

@@ -9,11 +9,7 @@ static bool is_loopback(const struct address *address)
 {
     struct ip ip;
 
-    if (!ip_of_address(address, &ip)) /* a Unix socket */
-        return true;
-    return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)ip.bytes)
-               ? ip.bytes[12] == 127
-               : IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)ip.bytes);
+    return !ip_of_address(address, &ip) /* a Unix socket */ || ip_is_loopback(&ip);
 }
 
 static bool requires_certificates(const struct listen_tls *tls)

@@ -12,11 +12,8 @@ bool key_url_is_one(struct slice text)
 
 static bool is_loopback(const struct key_url *url)
 {
-    static const unsigned char v6[16] = {[15] = 1};
-
-    if (!url->is_ip)
-        return slice_equal_nocase(url->host, SLICE("localhost"));
-    return ip_is_v4(&url->ip) ? url->ip.bytes[12] == 127 : memcmp(url->ip.bytes, v6, 16) == 0;
+    return url->is_ip ? ip_is_loopback(&url->ip)
+                      : slice_equal_nocase(url->host, SLICE("localhost"));
 }
 
 static bool has_only(struct slice text, const char *refused)

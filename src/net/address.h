@@ -97,6 +97,11 @@ static inline bool ip_is_v4(const struct ip *ip)
 {
     return memcmp(ip->bytes, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) == 0;
 }
+/* 127.0.0.0/8 or ::1. */
+static inline bool ip_is_loopback(const struct ip *ip)
+{
+    return ip_is_v4(ip) ? ip->bytes[12] == 127 : memcmp(ip->bytes, &in6addr_loopback, 16) == 0;
+}
 /* Parses an IP address without brackets, port and zone. On failure, may change `*ip`. */
 MUST_CHECK bool ip_parse(struct slice text, struct ip *ip);
 /* The same for IPv4: four numbers from 0 to 255 without leading zeros (RFC 3986 section 3.2.2). */
