@@ -1,5 +1,6 @@
 /* read_rejection.c - section rejection, also of rules: headers, and a body with placeholders. */
 #include "config/sections.h"
+#include "http/field_line.h"
 #include "http/head.h"
 
 /* ---- headers --------------------------------------------------------------------------------- */
@@ -75,10 +76,7 @@ static void read_rejection_headers(struct loading *l, const struct option *optio
             continue;
         headers[rejection->header_count++] = (struct rejection_header){
             {arena_text(l->arena, child->key), child->key.n}, {keep_text(l, child), child->text.n}};
-        text_put(&lines, child->key);
-        text_literal(&lines, ": ");
-        text_put(&lines, child->text);
-        text_literal(&lines, "\r\n");
+        field_line_put(&lines, child->key, child->text);
     }
     if (lines.failed)
         mistake(l, node, "is longer than %d bytes in all", LINES_MAX);

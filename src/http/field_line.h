@@ -1,4 +1,4 @@
-/* field_line.h - writes field lines of weir's own. Private to src/http/. */
+/* field_line.h - writes field lines. */
 #ifndef WEIR_HTTP_FIELD_LINE_H
 #define WEIR_HTTP_FIELD_LINE_H
 
@@ -16,6 +16,13 @@ static inline void field_line_write(struct text *out, const char *start, size_t 
     text_bytes(out, start, n);
     text_put(out, value);
     text_literal(out, "\r\n");
+}
+
+/* The same, for a name that is not constant. */
+static inline void field_line_put(struct text *out, struct slice name, struct slice value)
+{
+    text_put(out, name);
+    field_line_write(out, ": ", 2, value);
 }
 
 /* RFC 9110 section 7.6.3: appended after the received Via fields, with the version received. */

@@ -8,15 +8,7 @@ static void crlf(struct text *out)
     text_literal(out, "\r\n");
 }
 
-static void field_write(struct text *out, const struct field *field)
-{
-    text_put(out, field->name);
-    text_literal(out, ": ");
-    text_put(out, field->value);
-    crlf(out);
-}
-
-/* Returns the line as received if it equals the output of field_write(), else an empty slice. */
+/* Returns the line as received if it equals that of field_line_put(), else an empty slice. */
 static struct slice line_as_it_came(const struct field *field)
 {
     const char *colon = field->name.p + field->name.n;
@@ -41,7 +33,7 @@ static void fields_write(struct text *out, const struct fields *fields, uint64_t
         text_put(out, run);
         run = line;
         if (line.n == 0)
-            field_write(out, field);
+            field_line_put(out, field->name, field->value);
     }
     text_put(out, run);
 }
@@ -105,8 +97,7 @@ static void forwarding_write(struct text *out, const struct request_head *head,
     if (facts->client.n)
         WRITE_FIELD(out, "X-Weir-Client", facts->client);
     if (facts->certificate_subject.n)
-        field_write(out, &(struct field){.name = facts->certificate_name,
-                                         .value = facts->certificate_subject});
+        field_line_put(out, facts->certificate_name, facts->certificate_subject);
 }
 
 /* Writes the framing as parsed, not as received. "Content-Length: 0" is sent only if the client

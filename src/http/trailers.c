@@ -1,5 +1,6 @@
 #include "http/trailers.h"
 
+#include "http/field_line.h"
 #include "http/parse.h"
 
 /* ---- which fields are not forwarded ---------------------------------------------------------- */
@@ -84,15 +85,9 @@ bool trailers_any(const struct fields *trailers)
 
 void trailers_write(struct text *out, const struct fields *trailers)
 {
-    for (unsigned i = 0; i < trailers->count; i++) {
-        const struct field *field = &trailers->at[i];
-        if (field->hop_by_hop)
-            continue;
-        text_put(out, field->name);
-        text_literal(out, ": ");
-        text_put(out, field->value);
-        text_literal(out, "\r\n");
-    }
+    for (const struct field *field = trailers->at; field < trailers->at + trailers->count; field++)
+        if (!field->hop_by_hop)
+            field_line_put(out, field->name, field->value);
 }
 
 /* ---- TE -------------------------------------------------------------------------------------- */

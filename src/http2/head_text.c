@@ -2,6 +2,7 @@
 
 #include "base/scan.h"
 #include "http/chars.h"
+#include "http/field_line.h"
 
 void head_text_begin(struct head_text *text, char *out, char *side, uint32_t list_max)
 {
@@ -73,14 +74,6 @@ const char *head_text_fault(struct slice name, struct slice value)
     return NULL;
 }
 
-void head_text_write(struct head_text *text, struct slice name, struct slice value)
-{
-    text_put(&text->out, name);
-    text_literal(&text->out, ": ");
-    text_put(&text->out, value);
-    text_literal(&text->out, "\r\n");
-}
-
 /* ---- trailers -------------------------------------------------------------------------------- */
 
 const char *trailer_text_field(struct head_text *text, struct slice name, struct slice value)
@@ -88,7 +81,7 @@ const char *trailer_text_field(struct head_text *text, struct slice name, struct
     const char *fault = head_text_fault(name, value);
 
     if (!fault && head_text_count(text, name, value))
-        head_text_write(text, name, value);
+        field_line_put(&text->out, name, value);
     return fault;
 }
 

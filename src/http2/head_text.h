@@ -45,9 +45,6 @@ bool head_text_count(struct head_text *text, struct slice name, struct slice val
 /* Returns why the field (not a pseudo-field) is malformed (static text), or NULL. */
 const char *head_text_fault(struct slice name, struct slice value);
 
-/* Writes a field line. */
-void head_text_write(struct head_text *text, struct slice name, struct slice value);
-
 /* Adds a field of a trailer section. Returns NULL, or why the message is malformed (static
  * text). */
 const char *trailer_text_field(struct head_text *text, struct slice name, struct slice value);

@@ -2,6 +2,7 @@
 
 #include "base/scan.h"
 #include "http/chars.h"
+#include "http/field_line.h"
 
 /* ---- pseudo-fields and the request line ------------------------------------------------------ */
 
@@ -128,7 +129,7 @@ const char *request_text_field(struct head_text *text, struct slice name, struct
     if (slice_equal(name, SLICE("cookie")))
         cookie_add(text, value);
     else if (!slice_equal(name, SLICE("host")) || !text->has_authority)
-        head_text_write(text, name, value);
+        field_line_put(&text->out, name, value);
     else if (!slice_equal_nocase(value, pseudo_value(text, PSEUDO_AUTHORITY)))
         return "Host differs from :authority";
     text->has_length |= slice_equal(name, SLICE("content-length"));
@@ -150,11 +151,11 @@ enum request_text_end request_text_end(struct head_text *text, bool end_stream,
         return REQUEST_TEXT_MALFORMED;
     }
     if (text->side.n > cookies_at(text))
-        head_text_write(
-            text, SLICE("cookie"),
+        field_line_put(
+            &text->out, SLICE("cookie"),
             (struct slice){text->side.p + cookies_at(text), text->side.n - cookies_at(text)});
     if (!end_stream && !text->has_length)
-        head_text_write(text, SLICE("transfer-encoding"), SLICE("chunked"));
+        field_line_put(&text->out, SLICE("transfer-encoding"), SLICE("chunked"));
     text_literal(&text->out, "\r\n");
     if (text->out.failed || text->side.failed) {
         *refusal = (struct refusal){431, "see http2.max_header_list"};

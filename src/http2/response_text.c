@@ -1,6 +1,7 @@
 #include "http2/response_text.h"
 
 #include "http/chars.h"
+#include "http/field_line.h"
 
 /* RFC 9113 section 8.3.2: exactly one, before all other fields. 101 does not exist in HTTP/2
  * (section 8.6). */
@@ -34,7 +35,7 @@ const char *response_text_field(struct head_text *text, struct slice name, struc
         return "no :status before other fields";
     if ((fault = head_text_fault(name, value)))
         return fault;
-    head_text_write(text, name, value);
+    field_line_put(&text->out, name, value);
     text->has_length |= slice_equal(name, SLICE("content-length"));
     return NULL;
 }
@@ -59,7 +60,7 @@ const char *response_text_end(struct head_text *text, enum method method, bool e
     if (!text->line_written)
         return "no :status";
     if (has_unknown_length(text, method, end_stream))
-        head_text_write(text, SLICE("transfer-encoding"), SLICE("chunked"));
+        field_line_put(&text->out, SLICE("transfer-encoding"), SLICE("chunked"));
     text_literal(&text->out, "\r\n");
     if (text->out.failed)
         return "the header is too large";

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "config/printer.h"
 #include "http/chars.h"
+#include "http/field_line.h"
 #include "scenario/read_internal.h"
 
 enum { LINES_MAX = 64 * 1024, STEPS_MAX = 100000 };
@@ -135,10 +136,7 @@ static void put_field(struct loading *l, const struct node *name, const struct n
         mistake(l, value, "contains control bytes; expected printable text");
         return;
     }
-    text_put(out, name->key);
-    text_literal(out, ": ");
-    text_put(out, value->text);
-    text_literal(out, "\r\n");
+    field_line_put(out, name->key, value->text);
     step->field_count++;
     step->has_type |= slice_equal_nocase(name->key, SLICE("Content-Type"));
 }
