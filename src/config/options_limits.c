@@ -219,7 +219,7 @@ static const struct option rows[] = {
      .help = "connection string in the format of psql(1): postgresql://USER@HOST/DATABASE, or "
              "host=HOST user=USER dbname=DATABASE"},
     {.path = "quotas.postgres.query", .type = &type_quota_query, OF(quotas), .low = 1,
-     .high = 16384, .flags = REQUIRED,
+     .high = 16384, .flags = REQUIRED, SHOWS(policy, quotas.query),
      .help = "query with one parameter, $1, which is the name of the client as in clients: an id "
              "from a header as it is, jwt:alice for a claim, cookie:h:HASH or query:h:HASH"},
     {.path = "quotas.timeout", .type = &type_duration, OF(quotas.timeout_us), .fallback = "1s",

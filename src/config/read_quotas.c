@@ -71,15 +71,7 @@ static void read_sql(struct loading *l, const struct option *option, const struc
     quotas->tag = tag_of(node->text);
 }
 
-static void print_query(const struct printer *printer, const void *field)
-{
-    const struct quota_settings *quotas = field;
-    fputc(' ', printer->out);
-    print_scalar(printer->out, slice_of(quotas->query));
-    fputc('\n', printer->out);
-}
-
-const struct option_type type_quota_query = {"text", read_sql, print_query, false, 0};
+const struct option_type type_quota_query = {"text", read_sql, print_text, false, 0};
 
 /* --- the connection --- */
 
