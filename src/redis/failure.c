@@ -6,7 +6,7 @@
 #include "base/macros.h"
 #include "policy/policy.h"
 
-const char *const redis_failure_label[REDIS_FAILURE_COUNT] = {
+static const char *const labels[REDIS_FAILURE_COUNT] = {
 #define X(name, label, text) [name] = label,
     REDIS_FAILURES(X)
 #undef X
@@ -14,7 +14,7 @@ const char *const redis_failure_label[REDIS_FAILURE_COUNT] = {
 
 const char *redis_failure_name(unsigned failure)
 {
-    return redis_failure_label[failure];
+    return labels[failure];
 }
 
 const char *const redis_failure_text[REDIS_FAILURE_COUNT] = {

@@ -48,8 +48,7 @@ enum redis_failure {
     REDIS_OK_ANSWER = -1
 };
 
-extern const char *const redis_failure_label[REDIS_FAILURE_COUNT];
-/* The same, for base/metric.h. */
+/* Returns the label of an enum redis_failure. */
 const char *redis_failure_name(unsigned failure);
 extern const char *const redis_failure_text[REDIS_FAILURE_COUNT];
 
