@@ -10,11 +10,10 @@ static void set_deadline_timer(struct deadlines *all, uint64_t at_us, uint64_t n
 {
     uint64_t after = at_us > now_us ? at_us - now_us : 0;
     struct timeval tv = timeval_of_us(after);
-    struct itimerspec at = {
-        .it_value = {(time_t)(at_us / 1000000), (long)(at_us % 1000000 * 1000)}};
+    /* one nanosecond more, since 0 would disarm the timer */
+    const struct itimerspec at = {
+        .it_value = {(time_t)(at_us / 1000000), (long)(at_us % 1000000 * 1000) | 1}};
 
-    if (at_us == 0)
-        at.it_value.tv_nsec = 1; /* 0 would disarm the timer */
     if (all->fd >= 0 ? timerfd_settime(all->fd, TFD_TIMER_ABSTIME, &at, NULL) == 0
                      : event_add(all->timer, &tv) == 0)
         all->timer_at_us = at_us;

@@ -75,9 +75,9 @@ static void set_heap_timer(struct timer_heap *all)
 
     if (at >= all->timer_at_us)
         return;
-    struct itimerspec when = {.it_value = {(time_t)(at / 1000000), (long)(at % 1000000 * 1000)}};
-    if (at == 0)
-        when.it_value.tv_nsec = 1; /* 0 would disarm the timer */
+    /* one nanosecond more, since 0 would disarm the timer */
+    const struct itimerspec when = {
+        .it_value = {(time_t)(at / 1000000), (long)(at % 1000000 * 1000) | 1}};
     (void)timerfd_settime(all->fd, TFD_TIMER_ABSTIME, &when, NULL);
     all->timer_at_us = at;
 }
