@@ -18,8 +18,8 @@ struct arena {
 void *arena_zeroed(struct arena *arena, size_t count, size_t size);
 /* The same, but returns NULL if memory runs out: for callers that hold an open file. */
 void *arena_zeroed_or_null(struct arena *arena, size_t count, size_t size);
-/* Makes room for another item behind `count` ones of `size` bytes: doubles the array if `count` is 0
- * or a power of two. Returns the array. */
+/* Makes room for another item after `count` ones of `size` bytes: doubles the array if `count` is
+ * 0 or a power of two. Returns the array. */
 void *arena_grown(struct arena *arena, void *items, size_t count, size_t size);
 /* Copies `text` and appends a NUL. */
 char *arena_text(struct arena *arena, struct slice text);
