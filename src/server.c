@@ -46,10 +46,7 @@ static void on_libevent_message(int severity, const char *message)
 static void worker_reloaded(void *context)
 {
     const struct weir *weir = context;
-    uint64_t one = 1;
-
-    while (write(weir->change_fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    eventfd_write(weir->change_fd, 1);
 }
 
 static void count_worker(struct weir *weir, _Atomic unsigned *counter)
@@ -75,11 +72,8 @@ static void publish_readiness(struct weir *weir)
 {
     bool unready = problems_unready(&weir->view);
 
-    if (atomic_exchange(&weir->shared.unready, unready) == unready)
-        return;
-    for (unsigned i = 0; i < weir->made; i++)
-        if (weir->workers[i])
-            worker_wake(weir->workers[i]);
+    if (atomic_exchange(&weir->shared.unready, unready) != unready)
+        wake_workers(weir);
 }
 
 static void on_change(evutil_socket_t fd, short what, void *arg)

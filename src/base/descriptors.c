@@ -118,15 +118,13 @@ bool descriptors_are_scarce(void)
 
 void descriptors_note_lack(int error)
 {
-    uint64_t one = 1;
-
     atomic_store(&reserve.cause, error);
     atomic_store(&reserve.lack_us, clock_us());
     if (atomic_exchange(&reserve.scarce, true))
         return;
     atomic_fetch_add(&reserve.shortages, 1);
-    while (reserve.wake_fd >= 0 && write(reserve.wake_fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    if (reserve.wake_fd >= 0)
+        eventfd_write(reserve.wake_fd, 1);
 }
 
 bool descriptors_give(enum descriptor_use use, int error)

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -120,11 +120,9 @@ bool remote_keys_may_come(const struct remote_keys *remote)
 
 void remote_keys_want(struct remote_keys *remote)
 {
-    uint64_t one = 1;
-
     if (!atomic_load_explicit(&remote->wanted, memory_order_relaxed) &&
         !atomic_exchange(&remote->wanted, true) && remote->wake_fd >= 0)
-        (void)!write(remote->wake_fd, &one, sizeof one);
+        eventfd_write(remote->wake_fd, 1);
 }
 
 bool remote_keys_update(struct remote_keys *remote, struct remote_hold *hold)

@@ -1,7 +1,6 @@
 #include "proxy/worker_state.h"
 
-#include <errno.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 
 #include "base/clock.h"
 #include "http/rewrite.h"
@@ -60,7 +59,5 @@ unsigned worker_connections_max(const struct worker *w)
 
 void worker_wake(struct worker *w)
 {
-    uint64_t one = 1;
-    while (write(w->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    eventfd_write(w->wake_fd, 1);
 }

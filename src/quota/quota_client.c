@@ -1,5 +1,4 @@
 /* quota_client.c - a worker's side of the quotas: see quotas.h. */
-#include <errno.h>
 #include <event2/event_struct.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -78,13 +77,6 @@ static void wait_timed_out(struct deadline *deadline)
     wait->completed(wait);
 }
 
-static void wake_fetcher(int fd)
-{
-    uint64_t one = 1;
-    while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
-}
-
 /* Returns a hash of the client's address, grouped as for limits. */
 static uint64_t address_of(const struct quotas *quotas, const struct policy *policy,
                            const struct identity *identity)
@@ -119,7 +111,7 @@ bool quota_client_request(struct quota_client *quota_client, const struct policy
     STAILQ_INSERT_TAIL(&q->requested, request, entry);
     pthread_mutex_unlock(&q->lock);
     if (first)
-        wake_fetcher(q->fd);
+        eventfd_write(q->fd, 1);
     return true;
 }
 
@@ -143,7 +135,7 @@ void quota_post_back(struct quota_request *request, enum quota_outcome outcome,
     STAILQ_INSERT_TAIL(&post->back, request, entry);
     pthread_mutex_unlock(&post->lock);
     if (first)
-        wake_fetcher(post->fd);
+        eventfd_write(post->fd, 1);
 }
 
 static void take_outcome(struct quota_client *quota_client, struct quota_request *request)

@@ -13,13 +13,6 @@
 const char *const quota_query_label[QUERY_RESULTS] = {
     [QUERY_FOUND] = "found", [QUERY_ABSENT] = "absent", [QUERY_FAILED] = "failed"};
 
-static void wake_fetcher(const struct quotas *q)
-{
-    uint64_t one = 1;
-    while (write(q->fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
-}
-
 /* --- Fetcher thread --------------------------------------------------------------------------- */
 
 struct inbox {
@@ -120,7 +113,7 @@ void quotas_stop(struct quotas *q)
         pthread_mutex_lock(&q->lock);
         q->stop = true;
         pthread_mutex_unlock(&q->lock);
-        wake_fetcher(q);
+        eventfd_write(q->fd, 1);
         pthread_join(q->thread, NULL);
         q->running = false;
     }
@@ -139,7 +132,7 @@ static void give_policy(struct quotas *q, struct policy *policy)
     q->policy = policy_hold(policy);
     pthread_mutex_unlock(&q->lock);
     policy_drop(unread);
-    wake_fetcher(q);
+    eventfd_write(q->fd, 1);
 }
 
 bool quotas_prepare(struct quotas *q, const struct policy *policy)
@@ -180,7 +173,7 @@ static void notify_fetcher(struct quotas *q, struct slice id)
         free(forget);
     if (full || !forget)
         quotas_doubt(q);
-    wake_fetcher(q);
+    eventfd_write(q->fd, 1);
 }
 
 void quotas_forget(struct quotas *q, struct slice identity)
