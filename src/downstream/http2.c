@@ -1,5 +1,6 @@
 #include "downstream/http2_internal.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -304,13 +305,10 @@ static void free_ended(struct http2_worker *h)
     for (struct http2_request *r; (r = TAILQ_FIRST(&h->ended));) {
         TAILQ_REMOVE(&h->ended, r, link);
         MAGIC_WIPE(r);
-        if (h->free_count >= FREE_REQUESTS_MAX) {
+        if (h->free_requests.count < FREE_REQUESTS_MAX)
+            free_list_put(&h->free_requests, r);
+        else
             free(r);
-            continue;
-        }
-        r->connection = (void *)h->free_requests;
-        h->free_requests = r;
-        h->free_count++;
     }
 }
 
@@ -403,10 +401,7 @@ static void free_all(struct protocol_worker *protocol)
     struct http2_worker *h = CONTAINER_OF(protocol, struct http2_worker, protocol);
 
     free_ended(h);
-    for (struct http2_request *r; (r = h->free_requests);) {
-        h->free_requests = (void *)r->connection;
-        free(r);
-    }
+    free_list_drop(&h->free_requests, UINT_MAX);
     event_del(&h->wake);
     http2_scratch_free(h->scratch);
     free(h);

@@ -53,9 +53,8 @@ struct http2_worker {
     struct log_throttle throttle[HTTP2_CAUSE_COUNT];
     TAILQ_HEAD(http2_dirty, http2_client) dirty;
     unsigned dirty_count;
-    struct http2_requests ended;         /* in this loop iteration */
-    struct http2_request *free_requests; /* linked by `connection` */
-    unsigned free_count;
+    struct http2_requests ended; /* in this loop iteration */
+    struct free_list free_requests;
     char receive[IOBUF_LARGE]; /* worker->receive is used by exchanges meanwhile */
 };
 

@@ -28,13 +28,9 @@ static struct http2_request *request_new(struct http2_stream *stream)
 {
     struct http2_client *connection = http2_session_context(http2_stream_session(stream));
     struct client *c = &connection->client->client;
-    struct http2_worker *h = connection->shared;
-    struct http2_request *r = h->free_requests;
+    struct http2_request *r = free_list_take(&connection->shared->free_requests);
 
-    if (r) {
-        h->free_requests = (void *)r->connection;
-        h->free_count--;
-    } else if (!(r = malloc(sizeof *r)))
+    if (!r && !(r = malloc(sizeof *r)))
         return NULL;
     memset(r, 0, sizeof *r);
     MAGIC_SET(r, HTTP2_REQUEST_MAGIC);

@@ -3,6 +3,7 @@
  * weir reads from the server even while it has unsent output, so that a server that reads only when
  * its own output is taken does not wait for ever. What the session then holds is bounded: content
  * by the windows, acknowledgements and frames by http2/frame_limits.h. */
+#include <limits.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -330,10 +331,7 @@ void http2_upstreams_free(struct upstream_worker *w)
     if (!u)
         return;
     http2_upstreams_free_ended(w);
-    for (struct http2_link *l; (l = u->free_links);) {
-        u->free_links = (void *)l->connection;
-        free(l);
-    }
+    free_list_drop(&u->free_links, UINT_MAX);
     http2_scratch_free(u->scratch);
     free(u);
     w->http2 = NULL;

@@ -29,14 +29,9 @@ struct http2_link *http2_link_new(struct server *server, struct link_owner *owne
 {
     struct upstream_worker *w = server->pool->pools->worker;
     struct http2_upstreams *u = http2_upstreams_of(w);
-    struct http2_link *l = u ? u->free_links : NULL;
+    struct http2_link *l = u ? free_list_take(&u->free_links) : NULL;
 
-    if (!u)
-        return NULL;
-    if (l) {
-        u->free_links = (void *)l->connection;
-        u->free_count--;
-    } else if (!(l = malloc(sizeof *l)))
+    if (!u || (!l && !(l = malloc(sizeof *l))))
         return NULL;
     memset(l, 0, sizeof *l);
     MAGIC_SET(l, HTTP2_LINK_MAGIC);
@@ -129,13 +124,10 @@ void http2_upstreams_free_ended(struct upstream_worker *w)
     for (struct http2_link *l; u && (l = TAILQ_FIRST(&u->ended));) {
         TAILQ_REMOVE(&u->ended, l, entry);
         MAGIC_WIPE(l);
-        if (u->free_count >= FREE_LINKS_MAX) {
+        if (u->free_links.count < FREE_LINKS_MAX)
+            free_list_put(&u->free_links, l);
+        else
             free(l);
-            continue;
-        }
-        l->connection = (void *)u->free_links;
-        u->free_links = l;
-        u->free_count++;
     }
 }
 

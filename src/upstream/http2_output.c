@@ -20,8 +20,8 @@ struct http2_upstreams *http2_upstreams_of(struct upstream_worker *w)
     TAILQ_INIT(&u->dirty);
     TAILQ_INIT(&u->ready);
     TAILQ_INIT(&u->ended);
-    u->dirty_count = u->free_count = 0;
-    u->free_links = NULL;
+    u->dirty_count = 0;
+    u->free_links = (struct free_list){0};
     return w->http2 = u;
 }
 

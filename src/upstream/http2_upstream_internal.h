@@ -72,8 +72,7 @@ struct http2_upstreams {
     struct http2_connections dirty;
     unsigned dirty_count;
     struct http2_links ready, ended; /* ended: in this loop iteration */
-    struct http2_link *free_links;   /* linked by `connection` */
-    unsigned free_count;
+    struct free_list free_links;
     struct request_head request;
     char receive[IOBUF_LARGE]; /* io.receive is used by exchanges meanwhile */
 };
