@@ -24,7 +24,7 @@ enum { RUN_COUNTS = 10, RUN_RESERVED = 1000 };
  * driver.lua from `lua_dir`. Returns NUL-terminated text, to be freed by the caller. NULL if
  * driver.lua cannot be read (error printed to `report`). */
 char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *report);
-/* The same, for requests with times of their own (struct limit_facts, now_us). */
+/* The same, for requests with times of their own (limiter_set_time()). */
 char *compose_driver_with_clock(const struct policy *policy, const char *lua_dir, FILE *report);
 
 /* Returns lua/contract.lua with what limiters receive, to be freed by the caller; NULL: a file

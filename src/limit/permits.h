@@ -26,8 +26,8 @@ struct permit;
 struct permits;
 
 /* Creates the table. `lease_us`: the policy's shortest lease. `fallback` counts units in flight
- * of limits with on_failure: local, whether Redis or the fallback admitted them. Ends the
- * process if out of memory. */
+ * of limits with on_failure: local, whether Redis or the fallback admitted them. NULL: no
+ * memory. */
 struct permits *permits_new(struct deadlines *deadlines, uint64_t lease_us,
                             struct fallback *fallback);
 void permits_free(struct permits *permits);

@@ -145,7 +145,7 @@ static void server_leaves(struct server *server)
     server_free_if_unused(server);
 }
 
-static bool was_tried(const struct endpoint *endpoint, struct endpoint *const *endpoints,
+static bool is_listed(const struct endpoint *endpoint, struct endpoint *const *endpoints,
                       unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
@@ -170,7 +170,7 @@ static bool pool_refresh(struct pool *pool, struct endpoint_set *endpoint_set)
     bool good = true;
 
     for (unsigned i = 0; i < ENDPOINTS_MAX; i++)
-        if (pool->servers[i] && !was_tried(pool->servers[i]->endpoint, endpoints, count))
+        if (pool->servers[i] && !is_listed(pool->servers[i]->endpoint, endpoints, count))
             server_leaves(pool->servers[i]);
     for (unsigned i = 0; i < count; i++)
         if (is_in_pool(pool, endpoints[i]))
