@@ -134,7 +134,7 @@ static void on_query_reply(struct redis_call *call, const struct redis_reply *re
         pending_query_free(pending_query);
     else if (!reply) {
         snprintf(detail, sizeof detail, "Redis could not be queried: %s",
-                 redis_failure_name(failure));
+                 redis_failure_label[failure]);
         pending_query_fail(pending_query, detail);
     } else if (!client_query_take(pending_query->query, reply))
         pending_query_fail(pending_query, "Redis gave a reply in an unexpected format");

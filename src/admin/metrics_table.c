@@ -13,14 +13,14 @@ struct metric_row {
     size_t offset;         /* of the first counter, or of the histogram */
     unsigned first, count; /* of the label's values */
     const char *label;
-    const char *(*name_of)(unsigned value);
+    const char *const *values;
 };
 
 #define ONE_OF(owner, stats, member, type, name, help)                                             \
     {owner, SHAPE_ONE, name, type, help, offsetof(stats, member), 0, 1, 0, 0},
-#define EACH_OF(owner, stats, member, values, first, label, label_name, name, help)                \
-    {owner, SHAPE_EACH, name,  "counter", help, offsetof(stats, member),                           \
-     first, values,     label, label_name},
+#define EACH_OF(owner, stats, member, values, first, label, label_values, name, help)              \
+    {owner, SHAPE_EACH, name,  "counter",   help, offsetof(stats, member),                         \
+     first, values,     label, label_values},
 #define TIMES_OF(owner, stats, member, name, help)                                                 \
     {owner, SHAPE_TIMES, name, "histogram", help, offsetof(stats, member), 0, 0, 0, 0},
 
@@ -87,7 +87,7 @@ void metrics_write_table(struct evbuffer *out, const struct admin_view *view)
         case SHAPE_EACH:
             for (unsigned i = row->first; i < row->count; i++)
                 metric_labelled(out, row->name, sum_at(view, row, i),
-                                LABELS(row->label, row->name_of(i)));
+                                LABELS(row->label, row->values[i]));
             break;
         case SHAPE_TIMES: write_histogram(out, view, row); break;
         }

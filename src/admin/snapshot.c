@@ -21,7 +21,7 @@ static void requests(struct snapshot *s)
     snapshot_counter(s, "failed", failed);
     json_begin(&s->json, "responses", '{');
     for (unsigned i = 0; i < RESPONSE_CLASSES; i++)
-        snapshot_counter(s, response_class_name(i),
+        snapshot_counter(s, response_class_name[i],
                          METRIC_SUM(s->view, worker_stats, responses[i]));
     json_end(&s->json, '}');
     json_put_u64(&s->json, "active", METRIC_SUM(s->view, worker_stats, requests_active));

@@ -24,7 +24,7 @@ static void server(struct snapshot *s, const struct upstream *upstream,
     json_put_text(&s->json, "server", server->text);
     json_begin(&s->json, "responses", '{');
     for (unsigned i = 0; i < SERVER_CLASSES; i++)
-        snapshot_counter(s, response_class_name(i + 1),
+        snapshot_counter(s, response_class_name[i + 1],
                          metric_row_sum(s->view, TABLE_SERVERS, server->row, SERVER_RESPONSES + i));
     json_end(&s->json, '}');
     snapshot_counter(s, "errors", errors);

@@ -1,8 +1,8 @@
 /* metric.h - declares a metric once: the member that counts it and its row in /metrics.
  *
- *     #define WORKER_METRICS(ONE, EACH, TIMES)                                                \
- *         ONE(requests_active, "gauge", "weir_requests_active", "Requests in progress.")      \
- *         EACH(errors, CAUSE_COUNT, 1, "cause", cause_name, "weir_errors_total", "Failures.") \
+ *     #define WORKER_METRICS(ONE, EACH, TIMES)                                                 \
+ *         ONE(requests_active, "gauge", "weir_requests_active", "Requests in progress.")       \
+ *         EACH(errors, CAUSE_COUNT, 1, "cause", cause_label, "weir_errors_total", "Failures.") \
  *         TIMES(held, "weir_held_seconds", "Time for which leaky_bucket delayed requests.")
  *
  *     struct worker_stats {
@@ -12,8 +12,8 @@
  *     counter_add(&stats->errors[cause], 1);
  *
  * ONE   a counter or gauge without labels
- * EACH  a counter per value of a label: member, number of values, first one shown, label, function
- *       that returns the name of a value
+ * EACH  a counter per value of a label: member, number of values, first one shown, label, names of
+ *       the values
  * TIMES a histogram of durations
  *
  * admin/metrics_table.c writes the rows; each is the sum over all workers. */
@@ -22,8 +22,8 @@
 
 #include "base/histogram.h"
 
-#define METRIC_ONE(member, type, name, help)                           counter_t member;
-#define METRIC_EACH(member, values, first, label, name_of, name, help) counter_t member[values];
-#define METRIC_TIMES(member, name, help)                               struct histogram member;
+#define METRIC_ONE(member, type, name, help)                         counter_t member;
+#define METRIC_EACH(member, values, first, label, names, name, help) counter_t member[values];
+#define METRIC_TIMES(member, name, help)                             struct histogram member;
 
 #endif

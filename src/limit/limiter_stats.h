@@ -22,7 +22,7 @@ _Static_assert(LIMIT_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row has room for 
 
 /* clang-format off: a row per metric; see base/metric.h */
 #define LIMITER_METRICS(ONE, EACH, TIMES)                                                          \
-    EACH(redis_failures, REDIS_FAILURE_COUNT, 0, "cause", redis_failure_name,                      \
+    EACH(redis_failures, REDIS_FAILURE_COUNT, 0, "cause", redis_failure_label,                     \
          "weir_redis_errors_total",                                                                \
          "Decisions made by on_failure because Redis did not decide, by cause.")                   \
     TIMES(redis_latency, "weir_redis_latency_seconds",                                             \

@@ -226,7 +226,7 @@ static void json_line_end(struct text *t, const struct exchange *x, struct slice
     }
     shadow_member(&json, d);
     if (x->record.cause != CAUSE_NONE)
-        json_put_text(&json, "error", cause_table[x->record.cause].label);
+        json_put_text(&json, "error", cause_label[x->record.cause]);
     if (x->record.why)
         json_put_text(&json, "detail", x->record.why);
     json_end(&json, '}');

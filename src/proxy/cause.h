@@ -147,9 +147,10 @@ struct cause_row {
     enum fault fault;
     bool refund;
     enum retry_cause retry;
-    const char *label, *text;
+    const char *text;
 };
 
 extern const struct cause_row cause_table[CAUSE_COUNT];
+extern const char *const cause_label[CAUSE_COUNT];
 
 #endif

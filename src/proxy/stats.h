@@ -48,18 +48,13 @@ extern const char *const service_code_name[SERVICE_CODE_COUNT];
 
 extern const char *const content_direction_name[CONTENT_DIRECTIONS];
 extern const char *const content_result_name[CONTENT_RESULTS];
-
-/* Values of labels. */
-const char *response_class_name(unsigned class);
-const char *cause_name(unsigned cause);
-const char *retry_name(unsigned cause);
-const char *http2_error_name(unsigned cause);
+extern const char *const response_class_name[RESPONSE_CLASSES];
 
 /* clang-format off: a row per metric; see base/metric.h */
 #define WORKER_METRICS(ONE, EACH, TIMES)                                                           \
     EACH(responses, RESPONSE_CLASSES, 0, "class", response_class_name, "weir_responses_total",     \
          "Responses by status class; none: the connection ended before a response.")               \
-    EACH(errors, CAUSE_COUNT, CAUSE_NONE + 1, "cause", cause_name, "weir_errors_total",            \
+    EACH(errors, CAUSE_COUNT, CAUSE_NONE + 1, "cause", cause_label, "weir_errors_total",           \
          "Requests that ended without an upstream response or a rejection, by cause.")             \
     TIMES(upstream_latency, "weir_upstream_latency_seconds",                                       \
           "Time from sending a request upstream to its response header.")                          \
@@ -90,7 +85,7 @@ const char *http2_error_name(unsigned cause);
         "Client connections closed because their TLS handshake failed, or took too long.")         \
     ONE(http2_connections, "counter", "weir_http2_connections_total",                              \
         "Client connections that became HTTP/2 ones.")                                             \
-    EACH(http2_errors, HTTP2_CAUSE_COUNT, 0, "cause", http2_error_name, "weir_http2_errors_total", \
+    EACH(http2_errors, HTTP2_CAUSE_COUNT, 0, "cause", http2_cause_name, "weir_http2_errors_total", \
          "HTTP/2 connections closed and streams reset because of the client, by cause.")           \
     ONE(requests_active, "gauge", "weir_requests_active", "Requests in progress.")                 \
     ONE(requests_held, "gauge", "weir_requests_held",                                              \
@@ -98,7 +93,7 @@ const char *http2_error_name(unsigned cause);
     ONE(responses_paused, "counter", "weir_responses_paused_total",                                \
         "Times that weir stopped to read a response since its client did not take it, while "      \
         "buffers used 90 % of size_limits.memory or more.")                                        \
-    EACH(upstream_retries, RETRY_CAUSE_COUNT, RETRY_NONE + 1, "cause", retry_name,                 \
+    EACH(upstream_retries, RETRY_CAUSE_COUNT, RETRY_NONE + 1, "cause", retry_label,                \
          "weir_upstream_retries_total",                                                            \
          "Requests sent to another server, or again on a fresh connection, "                       \
          "by cause.")                                                                              \

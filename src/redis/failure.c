@@ -6,16 +6,11 @@
 #include "base/macros.h"
 #include "policy/policy.h"
 
-static const char *const labels[REDIS_FAILURE_COUNT] = {
+const char *const redis_failure_label[REDIS_FAILURE_COUNT] = {
 #define X(name, label, text) [name] = label,
     REDIS_FAILURES(X)
 #undef X
 };
-
-const char *redis_failure_name(unsigned failure)
-{
-    return labels[failure];
-}
 
 const char *const redis_failure_text[REDIS_FAILURE_COUNT] = {
 #define X(name, label, text) [name] = text,

@@ -48,8 +48,8 @@ enum redis_failure {
     REDIS_OK_ANSWER = -1
 };
 
-/* Returns the label of an enum redis_failure. */
-const char *redis_failure_name(unsigned failure);
+/* Labels for metrics, and texts for logs. */
+extern const char *const redis_failure_label[REDIS_FAILURE_COUNT];
 extern const char *const redis_failure_text[REDIS_FAILURE_COUNT];
 
 /* Returns the remedy for the operator. It depends on how `settings` locates Redis (address,

@@ -1,4 +1,4 @@
-/* server_counts.c - counts requests by server; see server_stats.h. */
+/* server_counts.c - counts requests by server; see upstream_stats.h. */
 #include "upstream/upstream_internal.h"
 
 void server_find_counts(struct server *server)

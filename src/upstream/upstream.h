@@ -80,7 +80,7 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
                            struct link_owner *owner, bool fresh, struct upstream_tries *tries,
                            enum link_failure *failure);
 
-/* ---- server_counts.c: what is counted of servers; see server_stats.h ---- */
+/* ---- server_counts.c: what is counted of servers; see upstream_stats.h ---- */
 
 /* A request is sent: it is in flight until link_release(). */
 void server_stats_begin(struct link *link);

@@ -1,16 +1,8 @@
 #include "upstream/upstream_stats.h"
 
-const char *ejection_name(unsigned reason)
-{
-    static const char *const names[EJECTION_COUNT] = {
-#define X(name, label) [name] = label,
-        EJECTIONS(X)
-#undef X
-    };
-    return names[reason];
-}
+_Static_assert((int)SERVER_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row holds all counts");
 
-const char *upstream_http2_error_name(unsigned cause)
-{
-    return http2_cause_name[cause];
-}
+#define X(name, label) [name] = label,
+const char *const ejection_label[EJECTION_COUNT] = {EJECTIONS(X)};
+const char *const server_error_label[SERVER_ERROR_COUNT] = {SERVER_ERRORS(X)};
+#undef X
