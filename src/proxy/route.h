@@ -3,7 +3,7 @@
 #ifndef WEIR_PROXY_ROUTE_H
 #define WEIR_PROXY_ROUTE_H
 
-#include "proxy/request_cost.h"
+#include "proxy/request_content.h"
 #include "proxy/step.h"
 
 /* Returns the parts of the request that determine its identity. */
@@ -33,10 +33,15 @@ static inline void route_set_identity(struct exchange *x, const struct identity 
     x->identity_size = identity->size;
 }
 
-/* Client and rule are final: the next phase is CONTENT or LIMIT. */
+/* Client and rule are final: the next phase is CONTENT, if costs or keys of the rule's limits are
+ * in content that was not read, or LIMIT. */
 static inline enum step route_is_final(struct exchange *x)
 {
-    return step_enter(x, request_cost_needs_content(x) ? PHASE_CONTENT : PHASE_LIMIT);
+    const struct rule *rule = x->route.rule;
+    bool reads = rule->reads_request && request_content_state(x) == CONTENT_UNREAD &&
+                 (rule->request_paths || rule->adds_usage || x->request.kind != FRAMING_LENGTH);
+
+    return step_enter(x, reads ? PHASE_CONTENT : PHASE_LIMIT);
 }
 
 /* The identity is malformed: `why` is the detail. */

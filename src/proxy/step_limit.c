@@ -4,7 +4,6 @@
 #include "net/tls_certificate.h"
 #include "proxy/added_usage.h"
 #include "proxy/granted.h"
-#include "proxy/request_cost.h"
 #include "proxy/response_cost.h"
 #include "proxy/route.h"
 #include "proxy/upgrade.h"
@@ -115,6 +114,20 @@ static enum step read_key_values(struct exchange *x)
     return STEP_NEXT;
 }
 
+/* Sets exchange.reserves of the limits with costs of their own, by header fields, `values` of the
+ * content, and the length of the content as far as it is known. Returns false if the request must
+ * be rejected with 400 and the reason `*why`. */
+static bool read_own_costs(struct exchange *x, const struct json_values *values, const char **why)
+{
+    const struct incoming *in = &x->worker->incoming;
+    uint64_t bytes = x->downstream->origin->decides       ? BYTES_UNKNOWN
+                     : in->framing.kind == FRAMING_LENGTH ? in->framing.length
+                                                          : x->request.bytes;
+
+    return rule_limit_costs(x->route.rule, in->identity.peer_trusted, &in->head->fields, values,
+                            bytes, x->reserves, why);
+}
+
 /* The inputs of the decision are slices of the header, so they are used in this call only. */
 static enum step decide_request(struct exchange *x)
 {
@@ -129,9 +142,9 @@ static enum step decide_request(struct exchange *x)
     if (x->route.rule->key_sources && read_key_values(x) == STEP_FAIL)
         return STEP_FAIL;
     json_values_clear(&values);
-    if (x->route.rule->request_paths)
-        request_values_read(x, &values);
-    if (x->route.rule->has_own_costs && !request_cost_read(x, &values, &why))
+    if (x->route.rule->request_paths && request_content_state(x) == CONTENT_VALUES)
+        (void)request_content_read(x, x->route.rule->request_paths, &values);
+    if (x->route.rule->has_own_costs && !read_own_costs(x, &values, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
     if (x->route.rule->adds_usage && !added_usage_add(x))
         rule_hidden_usage_costs(x->route.rule, in->identity.peer_trusted, &head->fields, &values,
