@@ -18,26 +18,22 @@ enum {
 
 static struct client_list *list_of(const struct client *c, enum client_state state)
 {
-    struct worker *w = c->worker;
+    static const enum client_list_number numbers[] = {[CLIENT_HEAD] = CLIENTS_HEADS,
+                                                      [CLIENT_EXCHANGE] = CLIENTS_BUSY,
+                                                      [CLIENT_IDLE] = CLIENTS_IDLE,
+                                                      [CLIENT_DRAIN] = CLIENTS_LINGERING,
+                                                      [CLIENT_LINGER] = CLIENTS_LINGERING};
 
-    if (c->silent)
-        return &w->downstream->silent;
-    switch (state) {
-    case CLIENT_IDLE: return &w->downstream->idle;
-    case CLIENT_DRAIN:
-    case CLIENT_LINGER: return &w->downstream->lingering;
-    case CLIENT_HEAD: return &w->downstream->heads;
-    default: return &w->downstream->clients;
-    }
+    return &c->worker->downstream->lists[c->silent ? CLIENTS_SILENT : numbers[state]];
 }
 
 static void count_listed(struct client *c, const struct client_list *list, int change)
 {
     struct worker *w = c->worker;
 
-    if (list == &w->downstream->silent)
+    if (list == &w->downstream->lists[CLIENTS_SILENT])
         w->downstream->silent_count += (unsigned)change;
-    if (list == &w->downstream->lingering)
+    if (list == &w->downstream->lists[CLIENTS_LINGERING])
         counter_add(&w->stats.connections_lingering, (uint64_t)change);
 }
 
@@ -100,23 +96,38 @@ void client_close(struct client *c)
 
 void client_speaks(struct client *c)
 {
-    leave_list(c, &c->worker->downstream->silent);
+    leave_list(c, list_of(c, c->state));
     c->silent = false;
     enter_list(c, list_of(c, c->state));
 }
 
+void clients_for_each(struct worker *w, void (*visit)(struct client *c, void *context),
+                      void *context)
+{
+    for (unsigned i = 0; i < CLIENT_LISTS; i++)
+        for (struct client *c = TAILQ_FIRST(&w->downstream->lists[i]), *next; c; c = next) {
+            next = TAILQ_NEXT(c, link);
+            visit(c, context);
+        }
+}
+
+void client_cut(struct client *c, enum cause cause)
+{
+    if (c->state == CLIENT_EXCHANGE)
+        c->protocol->cut(c, cause);
+    else
+        client_close(c);
+}
+
+static void stop_now(struct client *c, void *context)
+{
+    (void)context;
+    client_cut(c, CAUSE_SHUTDOWN);
+}
+
 void clients_cut(struct worker *w)
 {
-    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->clients));)
-        c->protocol->cut(c, CAUSE_SHUTDOWN);
-    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->silent));)
-        client_close(c);
-    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->heads));)
-        client_close(c);
-    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->idle));)
-        client_close(c);
-    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->lingering));)
-        client_close(c);
+    clients_for_each(w, stop_now, NULL);
 }
 
 /* Returns the first connection of the list that has no unread input, if it has been listed for
@@ -134,7 +145,7 @@ static struct client *oldest_of(const struct client_list *list, uint32_t since_m
 /* Returns the oldest incomplete head if it has taken HEAD_MIN_MS and has no unread input. */
 static struct client *slowest_head(const struct worker *w)
 {
-    struct client *c = TAILQ_FIRST(&w->downstream->heads);
+    struct client *c = TAILQ_FIRST(&w->downstream->lists[CLIENTS_HEADS]);
 
     return c && client_now_ms() - c->since_ms >= HEAD_MIN_MS && !c->protocol->has_input(c) ? c
                                                                                            : NULL;
@@ -145,13 +156,14 @@ static struct client *slowest_head(const struct worker *w)
  * enough soon. */
 struct client *client_to_evict(struct worker *w, bool for_slot)
 {
-    struct client *c = oldest_of(&w->downstream->silent, IDLE_MIN_MS),
-                  *lingers = TAILQ_FIRST(&w->downstream->lingering);
+    const struct client_list *lists = w->downstream->lists;
+    struct client *c = oldest_of(&lists[CLIENTS_SILENT], IDLE_MIN_MS),
+                  *lingers = TAILQ_FIRST(&lists[CLIENTS_LINGERING]);
     unsigned slots = worker_connections_max(w);
 
     if (c || (slots && w->downstream->silent_count > slots / 4))
         return c;
-    if ((c = oldest_of(&w->downstream->idle, IDLE_MIN_MS)))
+    if ((c = oldest_of(&lists[CLIENTS_IDLE], IDLE_MIN_MS)))
         return c;
     if (lingers && client_now_ms() - lingers->since_ms >= LINGER_MIN_MS)
         return lingers;
@@ -162,9 +174,10 @@ struct client *client_to_evict(struct worker *w, bool for_slot)
 
 bool clients_any(const struct worker *w)
 {
-    return !TAILQ_EMPTY(&w->downstream->clients) || !TAILQ_EMPTY(&w->downstream->heads) ||
-           !TAILQ_EMPTY(&w->downstream->silent) || !TAILQ_EMPTY(&w->downstream->idle) ||
-           !TAILQ_EMPTY(&w->downstream->lingering);
+    for (unsigned i = 0; i < CLIENT_LISTS; i++)
+        if (!TAILQ_EMPTY(&w->downstream->lists[i]))
+            return true;
+    return false;
 }
 
 bool client_gives_way(const struct client *c)
@@ -177,10 +190,7 @@ bool client_gives_way(const struct client *c)
 void client_evict(struct client *c)
 {
     counter_add(&c->worker->stats.connections_evicted, 1);
-    if (c->state == CLIENT_EXCHANGE)
-        c->protocol->cut(c, CAUSE_CLIENT_STALLED);
-    else
-        client_close(c);
+    client_cut(c, CAUSE_CLIENT_STALLED);
 }
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
@@ -218,11 +228,8 @@ bool clients_init(struct worker *w)
     if (!d)
         return false;
     handoff_init(&d->handoff);
-    TAILQ_INIT(&d->clients);
-    TAILQ_INIT(&d->silent);
-    TAILQ_INIT(&d->heads);
-    TAILQ_INIT(&d->idle);
-    TAILQ_INIT(&d->lingering);
+    for (unsigned i = 0; i < CLIENT_LISTS; i++)
+        TAILQ_INIT(&d->lists[i]);
     TAILQ_INIT(&d->closed);
     deadline_queue_init(&w->deadlines, &d->queue.head, head_passed);
     deadline_queue_init(&w->deadlines, &d->queue.idle, idle_passed);
@@ -242,23 +249,15 @@ void clients_flush(struct worker *w)
         p->flush(p);
 }
 
-static void stop_all(struct client_list *list)
+static void stop_client(struct client *c, void *context)
 {
-    struct client *next;
-
-    for (struct client *c = TAILQ_FIRST(list); c; c = next) {
-        next = TAILQ_NEXT(c, link);
-        c->protocol->stop(c);
-    }
+    (void)context;
+    c->protocol->stop(c);
 }
 
 void clients_stop(struct worker *w)
 {
-    stop_all(&w->downstream->silent);
-    stop_all(&w->downstream->idle);
-    stop_all(&w->downstream->heads);
-    stop_all(&w->downstream->clients);
-    stop_all(&w->downstream->lingering);
+    clients_for_each(w, stop_client, NULL);
 }
 
 void clients_free_closed(struct worker *w)

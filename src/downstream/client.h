@@ -135,12 +135,17 @@ struct client *client_to_evict(struct worker *worker, bool for_slot);
 /* slow_clients.c: returns the connection to evict because its client takes less than
  * timeouts.send_min_rate, or NULL. Call when slots are short. */
 struct client *slow_clients_slowest(struct worker *worker);
+/* Ends the requests by force, or closes the connection if there is none. */
+void client_cut(struct client *client, enum cause cause);
 /* Closes the connection to make room, and counts the eviction. */
 void client_evict(struct client *client);
 /* verification.c; call after a reload. Connections whose listener verifies its clients differently
  * now end: idle ones at once, others after their responses, all after timeouts.shutdown. */
 void clients_verify_again(struct worker *worker);
 void verification_init(struct worker *worker);
+/* Calls `visit` for each connection. It may close the connection, or change its state. */
+void clients_for_each(struct worker *worker, void (*visit)(struct client *client, void *context),
+                      void *context);
 /* Returns whether any connection is open. */
 bool clients_any(const struct worker *worker);
 

@@ -42,6 +42,16 @@ struct handoff {
     } handed[HANDOFFS_MAX];
 };
 
+/* The lists of a worker's connections. */
+enum client_list_number {
+    CLIENTS_BUSY,      /* in a request */
+    CLIENTS_HEADS,     /* part of a head, PROXY header or handshake was received: oldest first */
+    CLIENTS_LINGERING, /* response sent, rest of the input is dropped: longest first */
+    CLIENTS_IDLE,      /* longest first */
+    CLIENTS_SILENT,    /* nothing received yet: oldest first */
+    CLIENT_LISTS
+};
+
 struct downstream_worker {
     struct poller poller;
     struct listener *listeners;
@@ -51,13 +61,10 @@ struct downstream_worker {
     bool listeners_closed;
     uint32_t slow_swept_ms, slow_sweep; /* time and number of the last sweep (slow_clients.c) */
 
-    unsigned silent_count;                         /* of `silent` */
-    TAILQ_HEAD(client_list, client) clients, idle, /* in a request; idle: longest first */
-        silent,                                    /* nothing received yet: oldest first */
-        heads,     /* part of a head, PROXY header or handshake was received: oldest first */
-        lingering; /* response sent, rest of the input is dropped: longest first */
-    TAILQ_HEAD(closed, client) closed; /* closed in this loop iteration */
-    struct free_list free_clients;     /* struct socket_client */
+    TAILQ_HEAD(client_list, client) lists[CLIENT_LISTS];
+    unsigned silent_count;         /* of lists[CLIENTS_SILENT] */
+    struct client_list closed;     /* in this loop iteration */
+    struct free_list free_clients; /* struct socket_client */
     struct {
         struct deadline_queue head, idle, linger;
     } queue;

@@ -35,7 +35,7 @@ static unsigned lingering_max(const struct worker *w)
 static void evict_oldest(struct worker *w)
 {
     if (counter_read(&w->stats.connections_lingering) >= lingering_max(w))
-        client_close(TAILQ_FIRST(&w->downstream->lingering));
+        client_close(TAILQ_FIRST(&w->downstream->lists[CLIENTS_LINGERING]));
 }
 
 void linger_arm(struct client *c)

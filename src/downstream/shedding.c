@@ -1,6 +1,5 @@
 #include "downstream/shedding.h"
 
-#include "base/macros.h"
 #include "downstream/client.h"
 
 enum { BUCKETS = 64 };
@@ -24,20 +23,6 @@ static struct holding holding_of(const struct client *c, uint64_t now_us)
     uint64_t product = (bytes / 1024 + 1) * (still_us / 1000 + 1);
 
     return (struct holding){bytes, 63 - (unsigned)__builtin_clzll(product)};
-}
-
-/* Calls `visit` for each connection that may have buffers. It may close the connection. */
-static void for_each(struct worker *w, void (*visit)(struct client *c, void *context),
-                     void *context)
-{
-    struct downstream_worker *d = w->downstream;
-    struct client_list *lists[] = {&d->clients, &d->heads, &d->lingering, &d->idle};
-
-    for (unsigned i = 0; i < COUNT_OF(lists); i++)
-        for (struct client *c = TAILQ_FIRST(lists[i]), *next; c; c = next) {
-            next = TAILQ_NEXT(c, link);
-            visit(c, context);
-        }
 }
 
 struct survey {
@@ -93,9 +78,9 @@ void clients_shed(struct worker *w)
 
     if (used < survey.target)
         return;
-    for_each(w, add_holding, &survey);
+    clients_for_each(w, add_holding, &survey);
     survey.lowest = lowest_bucket(&survey, used - survey.target);
-    for_each(w, shed_one, &survey);
+    clients_for_each(w, shed_one, &survey);
     if (shed.requests)
         memory_log(MEMORY_FULL, shed.requests, shed.client);
 }

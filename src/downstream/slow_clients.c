@@ -58,19 +58,20 @@ static bool measure_client(struct client *c, uint32_t now, uint32_t sweep)
 static void find_slow(struct worker *w, uint32_t now)
 {
     struct downstream_worker *d = w->downstream;
+    struct client_list *clients = &d->lists[CLIENTS_BUSY];
     struct client *last = NULL, *next;
 
     d->slow_sweep += now - d->slow_swept_ms > SWEEP_GAP_MS ? 2 : 1;
     d->slow_swept_ms = now;
-    for (struct client *c = TAILQ_FIRST(&d->clients); c; c = next) {
+    for (struct client *c = TAILQ_FIRST(clients); c; c = next) {
         next = TAILQ_NEXT(c, link);
         if (!measure_client(c, now, d->slow_sweep))
             continue;
-        TAILQ_REMOVE(&d->clients, c, link);
+        TAILQ_REMOVE(clients, c, link);
         if (last)
-            TAILQ_INSERT_AFTER(&d->clients, last, c, link);
+            TAILQ_INSERT_AFTER(clients, last, c, link);
         else
-            TAILQ_INSERT_HEAD(&d->clients, c, link);
+            TAILQ_INSERT_HEAD(clients, c, link);
         last = c;
     }
 }
@@ -84,7 +85,7 @@ static bool is_still_slow(struct client *c)
 
 struct client *slow_clients_slowest(struct worker *w)
 {
-    struct client_list *clients = &w->downstream->clients;
+    struct client_list *clients = &w->downstream->lists[CLIENTS_BUSY];
     uint32_t now = client_now_ms();
     struct client *c;
 

@@ -5,14 +5,6 @@
 
 static const uint64_t look_again_us = 3600ull * 1000000; /* the clock of the machine may be set */
 
-static void cut_client(struct client *c)
-{
-    if (c->state == CLIENT_EXCHANGE)
-        c->protocol->cut(c, CAUSE_VERIFICATION_ENDED);
-    else
-        client_close(c);
-}
-
 /* Serves no further request: the client must be verified on a new connection. */
 static void stop_requests(struct client *c)
 {
@@ -26,7 +18,7 @@ static void stop_requests(struct client *c)
         return;
     timer_cancel(expiries, &c->expiry);
     if (!timer_set(expiries, &c->expiry, clock_us() + c->worker->policy->timeouts.shutdown_us))
-        cut_client(c);
+        client_cut(c, CAUSE_VERIFICATION_ENDED);
 }
 
 bool client_await_expiry(struct client *c)
@@ -47,29 +39,21 @@ static void timer_passed(struct timer *timer)
     if (valid && client_await_expiry(c))
         return;
     if (c->ends || valid) /* the last requests have had their time, or there is no memory */
-        cut_client(c);
+        client_cut(c, CAUSE_VERIFICATION_ENDED);
     else
         stop_requests(c);
 }
 
-static void verify_again(struct client_list *list)
+static void verify_again(struct client *c, void *context)
 {
-    struct client *next;
-
-    for (struct client *c = TAILQ_FIRST(list); c; c = next) {
-        next = TAILQ_NEXT(c, link);
-        if (c->protocol->is_verified && !c->protocol->is_verified(c))
-            stop_requests(c);
-    }
+    (void)context;
+    if (c->protocol->is_verified && !c->protocol->is_verified(c))
+        stop_requests(c);
 }
 
 void clients_verify_again(struct worker *w)
 {
-    verify_again(&w->downstream->silent);
-    verify_again(&w->downstream->heads);
-    verify_again(&w->downstream->idle);
-    verify_again(&w->downstream->clients);
-    verify_again(&w->downstream->lingering);
+    clients_for_each(w, verify_again, NULL);
 }
 
 void verification_init(struct worker *w)
