@@ -147,8 +147,8 @@ static enum scan refused_size(struct http1_head_result *result, struct slice byt
     return SCAN_REFUSED;
 }
 
-static inline enum scan parse(struct slice bytes, size_t max, size_t *seen,
-                              struct request_head *head, struct http1_head_result *result)
+inline enum scan http1_head_parse(struct slice bytes, size_t max, size_t *seen,
+                                  struct request_head *head, struct http1_head_result *result)
 {
     struct refusal refusal;
     size_t size;
@@ -160,12 +160,6 @@ static inline enum scan parse(struct slice bytes, size_t max, size_t *seen,
         (scan == SCAN_WHOLE && !request_framing(head, &result->framing, &refusal)))
         return refused(result, &refusal);
     return scan;
-}
-
-enum scan http1_head_parse(struct slice bytes, size_t max, size_t *seen, struct request_head *head,
-                           struct http1_head_result *result)
-{
-    return parse(bytes, max, seen, head, result);
 }
 
 /* Uses a complete head in place, without copying it. */
@@ -230,7 +224,7 @@ void http1_read_head(struct socket_client *c)
         consume_head(c, &got, request_skip_empty_line(got.all));
     if (got.all.n == 0 || (c->may_be_http2 && take_preface(c, &got)))
         return;
-    enum scan scan = parse(got.all, max, &seen, head, &result);
+    enum scan scan = http1_head_parse(got.all, max, &seen, head, &result);
     c->scanned = (uint32_t)seen;
     if (scan == SCAN_REFUSED)
         refuse_request(c, got.all, result.cause, result.status, result.why);

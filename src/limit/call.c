@@ -284,7 +284,7 @@ static enum decided begin_wide(struct call_request *call, unsigned count)
     if ((op->wide = make_wide(call, count)))
         return op_begin(op, &call->ops[0].request);
     op_release(op);
-    verdict_of_no_memory(&call->ops[0].request.decision);
+    verdict_fail_closed(&call->ops[0].request.decision);
     return DECIDED_NOW;
 }
 

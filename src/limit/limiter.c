@@ -180,7 +180,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
     op_fill(op, facts, client_limits, decision_request->decision.priority);
     if (l->permits && !op_use_permits(op)) {
         op_release(op);
-        verdict_of_no_memory(&decision_request->decision);
+        verdict_fail_closed(&decision_request->decision);
         return DECIDED_NOW;
     }
     return l->observer ? observe(l, op) : op_begin(op, decision_request);

@@ -42,6 +42,5 @@ void decision_put_number(struct text *out, const struct decision *d, enum decisi
     size_t at = out->n;
 
     text_i64(out, decision_number(d, number, r, wall_us));
-    if (marks)
-        marks_add(marks, out, at, number, (unsigned)(r - d->results));
+    marks_add(marks, out, at, number, (unsigned)(r - d->results));
 }

@@ -146,8 +146,8 @@ static void set_delay(struct decision *d, const struct limit_reply *replies, uns
             d->delay_us = replies->delay_us;
 }
 
-static inline void set_limit_result(struct limit_result *r, const struct op_limit *part,
-                                    const struct limit_reply *reply)
+inline void verdict_set_result(struct limit_result *r, const struct op_limit *part,
+                               const struct limit_reply *reply)
 {
     *r = priority_result(part);
     if (reply->failure) {
@@ -164,30 +164,23 @@ static inline void set_limit_result(struct limit_result *r, const struct op_limi
     next_unit_set(r, reply->next_us);
 }
 
-void verdict_set_result(struct limit_result *r, const struct op_limit *part,
-                        const struct limit_reply *reply)
-{
-    set_limit_result(r, part, reply);
-}
-
 void verdict_from_answer(struct limiter *l, const struct limit_op *op,
                          const struct limit_reply *replies, struct decision *d)
 {
     if (op->wide) {
-        wide_from_answer(l, op, d);
+        wide_conclude(l, op, d);
         return;
     }
     d->result_count = op->count;
     for (unsigned i = 0; i < op->count; i++)
-        set_limit_result(&d->results[i], &op->limits[i], &replies[i]);
+        verdict_set_result(&d->results[i], &op->limits[i], &replies[i]);
     set_verdict(l, op, d);
     set_delay(d, replies, op->count);
 }
 
 /* --- Without Redis ---------------------------------------------------------------------------- */
 
-/* Keeps the results of limits that were set aside. */
-static void fail_closed(struct decision *d)
+void verdict_fail_closed(struct decision *d)
 {
     d->verdict = VERDICT_FAILED_CLOSED;
     d->rejected_by = -1;
@@ -206,7 +199,7 @@ static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, s
         }
     if (!denied)
         return false;
-    fail_closed(d);
+    verdict_fail_closed(d);
     verdict_conclude(l, op, d);
     return true;
 }
@@ -352,11 +345,6 @@ void verdict_by_client_limits(struct limiter *l, const struct limit_facts *facts
                                           .verdict = verdict,
                                           .quota = prohibited ? 0 : -1,
                                           .retry_after_us = prohibited ? -1 : 0};
-}
-
-void verdict_of_no_memory(struct decision *d)
-{
-    fail_closed(d);
 }
 
 void verdict_of_no_limits(struct decision *d)

@@ -39,8 +39,9 @@ void verdict_by_client_limits(struct limiter *l, const struct limit_facts *facts
                               struct decision *d);
 /* A rule without limits. */
 void verdict_of_no_limits(struct decision *d);
-/* Out of memory for a permit: fails closed. */
-void verdict_of_no_memory(struct decision *d);
+/* Fails closed: a limit denies without Redis, or there is no memory. Keeps the results of limits
+ * that were set aside. */
+void verdict_fail_closed(struct decision *d);
 /* Returns false if no valid denial is remembered. */
 bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us,
                          struct decision *d);

@@ -111,8 +111,7 @@ static void count_results(struct limiter *l, const struct wide *wide, bool call_
     }
 }
 
-/* Sets the verdict from the results. */
-static void conclude_wide(struct limiter *l, const struct limit_op *op, struct decision *d)
+void wide_conclude(struct limiter *l, const struct limit_op *op, struct decision *d)
 {
     const struct wide *wide = op->wide;
     bool over = call_is_over(wide, NULL);
@@ -129,11 +128,6 @@ static void conclude_wide(struct limiter *l, const struct limit_op *op, struct d
         count_results(l, wide, over);
     for (unsigned i = 0; i < wide->count && wide->refused; i++)
         wide->results[i].verdict = VERDICT_FAILED_OPEN; /* has no numbers */
-}
-
-void wide_from_answer(struct limiter *l, const struct limit_op *op, struct decision *d)
-{
-    conclude_wide(l, op, d);
 }
 
 /* --- Without Redis ---------------------------------------------------------------------------- */
@@ -233,7 +227,7 @@ void wide_without_redis(struct limiter *l, const struct limit_op *op, enum redis
     struct wide *wide = op->wide;
 
     wide->refused = !decide_wide_locally(l, wide, NULL, cause);
-    conclude_wide(l, op, d);
+    wide_conclude(l, op, d);
 }
 
 /* --- Own scripts that fail -------------------------------------------------------------------- */

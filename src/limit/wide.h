@@ -22,7 +22,7 @@ MUST_CHECK bool wide_requests_again(struct limit_op *op, const struct limit_repl
                                     int64_t time_us);
 /* As verdict_from_answer() and verdict_without_redis(), for a wide op: set of *d the verdict alone.
  * wide_requests_again() has returned false before. */
-void wide_from_answer(struct limiter *l, const struct limit_op *op, struct decision *d);
+void wide_conclude(struct limiter *l, const struct limit_op *op, struct decision *d);
 void wide_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
                         struct decision *d);
 

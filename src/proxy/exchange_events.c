@@ -114,9 +114,8 @@ static bool set_call_deadline(struct exchange *x, const struct request_head *hea
     return !timeout_us || timer_set(&x->worker->calls, &x->call, x->record.started_us + timeout_us);
 }
 
-static inline struct exchange *prepare_exchange(struct downstream *downstream,
-                                                struct request_head *head,
-                                                const struct framing *framing)
+inline struct exchange *exchange_prepare(struct downstream *downstream, struct request_head *head,
+                                         const struct framing *framing)
 {
     struct exchange *x = exchange_new(downstream);
 
@@ -140,16 +139,10 @@ static inline struct exchange *prepare_exchange(struct downstream *downstream,
     return x;
 }
 
-struct exchange *exchange_prepare(struct downstream *downstream, struct request_head *head,
-                                  const struct framing *framing)
-{
-    return prepare_exchange(downstream, head, framing);
-}
-
 bool exchange_begin(struct downstream *downstream, struct request_head *head,
                     const struct framing *framing)
 {
-    struct exchange *x = prepare_exchange(downstream, head, framing);
+    struct exchange *x = exchange_prepare(downstream, head, framing);
 
     if (!x) {
         log_no_memory("the connection of a request is closed");

@@ -125,16 +125,6 @@ void quotas_stop(struct quotas *q)
 
 /* --- Messages to the fetcher ------------------------------------------------------------------ */
 
-static void give_policy(struct quotas *q, struct policy *policy)
-{
-    pthread_mutex_lock(&q->lock);
-    struct policy *unread = q->policy;
-    q->policy = policy_hold(policy);
-    pthread_mutex_unlock(&q->lock);
-    policy_drop(unread);
-    eventfd_write(q->fd, 1);
-}
-
 bool quotas_prepare(struct quotas *q, const struct policy *policy)
 {
     if (policy->quotas.connection && !q->table)
@@ -144,8 +134,14 @@ bool quotas_prepare(struct quotas *q, const struct policy *policy)
 
 void quotas_apply(struct quotas *q, struct policy *policy)
 {
-    if (q->table)
-        give_policy(q, policy);
+    if (!q->table)
+        return;
+    pthread_mutex_lock(&q->lock);
+    struct policy *unread = q->policy;
+    q->policy = policy_hold(policy);
+    pthread_mutex_unlock(&q->lock);
+    policy_drop(unread);
+    eventfd_write(q->fd, 1);
 }
 
 void quotas_doubt(struct quotas *q)

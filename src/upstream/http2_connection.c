@@ -266,7 +266,7 @@ void http2_upstreams_flush(struct upstream_worker *w)
     }
 }
 
-bool http2_upstreams_have_work(const struct upstream_worker *w)
+bool upstream_worker_has_work(const struct upstream_worker *w)
 {
     return w->http2 && (w->http2->dirty_count || !TAILQ_EMPTY(&w->http2->ready));
 }

@@ -44,7 +44,6 @@ void http2_upstreams_init(struct upstream_worker *worker, struct deadlines *dead
 void http2_upstreams_free(struct upstream_worker *worker);
 /* Writes the output of this loop iteration, and calls the owners of links that can read. */
 void http2_upstreams_flush(struct upstream_worker *worker);
-bool http2_upstreams_have_work(const struct upstream_worker *worker);
 void http2_upstreams_free_ended(struct upstream_worker *worker);
 
 #endif

@@ -187,11 +187,6 @@ void upstream_worker_flush(struct upstream_worker *w)
     iobuf_put(w->io.buffers, &w->last_head);
 }
 
-bool upstream_worker_has_work(const struct upstream_worker *w)
-{
-    return http2_upstreams_have_work(w);
-}
-
 void upstream_worker_wake(struct upstream_worker *w)
 {
     event_active(&w->wake, EV_TIMEOUT, 1);

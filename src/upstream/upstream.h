@@ -141,8 +141,8 @@ void upstream_worker_stop(struct upstream_worker *worker);
 bool upstream_worker_close_pooled(struct upstream_worker *worker);
 /* Writes the output of this loop iteration and reports what can be read. */
 void upstream_worker_flush(struct upstream_worker *worker);
-/* Returns whether upstream_worker_flush() has more to do. upstream_worker_wake(): the loop does not
- * wait for events. */
+/* http2_connection.c: returns whether upstream_worker_flush() has more to do.
+ * upstream_worker_wake(): the loop does not wait for events. */
 bool upstream_worker_has_work(const struct upstream_worker *worker);
 void upstream_worker_wake(struct upstream_worker *worker);
 /* Frees the links closed in this loop iteration. */

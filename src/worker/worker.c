@@ -156,12 +156,6 @@ static void serve(struct worker *w)
     w->shared->serving(w->shared->context);
 }
 
-/* Waits until limits on requests in flight have released the last requests, for at most 1 s. */
-static void await_releases(struct worker *w)
-{
-    wait_until(w, generations_quiet, GENERATION_WAIT_US);
-}
-
 static void *worker_thread(void *arg)
 {
     struct worker *w = arg;
@@ -175,7 +169,8 @@ static void *worker_thread(void *arg)
     serve(w);
     while (!all_done(w))
         run_iteration(w);
-    await_releases(w);
+    /* Limits on requests in flight release the last requests. */
+    wait_until(w, generations_quiet, GENERATION_WAIT_US);
     upstream_pools_retire(&w->now->pools);
     upstream_worker_free_closed(&w->upstream);
     log_thread_end();
