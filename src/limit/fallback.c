@@ -289,7 +289,7 @@ bool fallback_refund(struct fallback *f, const struct limit_result *result, stru
 }
 
 /* After a reload, the key may be that of a bucket or window. Requests that end do not change it. */
-static void add_in_flight(struct fallback *f, struct slice key, int64_t units)
+void fallback_add_in_flight(struct fallback *f, struct slice key, int64_t units)
 {
     struct fallback_request request = {.key = key};
     struct entry_ref ref;
@@ -301,14 +301,4 @@ static void add_in_flight(struct fallback *f, struct slice key, int64_t units)
     if (units > 0 || state->scale == IN_FLIGHT)
         *state = (struct fallback_state){.fraction = left > 0 ? left : 0, .scale = IN_FLIGHT};
     unlock_all(f, stripes);
-}
-
-void fallback_enter(struct fallback *f, struct slice key, int64_t units)
-{
-    add_in_flight(f, key, units);
-}
-
-void fallback_leave(struct fallback *f, struct slice key, int64_t units)
-{
-    add_in_flight(f, key, -units);
 }

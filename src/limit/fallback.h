@@ -41,9 +41,8 @@ bool fallback_decide(struct fallback *fallback, struct fallback_request *request
 bool fallback_refund(struct fallback *fallback, const struct limit_result *result, struct slice key,
                      uint64_t since_us);
 
-/* Adds or subtracts units in flight of a key, whether Redis or the fallback admitted them. Any
- * thread. */
-void fallback_enter(struct fallback *fallback, struct slice key, int64_t units);
-void fallback_leave(struct fallback *fallback, struct slice key, int64_t units);
+/* Adds units in flight of a key, whether Redis or the fallback admitted them; less than 0: they
+ * have ended. Any thread. */
+void fallback_add_in_flight(struct fallback *fallback, struct slice key, int64_t units);
 
 #endif

@@ -313,7 +313,7 @@ void permits_hold(struct permits *p, struct decision_request *decision_request,
         return; /* counted by the fallback */
     permit->held += units;
     if (permit->limit->on_failure == ON_FAILURE_LOCAL)
-        fallback_enter(p->fallback, permit_key(permit), units);
+        fallback_add_in_flight(p->fallback, permit_key(permit), units);
 }
 
 void permits_owe(struct permits *p, struct permit *permit, int64_t units)
@@ -331,7 +331,7 @@ void permits_leave(struct decision_request *decision_request)
 
         MAGIC_CHECK(permit, PERMIT_MAGIC);
         if (permit->limit->on_failure == ON_FAILURE_LOCAL)
-            fallback_leave(p->fallback, permit_key(permit), held->units);
+            fallback_add_in_flight(p->fallback, permit_key(permit), -held->units);
         if (held->by_redis) {
             permit->held -= held->units;
             permits_owe(p, permit, held->units);

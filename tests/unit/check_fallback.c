@@ -418,8 +418,8 @@ START_TEST(a_refund_for_a_window_that_has_ended_gives_nothing)
     ck_assert_int_eq(left_after_refund(f, &limit, begin_us + 1000000, 4, 0, begin_us + 1000000), 6);
     r.reset_us = INT64_MAX;
     ck_assert(fallback_refund(f, &r, SLICE("unknown"), clock_us()));
-    fallback_enter(f, SLICE("in flight"), 3);
-    fallback_refund(f, &r, SLICE("in flight"), clock_us()); /* ends by fallback_leave() */
+    fallback_add_in_flight(f, SLICE("in flight"), 3);
+    fallback_refund(f, &r, SLICE("in flight"), clock_us()); /* ends by fallback_add_in_flight() */
     fallback_free(f);
 }
 END_TEST
@@ -500,18 +500,18 @@ START_TEST(requests_in_flight_are_counted_until_they_end)
     struct fallback *f = fallback_new(1000);
     struct limit_result r;
 
-    fallback_enter(f, SLICE("key"), 2); /* admitted by Redis before the outage */
+    fallback_add_in_flight(f, SLICE("key"), 2); /* admitted by Redis before the outage */
     ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us, &r));
     ck_assert_int_eq(r.remaining, 0);
     ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us + 100000000,
                       &r)); /* entries do not expire by time */
     ck_assert_int_eq(r.retry_after_us, 1000000);
-    fallback_leave(f, SLICE("key"), 1);
+    fallback_add_in_flight(f, SLICE("key"), -1);
     ck_assert(!decide(f, &limit, SLICE("key"), 2, begin_us, &r));
     ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us, &r));
     ck_assert(!decide(f, &limit, SLICE("other"), 4, begin_us, &r));
     ck_assert_int_eq(r.retry_after_us, -1);
-    fallback_leave(f, SLICE("key"), 100);
+    fallback_add_in_flight(f, SLICE("key"), -100);
     ck_assert(decide(f, &limit, SLICE("key"), 3, begin_us, &r));
     fallback_free(f);
 }
@@ -527,11 +527,11 @@ START_TEST(a_concurrency_limit_that_becomes_another_does_not_reset_it)
 
     for (unsigned i = 0; i < 2; i++) {
         struct fallback *f = fallback_new(1000);
-        fallback_enter(f, SLICE("key"), 2);
+        fallback_add_in_flight(f, SLICE("key"), 2);
         ck_assert(decide(f, &others[i], SLICE("key"), 10, begin_us, &r));
-        fallback_leave(f, SLICE("key"), 2);
+        fallback_add_in_flight(f, SLICE("key"), -2);
         ck_assert(!decide(f, &others[i], SLICE("key"), 1, begin_us, &r));
-        fallback_enter(f, SLICE("key"), 3);
+        fallback_add_in_flight(f, SLICE("key"), 3);
         ck_assert(!decide(f, &concurrency, SLICE("key"), 1, begin_us, &r));
         fallback_free(f);
     }
