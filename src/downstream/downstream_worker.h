@@ -32,8 +32,7 @@ enum { HANDOFFS_MAX = 64 };
 struct handoff {
     _Atomic unsigned slots; /* taken: connections open, being passed, or about to be accepted */
     _Atomic bool takes;     /* it serves and is not stopping */
-    pthread_mutex_t lock;   /* protects the members below */
-    bool closed;
+    pthread_mutex_t lock;   /* protects the members below, and the end of `takes` */
     unsigned count;
     struct handed {
         int fd;

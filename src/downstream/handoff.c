@@ -23,9 +23,8 @@ void handoff_open(struct worker *w)
 
 void handoff_close(struct worker *w)
 {
-    atomic_store(&w->downstream->handoff.takes, false);
     pthread_mutex_lock(&w->downstream->handoff.lock);
-    w->downstream->handoff.closed = true;
+    atomic_store(&w->downstream->handoff.takes, false);
     pthread_mutex_unlock(&w->downstream->handoff.lock);
 }
 
@@ -36,15 +35,20 @@ static unsigned slots_taken(const struct worker *w)
     return atomic_load_explicit(&w->downstream->handoff.slots, memory_order_relaxed);
 }
 
-bool slot_take_here(struct worker *w)
+/* `max`: from the caller's policy, since that of `w` belongs to its thread. */
+static bool take(struct worker *w, unsigned max)
 {
-    unsigned max = worker_connections_max(w),
-             taken = atomic_fetch_add(&w->downstream->handoff.slots, 1);
+    unsigned taken = atomic_fetch_add(&w->downstream->handoff.slots, 1);
 
     if (max == 0 || taken < max)
         return true;
     slot_free(w);
     return false;
+}
+
+bool slot_take_here(struct worker *w)
+{
+    return take(w, worker_connections_max(w));
 }
 
 void slot_take_extra(struct worker *w)
@@ -59,15 +63,8 @@ void slot_free(struct worker *w)
 
 static bool take_at(struct worker *other, const struct worker *w)
 {
-    unsigned max = worker_share_of(w, other->number), taken;
-
-    if (!atomic_load(&other->downstream->handoff.takes))
-        return false;
-    taken = atomic_fetch_add(&other->downstream->handoff.slots, 1);
-    if (max == 0 || taken < max)
-        return true;
-    slot_free(other);
-    return false;
+    return atomic_load(&other->downstream->handoff.takes) &&
+           take(other, worker_share_of(w, other->number));
 }
 
 /* Chooses the worker with fewer connections of two: the accepting one and a random one. This is
@@ -102,7 +99,7 @@ bool handoff_give(struct worker *to, const struct handed *connection)
     struct handoff *handoff = &to->downstream->handoff;
 
     pthread_mutex_lock(&handoff->lock);
-    bool taken = !handoff->closed && handoff->count < HANDOFFS_MAX;
+    bool taken = atomic_load(&handoff->takes) && handoff->count < HANDOFFS_MAX;
     if (taken)
         handoff->handed[handoff->count++] = *connection;
     pthread_mutex_unlock(&handoff->lock);
