@@ -13,29 +13,10 @@ enum {
     FIELDS_MAX = HTTP2_SENT_FIELDS_MAX /* as many are too many */
 };
 
-/* Adds the lines "Name: value CRLF". */
-static unsigned add_lines(struct http2_field *fields, unsigned count, struct slice lines)
-{
-    if (lines.n == 0)
-        return count;
-    const char *p = lines.p, *all_end = p + lines.n;
-
-    while (p < all_end && count < FIELDS_MAX) {
-        const char *colon = memchr(p, ':', (size_t)(all_end - p));
-        const char *line_end = colon ? memchr(colon, '\r', (size_t)(all_end - colon)) : NULL;
-        if (!line_end)
-            break;
-        fields[count++] = (struct http2_field){
-            {p, (size_t)(colon - p)},
-            slice_trim_ows((struct slice){colon + 1, (size_t)(line_end - colon - 1)})};
-        p = line_end + 2;
-    }
-    return count;
-}
-
 /* Collects the fields of a response: those of the server, then those of weir. */
 static unsigned collect_fields(const struct response *response, struct http2_field *fields)
 {
+    struct slice lines = response->lines;
     unsigned count = 0;
 
     for (unsigned i = 0; response->fields && i < response->fields->count && count < FIELDS_MAX;
@@ -44,7 +25,10 @@ static unsigned collect_fields(const struct response *response, struct http2_fie
         if (!field->hop_by_hop && !(response->dropped >> field->id & 1))
             fields[count++] = (struct http2_field){field->name, field->value};
     }
-    return add_lines(fields, count, response->lines);
+    while (count < FIELDS_MAX &&
+           response_next_line(&lines, &fields[count].name, &fields[count].value))
+        count++;
+    return count;
 }
 
 /* Stores what the session has not taken. */

@@ -53,6 +53,9 @@ void response_forward(struct response *response, struct text *lines,
                       const struct response_head *head, const struct framing *framing,
                       struct slice date);
 
+/* Takes the next field from `*lines`, which are like response.lines. Returns false at the end. */
+bool response_next_line(struct slice *lines, struct slice *name, struct slice *value);
+
 /* Appends X-Request-Id, unless the server sent one. */
 void response_add_request_id(struct text *lines, const struct response_head *head, struct slice id);
 

@@ -4,6 +4,7 @@
 
 #include "base/json_read.h"
 #include "base/json_writer.h"
+#include "http/response.h"
 #include "service/call_check.h"
 #include "service/call_reader.h"
 #include "service/call_response.h"
@@ -311,7 +312,7 @@ static void put_headers(struct json_writer *json, struct slice lines)
     struct slice name, value;
     bool any = false;
 
-    while (call_next_header(&lines, &name, &value)) {
+    while (response_next_line(&lines, &name, &value)) {
         if (!any)
             json_begin(json, "responseHeadersToAdd", '[');
         any = true;

@@ -1,20 +1,5 @@
 #include "service/call_response.h"
 
-bool call_next_header(struct slice *lines, struct slice *name, struct slice *value)
-{
-    if (lines->n == 0)
-        return false;
-    const char *all_end = lines->p + lines->n, *colon = memchr(lines->p, ':', lines->n);
-    const char *end = colon ? memchr(colon, '\r', (size_t)(all_end - colon)) : NULL;
-
-    if (!end)
-        return false;
-    *name = (struct slice){lines->p, (size_t)(colon - lines->p)};
-    *value = slice_trim_ows((struct slice){colon + 1, (size_t)(end - colon - 1)});
-    *lines = (struct slice){end + 2, (size_t)(all_end - end - 2)};
-    return true;
-}
-
 /* A cut name ends with a whole character. */
 struct slice call_name_sent(struct slice name)
 {

@@ -44,8 +44,6 @@ MUST_CHECK bool call_response_write_json(const struct call_response *response,
 
 /* ---- for the writers ------------------------------------------------------------------------- */
 
-/* Takes the next header from `*lines`. Returns false at the end. */
-bool call_next_header(struct slice *lines, struct slice *name, struct slice *value);
 /* Returns the name as it is sent. */
 struct slice call_name_sent(struct slice name);
 /* Returns whether one of the maps has the key. */

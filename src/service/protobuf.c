@@ -4,6 +4,7 @@
 
 #ifdef HAVE_PROTOBUF_C
 
+#include "http/response.h"
 #include "service/call_check.h"
 #include "service/call_reader.h"
 #include "service/call_response.h"
@@ -247,7 +248,8 @@ bool call_response_write_protobuf(struct call_memory *memory, const struct call_
 
     for (unsigned i = 0; i < response->count; i++)
         statuses[i] = pack_status(&rooms[i], &response->statuses[i]);
-    while (to.n_response_headers_to_add < HEADERS_MAX && call_next_header(&lines, &name, &value)) {
+    while (to.n_response_headers_to_add < HEADERS_MAX &&
+           response_next_line(&lines, &name, &value)) {
         Wire__HeaderValue *header = &headers[to.n_response_headers_to_add];
         wire__header_value__init(header);
         header->key = bytes_of(name);
