@@ -120,7 +120,7 @@ def test_a_body_above_the_limit_is_413(rig):
 
 
 def test_an_incomplete_head_or_body_is_a_408(rig):
-    weir = rig.weir(workers=1, timeouts={"request_header": "300ms", "request_body": "300ms"})
+    weir = rig.weir(workers=1, timeouts={"request_header": "2s", "request_body": "2s"})
     for request in (b"GET / HTTP/1.1\r\nHos", request_bytes(method="POST", headers={"Content-Length": "10"}) + b"12345"):
         with Connection(weir.address) as connection:
             assert connection.send(request).response().status == 408
@@ -128,7 +128,7 @@ def test_an_incomplete_head_or_body_is_a_408(rig):
 
 
 def test_a_silent_connection_is_closed_without_a_response(rig):
-    weir = rig.weir(workers=1, timeouts={"request_header": "300ms", "keepalive": "300ms"})
+    weir = rig.weir(workers=1, timeouts={"request_header": "2s", "keepalive": "300ms"})
     with Connection(weir.address) as connection:
         connection.socket.settimeout(10)
         while connection.fill():

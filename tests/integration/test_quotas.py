@@ -380,9 +380,9 @@ def test_an_unavailable_database_is_not_an_unknown_client(rig):
 
 def test_a_failing_and_a_slow_query_are_failures(rig):
     database = Postgres(rig)
-    for query, words in (("SELECT 1 / (length($1) - length($1))", "the query fails"),
-                         ("SELECT 5 FROM pg_sleep(60) WHERE $1 <> ''", "the query timed out")):
-        weir = weir_with_database(rig, database, settings={"query": query, "timeout": "200ms", "on_failure": "deny"})
+    for query, timeout, words in (("SELECT 1 / (length($1) - length($1))", "10s", "the query fails"),
+                                  ("SELECT 5 FROM pg_sleep(60) WHERE $1 <> ''", "200ms", "the query timed out")):
+        weir = weir_with_database(rig, database, settings={"query": query, "timeout": timeout, "on_failure": "deny"})
         weir.expect_errors("postgres")
         assert fetch(weir, "client-2").status == 503
         weir.wait_for_output(words)

@@ -110,7 +110,7 @@ def test_flushall_resets_all_limits(rig):
     weir = rig.weir(limits=FEW)
     assert count(flood(weir.address, 30)) == {200: 20, 429: 10}
     rig.redis().command("FLUSHALL")
-    eventually(lambda: get(weir.address).status == 200, 3, "an admitted request after FLUSHALL")
+    eventually(lambda: get(weir.address).status == 200, what="an admitted request after FLUSHALL")
 
 
 def test_many_requests_share_one_call(rig):

@@ -21,7 +21,7 @@ def weirs_with(rig, sentinels, number=1, limits=None, **redis):
 def assert_decisions_resume(load, at):
     eventually(lambda: load.since(at), 5, "a decision by the new master")
     took = load.since(at) - at
-    assert took < 1.0 * time_scale, f"{took:.2f} s after a sentinel named the new master"
+    assert took < 3 * time_scale, f"{took:.2f} s after a sentinel named the new master"
 
 
 def test_the_master_is_killed_under_load(rig):
@@ -114,11 +114,11 @@ def test_other_sentinels_are_discovered_and_resets_are_delivered(rig):
     sentinels.master.kill()
     sentinels.sentinels.pop(0)
     sentinels.new_master()
-    eventually(lambda: get(weirs[1].address, headers={"X-Client-Id": "a"}).status == 429, 5)
+    eventually(lambda: get(weirs[1].address, headers={"X-Client-Id": "a"}).status == 429)
     shown = rig.command("inspect", "-c", weirs[0].policy_file, "a")
     assert shown.returncode == 1 and "sentinel" in shown.stderr, "neither of the two configured sentinels is running"
-    eventually(lambda: get(weirs[0].admin, "/api/v1/clients/a", method="DELETE").status == 200, 5, "the new master at the first weir")
-    eventually(lambda: get(weirs[1].address, headers={"X-Client-Id": "a"}).status == 200, 3)
+    eventually(lambda: get(weirs[0].admin, "/api/v1/clients/a", method="DELETE").status == 200, what="the new master at the first weir")
+    eventually(lambda: get(weirs[1].address, headers={"X-Client-Id": "a"}).status == 200)
 
 
 def test_inspect_and_reset_use_the_master(rig):
@@ -128,7 +128,7 @@ def test_inspect_and_reset_use_the_master(rig):
     shown = rig.command("inspect", "-c", weir.policy_file, "a")
     assert "0 of 3" in shown.stdout, shown
     assert rig.command("reset", "-c", weir.policy_file, "a").returncode == 0
-    eventually(lambda: get(weir.address, headers={"X-Client-Id": "a"}).status == 200, 2)
+    eventually(lambda: get(weir.address, headers={"X-Client-Id": "a"}).status == 200)
 
 
 def test_sentinels_with_their_own_users(rig):

@@ -342,7 +342,7 @@ def test_a_server_that_stops_reading_after_its_response_is_disconnected(rig):
         over.wait(60)
 
     api = Scripted(rig, script)
-    weir = rig.weir(upstreams={"api": {"servers": [api.text], "response_timeout": "300ms"}})
+    weir = rig.weir(upstreams={"api": {"servers": [api.text], "response_timeout": "2s"}})
     assert upload(weir.address) == 401
     weir.counts(0, "weir_upstream_connections")
 

@@ -75,7 +75,7 @@ def test_a_stalled_body_is_truncated_for_the_client(rig):
         peer.read_request()
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n12345")
         peer.read_request()
-    weir = weir_before(rig, stalling, response_timeout="300ms")
+    weir = weir_before(rig, stalling, response_timeout="2s")
     assert_cut(weir)
 
 
