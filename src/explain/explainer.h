@@ -22,7 +22,7 @@ struct explainer {
     bool failed;        /* Redis could not be asked */
     struct arena arena; /* of the explanation */
     struct explanation now;
-    /* The head is parsed three times: by the dry run, as received, and as rules see it. */
+    /* The head that the dry run changes, that as received, and that as rules see it. */
     struct request_head used, received, sorted;
     struct identity identity;
     struct client_limits granted;

@@ -35,17 +35,6 @@ void explainer_free(struct explainer *m)
     free(m);
 }
 
-/* Parses the head once more. It was accepted before. */
-static void parse_again(const struct explainer *m, const struct explain_request *request,
-                        struct request_head *head)
-{
-    struct http1_head_result result;
-    size_t seen = 0;
-
-    (void)http1_head_parse(request->head, m->policy->size_limits.request_header, &seen, head,
-                           &result);
-}
-
 /* Returns whether the rules were searched. */
 static bool reached_rules(const struct explainer *m, const struct exchange *x)
 {
@@ -53,7 +42,7 @@ static bool reached_rules(const struct explainer *m, const struct exchange *x)
            m->now.result.cause == CAUSE_CONTENT_TOO_LARGE;
 }
 
-static void fill_explanation(struct explainer *m, const struct explain_request *request)
+static void fill_explanation(struct explainer *m)
 {
     struct exchange *x = dry_run_exchange(m->run);
     struct explanation *now = &m->now;
@@ -61,8 +50,6 @@ static void fill_explanation(struct explainer *m, const struct explain_request *
     m->identity = x->worker->incoming.identity;
     now->identity = &m->identity;
     now->rule = x->route.rule;
-    parse_again(m, request, &m->received);
-    parse_again(m, request, &m->sorted);
     x->worker->incoming.head = &m->received;
     explain_identity(m, x);
     policy_sort_headers(m->policy, &m->identity, &m->sorted.fields);
@@ -106,7 +93,7 @@ static bool run_with_grant(struct explainer *m, const struct explain_request *re
     dry_run_end(m->run);
     if (!explain_read_grant(m, &m->identity))
         return false;
-    parse_again(m, request, &m->used);
+    m->used = m->received;
     return run_request(m, request, framing) && !m->failed;
 }
 
@@ -161,10 +148,11 @@ const struct explanation *explainer_explain(struct explainer *m,
         m->now.result = (struct dry_run_result){head.status, head.cause, head.why};
         return &m->now;
     }
+    m->received = m->sorted = m->used;
     m->now.was_parsed = true;
     m->now.head = &m->received;
     if (!run_request(m, request, &head.framing) || !run_with_grant(m, request, &head.framing))
         return NULL;
-    fill_explanation(m, request);
+    fill_explanation(m);
     return &m->now;
 }
