@@ -21,16 +21,6 @@ static void pair(struct compared *a, struct compared *b)
                 a->same[i] = b->same[k] = true;
 }
 
-static bool has_name(const struct fields *fields, struct slice name)
-{
-    return fields_next_named(fields, name, NULL) != NULL;
-}
-
-static bool is_one_of(uint8_t id, uint64_t ids)
-{
-    return ids >> id & 1;
-}
-
 /* Returns why a field of the request is not forwarded; NULL: another one replaces it. */
 static const char *why_removed(const struct explainer *m, unsigned i,
                                const struct fields *forwarded)
@@ -40,7 +30,7 @@ static const char *why_removed(const struct explainer *m, unsigned i,
                         FIELD_BIT(FIELD_X_FORWARDED_PROTO) | FIELD_BIT(FIELD_FORWARDED) |
                         FIELD_BIT(FIELD_PROXY_CLAIM);
 
-    if (has_name(forwarded, field->name))
+    if (fields_next_named(forwarded, field->name, NULL))
         return NULL;
     if (field->id == FIELD_NEVER_FORWARDED)
         return "never forwarded";
@@ -52,7 +42,7 @@ static const char *why_removed(const struct explainer *m, unsigned i,
         return m->identity.headers_trusted
                    ? "servers may take its name for that of a field which weir reads or sends"
                    : "not accepted: the peer is not in identity.trusted_proxies";
-    if (is_one_of(field->id, replaced))
+    if (replaced >> field->id & 1)
         return "not accepted: the peer is not in identity.trusted_proxies";
     return "weir writes it where it is needed";
 }
