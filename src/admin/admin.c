@@ -71,7 +71,6 @@ static void metrics(const struct admin_view *view, struct evhttp_request *reques
     }
     metrics_write(body, view);
     answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", body);
-    evbuffer_free(body);
 }
 
 /* --- Paths ------------------------------------------------------------------------------------ */

@@ -15,17 +15,19 @@ struct slice request_path(const struct evhttp_request *request)
 void answer(struct evhttp_request *request, int status, const char *type, struct evbuffer *body)
 {
     struct evkeyvalq *fields = evhttp_request_get_output_headers(request);
+    bool is_head = evhttp_request_get_command(request) == EVHTTP_REQ_HEAD;
 
     evhttp_add_header(fields, "Content-Type", type);
     evhttp_add_header(fields, "Cache-Control", "no-store");
     evhttp_add_header(fields, "X-Content-Type-Options", "nosniff");
-    if (evhttp_request_get_command(request) == EVHTTP_REQ_HEAD) {
+    if (is_head) {
         char length[24]; /* evhttp would send the content as well */
         snprintf(length, sizeof length, "%zu", body ? evbuffer_get_length(body) : 0);
         evhttp_add_header(fields, "Content-Length", length);
-        body = NULL;
     }
-    evhttp_send_reply(request, status, NULL, body);
+    evhttp_send_reply(request, status, NULL, is_head ? NULL : body);
+    if (body)
+        evbuffer_free(body);
 }
 
 struct evbuffer *buffer_of_json(struct text *json)
@@ -47,8 +49,6 @@ void answer_line(struct evhttp_request *request, int status, const char *line)
     if (body)
         evbuffer_add_printf(body, "%s\n", line);
     answer(request, status, "text/plain; charset=utf-8", body);
-    if (body)
-        evbuffer_free(body);
 }
 
 void answer_problem(struct evhttp_request *request, int status, const char *detail)
@@ -64,22 +64,17 @@ void answer_problem(struct evhttp_request *request, int status, const char *deta
     json_put_i64(&json, "status", status);
     json_put_text(&json, "detail", detail);
     json_end(&json, '}');
-    struct evbuffer *body = buffer_of_json(&text);
-    answer(request, status, "application/problem+json", body);
-    if (body)
-        evbuffer_free(body);
+    answer(request, status, "application/problem+json", buffer_of_json(&text));
 }
 
 void answer_json(struct evhttp_request *request, struct text *json)
 {
     struct evbuffer *body = buffer_of_json(json);
 
-    if (!body) {
+    if (body)
+        answer(request, 200, "application/json", body);
+    else
         answer_problem(request, 500, "no memory");
-        return;
-    }
-    answer(request, 200, "application/json", body);
-    evbuffer_free(body);
 }
 
 bool answer_methods(struct evhttp_request *request, unsigned methods, const char *allow)

@@ -14,9 +14,8 @@
 /* Returns the path of the target. */
 struct slice request_path(const struct evhttp_request *request);
 
-/* Sends a response with the content of `body`, which is moved out of the buffer; the caller
- * still owns the buffer. A HEAD request gets only the length. `body` NULL (no memory): sends no
- * content. */
+/* Sends a response with the content of `body`, and frees it. A HEAD request gets only the length.
+ * `body` NULL (no memory): sends no content. */
 void answer(struct evhttp_request *request, int status, const char *type, struct evbuffer *body);
 
 /* Returns a buffer with a document of json_writer_growing(), which is freed, and an end of line.

@@ -43,6 +43,4 @@ void dashboard_answer(const struct admin_view *view, struct evhttp_request *requ
     evhttp_add_header(fields, "Referrer-Policy", "no-referrer");
     evhttp_add_header(fields, "Cross-Origin-Resource-Policy", "same-origin");
     answer(request, body ? 200 : 500, files[i].type, body);
-    if (body)
-        evbuffer_free(body);
 }

@@ -58,10 +58,8 @@ void policy_answer(const struct admin_view *view, struct evhttp_request *request
         evbuffer_add(body, yaml, strlen(yaml));
     free(yaml);
     evhttp_add_header(evhttp_request_get_output_headers(request), "Vary", "Accept");
-    if (!body) {
+    if (body)
+        answer(request, 200, json ? "application/json" : "application/yaml", body);
+    else
         answer_problem(request, 500, "no memory");
-        return;
-    }
-    answer(request, 200, json ? "application/json" : "application/yaml", body);
-    evbuffer_free(body);
 }
