@@ -1,10 +1,12 @@
 #include "replay/replay_engine.h"
 
+#include <event2/event.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "admin/client_query.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "limit/compose.h"
@@ -18,6 +20,7 @@
 enum { FALLBACK_ENTRIES = 1024 };
 
 struct replay_engine {
+    struct event_base *base;
     struct policy *policy;
     struct limiter *limiter;
     struct limiter_stats stats;
@@ -413,6 +416,17 @@ bool replay_engine_ready(const struct replay_engine *engine)
     return !policy_needs_redis(engine->policy) || limiter_redis_ready(engine->limiter);
 }
 
+bool replay_engine_connect(struct replay_engine *engine, uint64_t us)
+{
+    uint64_t until = clock_us() + us;
+
+    while (!replay_engine_ready(engine) && clock_us() < until) {
+        replay_engine_flush(engine);
+        event_base_loop(engine->base, EVLOOP_ONCE);
+    }
+    return replay_engine_ready(engine);
+}
+
 /* --- Creation --------------------------------------------------------------------------------- */
 
 static bool reserve_rows(struct replay_engine *engine)
@@ -431,6 +445,7 @@ struct replay_engine *replay_engine_new(struct event_base *base, struct policy *
 {
     struct replay_engine *engine = xcalloc(1, sizeof *engine);
 
+    engine->base = base;
     engine->policy = policy;
     engine->fallback = fallback_new(FALLBACK_ENTRIES);
     if (!policy->driver)

@@ -65,7 +65,10 @@ struct replay_engine *replay_engine_new(struct event_base *base, struct policy *
                                         const char *lua_dir);
 void replay_engine_free(struct replay_engine *engine);
 
-/* Returns true once the private Redis answers. */
+/* Waits until the private Redis answers, at most `us` microseconds. Returns false if it does
+ * not. */
+MUST_CHECK bool replay_engine_connect(struct replay_engine *engine, uint64_t us);
+/* Returns true while the private Redis answers. */
 bool replay_engine_ready(const struct replay_engine *engine);
 
 /* Decides a request. If `decision->pending` is set afterwards, the decision arrives while the event

@@ -261,25 +261,6 @@ static void read_logs(struct pass *p)
     decide_rest(p);
 }
 
-static bool connect_redis(struct pass *p)
-{
-    uint64_t until = clock_us() + connect_us;
-    bool ready = false;
-
-    while (!ready && clock_us() < until) {
-        ready = true;
-        for (unsigned i = 0; i < p->count; i++) {
-            replay_engine_flush(p->engines[i]);
-            ready = ready && replay_engine_ready(p->engines[i]);
-        }
-        if (!ready)
-            event_base_loop(p->base, EVLOOP_ONCE);
-    }
-    if (!ready)
-        fputs("weir: the private Redis does not answer\n", stderr);
-    return ready;
-}
-
 static bool load_policies(struct pass *p, const struct replay_search *search)
 {
     static const char *const prefixes[2] = {"a", "b"};
@@ -295,6 +276,10 @@ static bool load_policies(struct pass *p, const struct replay_search *search)
         p->engines[i] = replay_engine_new(p->base, p->policies[i], p->order->lua_dir);
         if (!p->engines[i])
             return false;
+        if (!replay_engine_connect(p->engines[i], connect_us)) {
+            fputs("weir: the private Redis does not answer\n", stderr);
+            return false;
+        }
         replay_stats_init(&result->stats, p->policies[i]->limit_count);
         result->policy = policy_hold(p->policies[i]);
     }
@@ -330,7 +315,7 @@ static bool run_pass(const struct replay_order *order, const struct replay_searc
                      .redis =
                          embedded_start_private("weir replay decides requests in a private Redis"),
                      .ring = xcalloc(RING_SIZE, sizeof *p.ring)};
-    bool good = p.base && p.redis && load_policies(&p, search) && connect_redis(&p) &&
+    bool good = p.base && p.redis && load_policies(&p, search) &&
                 (p.merge = log_merge_open(order->logs, order->log_count)) != NULL;
 
     p.started_us = clock_us();

@@ -336,17 +336,6 @@ static void run_steps(struct run *run)
 
 /* --- A test ----------------------------------------------------------------------------------- */
 
-static bool connect_redis(struct run *run)
-{
-    uint64_t until = clock_us() + connect_us;
-
-    while (!replay_engine_ready(run->engine) && clock_us() < until) {
-        replay_engine_flush(run->engine);
-        event_base_loop(run->runner->base, EVLOOP_ONCE);
-    }
-    return replay_engine_ready(run->engine);
-}
-
 /* If Redis has failed, the ring has requests, and the engine decides those that are pending. */
 static void run_end(struct run *run)
 {
@@ -384,7 +373,7 @@ bool scenario_run(struct scenario_runner *runner, struct scenario_file *file,
     run.engine = replay_engine_new(runner->base, file->policy, runner->lua_dir);
     if (!run.engine)
         run.failed = true;
-    else if (!connect_redis(&run))
+    else if (!replay_engine_connect(run.engine, connect_us))
         redis_failed(&run);
     else
         run_steps(&run);
