@@ -21,7 +21,7 @@ struct limit_suggestion {
 
 /* The results of one policy. */
 struct replay_result {
-    const struct policy *policy;
+    struct policy *policy; /* owns a reference; NULL: it could not be loaded */
     struct replay_stats stats;
     struct limit_suggestion *suggestions; /* by limit->index; NULL: not searched */
     const char *notes[16];                /* what the replay leaves out */

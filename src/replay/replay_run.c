@@ -44,7 +44,6 @@ struct pass {
     struct log_merge *merge;
     struct embedded *redis;
     unsigned count;
-    struct policy *policies[2];
     struct replay_engine *engines[2];
     struct slot *ring;
     unsigned first, used;         /* slots in use: first .. first + used - 1, modulo RING_SIZE */
@@ -147,7 +146,8 @@ static void count_slot(struct pass *p, struct slot *slot)
         finish_one(p, i, slot);
     }
     for (unsigned i = 0; i < p->count; i++) /* weir's own limiters fail only if Redis does */
-        if (p->summary->results[i].stats.failed && !policy_has_custom_limits(p->policies[i]))
+        if (p->summary->results[i].stats.failed &&
+            !policy_has_custom_limits(p->summary->results[i].policy))
             fail_pass(p);
     if (p->count < 2)
         return;
@@ -267,21 +267,20 @@ static bool load_policies(struct pass *p, const struct replay_search *search)
 
     for (unsigned i = 0; i < p->count; i++) {
         struct replay_result *result = &p->summary->results[i];
-        p->policies[i] = replay_policy_load(p->order->policies[i], p->order->lua_dir,
+        result->policy = replay_policy_load(p->order->policies[i], p->order->lua_dir,
                                             embedded_address(p->redis), prefixes[i], result);
-        if (!p->policies[i])
+        if (!result->policy)
             return false;
         if (search)
-            replay_search_apply(&search[i], p->policies[i]);
-        p->engines[i] = replay_engine_new(p->base, p->policies[i], p->order->lua_dir);
+            replay_search_apply(&search[i], result->policy);
+        p->engines[i] = replay_engine_new(p->base, result->policy, p->order->lua_dir);
         if (!p->engines[i])
             return false;
         if (!replay_engine_connect(p->engines[i], connect_us)) {
             fputs("weir: the private Redis does not answer\n", stderr);
             return false;
         }
-        replay_stats_init(&result->stats, p->policies[i]->limit_count);
-        result->policy = policy_hold(p->policies[i]);
+        replay_stats_init(&result->stats, result->policy->limit_count);
     }
     return true;
 }
@@ -290,10 +289,8 @@ static void pass_end(struct pass *p)
 {
     clear_progress(p);
     p->used = 0;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < 2; i++)
         replay_engine_free(p->engines[i]);
-        policy_drop(p->policies[i]);
-    }
     free(p->ring);
     log_merge_close(p->merge);
     if (p->base)
@@ -345,7 +342,7 @@ static void summary_free(struct replay_summary *summary)
         struct replay_result *result = &summary->results[i];
         replay_stats_free(&result->stats);
         free(result->suggestions);
-        policy_drop((struct policy *)(uintptr_t)result->policy);
+        policy_drop(result->policy);
     }
 }
 
