@@ -32,19 +32,19 @@ bool cli_check_scripts(const struct policy *policy, const char *composed, const 
            compose_check(&policy->redis, composed, report) != 1;
 }
 
-static void warn_of_log_file(const struct policy *policy, FILE *report)
+static void warn_of_log_file(const struct policy *policy)
 {
     if (!log_may_open(policy->log.file))
-        fprintf(report, "%s: warning: log.file: %s cannot be written by this user: %s\n",
+        fprintf(stderr, "%s: warning: log.file: %s cannot be written by this user: %s\n",
                 policy->file, policy->log.file, strerror(errno));
 }
 
-static void warn_of_state(const struct policy *policy, FILE *report)
+static void warn_of_state(const struct policy *policy)
 {
     const char *directory = policy->state_directory;
 
     if (directory && access(directory, W_OK | X_OK) != 0)
-        fprintf(report, "%s: warning: state_directory: %s cannot be written by this user: %s\n",
+        fprintf(stderr, "%s: warning: state_directory: %s cannot be written by this user: %s\n",
                 policy->file, directory, strerror(errno));
 }
 
@@ -56,14 +56,12 @@ static int check(const char *policy_file, const char *lua_dir)
 
     if (good)
         good = cli_check_scripts(policy, NULL, lua_dir, stderr);
-    if (good)
-        cli_check_names(policy, stderr);
-    if (good)
-        cli_check_redis(policy, stderr);
-    if (good)
-        warn_of_log_file(policy, stderr);
-    if (good)
-        warn_of_state(policy, stderr);
+    if (good) {
+        cli_check_names(policy);
+        cli_check_redis(policy);
+        warn_of_log_file(policy);
+        warn_of_state(policy);
+    }
     if (good && !policy_needs_redis(policy))
         fprintf(stderr, "%s: note: there are no limits, so weir does not connect to Redis\n",
                 policy->file);

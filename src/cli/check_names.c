@@ -13,7 +13,6 @@ struct name_check {
     const struct upstream *upstream; /* NULL: Redis */
     const struct upstream_server *server;
     unsigned *left;
-    FILE *report;
 };
 
 static void report_name(void *context, const struct resolver_answer *answer)
@@ -25,13 +24,13 @@ static void report_name(void *context, const struct resolver_answer *answer)
     if (answer->count)
         return;
     if (!name_check->upstream) {
-        fprintf(name_check->report,
+        fprintf(stderr,
                 "%s: warning: redis.address: %s: %s; on_failure applies until it is resolved\n",
                 name_check->policy->file, name_check->policy->redis.address_text, why);
         return;
     }
     const struct position position = name_check->server->position;
-    fprintf(name_check->report,
+    fprintf(stderr,
             "%s:%u:%u: warning: upstreams.%s: %s: %s; requests get 503 until it is resolved\n",
             name_check->policy->file, position.line, position.column, name_check->upstream->name,
             name_check->server->text, why);
@@ -43,26 +42,26 @@ static bool looks_up_redis(const struct policy *policy)
 }
 
 static void look_up_all(struct resolver *resolver, const struct policy *policy,
-                        struct name_check *name_check, unsigned *left, FILE *report)
+                        struct name_check *name_check, unsigned *left)
 {
     for (unsigned u = 0; u < policy->upstream_count; u++)
         for (unsigned s = 0; s < policy->upstreams[u].server_count; s++) {
             const struct upstream_server *server = &policy->upstreams[u].servers[s];
             if (!server_is_name(server))
                 continue;
-            *name_check = (struct name_check){policy, &policy->upstreams[u], server, left, report};
+            *name_check = (struct name_check){policy, &policy->upstreams[u], server, left};
             if (resolver_look_up(resolver, server->host, report_name, name_check))
                 (*left)++;
             name_check++;
         }
     if (!looks_up_redis(policy))
         return;
-    *name_check = (struct name_check){policy, NULL, NULL, left, report};
+    *name_check = (struct name_check){policy, NULL, NULL, left};
     if (resolver_look_up(resolver, policy->redis.host, report_name, name_check))
         (*left)++;
 }
 
-void cli_check_names(const struct policy *policy, FILE *report)
+void cli_check_names(const struct policy *policy)
 {
     unsigned count = policy_name_count(policy) + looks_up_redis(policy), left = 0;
     struct event_base *base = count ? event_base_new() : NULL;
@@ -70,7 +69,7 @@ void cli_check_names(const struct policy *policy, FILE *report)
 
     if (resolver) {
         struct name_check *name_check = xcalloc(count, sizeof *name_check);
-        look_up_all(resolver, policy, name_check, &left, report);
+        look_up_all(resolver, policy, name_check, &left);
         while (left && event_base_loop(base, EVLOOP_ONCE) == 0)
             ;
         resolver_free(resolver);

@@ -29,28 +29,26 @@ struct checked_server {
 };
 
 /* A server that requires a password lets every client connect. */
-static void warn_of_login(const struct redis_reply *reply, const struct checked_server *server,
-                          FILE *report)
+static void warn_of_login(const struct redis_reply *reply, const struct checked_server *server)
 {
     if (reply && reply->type == RESP_ERROR && slice_starts_with(reply->text, SLICE("NOAUTH")))
-        fprintf(report,
+        fprintf(stderr,
                 "%s: warning: redis %s: it requires a password, and the policy has none; set "
                 "redis.password_file\n",
                 server->policy->file, server->text);
 }
 
-static void check_memory(struct redis_blocking *redis, const struct checked_server *server,
-                         FILE *report)
+static void check_memory(struct redis_blocking *redis, const struct checked_server *server)
 {
     const struct redis_reply *reply =
         redis_command(redis, 2, (const char *[]){"INFO", "memory"}, NULL);
 
-    warn_of_login(reply, server, report);
+    warn_of_login(reply, server);
     if (reply && reply->type == RESP_STRING) {
         struct slice most = info_value(reply->text.p, "maxmemory"),
                      way = info_value(reply->text.p, "maxmemory_policy");
         if (way.n && !slice_equal(way, SLICE("noeviction")) && !slice_equal(most, SLICE("0")))
-            fprintf(report,
+            fprintf(stderr,
                     "%s: warning: redis %s: maxmemory-policy is %.*s: an evicted key gives its "
                     "client a fresh limit; set noeviction\n",
                     server->policy->file, server->text, SLICE_ARG(way));
@@ -68,8 +66,7 @@ static bool saves_snapshots(struct redis_blocking *redis)
     return !redis_reply_read(reply, "ss", &name, &value) || value.n;
 }
 
-static void check_persistence(struct redis_blocking *redis, const struct checked_server *server,
-                              FILE *report)
+static void check_persistence(struct redis_blocking *redis, const struct checked_server *server)
 {
     const struct redis_reply *reply =
         redis_command(redis, 2, (const char *[]){"INFO", "persistence"}, NULL);
@@ -77,13 +74,13 @@ static void check_persistence(struct redis_blocking *redis, const struct checked
     if (reply && reply->type == RESP_STRING &&
         slice_equal(info_value(reply->text.p, "aof_enabled"), SLICE("0")) &&
         !saves_snapshots(redis))
-        fprintf(report,
+        fprintf(stderr,
                 "%s: warning: redis %s: has no persistence: after a restart every client has a "
                 "fresh limit; set appendonly yes\n",
                 server->policy->file, server->text);
 }
 
-void cli_check_redis(const struct policy *policy, FILE *report)
+void cli_check_redis(const struct policy *policy)
 {
     const struct redis_settings *settings = &policy->redis;
     char why[REDIS_WHY_MAX];
@@ -91,7 +88,7 @@ void cli_check_redis(const struct policy *policy, FILE *report)
     if (!policy_needs_redis(policy))
         return;
     if (settings->embedded) {
-        fprintf(report,
+        fprintf(stderr,
                 "%s: note: the embedded Redis has no persistence: after a restart of weir every "
                 "client has a fresh limit\n",
                 policy->file);
@@ -101,7 +98,7 @@ void cli_check_redis(const struct policy *policy, FILE *report)
         struct redis_blocking *redis = redis_dial_part(settings, part, &parts, TIMEOUT_US, why);
         struct checked_server server = {.policy = policy};
         if (!redis) {
-            fprintf(report,
+            fprintf(stderr,
                     "%s: warning: redis %s: %s (tried now, from this machine); while weir cannot "
                     "use it, limits follow on_failure\n",
                     policy->file, settings->address_text, why);
@@ -110,8 +107,8 @@ void cli_check_redis(const struct policy *policy, FILE *report)
         snprintf(server.text, sizeof server.text, "%s", settings->address_text);
         if (settings->cluster.count)
             address_format(redis_blocking_address(redis), server.text);
-        check_memory(redis, &server, report);
-        check_persistence(redis, &server, report);
+        check_memory(redis, &server);
+        check_persistence(redis, &server);
         redis_blocking_free(redis);
     }
 }

@@ -75,12 +75,12 @@ struct policy;
 bool cli_check_scripts(const struct policy *policy, const char *composed, const char *lua_dir,
                        FILE *report);
 
-/* Warns if Redis may evict keys or is not persistent, and notes an embedded Redis. Skips checks
- * if Redis is not reachable within 500 ms or denies INFO. */
-void cli_check_redis(const struct policy *policy, FILE *report);
+/* Warns on standard error if Redis may evict keys or is not persistent, and notes an embedded
+ * Redis. Skips checks if Redis is not reachable within 500 ms or denies INFO. */
+void cli_check_redis(const struct policy *policy);
 
-/* Warns of host names of upstream servers and of Redis that do not resolve. Blocks for
- * resolver.timeout at most. */
-void cli_check_names(const struct policy *policy, FILE *report);
+/* Warns on standard error of host names of upstream servers and of Redis that do not resolve.
+ * Blocks for resolver.timeout at most. */
+void cli_check_names(const struct policy *policy);
 
 #endif

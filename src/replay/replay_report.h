@@ -2,8 +2,6 @@
 #ifndef WEIR_REPLAY_REPLAY_REPORT_H
 #define WEIR_REPLAY_REPLAY_REPORT_H
 
-#include <stdio.h>
-
 #include "policy/policy.h"
 #include "replay/log_merge.h"
 #include "replay/replay_stats.h"

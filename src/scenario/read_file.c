@@ -194,22 +194,20 @@ static const char *policy_path(struct loading *l)
     return neighbour_path(l, node->text);
 }
 
-static void read_root(struct loading *l, struct scenario_file *file, const char *policy_file,
-                      FILE *report)
+static void read_root(struct loading *l, struct scenario_file *file, const char *policy_file)
 {
     if (l->root->broken || !expect_map(l, l->root, "a map of keys and values, such as tests: ..."))
         return;
     if (!policy_file && !(policy_file = policy_path(l)))
         return;
     l->policy = file->policy =
-        policy_load_quietly(policy_file, l->lua_dir, report, policy_load_unserved);
+        policy_load_quietly(policy_file, l->lua_dir, stderr, policy_load_unserved);
     if (!file->policy)
         return;
     options_read(l, l->root, "", &file->defaults);
 }
 
-bool scenario_file_read(struct scenario_file *file, const char *policy_file, const char *lua_dir,
-                        FILE *out)
+bool scenario_file_read(struct scenario_file *file, const char *policy_file, const char *lua_dir)
 {
     struct report report = {.file = file->path};
     struct loading l = {
@@ -218,15 +216,15 @@ bool scenario_file_read(struct scenario_file *file, const char *policy_file, con
     const char *why;
 
     if (!file_read(&l.scratch, file->path, FILE_MAX, &bytes, &why)) {
-        fprintf(out, "%s: cannot be read: %s\n", file->path, why);
+        fprintf(stderr, "%s: cannot be read: %s\n", file->path, why);
         arena_free(&l.scratch);
         return false;
     }
     file->defaults = (struct scenario){.start_us = default_start_us, .address = SLICE("127.0.0.1")};
     l.root = tree_read(&l.scratch, bytes, &report);
-    read_root(&l, file, policy_file, out);
+    read_root(&l, file, policy_file);
     bool good = file->policy && report.mistakes == 0;
-    report_finish(&report, out);
+    report_finish(&report, stderr);
     arena_free(&l.scratch);
     return good;
 }

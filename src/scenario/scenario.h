@@ -7,8 +7,6 @@
 #ifndef WEIR_SCENARIO_SCENARIO_H
 #define WEIR_SCENARIO_SCENARIO_H
 
-#include <stdio.h>
-
 #include "base/arena.h"
 #include "policy/identity.h"
 #include "quota/quota_row.h"
@@ -105,10 +103,10 @@ struct scenario_file {
 };
 
 /* Reads a test file and its policy. `policy_file` replaces the one that the file names; NULL: none.
- * Prints errors as "FILE:LINE:COLUMN: ..." to `report`. Returns false if there is any.
+ * Prints errors as "FILE:LINE:COLUMN: ..." to standard error. Returns false if there is any.
  * scenario_file_free() is due in both cases. */
 MUST_CHECK bool scenario_file_read(struct scenario_file *file, const char *policy_file,
-                                   const char *lua_dir, FILE *report);
+                                   const char *lua_dir);
 void scenario_file_free(struct scenario_file *file);
 
 /* Returns the limit of the policy that a limit, or a variant of it, is. */

@@ -24,7 +24,7 @@ static bool read_files(struct session *s)
     for (unsigned i = 0; i < s->order->file_count; i++) {
         struct scenario_file *file = &s->files[i];
         file->path = s->order->files[i];
-        good &= scenario_file_read(file, s->order->policy, s->order->lua_dir, stderr);
+        good &= scenario_file_read(file, s->order->policy, s->order->lua_dir);
         s->needs_redis |= file->policy && policy_needs_redis(file->policy);
         s->runner.total += file->count;
     }
