@@ -1,4 +1,4 @@
-#include "admin/dashboard.h"
+#include "admin/admin.h"
 
 #include <event2/buffer.h>
 

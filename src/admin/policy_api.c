@@ -1,4 +1,4 @@
-#include "admin/policy_api.h"
+#include "admin/admin.h"
 
 #include <stdlib.h>
 
