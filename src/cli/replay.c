@@ -69,10 +69,8 @@ const struct command command_replay = {
         "    --compare FILE  another policy; both are reported\n"
         "    --host NAME     Host of the requests, if the log has none\n"
         "    --user          the user in common and combined logs is the client's id\n"
-        "    --suggest       search the smallest values that would limit no client (default: if "
-        "the "
-        "logs\n"
-        "                    are short)\n"
+        "    --suggest       search the smallest values that would limit no client\n"
+        "                    (default: if the logs are short)\n"
         "    --no-suggest    do not search them\n"
         "    --json          print the report as JSON\n"
         "-q, --quiet         show no progress\n",
