@@ -7,13 +7,13 @@
 #include "http/trailers.h"
 #include "http2/client_session.h"
 #include "policy/upstream_settings.h"
+#include "service/grpc_message.h"
 
 enum {
     HEAD_MAX = 16 * 1024,
     WINDOW = 65535,
     RESETS_PER_SECOND = 10,
-    MESSAGE_MAX = 256, /* a HealthCheckResponse has 2 bytes */
-    MESSAGE_PREFIX = 5 /* "gRPC over HTTP2": compressed flag and length */
+    MESSAGE_MAX = 256 /* a HealthCheckResponse has 2 bytes */
 };
 
 struct health_http2 {
@@ -25,7 +25,7 @@ struct health_http2 {
     /* gRPC */
     bool ended;      /* the response is complete */
     int grpc_status; /* or GRPC_STATUS_NONE */
-    unsigned char message[MESSAGE_MAX];
+    char message[MESSAGE_MAX];
     size_t size;
 };
 
@@ -108,19 +108,18 @@ static const struct http2_events events = {.interim = on_interim,
 static bool send_message(struct http2_stream *stream, const char *service)
 {
     size_t n = strlen(service), size = 0;
-    unsigned char message[MESSAGE_PREFIX + 3 + HEALTH_SERVICE_MAX] = {0};
+    char message[GRPC_PREFIX + 3 + HEALTH_SERVICE_MAX];
 
     if (n) {
-        message[MESSAGE_PREFIX + size++] = 1 << 3 | 2;
+        message[GRPC_PREFIX + size++] = 1 << 3 | 2;
         if (n > 127)
-            message[MESSAGE_PREFIX + size++] = (unsigned char)(0x80 | (n & 127));
-        message[MESSAGE_PREFIX + size++] = (unsigned char)(n > 127 ? n >> 7 : n);
-        memcpy(message + MESSAGE_PREFIX + size, service, n);
+            message[GRPC_PREFIX + size++] = (char)(0x80 | (n & 127));
+        message[GRPC_PREFIX + size++] = (char)(n > 127 ? n >> 7 : n);
+        memcpy(message + GRPC_PREFIX + size, service, n);
         size += n;
     }
-    message[3] = (unsigned char)(size >> 8);
-    message[4] = (unsigned char)size;
-    struct slice all = {(const char *)message, MESSAGE_PREFIX + size};
+    grpc_message_prefix(message, size);
+    struct slice all = {message, GRPC_PREFIX + size};
     return http2_send_content(stream, all, true) == all.n;
 }
 
@@ -222,12 +221,12 @@ static const char *message_fault(const struct health_http2 *h)
 {
     static const char *const faults[] = {"it reports UNKNOWN", NULL, "it reports NOT_SERVING",
                                          "it reports SERVICE_UNKNOWN"};
-    const unsigned char *p = h->message;
+    struct slice all = {h->message, h->size}, message;
 
-    if (h->size < MESSAGE_PREFIX || p[0] || p[1] || p[2] ||
-        (size_t)(p[3] << 8 | p[4]) != h->size - MESSAGE_PREFIX)
+    if (grpc_message_read(all, &message) != GRPC_MESSAGE_READ)
         return "its response is no gRPC message";
-    int status = serving_status(p + MESSAGE_PREFIX, p + h->size);
+    const unsigned char *p = (const unsigned char *)message.p;
+    int status = serving_status(p, p + message.n);
     return status < 0 ? "its response is no HealthCheckResponse" : faults[status];
 }
 
