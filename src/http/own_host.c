@@ -1,5 +1,6 @@
 #include "http/own_host.h"
 
+#include "http/head.h"
 #include "net/address.h"
 
 enum { HOST_MAX = 255 };
@@ -80,4 +81,17 @@ bool origin_is_own(struct slice origin, struct slice host)
 bool fetch_site_is_own(struct slice site)
 {
     return slice_equal(site, SLICE("same-origin")) || slice_equal(site, SLICE("none"));
+}
+
+bool fields_are_of_own_page(const struct fields *fields, struct slice host)
+{
+    const struct field *field = NULL;
+
+    while ((field = fields_next_named(fields, SLICE("Origin"), field)))
+        if (!origin_is_own(field->value, host))
+            return false;
+    while ((field = fields_next_named(fields, SLICE("Sec-Fetch-Site"), field)))
+        if (!fetch_site_is_own(field->value))
+            return false;
+    return true;
 }

@@ -24,24 +24,10 @@ static bool names_listener(const struct policy *policy, struct slice host)
            htons((uint16_t)number) == listener->address.v4.sin_port;
 }
 
-/* Proxies pass on these fields, so they are checked only if no proxy sent the request. */
-static bool is_of_own_page(const struct request_head *head)
-{
-    const struct fields *fields = &head->fields;
-    const struct field *field = NULL;
-
-    while ((field = fields_next_named(fields, SLICE("Origin"), field)))
-        if (!origin_is_own(field->value, head->host))
-            return false;
-    while ((field = fields_next_named(fields, SLICE("Sec-Fetch-Site"), field)))
-        if (!fetch_site_is_own(field->value))
-            return false;
-    return true;
-}
-
 /* Refuses requests of web pages of other sites (http/own_host.h). With REQUEST_FROM_FORWARDED, Host
  * is that of the listener. A page cannot set the fields that weir reads then, unless it is of the
- * same origin; else Host may be that of the request to decide on. */
+ * same origin; else Host may be that of the request to decide on. Proxies pass on Origin and
+ * Sec-Fetch-Site, so these are checked only if no proxy sent the request. */
 static bool is_of_other_site(const struct exchange *x, const struct request_head *head)
 {
     const struct decision_settings *settings = &x->policy->decisions;
@@ -49,7 +35,8 @@ static bool is_of_other_site(const struct exchange *x, const struct request_head
 
     if (settings->request_from == REQUEST_FROM_FORWARDED)
         return head->host.n && !own;
-    return names_listener(x->policy, head->host) && (!own || !is_of_own_page(head));
+    return names_listener(x->policy, head->host) &&
+           (!own || !fields_are_of_own_page(&head->fields, head->host));
 }
 
 /* A proxy that reaches the listener by a name gets 403 for every request until it is listed. */

@@ -62,17 +62,6 @@ static bool service_new(struct exchange *x)
     return true;
 }
 
-/* Browsers ask before they send a gRPC call, or a request of another type than a form's, to another
- * site. A form could carry JSON. */
-static bool is_of_other_site(const struct request_head *head)
-{
-    const struct field *origin = fields_next_named(&head->fields, SLICE("Origin"), NULL),
-                       *site = fields_next_named(&head->fields, SLICE("Sec-Fetch-Site"), NULL);
-
-    return (origin && !origin_is_own(origin->value, head->host)) ||
-           (site && !fetch_site_is_own(site->value));
-}
-
 static enum step check_service_head(struct exchange *x, const struct request_head *head)
 {
     const struct service_resource *resource = resource_of(head->path);
@@ -87,7 +76,9 @@ static enum step check_service_head(struct exchange *x, const struct request_hea
     x->service->methods = resource->method == METHOD_POST ? SLICE("POST") : SLICE("GET, HEAD");
     if (!is_method)
         return step_fail(x, CAUSE_WRONG_METHOD, NULL);
-    if (!resource->grpc && is_of_other_site(head))
+    /* Browsers ask before they send a gRPC call, or a request of another type than a form's, to
+     * another site. A form could carry JSON. */
+    if (!resource->grpc && !fields_are_of_own_page(&head->fields, head->host))
         return step_fail(x, CAUSE_CALLER_NOT_TRUSTED, "a page of another site sent the request");
     if (resource->grpc && !x->grpc)
         return step_fail(x, CAUSE_NO_GRPC_CALL, NULL);

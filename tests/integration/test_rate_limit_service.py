@@ -173,7 +173,8 @@ def test_json_over_http_1_and_2(rig):
 def test_pages_of_other_sites_cannot_call(rig):
     _, listener = weir_with_service(rig, DOMAINS)
     call = json_call(free="1")
-    for headers in {"Origin": "http://evil.test"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}:
+    for headers in {"Origin": "http://evil.test"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, \
+            [("Origin", "http://api.test"), ("Origin", "http://evil.test")]:
         assert post_json(listener, call, headers)[0] == 403, headers
     assert post_json(listener, call, {"Origin": "http://api.test", "Sec-Fetch-Site": "same-origin"})[0] == 200
 
