@@ -273,8 +273,6 @@ static void finish(struct exchange *x)
         TAILQ_REMOVE(&w->decided, x, limits.queued_link);
     if (x->decision_request.op)
         limiter_abandon(&x->decision_request);
-    if (x->keys.wait == KEYS_AWAITED)
-        keys_end(x);
     if (x->service)
         service_end(x);
     if (x->waiting)

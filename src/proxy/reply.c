@@ -231,11 +231,9 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
         text_put(out, x->service->methods);
         text_literal(out, "\r\n");
     }
-    if (x->record.cause == CAUSE_CLIENT_REQUESTS)
-        text_literal(out, "Retry-After: 1\r\n");
     if (x->record.cause == CAUSE_INVALID_TOKEN) /* RFC 6750 section 3 */
         text_literal(out, "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n");
-    if (x->record.cause == CAUSE_QUOTA_UNAVAILABLE)
+    if (x->record.cause == CAUSE_CLIENT_REQUESTS || x->record.cause == CAUSE_QUOTA_UNAVAILABLE)
         text_literal(out, "Retry-After: 1\r\n");
     text_literal(out, "X-Request-Id: ");
     at = out->n;

@@ -42,7 +42,6 @@ enum step step_keys(struct exchange *x)
     }
     if (!exchange_has(x, EVENT_KEYS))
         return STEP_WAIT;
-    keys_end(x);
     waiting_request_restore(x);
     return step_enter(x, PHASE_ROUTE);
 }
