@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "limit/compose.h"
-#include "limit/contract.h"
 
 static void warn_untried(FILE *report)
 {

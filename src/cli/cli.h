@@ -67,7 +67,7 @@ int cli_bad_option(const char *command, char **argv);
 
 /* --- check.c, check_redis.c, check_names.c --- */
 
-/* Tests the policy's own limiter scripts in a private Redis (limit/contract.h). Then compiles
+/* Tests the policy's own limiter scripts in a private Redis (limit/contract.c). Then compiles
  * `composed` in the configured Redis, if `composed` is not NULL and Redis is reachable. False: a
  * script failed; the reason was printed. If no private Redis can be started, prints a warning
  * and does not fail. Blocks the caller for CONTRACT_ALL_US at most, plus the compilation. */

@@ -1,4 +1,6 @@
-#include "downstream/acceptor.h"
+/* acceptor.c - a worker's listeners: accepts connections, within the limits of size_limits, and
+ * opens or passes them on (handoff.h). */
+#include "downstream/client.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -158,4 +158,30 @@ void clients_free_closed(struct worker *worker);
 MUST_CHECK bool clients_init(struct worker *worker);
 void clients_free(struct worker *worker);
 
+/* ---- acceptor.c: a worker's listeners -------------------------------------------------------- */
+
+/* All functions run in the worker's own thread, or before it starts and after it has ended. */
+
+/* Creates the listeners for `fds[0 .. policy->listen_count)`; -1: other workers accept for this
+ * one. Takes over the sockets. False: no memory, and the sockets stay the caller's. */
+MUST_CHECK bool listeners_init(struct worker *worker, const int *fds);
+/* Starts accepting, and receiving connections of other workers. */
+void listeners_start(struct worker *worker);
+/* Opens the connections that other workers passed to this one. */
+void listeners_receive(struct worker *worker);
+/* Ends the pause in accepting if slots are free again. */
+void listeners_resume(struct worker *worker);
+/* Ends accepting. Connections that wait in the kernel are opened before, except those of inherited
+ * sockets, which the next process accepts. */
+void listeners_close(struct worker *worker);
+void listeners_free(struct worker *worker);
+
+/* ---- shedding.c: memory is short ------------------------------------------------------------- */
+
+/* Resets requests of the worker's connections with the highest products, until the buffers of the
+ * process use less than 95 % of the limit or none of this worker's is left. Logs what it did. */
+void clients_shed(struct worker *worker);
+/* Frees the memory of closed connections that was not needed since the last call. */
+void clients_trim(struct worker *worker);
+
 #endif

@@ -4,10 +4,10 @@
  * Each request becomes an exchange (proxy/exchange.h) behind struct downstream
  * (proxy/downstream.h). It contains nothing of rules, limits or servers. In reading order:
  *
- *   acceptor.h, handoff.h    accepting; which worker serves a connection: slots; peer_counts.h
+ *   acceptor.c, handoff.h    accepting; which worker serves a connection: slots; peer_counts.h
  *   client.h                 a connection of any protocol: lists, eviction, shutdown
  *   slow_clients.c           clients that do not take their responses
- *   shedding.h               memory is short
+ *   shedding.c               memory is short
  *   verification.c           the end of what a client's certificate proves
  *   socket_client.h          a connection on a socket of its own
  *   opening.c                PROXY protocol header, TLS handshake

@@ -7,7 +7,6 @@
 
 #include "downstream/http2.h"
 #include "downstream/peer_counts.h"
-#include "downstream/proxy_header_reader.h"
 #include "downstream/socket_client.h"
 #include "net/tls.h"
 

@@ -1,4 +1,4 @@
-#include "downstream/proxy_header_reader.h"
+#include "downstream/socket_client.h"
 
 #include <errno.h>
 #include <sys/socket.h>

@@ -9,6 +9,7 @@
 #define WEIR_DOWNSTREAM_SOCKET_CLIENT_H
 
 #include "downstream/client.h"
+#include "net/proxy_header.h"
 #include "net/stream.h"
 
 struct socket_client;
@@ -115,5 +116,18 @@ bool linger_drain(struct socket_client *client, bool receive);
 /* Arms the deadline in CLIENT_DRAIN or CLIENT_LINGER. It is shorter if the worker stops. */
 void linger_arm(struct client *client);
 void linger_init(struct worker *worker);
+
+/* ---- proxy_header_reader.c, for opening.c ---------------------------------------------------- */
+
+enum proxy_header_result {
+    RECEIVE_PARTIAL, /* incomplete: call again when readable; `in` holds the bytes received */
+    RECEIVE_WHOLE,   /* complete; `in` is empty again */
+    RECEIVE_BAD,     /* no header, a malformed one, or a truncated one */
+    RECEIVE_CLOSED   /* closed or failed before the first byte */
+};
+
+/* Reads the PROXY protocol header from the start of a connection. Consumes no byte after it. */
+enum proxy_header_result proxy_header_receive(struct stream *stream, struct iobuf_pool *pool,
+                                              struct proxy_header *header);
 
 #endif

@@ -15,7 +15,6 @@
 #include "limit/op_permits.h"
 #include "limit/permits.h"
 #include "limit/queue.h"
-#include "limit/script_failures.h"
 #include "limit/split.h"
 #include "limit/sub_op.h"
 #include "limit/verdict.h"

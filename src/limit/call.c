@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "limit/begin.h"
-#include "limit/call_result.h"
+#include "limit/call_decision.h"
 #include "limit/key.h"
 #include "limit/limiter_parts.h"
 #include "limit/op_leases.h"

@@ -121,4 +121,13 @@ MUST_CHECK enum decided limiter_decide_call(struct limiter *limiter,
  * decision refers to. Charges in Redis stay. */
 void call_request_end(struct call_request *call);
 
+/* ---- call_result.c, for call.c: from the decisions of a call's ops to its result ------------- */
+
+/* Returns true if the decisions of the call's ops so far admit it. */
+bool call_admits(struct call_request *call);
+/* Sets the call's decision from those of its ops. */
+void call_conclude(struct call_request *call);
+/* No memory: fails closed, without results. */
+void call_refuse(struct call_request *call);
+
 #endif

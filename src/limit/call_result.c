@@ -1,4 +1,4 @@
-#include "limit/call_result.h"
+#include "limit/call_decision.h"
 
 #include "limit/key.h"
 #include "limit/limiter_parts.h"

@@ -3,7 +3,7 @@
  *
  * These files own what Redis runs: the Lua text, and whether it is fit to run. They decide no
  * requests. In reading order: compose.h, compose_text.h, compose_check.c (compiles it in Redis),
- * contract.h (an operator's own limiters). */
+ * contract.c (an operator's own limiters). */
 #ifndef WEIR_LIMIT_COMPOSE_H
 #define WEIR_LIMIT_COMPOSE_H
 
@@ -49,5 +49,12 @@ bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *
 /* Compiles the composed script in Redis. Blocks; call only before the workers start. 0:
  * compiles. 1: does not; the Lua error was printed to `report`. -1: Redis could not be queried. */
 int compose_check(const struct redis_settings *settings, const char *script, FILE *report);
+
+/* contract.c: runs every limit that has its own script through lua/contract.lua, in a redis-server
+ * started for it. 0: all pass. 1: one fails; reported to `report` as FILE:LINE:COLUMN. -1: no
+ * redis-server can be started. Blocks the caller for about 0.3 s on success, at most
+ * CONTRACT_ALL_US. */
+enum { CONTRACT_ALL_US = 15000000 };
+int contract_check(const struct policy *policy, const char *lua_dir, FILE *report);
 
 #endif

@@ -1,15 +1,15 @@
-/* contract.c - see contract.h. One call per limit; lua/contract.lua does the tests.
+/* contract.c - tests the policy's own limiter scripts in a private Redis before they are used. One
+ * call per limit; lua/contract.lua does the tests.
  *
  * A limiter that never ends blocks its Redis. That Redis is killed and the limit is run once
  * more in another, which logs each test before it runs. The last log line is the test that does
  * not end. */
-#include "limit/contract.h"
+#include "limit/compose.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "limit/compose.h"
 #include "redis/blocking.h"
 #include "redis/embedded.h"
 

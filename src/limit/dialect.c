@@ -1,4 +1,4 @@
-#include "limit/dialect.h"
+#include "limit/problem.h"
 
 #include "base/json_writer.h"
 #include "limit/numbers.h"

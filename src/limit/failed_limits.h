@@ -20,4 +20,11 @@ const struct limit_reply *failed_limits_decide(struct limit_op *op,
                                                const struct limit_reply *replies,
                                                struct limit_reply *sorted, int64_t time_us);
 
+/* ---- script_failures.c: counts and logs ------------------------------------------------------ */
+
+/* Counts failures. Logs the first one, and the end of a failure period. */
+void failures_note(const struct limit_op *op, const struct limit_reply *replies, uint64_t now_us);
+/* Counts own-script limits whose request timed out. */
+void failures_note_late(const struct limit_op *op);
+
 #endif

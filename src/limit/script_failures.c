@@ -4,8 +4,8 @@
  * The state is the process's, not a worker's: one time for each limit, by its row of counters. A
  * script may fail for some requests only, so it counts as recovered after 60 s without a
  * failure. */
+#include "limit/failed_limits.h"
 
-#include "limit/script_failures.h"
 #include "base/log.h"
 #include "limit/compose.h"
 #include "limit/limiter_parts.h"

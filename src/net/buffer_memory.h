@@ -9,7 +9,7 @@
  *   HIGH    90 % or more       no content is read from servers for clients that do not take it
  *                              now (proxy/relay_response.c); pools keep no free buffers
  *   FULL    100 % or more      requests that hold much and do not move are reset
- *                              (downstream/shedding.h)
+ *                              (downstream/shedding.c)
  *           112.5 %            no more buffers: iobuf_get() returns NULL */
 #ifndef WEIR_NET_BUFFER_MEMORY_H
 #define WEIR_NET_BUFFER_MEMORY_H

@@ -42,7 +42,6 @@
 #include "proxy/added_usage.h"
 #include "proxy/client_requests.h"
 #include "proxy/drain.h"
-#include "proxy/exchange_watch.h"
 #include "proxy/response_cost.h"
 #include "proxy/service_listener.h"
 #include "proxy/step.h"

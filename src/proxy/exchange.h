@@ -11,7 +11,7 @@
  *   cause.h, retry.h              the causes of failures, in one table; what is sent again
  *   step_route.c, _quota.c, _limit.c    to the decision; route.h, decision_listener.h
  *   step_hold.c, _connect.c       a queue; a link to a server
- *   step_relay.c, relay_halves.h  both directions, on relay.h; exchange_watch.h sets deadlines
+ *   step_relay.c, relay_halves.h  both directions, on relay.h; exchange_watch.c sets deadlines
  *   step_tunnel.c, step_reply.c   after 101; weir's own responses: reply.h, rejection.h
  *   dry_run.h                     the steps up to the server, for weir explain
  *   access_log.h, top_clients.h, stats.h    what remains of a request

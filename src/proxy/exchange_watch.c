@@ -1,4 +1,4 @@
-#include "proxy/exchange_watch.h"
+#include "proxy/step.h"
 
 #include "base/clock.h"
 #include "proxy/exchange.h"

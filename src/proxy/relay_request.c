@@ -1,9 +1,9 @@
 /* relay_request.c - the request direction of RELAY: header and content to the server. */
 #include "base/clock.h"
 #include "proxy/exchange.h"
-#include "proxy/exchange_watch.h"
 #include "proxy/relay.h"
 #include "proxy/relay_halves.h"
+#include "proxy/step.h"
 
 static void want_request_body(struct exchange *x, bool want)
 {

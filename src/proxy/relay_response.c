@@ -9,11 +9,11 @@
 #include "base/clock.h"
 #include "limit/header_families.h"
 #include "proxy/exchange.h"
-#include "proxy/exchange_watch.h"
 #include "proxy/relay.h"
 #include "proxy/relay_halves.h"
 #include "proxy/response_cost.h"
 #include "proxy/retry.h"
+#include "proxy/step.h"
 #include "proxy/upgrade.h"
 
 enum {

@@ -4,7 +4,6 @@
 #include "base/json_writer.h"
 #include "http/response.h"
 #include "http/rewrite.h"
-#include "limit/dialect.h"
 #include "limit/header_families.h"
 #include "limit/problem.h"
 #include "proxy/granted.h"

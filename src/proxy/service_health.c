@@ -3,10 +3,10 @@
  *
  * A Watch stays in SERVICE until its client leaves or weir stops. It belongs to no policy: it moves
  * to the current generation, which would otherwise never be freed. */
-#include "proxy/exchange_watch.h"
 #include "proxy/grpc.h"
 #include "proxy/reply.h"
 #include "proxy/service_internal.h"
+#include "proxy/step.h"
 
 bool service_is_ready(const struct worker *w)
 {

@@ -158,6 +158,10 @@ void exchange_wake(struct exchange *x);
 struct exchange *exchange_prepare(struct downstream *downstream, struct request_head *head,
                                   const struct framing *framing);
 
+/* exchange_watch.c: sets the client's and the server's deadline; only this function sets them in
+ * RELAY and REPLY. Called after each event after which the exchange waits. */
+void exchange_watch(struct exchange *x, bool client_moved, bool link_moved);
+
 /* ---- the steps ------------------------------------------------------------------------------- */
 
 enum step step_route(struct exchange *x);

@@ -1,7 +1,7 @@
 /* step_relay.c - RELAY: both directions at the same time (relay_halves.h), and their deadlines. */
-#include "proxy/exchange_watch.h"
 #include "proxy/relay_halves.h"
 #include "proxy/retry.h"
+#include "proxy/step.h"
 
 /* Extended once, as the client's deadline is. A partial header that was already read does not count
  * as input. */

@@ -1,5 +1,4 @@
 /* step_reply.c - REPLY: sends weir's own response and waits until the client has taken it. */
-#include "proxy/exchange_watch.h"
 #include "proxy/relay_halves.h"
 #include "proxy/reply.h"
 #include "proxy/service_listener.h"

@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "downstream/acceptor.h"
 #include "downstream/client.h"
 #include "http/rewrite.h"
 #include "net/ip_shares.h"
@@ -20,7 +19,6 @@
 #include "upstream/endpoint_set.h"
 #include "upstream/upstream.h"
 #include "worker/worker.h"
-#include "worker/worker_memory.h"
 
 enum {
     LAST_REQUESTS_US = 1000000, /* for clients that connected at the end of timeouts.drain */

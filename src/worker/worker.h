@@ -64,4 +64,11 @@ const struct limiter_stats *worker_limiter_stats(const struct worker *worker);
 bool worker_redis_ready(const struct worker *worker);
 bool worker_redis_unreachable(const struct worker *worker);
 enum redis_breaker worker_redis_breaker(const struct worker *worker);
+
+/* worker_memory.c, for worker.c: keeps a worker's buffers within size_limits.memory, and returns
+ * the memory of what is not used any more. */
+void worker_memory_init(struct worker *worker);
+/* Called once per loop iteration. May reset requests and close connections. */
+void worker_memory_check(struct worker *worker);
+
 #endif

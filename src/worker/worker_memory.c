@@ -1,8 +1,8 @@
-#include "worker/worker_memory.h"
+#include "worker/worker.h"
 
 #include "base/clock.h"
+#include "downstream/client.h"
 #include "downstream/downstream_worker.h"
-#include "downstream/shedding.h"
 #include "proxy/exchange.h"
 
 enum {

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "downstream/handoff.h"
-#include "downstream/shedding.h"
 #include "fault/test_clock.h"
 #include "run_suite.h"
 
