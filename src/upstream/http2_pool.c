@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "upstream/http2_upstream_internal.h"
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -60,7 +61,7 @@ static bool may_get_room(const struct server *server)
     struct http2_connection *h;
 
     TAILQ_FOREACH (h, &server->http2.connections, entry)
-        if (!h->draining && !h->lost)
+        if (!h->draining && !h->lost && (!h->session || http2_session_accepts(h->session)))
             return true;
     return false;
 }
@@ -151,7 +152,11 @@ void http2_serve(struct server *server)
     }
     if (dial_enough(server) || may_get_room(server))
         return;
-    enum link_failure failure = link_failure_of(errno, &server->endpoint->address);
+    int error = errno;
+    if (descriptors_lack(error) && descriptors_give(DESCRIPTOR_FOR_SERVER, error) &&
+        dial_enough(server))
+        return;
+    enum link_failure failure = link_failure_of(error, &server->endpoint->address);
     if (failure == LINK_FAILED_NO_PORTS && server->http2.waiting_count)
         server_report_no_port(server);
     http2_fail_waiting(server, failure);

@@ -8,6 +8,8 @@ import threading
 import time
 
 from few_descriptors import GONE, PARTIAL, exhaust
+from http2_server import Http2Server, respond_to_requests
+from http2_wire import MAX_CONCURRENT_STREAMS
 from rig import address_of, eventually
 from scripted import OK, Scripted
 from wire import Connection, get, request_bytes
@@ -106,6 +108,36 @@ def test_pipes_for_large_content_take_no_descriptors_of_clients(rig):
     assert {client.read_head().status for client in clients} == {200}
     eventually(lambda: pipes() == others + 2 * (limit // 16), what="as many pipes as the limit of descriptors allows")
     assert weir.metric("weir_descriptor_shortages_total") == 0
+
+
+def test_requests_that_wait_for_a_stream_use_the_reserve(rig):
+    """They wait for the only stream of a connection, whose server then accepts no more requests on it."""
+    arrived, leave, end = threading.Event(), threading.Event(), threading.Event()
+
+    def script(connection, number):
+        if number:
+            respond_to_requests(connection, number)
+            return
+        request = connection.next_request()
+        arrived.set()
+        leave.wait(20)
+        connection.go_away(request.stream)
+        end.wait(20)
+        request.respond()
+    server = Http2Server(rig, script, settings=[(MAX_CONCURRENT_STREAMS, 1)])
+    weir = rig.weir(workers=1, size_limits={"connections": 0}, upstreams={"api": {"protocol": "http2", "servers": [server.text]}}, rules=[])
+    busy, waiting = Connection(weir.address).send(request_bytes()), Connection(weir.address).send(PARTIAL)
+    assert arrived.wait(20)
+    weir.counts(2, "weir_connections")
+    exhaust(rig, weir)
+    waiting.send(REST)
+    weir.counts(2, "weir_requests_active")
+    most, _ = resource.prlimit(weir.pid, resource.RLIMIT_NOFILE)
+    eventually(lambda: weir.descriptors() == most, what="the descriptor of the admin connection in the reserve again")
+    leave.set()
+    assert waiting.response().status == 200
+    end.set()
+    assert busy.response().status == 200
 
 
 def test_idle_connections_to_servers_are_closed_before_idle_clients(rig):
