@@ -19,7 +19,9 @@
 enum {
     ACCEPTS_PER_ITERATION = 64, /* so that a connection flood does not starve open connections */
     ACCEPT_PAUSE_US = 100000,   /* pause in accepting when descriptors or slots are exhausted */
-    EVICTED_AT_ONCE = 8         /* clients evicted per shortage of descriptors */
+    EVICTED_AT_ONCE = 8,        /* clients evicted per shortage of descriptors */
+    SPARED_US = 1000000,        /* clients are evicted if a shortage lasts for longer */
+    CALM_US = 5000000,          /* shortages that follow sooner are one */
 };
 
 /* One listening socket of this worker. */
@@ -47,15 +49,22 @@ static void resume_accepting(evutil_socket_t fd, short what, void *arg)
     event_add(&l->event, NULL);
 }
 
-/* Frees descriptors, which refill the reserve first, and pauses accepting. Clients are evicted only
- * if the worker has no idle connection to a server. */
+/* Frees descriptors, which refill the reserve first, and pauses accepting. At first, clients are
+ * evicted only if the worker has no idle connection to a server. Later they always are: requests of
+ * other clients open connections to servers again. */
 static void wait_for_descriptors(struct listener *l)
 {
-    bool freed = upstream_worker_close_pooled(&l->worker->upstream);
+    static _Thread_local uint64_t since_us, last_us;
+    bool spares = upstream_worker_close_pooled(&l->worker->upstream);
+    uint64_t now = clock_us();
     struct client *leaves;
 
+    if (now - last_us > CALM_US)
+        since_us = now;
+    last_us = now;
+    spares &= now - since_us < SPARED_US;
     for (unsigned n = 0;
-         !freed && n < EVICTED_AT_ONCE && (leaves = client_to_evict(l->worker, false)); n++)
+         !spares && n < EVICTED_AT_ONCE && (leaves = client_to_evict(l->worker, false)); n++)
         client_evict(leaves);
     listener_pause(l);
 }

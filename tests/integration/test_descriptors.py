@@ -158,6 +158,44 @@ def test_idle_connections_to_servers_are_closed_before_idle_clients(rig):
     assert weir.metric("weir_connections_evicted_total") == 0
 
 
+def test_busy_servers_do_not_protect_idle_clients(rig):
+    """Requests of other clients open the connections again that weir closes: those of one upstream are
+    idle while those of the other are in use."""
+    def upstream():
+        arrived = threading.Barrier(8)
+
+        def script(peer, _):
+            while peer.read_request():
+                arrived.wait(20)
+                peer.send(OK)
+        return {"servers": [Scripted(rig, script).text]}
+    weir = rig.weir(workers=1, size_limits={"connections": 0}, upstreams={name: upstream() for name in "ab"},
+                    rules=[{"match": {"path": f"/{name}"}, "upstream": name} for name in "ab"])
+    idle = [Connection(weir.address) for _ in range(40)]
+    busy = [Connection(weir.address) for _ in range(8)]
+
+    def use(path, clients):
+        for client in clients:
+            client.send(request_bytes(path))
+        assert {client.response().status for client in clients} == {200}
+    for clients in [idle[n:n + 8] for n in range(0, len(idle), 8)]:
+        use("/a", clients)
+    stop = threading.Event()
+
+    def traffic():
+        while not stop.is_set():
+            use("/a", busy)
+            use("/b", busy)
+    thread = threading.Thread(target=traffic)
+    thread.start()
+    try:
+        held = exhaust(rig, weir) + [Connection(weir.address).send(PARTIAL) for _ in range(20)]
+        weir.counts(len(idle + busy + held), "weir_connections_accepted_total")
+    finally:
+        stop.set()
+        thread.join()
+
+
 def test_descriptor_exhaustion_does_not_fail_health_checks(rig):
     weir = rig.weir(workers=1, size_limits={"connections": 0}, rules=[], log={"level": "debug", "access": "off"},
                     upstreams={"api": {"servers": [rig.upstream().text], "health": {"path": "/", "interval": "20ms", "unhealthy": 1}}})
