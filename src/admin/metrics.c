@@ -41,8 +41,7 @@ static void upstream_servers(const struct metric_output *s)
     const struct policy *policy = s->view->policy;
 
     metric_head(s->out, "weir_upstream_server_up", "gauge",
-                "1 if the server receives requests; 0 while its health checks fail or a worker has "
-                "ejected it.");
+                "0 while the server's health checks fail or a worker has ejected it; otherwise 1.");
     for (unsigned u = 0; u < policy->upstream_count; u++) {
         struct endpoint *endpoints[ENDPOINTS_MAX];
         unsigned count = endpoint_set_list(s->view->endpoint_set, u, endpoints);
