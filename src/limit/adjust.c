@@ -8,6 +8,7 @@ void op_limit_write_charge(struct op_limit *part, const struct limit_reply *repl
     bool repeat = part->repeat_key.n && reply->retry_after_us == LIMIT_REPLY_REPEATS;
 
     part->charge.granted = reply->granted > 0 && !repeat;
+    part->charge.delayed = reply->delay_us > 0;
     part->charge.units = part->cost && !repeat ? reply->granted : 0;
     part->charge.counts_us = reply->reset_us;
     /* Unsigned addition: defined for any values. */
@@ -96,11 +97,11 @@ void op_refund(struct limit_op *op)
     op_adjust(op, totals);
 }
 
-void op_leave_queue(struct limit_op *op, const struct limit_reply *replies)
+void op_leave_queues(struct limit_op *op)
 {
     int64_t totals[LIMITS_PER_RULE_MAX] = {0};
 
-    for (unsigned i = 0; i < op->count; i++, replies++)
-        totals[i] = replies->delay_us > 0 ? 0 : op->limits[i].charge.units;
+    for (unsigned i = 0; i < op->count; i++)
+        totals[i] = op->limits[i].charge.delayed ? 0 : op->limits[i].charge.units;
     op_adjust(op, totals);
 }

@@ -27,6 +27,6 @@ void op_forget_denials(const struct limit_op *op);
 void op_refund(struct limit_op *op);
 /* For a canceled request: frees its positions in queues. Other charges stay. Takes ownership of
  * the op. */
-void op_leave_queue(struct limit_op *op, const struct limit_reply *replies);
+void op_leave_queues(struct limit_op *op);
 
 #endif

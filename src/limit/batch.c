@@ -174,7 +174,7 @@ static void op_answer(struct limit_op *op, const struct limit_reply *replies, in
         }
     } else if (op_would_have_waited(op, replies)) {
         op_write_charge(op, replies, time_us);
-        op_leave_queue(op, replies);
+        op_leave_queues(op);
         return;
     }
     if (!kept)

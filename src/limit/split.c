@@ -255,7 +255,6 @@ void split_answer(struct limit_op *op, const struct limit_reply *replies, int64_
     if (decision_admits(&d)) {
         op_enter(op, OP_CHARGE);
         sub_op_enter(sub_op, SUB_OP_CHARGED);
-        sub_op->waits = d.delay_us > 0;
     } else
         op_release(sub_op_let_go(sub_op, SUB_OP_REJECTED));
     send_next_sub_op(parent);
@@ -299,22 +298,13 @@ void split_timeout(struct limit_op *op, enum redis_failure cause)
     complete_split(op);
 }
 
-static void leave_queues(struct limit_op *sub_op)
-{
-    int64_t totals[LIMITS_PER_RULE_MAX];
-
-    for (unsigned i = 0; i < sub_op->count; i++)
-        totals[i] = sub_op->limits[i].limit->max_delay_us ? 0 : sub_op->limits[i].charge.units;
-    op_adjust(sub_op, totals);
-}
-
 void split_abandon(struct limit_op *op)
 {
     struct split *split = op->cluster.split;
 
     for (unsigned i = 0; i < split->count; i++)
-        if (split->sub_ops[i].state == SUB_OP_CHARGED && split->sub_ops[i].waits)
-            leave_queues(sub_op_let_go(&split->sub_ops[i], SUB_OP_ENDED));
+        if (split->sub_ops[i].state == SUB_OP_CHARGED)
+            op_leave_queues(sub_op_let_go(&split->sub_ops[i], SUB_OP_ENDED));
     op_release(op); /* with its sub-operations; other charges stay */
 }
 

@@ -20,7 +20,6 @@ enum sub_op_state {
 struct sub_op {
     struct limit_op *op;                 /* COMING, SENT, CHARGED; else NULL */
     enum sub_op_state state;             /* set by sub_op_enter() only */
-    bool waits;                          /* CHARGED: a queue delays the request */
     unsigned first_result, result_count; /* CHARGED: its results in the decision */
 };
 

@@ -561,9 +561,11 @@ def test_a_client_that_disconnects_between_two_slots_leaves_the_queue(rig):
     name = next(f"c{i}" for i in range(100) if cluster.owner(slot_of_client(f"c{i}")) is not victim)
     there = cluster.owner(slot_of_client(name))
     limits = {"queue": dict(script="leaky_bucket", limit=1, period="60s", burst=100, max_delay="90s"),
+              "other": dict(script="leaky_bucket", limit=1, period="60s", burst=100, max_delay="90s"),
               "all": dict(script="fixed_window", limit=1000, period="10d", per="all")}
-    weir, = weirs_with(rig, cluster.policy(timeout="10s"), workers=1, limits=limits)
-    assert get(weir.address, headers=client(name)).status == 200
+    rules = [{"name": "one", "match": {"path": "/one"}, "limits": ["queue", "all"]}, {"name": "two", "limits": list(limits)}]
+    weir, = weirs_with(rig, cluster.policy(timeout="10s"), workers=1, limits=limits, rules=rules)
+    assert get(weir.address, "/one", headers=client(name)).status == 200
     victim.freeze()
     key = next(key for key in there.command("KEYS", "*") if key.endswith(":l:queue"))
     before = there.command("PTTL", key)
@@ -572,6 +574,7 @@ def test_a_client_that_disconnects_between_two_slots_leaves_the_queue(rig):
     eventually(lambda: there.command("PTTL", key) > before + 30000, what="the request to be queued")
     reset(gone)
     eventually(lambda: there.command("PTTL", key) <= before, what="the request to leave the queue")
+    assert there.command("PTTL", key.replace(":l:queue", ":l:other")) > 0, "the charge of a limit that did not delay it stays"
     assert time.monotonic() - began < 9, "it leaves the queue because of the client, not of redis.timeout"
     victim.thaw()
 
