@@ -20,7 +20,7 @@
  * the one that rejects, else of the one with the least left. */
 struct descriptor_result {
     bool over;         /* over its limit */
-    bool has_limit;    /* false: no limit applied, and the members below are empty */
+    bool has_limit;    /* false: no limit applied, and the members below are empty or -1 */
     struct slice name; /* rate_limit.name, or the name of the limit; a stated limit has none */
     uint32_t per_unit;
     enum rate_limit_unit unit; /* UNIT_UNKNOWN: the period is none of the units */

@@ -225,8 +225,8 @@ static void set_descriptor_result(const struct call_item *item, struct descripto
 {
     const struct limit_result *r = item->shown;
 
-    *result = (struct descriptor_result){.over = item->over,
-                                         .client = item->name.size ? &item->name : NULL};
+    *result = (struct descriptor_result){
+        .over = item->over, .reset_us = -1, .client = item->name.size ? &item->name : NULL};
     if (item->kind == ITEM_UNLIMITED)
         result->remaining = UINT32_MAX;
     if (!r)

@@ -83,17 +83,6 @@ enum step service_call_decided(struct exchange *x)
 
 enum { HEADER_LINES_MAX = 8 * 1024 };
 
-static struct call_status call_status_of(const struct descriptor_result *r)
-{
-    return (struct call_status){.over = r->over,
-                                .has_limit = r->has_limit,
-                                .name = r->name,
-                                .per_unit = r->per_unit,
-                                .unit = r->unit,
-                                .remaining = r->remaining,
-                                .reset_us = r->has_limit ? r->reset_us : -1};
-}
-
 /* The fields of a response. In shadow mode a rejection has those of an admitted call, and no
  * Retry-After. */
 static void write_fields(struct exchange *x, bool over, struct text *lines)
@@ -114,18 +103,14 @@ static void write_fields(struct exchange *x, bool over, struct text *lines)
 
 static enum downstream_sent send_json(struct exchange *x, const struct call_response *response)
 {
-    struct evbuffer *out = evbuffer_new();
     enum downstream_sent sent = DOWNSTREAM_TOO_LARGE;
-    struct slice content = SLICE_NONE;
+    struct text out;
 
-    if (out && call_response_write_json(response, out))
-        content = (struct slice){(const char *)evbuffer_pullup(out, -1), evbuffer_get_length(out)};
-    if (!content.p)
+    if (!call_response_write_json(response, &out))
         x->record.cause = CAUSE_NO_MEMORY;
-    else if (content.n <= IOBUF_LARGE)
-        sent = reply_send_document(x, SLICE("application/json"), content);
-    if (out)
-        evbuffer_free(out);
+    else if (out.n <= IOBUF_LARGE)
+        sent = reply_send_document(x, SLICE("application/json"), text_slice(&out));
+    free(out.p);
     return sent;
 }
 
@@ -151,17 +136,14 @@ static enum downstream_sent send_response(struct exchange *x, const struct call_
 enum downstream_sent service_call_reply(struct exchange *x)
 {
     const struct call_decision *d = &x->service->request.decision;
-    struct call_status statuses[DESCRIPTORS_MAX];
     char line_bytes[HEADER_LINES_MAX];
     struct text lines = text_over(line_bytes, sizeof line_bytes);
     struct call_response response = {.over = x->record.status == 429,
                                      .count = d->count,
-                                     .statuses = statuses,
+                                     .results = d->results,
                                      .metadata = d->metadata,
                                      .metadata_count = d->metadata_count};
 
-    for (unsigned i = 0; i < d->count; i++)
-        statuses[i] = call_status_of(&d->results[i]);
     write_fields(x, response.over, &lines);
     response.header_lines = lines.failed ? SLICE_NONE : text_slice(&lines);
     if (response.over)

@@ -282,28 +282,28 @@ static void put_duration(struct json_writer *json, const char *key, int64_t us)
     json_put_slice(json, key, text_slice(&text));
 }
 
-static void put_current_limit(struct json_writer *json, const struct call_status *status)
+static void put_current_limit(struct json_writer *json, const struct descriptor_result *result)
 {
     json_begin(json, "currentLimit", '{');
-    if (status->per_unit)
-        json_put_u64(json, "requestsPerUnit", status->per_unit);
-    if (status->unit != UNIT_UNKNOWN)
-        json_put_text(json, "unit", unit_name[status->unit]);
-    if (status->name.n)
-        json_put_slice(json, "name", call_name_sent(status->name));
+    if (result->per_unit)
+        json_put_u64(json, "requestsPerUnit", result->per_unit);
+    if (result->unit != UNIT_UNKNOWN)
+        json_put_text(json, "unit", unit_name[result->unit]);
+    if (result->name.n)
+        json_put_slice(json, "name", call_name_sent(result->name));
     json_end(json, '}');
 }
 
-static void put_status(struct json_writer *json, const struct call_status *status)
+static void put_status(struct json_writer *json, const struct descriptor_result *result)
 {
     json_begin(json, NULL, '{');
-    json_put_text(json, "code", code_name(status->over));
-    if (status->has_limit)
-        put_current_limit(json, status);
-    if (status->remaining)
-        json_put_u64(json, "limitRemaining", status->remaining);
-    if (status->reset_us >= 0)
-        put_duration(json, "durationUntilReset", status->reset_us);
+    json_put_text(json, "code", code_name(result->over));
+    if (result->has_limit)
+        put_current_limit(json, result);
+    if (result->remaining)
+        json_put_u64(json, "limitRemaining", result->remaining);
+    if (result->reset_us >= 0)
+        put_duration(json, "durationUntilReset", result->reset_us);
     json_end(json, '}');
 }
 
@@ -385,17 +385,16 @@ static void put_metadata(struct json_writer *json, const struct call_response *r
     json_end(json, '}');
 }
 
-bool call_response_write_json(const struct call_response *response, struct evbuffer *out)
+bool call_response_write_json(const struct call_response *response, struct text *out)
 {
-    struct text text;
-    struct json_writer json = json_writer_growing(&text);
+    struct json_writer json = json_writer_growing(out);
     bool good = true;
 
     json_begin(&json, NULL, '{');
     json_put_text(&json, "overallCode", code_name(response->over));
     json_begin(&json, "statuses", '[');
     for (unsigned i = 0; i < response->count; i++)
-        put_status(&json, &response->statuses[i]);
+        put_status(&json, &response->results[i]);
     json_end(&json, ']');
     put_headers(&json, response->header_lines);
     if (response->body.n)
@@ -403,7 +402,5 @@ bool call_response_write_json(const struct call_response *response, struct evbuf
     if (response->metadata_count)
         put_metadata(&json, response);
     json_end(&json, '}');
-    good = good && !text.failed && evbuffer_add(out, text.p, text.n) == 0;
-    free(text.p);
-    return good;
+    return good && !out->failed;
 }

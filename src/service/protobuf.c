@@ -204,7 +204,7 @@ static int32_t wire_code(bool over)
     return over ? CODE_OVER_LIMIT : CODE_OK;
 }
 
-static Wire__Status *pack_status(struct status_room *room, const struct call_status *from)
+static Wire__Status *pack_status(struct status_room *room, const struct descriptor_result *from)
 {
     wire__status__init(&room->status);
     room->status.code = wire_code(from->over);
@@ -247,7 +247,7 @@ bool call_response_write_protobuf(struct call_memory *memory, const struct call_
     struct slice lines = response->header_lines, name, value;
 
     for (unsigned i = 0; i < response->count; i++)
-        statuses[i] = pack_status(&rooms[i], &response->statuses[i]);
+        statuses[i] = pack_status(&rooms[i], &response->results[i]);
     while (to.n_response_headers_to_add < HEADERS_MAX &&
            response_next_line(&lines, &name, &value)) {
         Wire__HeaderValue *header = &headers[to.n_response_headers_to_add];

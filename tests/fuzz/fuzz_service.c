@@ -34,29 +34,27 @@ static void check_call(const struct rate_limit_call *call)
 /* Writes a response that names the texts of the call. */
 static void respond(struct call_memory *memory, const struct rate_limit_call *call)
 {
-    struct call_status statuses[DESCRIPTORS_MAX];
+    struct descriptor_result results[DESCRIPTORS_MAX];
     static char bytes[DESCRIPTORS_MAX * (CALL_NAME_MAX + 64)];
     struct text out = text_over(bytes, sizeof bytes);
 
     for (unsigned i = 0; i < call->count; i++)
-        statuses[i] = (struct call_status){.over = call->descriptors[i].refunds,
-                                           .has_limit = true,
-                                           .name = call->descriptors[i].entries[0].key,
-                                           .per_unit = call->descriptors[i].per_unit,
-                                           .unit = i % UNIT_COUNT,
-                                           .remaining = call->hits,
-                                           .reset_us = (int64_t)i * 1234567 - 1};
+        results[i] = (struct descriptor_result){.over = call->descriptors[i].refunds,
+                                                .has_limit = true,
+                                                .name = call->descriptors[i].entries[0].key,
+                                                .per_unit = call->descriptors[i].per_unit,
+                                                .unit = i % UNIT_COUNT,
+                                                .remaining = call->hits,
+                                                .reset_us = (int64_t)i * 1234567 - 1};
     struct call_response response = {
-        .count = call->count, .statuses = statuses, .body = call->domain};
+        .count = call->count, .results = results, .body = call->domain};
     PROPERTY(!service_has_protobuf() || call_response_write_protobuf(memory, &response, &out));
-    struct evbuffer *json = evbuffer_new();
-    PROPERTY(json && call_response_write_json(&response, json));
-    size_t size = evbuffer_get_length(json);
-    json_t *read = json_loadb((const char *)evbuffer_pullup(json, -1), size,
-                              JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+    struct text json;
+    PROPERTY(call_response_write_json(&response, &json));
+    json_t *read = json_loadb(json.p, json.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     PROPERTY(json_array_size(json_object_get(read, "statuses")) == call->count);
     json_decref(read);
-    evbuffer_free(json);
+    free(json.p);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
