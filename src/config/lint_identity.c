@@ -6,11 +6,6 @@
 enum { MADE_UP_MAX = 192 }; /* bytes */
 
 /* Sources after `ip` are never used. */
-static bool has_ids(const struct identity_settings *identity)
-{
-    return identity->from_count && identity->from[0].source->is_id;
-}
-
 /* Returns true for 0.0.0.0/0 or ::/0. */
 static bool is_everyone(const struct ip_range *range)
 {
@@ -78,7 +73,7 @@ static void warn_of_sources(struct loading *l)
 /* Addresses are not looked up in the database. */
 static void warn_of_quotas(struct loading *l)
 {
-    if (quotas_are_set(&l->policy->quotas) && !has_ids(&l->policy->identity))
+    if (quotas_are_set(&l->policy->quotas) && !identity_has_ids(&l->policy->identity))
         warning(l, node_find(l->root, "quotas"),
                 "no quota is ever looked up: quotas apply to ids, and identity.from has no source "
                 "of ids before ip");
@@ -137,7 +132,7 @@ static void warn_of_ids(struct loading *l)
         warning(l, address,
                 "is interpreted as an id from a header; for the address, write \"ip:%.*s\"",
                 SLICE_ARG(address->key));
-    else if (id && !has_ids(&l->policy->identity))
+    else if (id && !identity_has_ids(&l->policy->identity))
         warning(l, id,
                 "this client never occurs: it is an id, and identity.from has no source of ids "
                 "before ip");
@@ -156,7 +151,7 @@ static void warn_of_addresses(struct loading *l)
     const struct identity_settings *identity = &l->policy->identity;
     bool warned[COUNT_OF(remedies)] = {false};
 
-    if (!has_ids(identity) || identity->known_clients_only)
+    if (!identity_has_ids(identity) || identity->known_clients_only)
         return;
     for (unsigned i = 0; i < clients_count(l->policy->clients); i++) {
         const struct client_limits *client_limits =

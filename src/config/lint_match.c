@@ -106,16 +106,11 @@ void warn_of_paths(struct loading *l)
 
 /* ---- conditions ------------------------------------------------------------------------------ */
 
-static bool has_ids(const struct identity_settings *identity)
-{
-    return identity->from_count && identity->from[0].source->is_id;
-}
-
 static void warn_of_client(struct loading *l, const struct node *client,
                            const struct criterion *criterion)
 {
     for (unsigned i = 0; i < criterion->count; i++)
-        if (criterion->clients[i].identity.n && !has_ids(&l->policy->identity)) {
+        if (criterion->clients[i].identity.n && !identity_has_ids(&l->policy->identity)) {
             warning(l, client,
                     "client %s never occurs: it is an id, and identity.from has no source of ids "
                     "before ip",

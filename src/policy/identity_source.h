@@ -40,6 +40,12 @@ static inline void identity_source_write(struct text *out, const struct identity
     text_put(out, slice_of(source->placeholder));
 }
 
+/* Returns whether a source of ids comes before ip. */
+static inline bool identity_has_ids(const struct identity_settings *settings)
+{
+    return settings->from_count && settings->from[0].source->is_id;
+}
+
 /* Returns whether the source is a claim of a token. */
 static inline bool source_is_token(const struct identity_source *source)
 {
