@@ -89,6 +89,13 @@ void text_hex_fixed(struct text *t, uint64_t value, unsigned digits)
         *--p = hex_digit[value & 15];
 }
 
+void text_percent(struct text *t, unsigned char byte)
+{
+    static const char digits[] = "0123456789ABCDEF";
+
+    text_bytes(t, (char[]){'%', digits[byte >> 4], digits[byte & 15]}, 3);
+}
+
 /* Returns the length of the UTF-8 sequence at the start of `s`, or 0 if it is not well-formed (RFC
  * 3629 section 4). */
 static size_t utf8_length(struct slice s)

@@ -67,6 +67,8 @@ void text_dotted(struct text *t, const unsigned char octets[4]);
 /* Writes lower-case hexadecimal digits: without leading zeros, or exactly `digits` (at most 16). */
 void text_hex(struct text *t, uint64_t value);
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits);
+/* Writes "%" and two upper-case hexadecimal digits (RFC 3986 section 2.1). */
+void text_percent(struct text *t, unsigned char byte);
 /* Writes the content of a JSON string: quotes, backslashes, control characters (C0, DEL, C1),
  * U+2028, U+2029, U+FFFE and U+FFFF are escaped, so that YAML reads the same. A byte that is not
  * UTF-8 becomes U+FFFD and two lower-case hexadecimal digits; so do the bytes of a U+FFFD before

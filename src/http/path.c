@@ -9,14 +9,6 @@ static bool is_decoded(int octet)
     return octet > 0x7f || octet == ' ' || octet == '.' || char_is((char)octet, CHAR_LABEL);
 }
 
-static void write_code(struct text *out, int octet)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    text_char(out, '%');
-    text_char(out, digits[octet >> 4]);
-    text_char(out, digits[octet & 15]);
-}
-
 bool path_normalise(struct slice path, struct text *out)
 {
     const char *p = path.p, *end = p + path.n;
@@ -32,7 +24,7 @@ bool path_normalise(struct slice path, struct text *out)
         if (is_decoded(octet))
             text_char(out, (char)octet);
         else
-            write_code(out, octet);
+            text_percent(out, (unsigned char)octet);
         p += 3;
     }
     return !out->failed;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "net/tls_internal.h"
 
 /* Returns whether valid UTF-8 contains a control character: U+0000 to U+001F, U+007F to U+009F. */
@@ -77,18 +78,16 @@ static struct slice subject_text(X509 *certificate, BIO *memory)
 
 static struct slice fingerprint_text(X509 *certificate, char digits[static TLS_FINGERPRINT_DIGITS])
 {
-    static const char hex[] = "0123456789abcdef";
+    struct text text = text_over(digits, TLS_FINGERPRINT_DIGITS);
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned size = 0;
 
     if (X509_digest(certificate, EVP_sha256(), digest, &size) != 1 ||
         size != TLS_FINGERPRINT_DIGITS / 2)
         return SLICE("");
-    for (unsigned i = 0; i < size; i++) {
-        digits[2 * i] = hex[digest[i] >> 4];
-        digits[2 * i + 1] = hex[digest[i] & 15];
-    }
-    return (struct slice){digits, TLS_FINGERPRINT_DIGITS};
+    for (unsigned i = 0; i < size; i++)
+        text_hex_fixed(&text, digest[i], 2);
+    return text_slice(&text);
 }
 
 /* Copies the names into one block. */

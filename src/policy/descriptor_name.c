@@ -22,11 +22,9 @@ static void encode(struct text *out, struct slice part, unsigned where)
 {
     for (size_t i = 0; i < part.n; i++) {
         unsigned char c = (unsigned char)part.p[i];
-        if (encoded_in(c) & where) {
-            text_char(out, '%');
-            text_char(out, "0123456789ABCDEF"[c >> 4]);
-            text_char(out, "0123456789ABCDEF"[c & 15]);
-        } else
+        if (encoded_in(c) & where)
+            text_percent(out, c);
+        else
             text_char(out, (char)c);
     }
 }

@@ -85,16 +85,12 @@ enum grpc_code grpc_status(const struct exchange *x)
 /* Percent-encodes everything but printable ASCII, and "%". */
 static void message_put(struct text *out, struct slice message)
 {
-    static const char digits[] = "0123456789ABCDEF";
-
     for (size_t i = 0; i < message.n; i++) {
         unsigned char c = (unsigned char)message.p[i];
-        if (c >= ' ' && c <= '~' && c != '%') {
+        if (c >= ' ' && c <= '~' && c != '%')
             text_char(out, (char)c);
-            continue;
-        }
-        char code[3] = {'%', digits[c >> 4], digits[c & 15]};
-        text_bytes(out, code, sizeof code);
+        else
+            text_percent(out, c);
     }
 }
 

@@ -73,14 +73,12 @@ static const struct option_type type_client = {.name = "client", .read = read_st
 /* Percent-encodes all but unreserved characters (RFC 3986 section 2.3). */
 static void put_encoded(struct text *out, struct slice text)
 {
-    static const char hex[] = "0123456789ABCDEF";
-
     for (size_t i = 0; i < text.n; i++) {
         unsigned char c = (unsigned char)text.p[i];
         if (char_is((char)c, CHAR_LABEL) || c == '.')
             text_char(out, (char)c);
         else
-            text_bytes(out, (char[]){'%', hex[c >> 4], hex[c & 15]}, 3);
+            text_percent(out, c);
     }
 }
 
