@@ -9,7 +9,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "cli/cli.h"
-#include "config/log_changes.h"
+#include "config/policy_file.h"
 #include "limit/compose.h"
 #include "redis/embedded.h"
 #include "server_internal.h"

@@ -1,10 +1,10 @@
-#include "config/log_changes.h"
-
+/* log_changes.c - what a reload changes, for the log. */
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "base/memory_stream.h"
 #include "base/text.h"
+#include "config/policy_file.h"
 
 enum { NAMES_MAX = 8, NAMES_TEXT_MAX = 4096, INDENT = 2 };
 

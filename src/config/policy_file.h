@@ -24,4 +24,9 @@ struct policy *policy_load_quietly(const char *file, const char *lua_dir, FILE *
                                    struct policy *(*load)(const char *file, const char *lua_dir,
                                                           FILE *report));
 
+/* Logs what a reload changes: a line per changed section, of limits, rules, plans, clients and
+ * upstreams with the names of changed, added and removed entries, at most 8 of each. Compares what
+ * `weir check` prints, so a changed secret is not seen. Without memory, logs nothing. */
+void policy_log_changes(const struct policy *before, const struct policy *after);
+
 #endif

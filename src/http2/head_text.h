@@ -1,5 +1,5 @@
-/* head_text.h - rewrites a header section of HTTP/2 as the text of HTTP/1.1: the common part of
- * requests, responses and trailers.
+/* head_text.h - rewrites a header section of HTTP/2 as the text of HTTP/1.1: of requests
+ * (request_text.c), responses (response_text.c) and trailers.
  *
  * The text is then read by the parsers of http/head.h, like the text of an HTTP/1.1 peer. So there
  * is one definition of what a message means, and what weir forwards is what it understood. The
@@ -44,6 +44,31 @@ bool head_text_count(struct head_text *text, struct slice name, struct slice val
 
 /* Returns why the field (not a pseudo-field) is malformed (static text), or NULL. */
 const char *head_text_fault(struct slice name, struct slice value);
+
+/* Adds a field of a request. Returns NULL, or why the request is malformed (static text). A Host
+ * that differs from :authority is malformed (RFC 9113 section 8.3.1). Cookie fields are joined
+ * (section 8.2.3). */
+const char *request_text_field(struct head_text *text, struct slice name, struct slice value);
+
+enum request_text_end {
+    REQUEST_TEXT_GOOD,
+    REQUEST_TEXT_MALFORMED, /* a stream error (RFC 9113 section 8.1.1): refusal->why */
+    REQUEST_TEXT_REFUSED    /* to be answered with refusal->status */
+};
+
+/* Ends the header section and parses the head. Its slices point into the buffers. `end_stream`: no
+ * content follows. The framing is FRAMING_CHUNKED if content of unknown length follows: the text
+ * then contains Transfer-Encoding, as an HTTP/1.1 client would have sent it. It is FRAMING_CHUNKED
+ * also with a Content-Length of 0 whose stream has not ended. */
+enum request_text_end request_text_end(struct head_text *text, bool end_stream,
+                                       struct request_head *head, struct framing *framing,
+                                       struct refusal *refusal);
+
+/* The same for a response. Both return NULL, or why the response is malformed (static text).
+ * `method`: of the request. */
+const char *response_text_field(struct head_text *text, struct slice name, struct slice value);
+const char *response_text_end(struct head_text *text, enum method method, bool end_stream,
+                              struct response_head *head, struct framing *framing);
 
 /* Adds a field of a trailer section. Returns NULL, or why the message is malformed (static
  * text). */

@@ -1,4 +1,4 @@
-#include "http2/request_text.h"
+#include "http2/head_text.h"
 
 #include "base/scan.h"
 #include "http/chars.h"

@@ -1,4 +1,4 @@
-#include "http2/response_text.h"
+#include "http2/head_text.h"
 
 #include "http/chars.h"
 #include "http/field_line.h"

@@ -11,7 +11,7 @@
  *   received.c        frames received: heads, content, trailers, errors
  *   sent.c            responses, content and trailers
  *   frame_limits.h    bounds on floods of frames
- *   head_text.h       the rewriting of fields as HTTP/1.1, with request_text.h and response_text.h
+ *   head_text.h       the rewriting of fields as HTTP/1.1, with request_text.c and response_text.c
  *   kept_head.c       a header section that is incomplete between reads
  *   session_memory.h  where libnghttp2 stores a session and its frame buffer
  *

@@ -8,8 +8,7 @@
 #include "base/magic.h"
 #include "http2/client_session.h"
 #include "http2/closed_streams.h"
-#include "http2/request_text.h"
-#include "http2/response_text.h"
+#include "http2/head_text.h"
 #include "http2/session_memory.h"
 
 enum { HTTP2_SESSION_MAGIC = 0x48325345, HTTP2_STREAM_MAGIC = 0x48325354, HTTP2_FRAME_HEADER = 9 };

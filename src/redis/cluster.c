@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/magic.h"
 #include "redis/cluster_map.h"
-#include "redis/cluster_report.h"
 
 enum {
     CLUSTER_MAGIC = 0x434c5553,

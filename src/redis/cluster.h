@@ -56,6 +56,13 @@ struct redis_cluster_report {
 };
 struct redis_cluster_report redis_cluster_seen(void);
 
+/* For cluster.c: a redirection was followed, or a thread has read the map. Logs each change of the
+ * masters once, whichever thread reads it first. */
+void redis_cluster_report_redirect(bool asking);
+struct redis_cluster_map;
+void redis_cluster_report_map(const struct redis_settings *settings,
+                              const struct redis_cluster_map *map);
+
 /* Returns the number of masters in the last map that any thread read for this cluster. Sets
  * `*node` to master `number` (from 0), if it exists. For callers without a map of their own. */
 unsigned redis_cluster_nodes(const struct redis_settings *settings, unsigned number,

@@ -1,12 +1,11 @@
 /* cluster_report.c - what the process knows of its cluster: counters, and the masters of the last
  * map. */
-#include "redis/cluster_report.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/log.h"
 #include "redis/cluster.h"
+#include "redis/cluster_map.h"
 
 static struct {
     pthread_mutex_t lock;

@@ -1,9 +1,13 @@
-#include "redis/hiredis_memory.h"
-
-#include <hiredis/hiredis.h>
+/* hiredis_memory.c - hiredis 0.14 without its abort() if out of memory.
+ *
+ * hiredis 0.14 calls abort() if a small allocation of redisAsyncConnect() or redisAsyncFree()
+ * fails. weir replaces the two functions for that, hi_malloc() and hi_strdup(), by ones with a
+ * reserve. hiredis 1.1 and newer return errors; there is no reserve then. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "redis/socket.h"
 
 #if HIREDIS_MAJOR >= 1
 

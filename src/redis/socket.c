@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/descriptors.h"
-#include "redis/hiredis_memory.h"
 
 static redisAsyncContext *connect_async(const struct address *address)
 {

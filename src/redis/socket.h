@@ -6,6 +6,10 @@
 
 #include "net/address.h"
 
+/* Fills the reserve of the process (hiredis_memory.c), before redisAsyncConnect(). Returns false if
+ * out of memory: then that function must not be called. */
+MUST_CHECK bool hiredis_memory_reserve(void);
+
 /* Starts to connect. Returns NULL or a context whose `err` is set if the attempt fails
  * immediately. */
 redisAsyncContext *redis_socket_dial(const struct address *address);

@@ -1,7 +1,7 @@
 /* The rewriting of an HTTP/2 request's fields as an HTTP/1.1 head: RFC 9113 section 8. */
 #include <stdio.h>
 
-#include "http2/request_text.h"
+#include "http2/head_text.h"
 #include "run_suite.h"
 
 static char head_bytes[HEAD_TEXT_MAX], side_bytes[HEAD_TEXT_MAX];
