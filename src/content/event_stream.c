@@ -9,7 +9,7 @@ enum line_state {
     STATE_OTHER    /* in a comment or another field */
 };
 
-static const struct slice data_name = {"data", 4};
+static const struct slice data_name = SLICE("data");
 
 void event_stream_begin(struct event_stream *e)
 {

@@ -1,6 +1,6 @@
 #include "content/json_scanner_internal.h"
 
-static const struct slice literals[] = {{"true", 4}, {"false", 5}, {"null", 4}};
+static const struct slice literals[] = {SLICE("true"), SLICE("false"), SLICE("null")};
 static const enum scanned_kind literal_kinds[] = {SCANNED_TRUE, SCANNED_FALSE, SCANNED_NULL};
 
 static uint32_t all_paths(const struct json_scanner *s)

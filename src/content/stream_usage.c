@@ -12,10 +12,10 @@ enum { PATH_STREAM, PATH_OPTIONS, PATH_INCLUDE_USAGE };
 
 static const struct json_paths request_paths = {
     .count = 3,
-    .paths = {[PATH_STREAM] = {.count = 1, .names = {{"stream", 6}}},
-              [PATH_OPTIONS] = {.count = 1, .names = {{"stream_options", 14}}},
+    .paths = {[PATH_STREAM] = {.count = 1, .names = {SLICE("stream")}},
+              [PATH_OPTIONS] = {.count = 1, .names = {SLICE("stream_options")}},
               [PATH_INCLUDE_USAGE] = {.count = 2,
-                                      .names = {{"stream_options", 14}, {"include_usage", 13}}}}};
+                                      .names = {SLICE("stream_options"), SLICE("include_usage")}}}};
 
 struct request_reader {
     struct json_scanner scanner;
