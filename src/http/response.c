@@ -1,7 +1,6 @@
 #include "http/response.h"
 
 #include "http/field_line.h"
-#include "http/parse.h"
 
 /* RFC 9110 section 8.6: no Content-Length in 1xx and 204. */
 static bool status_has_length(unsigned status)
@@ -33,21 +32,6 @@ void response_forward(struct response *response, struct text *lines,
     if (!fields_have(&head->fields, FIELD_DATE)) /* RFC 9110 section 6.6.1 */
         WRITE_FIELD(lines, "Date", date);
     via_write(lines, head->version, head->minor);
-}
-
-bool response_next_line(struct slice *lines, struct slice *name, struct slice *value)
-{
-    if (lines->n == 0)
-        return false;
-    const char *p = lines->p, *all_end = p + lines->n, *colon = memchr(p, ':', lines->n);
-    const char *end = colon ? memchr(colon, '\r', (size_t)(all_end - colon)) : NULL;
-
-    if (!end)
-        return false;
-    *name = slice_between(p, colon);
-    *value = slice_trim_ows(slice_between(colon + 1, end));
-    *lines = slice_between(end + 2, all_end);
-    return true;
 }
 
 void response_add_request_id(struct text *lines, const struct response_head *head, struct slice id)

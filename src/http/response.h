@@ -53,8 +53,22 @@ void response_forward(struct response *response, struct text *lines,
                       const struct response_head *head, const struct framing *framing,
                       struct slice date);
 
-/* Takes the next field from `*lines`, which are like response.lines. Returns false at the end. */
-bool response_next_line(struct slice *lines, struct slice *name, struct slice *value);
+/* Takes the next field from `*lines`, which are like response.lines. Returns false at the end.
+ * Inline: HTTP/2 calls it for each field of weir's own. */
+static inline bool response_next_line(struct slice *lines, struct slice *name, struct slice *value)
+{
+    if (lines->n == 0)
+        return false;
+    const char *p = lines->p, *all_end = p + lines->n, *colon = memchr(p, ':', lines->n);
+    const char *end = colon ? memchr(colon, '\r', (size_t)(all_end - colon)) : NULL;
+
+    if (!end)
+        return false;
+    *name = (struct slice){p, (size_t)(colon - p)};
+    *value = slice_trim_ows((struct slice){colon + 1, (size_t)(end - colon - 1)});
+    *lines = (struct slice){end + 2, (size_t)(all_end - end - 2)};
+    return true;
+}
 
 /* Appends X-Request-Id, unless the server sent one. */
 void response_add_request_id(struct text *lines, const struct response_head *head, struct slice id);
