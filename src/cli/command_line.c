@@ -13,14 +13,20 @@ int cli_bad_usage(const char *command, const char *why, const char *what)
     return CLI_USAGE;
 }
 
+static bool is_group(const char *argument)
+{
+    return argument && argument[0] == '-' && argument[1] != '-';
+}
+
+/* getopt_long() is still at a group whose letters are not all read. */
 int cli_bad_option(const char *command, char **argv)
 {
-    const char letter[] = {'-', (char)optopt, 0}, *group = argv[optind];
-    bool in_group = optopt > 0 && optopt < OPTION_LETTERS && group && group[0] == '-' &&
-                    strchr(group + 1, optopt);
+    const char letter[] = {'-', (char)optopt, 0}, *last = argv[optind - 1], *group = argv[optind];
+    bool is_letter = optopt > 0 && optopt < OPTION_LETTERS &&
+                     (is_group(last) || (is_group(group) && strchr(group, optopt)));
 
     return cli_bad_usage(command, "unknown option, or one that lacks its value",
-                         in_group ? letter : argv[optind - 1]);
+                         is_letter ? letter : last);
 }
 
 int cli_read_options(int argc, char **argv, const struct cli_options *known,

@@ -5,7 +5,6 @@
 
 enum { MADE_UP_MAX = 192 }; /* bytes */
 
-/* Sources after `ip` are never used. */
 /* Returns true for 0.0.0.0/0 or ::/0. */
 static bool is_everyone(const struct ip_range *range)
 {

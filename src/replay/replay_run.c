@@ -129,9 +129,9 @@ static void fail_pass(struct pass *p)
 {
     if (!p->failed) {
         clear_progress(p);
-        fputs("weir: the private Redis has failed or is full. It may use a quarter of the "
-              "machine's memory;\n"
-              "replay fewer logs at a time.\n",
+        fputs("weir: the private Redis has failed or is full. It may use a quarter of the memory "
+              "of the\n"
+              "machine, or of the limit of its cgroup; replay fewer logs at a time.\n",
               stderr);
     }
     p->failed = true;

@@ -58,7 +58,7 @@ def test_usage_errors_exit_with_2(rig):
         result = rig.command(*arguments)
         assert result.returncode == 2, (arguments, result)
         assert result.stderr and not result.stdout, (arguments, result)
-    for arguments, option in ((["-xz"], "-x"), (["check", "-xz"], "-x"), (["check", "-z"], "-z"), (["replay", "--quiet", "-qxz", "a.log"], "-x"),
+    for arguments, option in ((["-xz"], "-x"), (["check", "-xz"], "-x"), (["check", "-z"], "-z"), (["replay", "--quiet", "-qxz", "a.log"], "-x"), (["replay", "-qx"], "-x"),
                               (["test", "--tap=1", "-q"], "--tap=1"), (["check", "--config"], "--config")):
         assert f"lacks its value: {option}\n" in rig.command(*arguments).stderr, arguments
     for arguments in (["policy.yaml"], ["check", "policy.yaml"]):
