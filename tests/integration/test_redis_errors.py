@@ -208,7 +208,7 @@ def is_busy(redis):
 
 
 def test_a_cluster_node_in_redis_address(rig):
-    redis = rig.redis(tcp=True, arguments=["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"])
+    redis = rig.redis(tcp=True, arguments=["--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-config-file", "nodes.conf"])
     weir = weir_before(rig, redis.text)
     assert_refused(weir, "cluster", "list the nodes in redis.cluster")
 
