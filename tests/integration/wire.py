@@ -4,6 +4,10 @@ import socket
 import threading
 
 
+class MalformedResponse(AssertionError):
+    """The first line of the response is no status line."""
+
+
 class IncompleteResponse(Exception):
     """The connection ended, or the framing was invalid, before the response was complete."""
 
@@ -44,7 +48,8 @@ def parse_head(head):
     lines = head.decode("latin-1").split("\r\n")
     version, _, rest = lines[0].partition(" ")
     status, _, reason = rest.partition(" ")
-    assert version in ("HTTP/1.1", "HTTP/1.0") and len(status) == 3 and status.isdigit(), f"status line {lines[0]!r}"
+    if version not in ("HTTP/1.1", "HTTP/1.0") or len(status) != 3 or not status.isdigit():
+        raise MalformedResponse(f"status line {lines[0]!r}")
     fields = []
     for line in lines[1:]:
         name, colon, value = line.partition(":")
