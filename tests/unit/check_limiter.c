@@ -875,6 +875,19 @@ static unsigned send_two_requests(unsigned requested)
     return requested;
 }
 
+/* A new server on a busy machine may miss the timeout of the first requests. */
+static unsigned until_redis_decides(unsigned requested)
+{
+    for (unsigned i = 0; i < 20; i++) {
+        iterate_until(all_ready);
+        requested = send_two_requests(requested);
+        iterate_until(all_decided);
+        if (!requests[requested - 1].decision_request.decision.results[0].local)
+            return requested;
+    }
+    ck_abort_msg("Redis decides no request");
+}
+
 START_TEST(every_request_is_decided_while_redis_is_killed_stopped_and_restarted)
 {
     unsigned requested = 0;
@@ -897,10 +910,7 @@ START_TEST(every_request_is_decided_while_redis_is_killed_stopped_and_restarted)
         requested = send_two_requests(requested);
         iterate_until(all_decided);
         real_redis_start_again(&real);
-        iterate_until(all_ready);
-        requested = send_two_requests(requested);
-        iterate_until(all_decided);
-        ck_assert(!requests[requested - 1].decision_request.decision.results[0].local);
+        requested = until_redis_decides(requested);
     }
     for (unsigned i = 0; i < requested; i++) {
         ck_assert_uint_eq(requests[i].decided, 1);
