@@ -1,5 +1,6 @@
 #include "downstream/client.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 
@@ -24,6 +25,7 @@ static struct client_list *list_of(const struct client *c, enum client_state sta
                                                       [CLIENT_DRAIN] = CLIENTS_LINGERING,
                                                       [CLIENT_LINGER] = CLIENTS_LINGERING};
 
+    assert(state != CLIENT_CLOSED);
     return &c->worker->downstream->lists[c->silent ? CLIENTS_SILENT : numbers[state]];
 }
 

@@ -19,6 +19,8 @@
  * do not appear in it. */
 #include "limit/split.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/magic.h"
 #include "limit/adjust.h"
@@ -274,11 +276,13 @@ void split_failed(struct limit_op *op, enum redis_failure cause)
 
 const struct limit_op *split_sent(const struct limit_op *op)
 {
-    const struct sub_op *sub_op = op->cluster.split->sub_ops;
+    const struct split *split = op->cluster.split;
+    unsigned i = 0;
 
-    while (sub_op->state != SUB_OP_SENT)
-        sub_op++;
-    return sub_op->op;
+    while (i < split->count && split->sub_ops[i].state != SUB_OP_SENT)
+        i++;
+    assert(i < split->count);
+    return split->sub_ops[i].op;
 }
 
 void split_timeout(struct limit_op *op, enum redis_failure cause)
