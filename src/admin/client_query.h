@@ -108,6 +108,7 @@ unsigned client_query_shard(const struct client_query *query);
 /* Takes the call's reply. Returns false if the reply is malformed; the query then ends. */
 MUST_CHECK bool client_query_take(struct client_query *query, const struct redis_reply *reply);
 
+/* What a query has found or done. */
 struct client_result {
     bool cut;      /* keys may have been skipped */
     bool notified; /* the message to all weir processes was published */
@@ -116,7 +117,7 @@ struct client_result {
     bool needs_database; /* the client's limits come from the policy's database */
     bool row_cached;     /* Redis has the database's row: */
     struct quota_row row;
-    int64_t row_us;        /* for which it stays fresh; negative: expired */
+    int64_t row_us;        /* time for which it stays fresh; negative: expired */
     uint64_t removed;      /* RESET: number of keys */
     unsigned status_count; /* INSPECT, KEY */
     struct limit_status status[CLIENT_QUERY_ROWS_MAX];

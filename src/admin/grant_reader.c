@@ -59,7 +59,7 @@ static void request_grants(struct grant_reader *reader)
 
 /* --- Replies ---------------------------------------------------------------------------------- */
 
-/* Names and grants take turns after the two elements that the caller has read. */
+/* Names and grants alternate after the two elements that the caller has read. */
 static unsigned read_grants(const struct redis_reply *reply, int64_t now, struct grant *all)
 {
     int64_t quota, until;

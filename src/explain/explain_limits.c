@@ -60,8 +60,8 @@ static void set_as_decided(struct limit_result *result, const struct explained_l
 }
 
 /* Runs a query; sets m->failed. The caller frees it. */
-static struct client_query *ask(struct explainer *m, const struct identity *identity,
-                                const struct client_order *order)
+static struct client_query *run_query(struct explainer *m, const struct identity *identity,
+                                      const struct client_order *order)
 {
     struct client_query *query = client_query_new(m->policy, identity, NULL, order);
 
@@ -72,8 +72,8 @@ static struct client_query *ask(struct explainer *m, const struct identity *iden
 static void read_state(struct explainer *m, struct explained_limit *limit)
 {
     struct client_query *query =
-        ask(m, &dry_run_exchange(m->run)->worker->incoming.identity,
-            &(struct client_order){.kind = CLIENT_QUERY_KEY, .key = &limit->planned});
+        run_query(m, &dry_run_exchange(m->run)->worker->incoming.identity,
+                  &(struct client_order){.kind = CLIENT_QUERY_KEY, .key = &limit->planned});
 
     limit->is_known = !m->failed;
     if (limit->is_known)
@@ -113,7 +113,7 @@ bool explain_read_grant(struct explainer *m, const struct identity *identity)
 {
     struct explained_client *client = &m->client;
     struct client_query *query =
-        ask(m, identity, &(struct client_order){.kind = CLIENT_QUERY_CLIENT});
+        run_query(m, identity, &(struct client_order){.kind = CLIENT_QUERY_CLIENT});
 
     if (!m->failed) {
         const struct client_result *result = client_query_result(query);

@@ -19,7 +19,7 @@ struct explainer {
     struct dry_run_answers answers;
     bool reads_state; /* in Redis: */
     struct query_redis redis;
-    bool failed;        /* Redis could not be asked */
+    bool failed;        /* Redis could not be read */
     struct arena arena; /* of the explanation */
     struct explanation now;
     /* The head that the dry run changes, that as received, and that as rules see it. */

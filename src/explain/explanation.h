@@ -115,12 +115,12 @@ struct explanation {
 
 struct explainer;
 
-/* Creates an explainer; holds `policy`. `reads_state`: asks the policy's Redis, which blocks. If
+/* Creates an explainer; holds `policy`. `reads_state`: reads the policy's Redis, which blocks. If
  * not, limits have room, and grants and the database are not read. NULL: no memory. */
 struct explainer *explainer_new(struct policy *policy, bool reads_state);
 void explainer_free(struct explainer *explainer);
 
-/* Explains a request. The explanation is valid until the next call. NULL: Redis could not be asked
+/* Explains a request. The explanation is valid until the next call. NULL: Redis could not be read
  * (printed to standard error), or there is no memory. `request` must stay as long. */
 const struct explanation *explainer_explain(struct explainer *explainer,
                                             const struct explain_request *request);

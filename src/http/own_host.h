@@ -25,9 +25,9 @@ struct slice host_port(struct slice host);
 /* Returns whether Origin (RFC 6454 section 7) names the host and port of Host. "null" does not. */
 bool origin_is_own(struct slice origin, struct slice host);
 
+struct fields;
 /* Returns false if an Origin or Sec-Fetch-Site field of a request with this Host is of another
  * site's page. */
-struct fields;
 bool fields_are_of_own_page(const struct fields *fields, struct slice host);
 
 /* Returns whether Sec-Fetch-Site (Fetch Metadata) is that of an own page, or of a user action such

@@ -4,11 +4,11 @@
  * the streams, and events->interim and events->response report the heads of responses. Push is
  * disabled.
  *
- * After http2_session_new(), the preface and SETTINGS are the first output. Of the settings,
- * initial_window, max_header_list (for responses) and resets_per_second (resets without a reason,
- * see frame_limits.h) are used. The window of the connection is max_concurrent_streams times
- * initial_window: the caller opens no more streams, so those that are not read do not stop others.
- * Streams may be opened at once, before the server's SETTINGS.
+ * After http2_session_new(), the connection preface and SETTINGS are the first output. Of the
+ * settings, initial_window, max_header_list (for responses) and resets_per_second (resets without a
+ * reason, see frame_limits.h) are used. The window of the connection is max_concurrent_streams
+ * times initial_window: the caller opens no more streams, so those that are not read do not stop
+ * others. Streams may be opened at once, before the server's SETTINGS.
  *
  *   http2_open() --> http2_send_content()*, http2_send_trailers()
  *   events:          interim*, response, content*, content_end, closed

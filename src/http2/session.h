@@ -105,10 +105,10 @@ struct http2_events {
     void (*fault)(void *context, enum http2_cause cause, const char *why);
 };
 
-/* Begins a session. In the server's role, the client's preface is part of the input; `client`: the
- * other role, see client_session.h. Output is appended to `*out`, which is taken from `pool` when
- * it is needed; its owner removes what was sent and may return an empty buffer to the pool. Returns
- * NULL if there is no memory. */
+/* Begins a session. In the server's role, the client's connection preface (RFC 9113 section 3.4) is
+ * part of the input; `client`: the other role, see client_session.h. Output is appended to `*out`,
+ * which is taken from `pool` when it is needed; its owner removes what was sent and may return an
+ * empty buffer to the pool. Returns NULL if there is no memory. */
 MUST_CHECK struct http2_session *http2_session_new(const struct http2_settings *settings,
                                                    bool client, const struct http2_events *events,
                                                    void *context, struct http2_scratch *scratch,

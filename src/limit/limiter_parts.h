@@ -6,7 +6,7 @@
  *   queue.h                         the ops on their way to Redis
  *   local_charges.h                 what this process charges without Redis
  *   adjust.h                        corrections of charges
- *   verdict.h  failed_limits.h      decisions from replies, or without Redis
+ *   verdict.h                       decisions from replies, or without Redis
  *   op_permits.h  op_leases.h       concurrency limits; leased units
  *   failed_limits.h                 decisions whose own scripts failed in part
  *   split.h                         decisions over several slots of a cluster

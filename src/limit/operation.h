@@ -25,7 +25,7 @@ enum {
 /* What Redis charged, for corrections; written by adjust.c and op_leases.c. */
 struct op_charge {
     bool granted;
-    bool delayed; /* its place is in a queue */
+    bool delayed; /* it is a position in a queue */
     int64_t units;
     int64_t counts_us; /* µs after the charge until the limit is full again, without others */
     int64_t at_us;     /* Redis clock plus delay; identifies the charge when it is given back */
