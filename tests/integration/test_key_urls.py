@@ -411,18 +411,19 @@ def test_slow_issuers_block_nothing(rig):
     assert ready(weir)[0] == 200 and "there are no keys yet from " + slow[0].url in ready(weir)[1]
     load = Load(rig, weir, pause=0.1).start(token)
     memory = weir.resident_kib()
-    longest = 0
+    took = []
     while sum(fetched(weir, server, "failed") for server in (*slow, handshake, mute)) < 7:
         asked = time.monotonic()
         assert get(weir.admin, "/healthz", host="127.0.0.1").status == 200
-        longest = max(longest, time.monotonic() - asked)
+        took.append(time.monotonic() - asked)
         assert asked - began < 25 * time_scale
         time.sleep(0.05)
     assert time.monotonic() - began > 8, "they have 10 s"
     load.more()
     load.end()
     assert not load.failures and load.identities(token) == {"jwt:alice"}
-    assert longest < 5 * time_scale, "the main thread never waits for an issuer"
+    # A busy machine may delay two.
+    assert sorted(took)[-3] < 2 * time_scale and max(took) < 5 * time_scale, "the main thread never waits for an issuer"
     assert sanitized or weir.resident_kib() - memory < 32 << 10
     weir.wait_for_output("cannot be fetched: no complete response within 10 s", 7)
     assert len(lines(weir, "cannot be fetched: no complete response within 10 s")) == 7

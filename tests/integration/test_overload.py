@@ -72,31 +72,32 @@ def weir_with_few_connections(rig, **more):
 
 
 def watch(weir, seconds):
-    """Reads health, metrics and memory about twenty times a second. Returns the slowest response,
+    """Reads health, metrics and memory about twenty times a second. Returns the times of /healthz,
     memory at first and at most, and the maximum number of connections."""
-    slowest, most, memory, never = 0, 0, [], threading.Event()
+    took, most, memory, never = [], 0, [], threading.Event()
     stop = time.monotonic() + seconds
     while time.monotonic() < stop:
         start = time.monotonic()
         assert get(weir.admin, "/healthz").status == 200
-        slowest = max(slowest, time.monotonic() - start)
+        took.append(time.monotonic() - start)
         most = max(most, weir.metric("weir_connections"))
         memory.append(weir.resident_kib())
         never.wait(0.05)
-    return slowest, memory[0], max(memory), most
+    return took, memory[0], max(memory), most
 
 
 @timeout(120)
 def test_more_clients_than_connections(rig):
     weir = weir_with_few_connections(rig, limits={"many": dict(script="gcra", limit=100_000_000, period="1h")})
     with Crowd(weir) as crowd:
-        slowest, before, most_kib, most = watch(weir, SECONDS)
+        took, before, most_kib, most = watch(weir, SECONDS)
         # A connection is kept for a second while others wait: forty clients are served within about
         # five.
         eventually(lambda: crowd.failures or all(crowd.responses), 30, "a response for every client, even if late")
     assert not crowd.failures, crowd.failures[:3]
     assert most <= CONNECTIONS_MAX
-    assert slowest < 5 * time_scale, f"/healthz took {slowest:.2f} s"
+    # A busy machine may delay two.
+    assert sorted(took)[-3] < 2 * time_scale and max(took) < 5 * time_scale, f"/healthz took {sorted(took)[-3:]} s"
     # AddressSanitizer keeps freed memory.
     assert sanitized or most_kib < before + 4096, f"{before} to {most_kib} KiB"
 

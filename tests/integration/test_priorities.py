@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+import time
 
 from gate import Gate, concurrency, send_request
 from leasing import no_units_are_held, send_pipelined, units
@@ -168,10 +169,11 @@ def test_denials_and_limits_per_client_know_no_other_priority(rig):
     weir = rig.weir(workers=1, priorities=SHARES, limits=limits,
                     rules=[{**rule, "limits": ["own"] if rule.get("priority") == "normal" else ["shared"]} for rule in RULES])
     weir.expect_errors("has no effect")
-    statuses = [get(weir.address, "/batch").status for _ in range(8)]
-    assert statuses == [200] * 5 + [429] * 3
-    # For a second: a busy machine may need longer between two requests.
-    assert 1 <= weir.metric("weir_remembered_denials_total") <= 2, "a denial is cached for its priority"
+    assert [get(weir.address, "/batch").status for _ in range(5)] == [200] * 5
+    began = time.monotonic()
+    assert [get(weir.address, "/batch").status for _ in range(3)] == [429] * 3
+    is_late = time.monotonic() - began > 1  # for as long a denial is cached
+    assert weir.metric("weir_remembered_denials_total") == 2 or is_late, "a denial is cached for its priority"
     assert [get(weir.address, "/critical").status for _ in range(6)] == [200] * 5 + [429]
     assert [get(weir.address, "/").status for _ in range(5)] == [200] * 4 + [429], "the whole limit of each client"
 

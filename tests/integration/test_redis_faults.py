@@ -308,26 +308,30 @@ REPLIES = {
 }
 
 
+def timed(weir, *statuses):
+    start = time.monotonic()
+    assert get(weir.address).status in statuses
+    return time.monotonic() - start
+
+
+def assert_within_the_timeout(times, what):
+    """Of three requests, a busy machine may delay one."""
+    assert sorted(times)[1] < 0.7 * time_scale and max(times) < 3 * time_scale, (what, times)
+
+
 @timeout(120)
 def test_invalid_replies_are_handled_within_the_timeout(rig):
     for name, answer in REPLIES.items():
         redis = Scripted(rig, invalid_redis(answer))
         weir = weir_with(rig, "allow", address=redis.text)
-        for _ in range(3):
-            start = time.monotonic()
-            status = get(weir.address).status
-            took = time.monotonic() - start
-            assert status in (200, 429), (name, status)
-            assert took < 3 * time_scale, (name, took)
+        assert_within_the_timeout([timed(weir, 200, 429) for _ in range(3)], name)
         weir.finish()
 
 
 def test_a_redis_that_never_replies(rig):
     redis = Scripted(rig, lambda peer, _number: peer.fill() and peer.read_until(b"never", "silence"))
     weir = weir_with(rig, "allow", address=redis.text)
-    start = time.monotonic()
-    assert get(weir.address).status == 200
-    assert time.monotonic() - start < 3 * time_scale
+    assert_within_the_timeout([timed(weir, 200) for _ in range(3)], "no replies")
 
 
 # --- the maximum for a client during outages
