@@ -209,9 +209,8 @@ def test_requests_that_hold_the_most_are_reset(rig):
         assert used(weir) <= MOST
     assert eventually(lambda: weir.metric("weir_errors_total", cause="memory_limit")) > 0
     weir.wait_for_output(r"reset \d+ requests that held the most and did not move, most of them of client 127.0.0.1")
-    eventually(lambda: used(weir) < LIMIT, what="the resets after the last content")
-    answer = get(weir.address, f"/bytes/{SIZE}")
-    assert len(answer.body) == SIZE, (answer.status, answer.body[:300], used(weir), weir.output()[-600:])
+    # Content that the kernel still has may fill the memory again for a moment.
+    eventually(lambda: len(get(weir.address, f"/bytes/{SIZE}").body) == SIZE, what="a response after the last content")
     assert modest.responds_to_ping() and modest.streams[1].reset is None
     assert any(stream.reset is not None for client in clients if client.responds_to_ping()
                for stream in client.streams.values())
