@@ -360,6 +360,13 @@ const struct redis_link *redis_cluster_link(const struct redis_cluster *c, unsig
     return c->of_slot[slot] ? c->of_slot[slot]->link : NULL;
 }
 
+enum redis_failure redis_cluster_cause(const struct redis_cluster *c)
+{
+    enum redis_failure cause = redis_cluster_map_reader_cause(c->reader);
+
+    return cause == REDIS_OK_ANSWER ? REDIS_FAILURE_CLUSTER : cause;
+}
+
 bool redis_cluster_has_room(const struct redis_cluster *c, unsigned slot)
 {
     return !c->of_slot[slot] || redis_link_has_room(c->of_slot[slot]->link);

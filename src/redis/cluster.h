@@ -31,6 +31,9 @@ bool redis_cluster_is_whole(const struct redis_cluster *cluster);
 /* Returns the link to the master of `slot`. NULL: no master is known. */
 const struct redis_link *redis_cluster_link(const struct redis_cluster *cluster, unsigned slot);
 
+/* Returns why no master of a slot is known. */
+enum redis_failure redis_cluster_cause(const struct redis_cluster *cluster);
+
 /* As redis_link_has_room() for the master of `slot`; as redis_link_breaker(), the worst state of
  * all masters. */
 bool redis_cluster_has_room(const struct redis_cluster *cluster, unsigned slot);

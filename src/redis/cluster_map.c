@@ -116,11 +116,14 @@ struct redis_cluster_map_reader {
     struct event *timer;                 /* timeout of the query, or start of the next one */
     uint64_t read_us;                    /* when the last query began */
     bool wanted, hurry;
-    unsigned failed; /* consecutive failed nodes */
+    unsigned failed;          /* consecutive failed nodes */
+    enum redis_failure cause; /* of the last one */
     struct redis_cluster_map map;
 };
 
-static atomic_bool away; /* no node returns the map, and this was logged (once for all threads) */
+/* Bit set of the causes that were logged since no node returns the map: each once for all
+ * threads. */
+static atomic_uint logged_causes;
 
 static uint64_t pause_of(const struct redis_cluster_map_reader *r)
 {
@@ -143,17 +146,22 @@ static void drop_node(struct redis_cluster_map_reader *r)
     arm_next(r);
 }
 
-static void try_next_node(struct redis_cluster_map_reader *r, const char *why)
+/* `cause`: unless `why` is an error reply that tells it. */
+static void try_next_node(struct redis_cluster_map_reader *r, enum redis_failure cause,
+                          const char *why)
 {
-    enum redis_failure failure = redis_failure_of(why); /* SCRIPT: no known error reply */
+    enum redis_failure told = redis_failure_of(why); /* SCRIPT: no known error reply */
+    bool known = told != REDIS_FAILURE_SCRIPT;
     char text[ADDRESS_TEXT_MAX];
 
     r->wanted = true;
-    if (++r->failed >= r->known_count && !atomic_exchange(&away, true))
+    r->cause = known ? told : cause;
+    if (++r->failed >= r->known_count &&
+        !(atomic_fetch_or(&logged_causes, 1u << r->cause) & 1u << r->cause))
         log_error("redis %s: none of %u nodes returns the slot map (the last, %s: %s); %s",
                   r->settings->address_text, r->known_count, address_format(&r->queried, text), why,
-                  failure == REDIS_FAILURE_SCRIPT ? "check redis.cluster and that they run"
-                                                  : redis_failure_remedy(failure, r->settings));
+                  known ? redis_failure_remedy(told, r->settings)
+                        : "check redis.cluster and that they run");
     drop_node(r);
 }
 
@@ -176,10 +184,10 @@ static void on_received(void *context, struct redis_reply *reply)
 
     MAGIC_CHECK(r, READER_MAGIC);
     if (!redis_cluster_map_read(reply, &r->queried, &r->map, &why)) {
-        try_next_node(r, why);
+        try_next_node(r, REDIS_FAILURE_CLUSTER, why);
         return;
     }
-    if (atomic_exchange(&away, false))
+    if (atomic_exchange(&logged_causes, 0))
         log_info("redis %s: node %s returns the slot map again", r->settings->address_text,
                  address_format(&r->queried, text));
     r->failed = 0;
@@ -194,7 +202,7 @@ static void on_lost(void *context, const char *why)
     struct redis_cluster_map_reader *r = context;
 
     MAGIC_CHECK(r, READER_MAGIC);
-    try_next_node(r, why);
+    try_next_node(r, REDIS_FAILURE_CONNECT, why);
 }
 
 static void read_next_node(struct redis_cluster_map_reader *r)
@@ -207,7 +215,7 @@ static void read_next_node(struct redis_cluster_map_reader *r)
                                          r->settings->password, &callbacks);
     if (!r->connection ||
         !redis_connection_send(r->connection, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL))
-        try_next_node(r, "the connection failed");
+        try_next_node(r, REDIS_FAILURE_CONNECT, "the connection failed");
     else
         event_timer_arm(r->timer, ANSWER_US);
 }
@@ -219,7 +227,7 @@ static void on_read_or_timeout(evutil_socket_t fd, short what, void *arg)
 
     MAGIC_CHECK(r, READER_MAGIC);
     if (r->connection)
-        try_next_node(r, redis_connection_timeout(r->connection));
+        try_next_node(r, REDIS_FAILURE_CONNECT, redis_connection_timeout(r->connection));
     else
         read_next_node(r);
 }
@@ -236,6 +244,11 @@ void redis_cluster_map_reader_hurry(struct redis_cluster_map_reader *r, bool hur
         return;
     r->hurry = hurry;
     arm_next(r);
+}
+
+enum redis_failure redis_cluster_map_reader_cause(const struct redis_cluster_map_reader *r)
+{
+    return r->failed >= r->known_count ? r->cause : REDIS_OK_ANSWER;
 }
 
 /* --- Create and free -------------------------------------------------------------------------- */

@@ -41,6 +41,9 @@ void redis_cluster_map_reader_want(struct redis_cluster_map_reader *reader);
 /* While `hurry` is set (part of the cluster is unavailable), reads the map five times per
  * second. */
 void redis_cluster_map_reader_hurry(struct redis_cluster_map_reader *reader, bool hurry);
+/* Returns why no node has returned the map since each was tried; REDIS_OK_ANSWER: one has, or not
+ * all were tried. */
+enum redis_failure redis_cluster_map_reader_cause(const struct redis_cluster_map_reader *reader);
 /* NULL is allowed. Must not be called from inside read(). */
 void redis_cluster_map_reader_free(struct redis_cluster_map_reader *reader);
 

@@ -182,7 +182,7 @@ enum redis_failure redis_client_cause(const struct redis_client *store, unsigned
     const struct redis_link *link = link_of_slot(store, slot);
 
     if (!link)
-        return store->cluster ? REDIS_FAILURE_CLUSTER : REDIS_FAILURE_DOWN;
+        return store->cluster ? redis_cluster_cause(store->cluster) : REDIS_FAILURE_DOWN;
     return redis_link_is_ready(link) ? REDIS_FAILURE_BUSY : redis_link_cause(link);
 }
 

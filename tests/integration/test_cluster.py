@@ -423,14 +423,31 @@ def test_a_server_that_is_no_cluster_node_is_reported(rig):
     weir.wait_for_output("the cluster does not serve the key")
 
 
+def test_each_cause_of_a_missing_slot_map_is_reported(rig):
+    redis = rig.redis(tcp=True, start=False)
+    weir = rig.weir(redis={"cluster": [redis.text], "on_failure": "deny"}, wait="listening",
+                    limits={"each": dict(script="gcra", limit=3, period="10d")})
+    weir.expect_errors("none of 1 nodes returns the slot map")
+    weir.wait_for_output("none of 1 nodes returns the slot map \\(the last, .*Connection refused")
+    assert get(weir.address).status == 503
+    assert weir.metric("weir_redis_errors_total", cause="connect") == 1
+    redis.start()
+    weir.wait_for_output("none of 1 nodes returns the slot map \\(the last, .*it is not a cluster node; use redis.address")
+    assert get(weir.address).status == 503
+    assert weir.metric("weir_redis_errors_total", cause="cluster") == 1
+
+
 def test_a_login_that_may_not_read_the_slot_map_is_reported(rig):
     redis = rig.redis(tcp=True)
     redis.command("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-cluster")
-    for password, error in ("secret", "NOPERM .*; allow this user the commands"), ("wrong", "WRONGPASS .*; check redis.username"):
+    for password, error, cause in (("secret", "NOPERM .*; allow this user the commands", "permission"),
+                                   ("wrong", "WRONGPASS .*; check redis.username", "auth")):
         weir = rig.weir(redis={"cluster": [redis.text], "username": "weir", "password": password}, wait="listening",
                         limits={"each": dict(script="gcra", limit=3, period="10d")})
         weir.expect_errors("none of 1 nodes returns the slot map")
         weir.wait_for_output(f"none of 1 nodes returns the slot map \\(the last, {redis.text}: {error}")
+        assert get(weir.address).status == 503
+        assert weir.metric("weir_redis_errors_total", cause=cause) == 1
         done = rig.command("inspect", "-c", weir.policy_file, "a")
         assert done.returncode == 1 and error.split()[0] in done.stderr, done
 
