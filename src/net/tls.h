@@ -214,6 +214,9 @@ MUST_CHECK bool tls_client_offer_http2(struct stream *stream, bool http1);
 /* Writes the reason of TLS_FAILED, for the log. */
 void tls_connect_failure(const struct stream *stream, char why[static TLS_WHY_MAX]);
 
+/* Returns whether that reason is only that the server closed the connection. */
+bool tls_connect_was_closed(const struct stream *stream);
+
 enum tls_problem {
     TLS_PROBLEM_OTHER,
     TLS_PROBLEM_UNTRUSTED, /* the certificate's authority is unknown, or the certificate is refused */

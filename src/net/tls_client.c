@@ -191,17 +191,25 @@ static int on_verified(int good, X509_STORE_CTX *store)
     return 0;
 }
 
+bool tls_connect_was_closed(const struct stream *s)
+{
+    const struct tls_session *t = s->session;
+
+    return !t->verdict && (ERR_GET_REASON(t->fault) == SSL_R_UNEXPECTED_EOF_WHILE_READING ||
+                           !ERR_reason_error_string(t->fault));
+}
+
 void tls_connect_failure(const struct stream *s, char why[static TLS_WHY_MAX])
 {
     const struct tls_session *t = s->session;
-    const char *reason = ERR_reason_error_string(t->fault);
 
     if (t->verdict)
         snprintf(why, TLS_WHY_MAX, "%s", t->verdict);
-    else if (ERR_GET_REASON(t->fault) == SSL_R_UNEXPECTED_EOF_WHILE_READING || !reason)
+    else if (tls_connect_was_closed(s))
         snprintf(why, TLS_WHY_MAX, "it closed the connection during the TLS handshake");
     else
-        snprintf(why, TLS_WHY_MAX, "no TLS handshake with it: %s", reason);
+        snprintf(why, TLS_WHY_MAX, "no TLS handshake with it: %s",
+                 ERR_reason_error_string(t->fault));
 }
 
 enum tls_problem tls_connect_problem(const struct stream *s)

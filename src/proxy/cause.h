@@ -101,7 +101,7 @@ enum fault {
     X(CAUSE_UPSTREAM_CONNECT, 502, FAULT_UPSTREAM, true, RETRY_CONNECT, "upstream_connect",        \
       "no server of the upstream could be reached")                                                \
     X(CAUSE_UPSTREAM_TLS, 502, FAULT_UPSTREAM, true, RETRY_CONNECT, "upstream_tls",                \
-      "no server of the upstream has a valid TLS certificate")                                     \
+      "no TLS handshake with a server of the upstream succeeded")                                  \
     X(CAUSE_NO_SERVER, 503, FAULT_UPSTREAM, true, RETRY_NONE, "upstream_no_server",                \
       "no server of the upstream passes its health checks, or its name is not resolved")           \
     X(CAUSE_UPSTREAM_CLOSED, 502, FAULT_SERVER, true, RETRY_RESET, "upstream_closed",              \

@@ -8,11 +8,30 @@ static const enum cause cause_of[LINK_FAILURES] = {
     [LINK_FAILED_CONNECT] = CAUSE_UPSTREAM_CONNECT,
     [LINK_FAILED_TLS] = CAUSE_UPSTREAM_TLS,
     [LINK_FAILED_TIMEOUT] = CAUSE_CONNECT_TIMEOUT,
+    [LINK_FAILED_CLOSED] = CAUSE_UPSTREAM_CONNECT,
     [LINK_FAILED_NO_SERVER] = CAUSE_NO_SERVER,
     [LINK_FAILED_NO_MEMORY] = CAUSE_NO_MEMORY,
     [LINK_FAILED_NO_DESCRIPTORS] = CAUSE_NO_DESCRIPTORS,
     [LINK_FAILED_NO_PORTS] = CAUSE_UPSTREAM_CONNECT,
 };
+
+static struct link *link_of(struct exchange *x, bool fresh, enum link_failure *failure)
+{
+    return upstream_take(&x->generation->pools, x->route.rule->upstream->index, &x->upstream.owner,
+                         fresh, &x->upstream.tries, failure);
+}
+
+/* A server that restarts may accept a connection and close it at once. If no other server is left,
+ * and none may have processed the request, each is tried once more. */
+static bool may_dial_again(struct exchange *x)
+{
+    if (x->upstream.failure != LINK_FAILED_CLOSED || x->upstream.retries ||
+        x->upstream.dialed_again)
+        return false;
+    x->upstream.dialed_again = true;
+    x->upstream.tries.servers = 0;
+    return true;
+}
 
 static enum step take_link(struct exchange *x)
 {
@@ -22,9 +41,9 @@ static enum step take_link(struct exchange *x)
 
     if (x->overdue)
         return step_fail(x, x->overdue, NULL);
-    x->upstream.link =
-        upstream_take(&x->generation->pools, x->route.rule->upstream->index, &x->upstream.owner,
-                      why == RETRY_IDLE_CLOSED, &x->upstream.tries, &failure);
+    x->upstream.link = link_of(x, why == RETRY_IDLE_CLOSED, &failure);
+    if (!x->upstream.link && may_dial_again(x))
+        x->upstream.link = link_of(x, true, &failure);
     if (!x->upstream.link)
         return step_fail(x, cause == CAUSE_NONE ? cause_of[failure] : cause, NULL);
     if (why != RETRY_NONE)

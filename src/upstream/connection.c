@@ -94,7 +94,8 @@ static void continue_handshake(struct connection *c)
     case TLS_FAILED:
         tls_connect_failure(&c->stream, why);
         tls_resumption_clear(&c->link.server->resumption);
-        connection_failed(c, LINK_FAILED_TLS, why);
+        connection_failed(
+            c, tls_connect_was_closed(&c->stream) ? LINK_FAILED_CLOSED : LINK_FAILED_TLS, why);
     }
 }
 

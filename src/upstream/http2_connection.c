@@ -146,16 +146,18 @@ static void end_connection(struct http2_connection *h)
 /* The connection can carry nothing any more. */
 static void lose_connection(struct http2_connection *h)
 {
-    bool no_memory = h->why == http2_cause_text[HTTP2_NO_MEMORY];
-
     if (h->open)
         end_connection(h);
+    else if (h->why)
+        connection_failed(h->connection,
+                          h->why == http2_cause_text[HTTP2_NO_MEMORY] ? LINK_FAILED_NO_MEMORY
+                                                                      : LINK_FAILED_CONNECT,
+                          h->why);
+    else if (http2_session_is_open(h->session))
+        connection_failed(h->connection, LINK_FAILED_CONNECT, "the server allows no HTTP/2 stream");
     else
-        connection_failed(h->connection, no_memory ? LINK_FAILED_NO_MEMORY : LINK_FAILED_CONNECT,
-                          h->why ? h->why
-                          : http2_session_is_open(h->session)
-                              ? "the server allows no HTTP/2 stream"
-                              : "the server closed the connection before its SETTINGS");
+        connection_failed(h->connection, LINK_FAILED_CLOSED,
+                          "the server closed the connection before its SETTINGS");
 }
 
 void http2_connection_idle(struct http2_connection *h)

@@ -41,6 +41,8 @@ enum link_failure {
     LINK_FAILED_CONNECT,   /* no server was left to try, or it refused the connection */
     LINK_FAILED_TLS,       /* the TLS handshake failed */
     LINK_FAILED_TIMEOUT,   /* no connection, or no TLS handshake, within connect_timeout */
+    LINK_FAILED_CLOSED,    /* the server closed the connection before it took a request: during the
+                              TLS handshake, or before its HTTP/2 SETTINGS */
     LINK_FAILED_NO_SERVER, /* no server passes its health checks, or no name is resolved */
     LINK_FAILED_NO_MEMORY,
     LINK_FAILED_NO_DESCRIPTORS,

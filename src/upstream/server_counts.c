@@ -50,10 +50,12 @@ void server_stats_error(struct link *link, enum server_error error)
 
 void server_stats_unconnected(struct link *link, enum link_failure failure)
 {
-    static const enum server_error errors[] = {[LINK_FAILED_CONNECT] = SERVER_ERROR_CONNECT,
-                                               [LINK_FAILED_TLS] = SERVER_ERROR_TLS,
-                                               [LINK_FAILED_TIMEOUT] =
-                                                   SERVER_ERROR_CONNECT_TIMEOUT};
+    static const enum server_error errors[] = {
+        [LINK_FAILED_CONNECT] = SERVER_ERROR_CONNECT,
+        [LINK_FAILED_TLS] = SERVER_ERROR_TLS,
+        [LINK_FAILED_TIMEOUT] = SERVER_ERROR_CONNECT_TIMEOUT,
+        [LINK_FAILED_CLOSED] = SERVER_ERROR_CONNECT,
+    };
 
     if (failure < COUNT_OF(errors))
         server_stats_error(link, errors[failure]);

@@ -855,6 +855,17 @@ def test_protocol_http2_requires_alpn_h2(rig):
     weir.wait_for_output(r"the server does not offer HTTP/2 \(ALPN h2\)")
 
 
+def test_a_server_that_closes_before_its_settings_gets_one_more_try(rig):
+    class Restarting(Http2Server):
+        def serve(self, peer, number):
+            return super().serve(peer, number) if number >= self.until else peer.close()
+    for until, status in (1, 200), (2, 502):
+        server = Restarting(rig, respond_to_requests)
+        server.until = until
+        assert get(weir_before(rig, server).address, method="POST", body=b"12345").status == status
+        assert server.accepted == 2
+
+
 def test_health_checks_use_http2(rig):
     """With and without TLS. A server that fails its checks gets no requests."""
     def script(connection, _number):

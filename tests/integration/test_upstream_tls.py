@@ -71,7 +71,7 @@ def assert_certificate_error(rig, words, servers=None, tls_context=None, **more)
     with Connection(weir.address) as client:
         for _ in range(5):
             answer = client.request()
-            assert answer.status == 502 and b"has a valid TLS certificate" in answer.body, answer
+            assert answer.status == 502 and b"no TLS handshake with a server" in answer.body, answer
     eventually(lambda: weir.metric("weir_errors_total", cause="upstream_tls") == 5, what="the requests to be counted")
     weir.wait_for_output(re.escape(words))
     lines = [line for _, line in weir.log() if words in line]
@@ -104,6 +104,46 @@ def test_a_server_without_tls_is_refused(rig):
         peer.socket.recv(100)
         peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     assert_certificate_error(rig, "no TLS handshake with it: wrong version number", servers=Scripted(rig, plain))
+
+
+class Restarting(TlsServer):
+    """Closes its connections until the one with the number `until`, some before and some after it
+    has received the ClientHello."""
+    until = 0
+
+    def serve(self, peer, number):
+        if number >= self.until:
+            return super().serve(peer, number)
+        if number % 2:
+            peer.socket.recv(1)
+        peer.close()
+
+
+def test_a_server_that_closes_new_connections_gets_one_more_try(rig):
+    """As of a server during its restart. The request was not sent, so its method does not
+    matter."""
+    def describe_once(peer, _number):
+        _, body = peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    server = Restarting(rig, describe_once)
+    weir = weir_before(rig, server)
+    for closed in 1, 0, 1:
+        server.until = server.accepted + closed
+        answer = get(weir.address, method="POST", body=b"12345")
+        assert answer.status == 200 and answer.body == b"12345", answer
+    weir.counts(2, "weir_upstream_retries_total", cause="connect")
+    accepted, server.until = server.accepted, 1 << 20
+    assert get(weir.address).status == 502
+    assert server.accepted == accepted + 2, "no more than one more try"
+    weir.counts(1, "weir_errors_total", cause="upstream_connect")
+
+
+def test_another_server_is_preferred_to_one_that_closes_new_connections(rig):
+    closing, good = Restarting(rig, respond_to_all()), TlsServer(rig, respond_to_all())
+    closing.until = 1 << 20
+    weir = weir_before(rig, closing, good, eject={"time": "1h"})
+    assert [get(weir.address).status for _ in range(6)] == [200] * 6
+    assert closing.accepted <= 2, "once, and perhaps a probe"
 
 
 def test_verification_can_be_disabled(rig):
@@ -296,7 +336,7 @@ def test_a_hanging_server_has_one_probe_at_a_time(rig):
 
     server = Scripted(rig, mute)
     # longer than the interval between probes
-    weir = weir_before(rig, server, connect_timeout="2500ms")
+    weir = weir_before(rig, server, connect_timeout="2500ms", retry={"on": ["reset"]})
     weir.expect_errors("upstream|server|api")
     with Connection(weir.address) as first, Connection(weir.address) as second:
         first.send(request_bytes())
