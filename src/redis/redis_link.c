@@ -21,7 +21,7 @@ enum {
     UNFIT_TO_CLOSE = 3,
 };
 
-static const uint64_t connect_us = 2000000; /* until READY */
+static const uint64_t connect_min_us = 2000000; /* until READY, or redis.timeout if longer */
 static const uint64_t retry_min_us = 50000, retry_max_us = 2000000;
 static const uint64_t timeout_min_us = 1000000;
 static const uint64_t idle_us = 1000000; /* between two looks at a READY link without calls */
@@ -314,7 +314,9 @@ static void link_connect(struct redis_link *link)
     }
     redisAsyncSetConnectCallback(link->ac, on_connected);
     redisAsyncSetDisconnectCallback(link->ac, on_disconnected);
-    event_timer_arm(link->connect_timer, connect_us);
+    event_timer_arm(link->connect_timer, link->settings->timeout_us > connect_min_us
+                                             ? link->settings->timeout_us
+                                             : connect_min_us);
     if (!redis_link_attach(link) || !redis_link_set_up(link))
         redis_link_close(link, REDIS_FAILURE_CONNECT, "no memory");
 }

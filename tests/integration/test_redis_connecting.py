@@ -8,7 +8,7 @@ import time
 
 from nameserver import Nameserver
 from rig import Redis, eventually, free_port, sanitized, top
-from scripted import Scripted
+from scripted import Scripted, redis_commands
 from wire import get
 
 LIMITED = {"day": dict(script="fixed_window", limit=2, period="10d")}
@@ -37,6 +37,18 @@ def test_the_start_waits_for_redis_as_long_as_a_decision_may(rig):
         waits.setdefault(timeout, []).append(time.monotonic() - began)
         weir.expect_errors("^redis ")
     assert min(waits["10ms"]) < min(waits["1s"]) - 0.4, waits
+
+
+def test_a_new_connection_waits_as_long_as_a_decision_may(rig):
+    """Its first reply comes after more than the 2 s that a connection may take at least. Else it
+    would never be ready."""
+    def slow(peer, _number):
+        time.sleep(2.5)
+        for words in redis_commands(peer):
+            peer.send(b"$40\r\n" + b"0" * 40 + b"\r\n" if words[0].upper() == b"SCRIPT" else b"+OK\r\n")
+    server = Scripted(rig, slow)
+    weir = rig.weir(wait="listening", redis={"address": server.text, "timeout": "10s"}, limits=LIMITED, workers=1)
+    weir.wait_for_redis()
 
 
 def test_without_limits_weir_does_not_connect_to_redis(rig):
