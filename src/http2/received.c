@@ -305,7 +305,7 @@ void http2_report_received(struct http2_session *s)
     if (content_of && is_listening(content_of))
         s->events->content(content_of, content);
     else if (content_of)
-        http2_consume(content_of, content.n);
+        http2_drop(content_of, content.n);
     if (ended)
         report_content_end(s, ended);
     if (capacity && s->events->capacity)

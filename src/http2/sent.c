@@ -264,6 +264,17 @@ void http2_consume(struct http2_stream *stream, size_t size)
         http2_session_fail(s, HTTP2_NO_MEMORY, NULL);
 }
 
+/* A stream whose response is complete gets no more window: its client is to stop. */
+void http2_drop(struct http2_stream *stream, size_t size)
+{
+    if (stream->rest == REST_NONE)
+        http2_consume(stream, size);
+    else {
+        http2_session_consume(stream->session, stream->unconsumed);
+        stream->unconsumed = 0;
+    }
+}
+
 void http2_session_consume(struct http2_session *s, size_t size)
 {
     if (size == 0)
@@ -280,6 +291,33 @@ size_t http2_stream_keep_content(struct http2_stream *stream)
     return size;
 }
 
+/* The response is complete, the request is not. A reset together with the response would end it
+ * for clients like curl 7.88, which have not read it yet. Many send the rest at once, or stop by
+ * themselves; the others are asked to stop by http2_session_end_rests(). */
+static void await_rest(struct http2_stream *stream)
+{
+    if (stream->rest != REST_NONE || stream->own_reset || stream->closed)
+        return;
+    stream->rest = REST_AWAITED;
+    stream->session->rests++;
+}
+
+bool http2_session_awaits_rests(const struct http2_session *s)
+{
+    return s->rests > 0;
+}
+
+void http2_session_end_rests(struct http2_session *s)
+{
+    struct http2_stream *stream;
+
+    TAILQ_FOREACH (stream, &s->streams, link)
+        if (stream->rest == REST_OVERDUE)
+            reset(stream, NGHTTP2_NO_ERROR);
+        else if (stream->rest == REST_AWAITED)
+            stream->rest = REST_OVERDUE;
+}
+
 void http2_stream_detach(struct http2_stream *stream)
 {
     stream->detached = true;
@@ -287,7 +325,7 @@ void http2_stream_detach(struct http2_stream *stream)
     http2_consume(stream, stream->unconsumed);
     bool client = stream->session->client;
     if (!client && stream->sent_all && !stream->received_all)
-        reset(stream, NGHTTP2_NO_ERROR);
+        await_rest(stream);
     else if (client || !stream->end_given)
         http2_reset(stream);
 }
@@ -330,7 +368,7 @@ static void sent_all(struct http2_stream *stream)
 {
     stream->sent_all = true;
     if (stream->detached && !stream->received_all)
-        reset(stream, NGHTTP2_NO_ERROR);
+        await_rest(stream);
 }
 
 static void message_frame_sent(struct http2_session *s, struct http2_stream *stream,

@@ -164,6 +164,7 @@ void http2_stream_free(struct http2_stream *stream)
         TAILQ_REMOVE(stream->queued == STREAM_NO_ROOM ? &s->no_room : &s->events_due, stream,
                      event_link);
     s->stream_count--;
+    s->rests -= stream->rest != REST_NONE;
     MAGIC_WIPE(stream);
     free(stream);
 }

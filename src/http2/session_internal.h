@@ -44,6 +44,9 @@ struct http2_stream {
     bool reported;       /* to the caller */
     bool detached;       /* the caller needs no more events */
     bool own_reset;      /* weir resets it for reasons of its own */
+    /* server's role, after the response: the rest of the request is dropped; OVERDUE: since before
+     * the last http2_session_end_rests() */
+    enum { REST_NONE, REST_AWAITED, REST_OVERDUE } rest;
     bool closed, complete;
     uint32_t code;   /* closed: error code */
     const char *why; /* client's role: the fault for which weir resets the stream; static text */
@@ -106,8 +109,8 @@ struct http2_session {
     bool sending;           /* in nghttp2_session_send() */
     bool work;              /* output or events are pending */
     enum { SHUTDOWN_NONE, SHUTDOWN_NOTICED, SHUTDOWN_DONE } shutdown;
-    int32_t last_stream; /* SHUTDOWN_DONE: weir processes no stream after it */
-    unsigned stream_count;
+    int32_t last_stream;          /* SHUTDOWN_DONE: weir processes no stream after it */
+    unsigned stream_count, rests; /* rests: streams whose `rest` is not NONE */
 };
 
 static inline struct http2_session *http2_session_of(void *user_data)
@@ -138,6 +141,9 @@ void http2_charge(struct http2_session *session, enum frame_limit limit);
 
 /* A PING acknowledgement was received. */
 void http2_ping_returned(struct http2_session *session, const uint8_t *opaque);
+
+/* Reports that content of a detached stream was dropped. */
+void http2_drop(struct http2_stream *stream, size_t size);
 
 /* Queues the report that the stream is closed. */
 void http2_stream_due(struct http2_stream *stream);

@@ -258,9 +258,7 @@ START_TEST(a_request_can_be_refused_with_a_status)
     peer_headers(&peer, END_STREAM, 5, PEER_GET);
     deliver();
     ck_assert_str_eq(events, "refused 1 400;refused 3 501;request 5 GET / none;closed 5 complete;");
-    ck_assert_uint_eq(sent[NGHTTP2_RST_STREAM], 1); /* NO_ERROR: CONNECT would send content */
-    ck_assert_uint_eq(last_code, NGHTTP2_NO_ERROR);
-    ck_assert_int_eq(http2_session_streams(session), 0);
+    ck_assert_int_eq(http2_session_streams(session), 1); /* CONNECT would send content */
 }
 END_TEST
 
@@ -885,21 +883,75 @@ START_TEST(frames_after_goaway_are_dropped)
 }
 END_TEST
 
-/* RFC 9113 section 8.1: after an early response the client is asked to stop. */
-START_TEST(an_early_response_ends_the_request)
+static void respond_early(uint16_t id)
 {
     no_reply = true;
-    peer_headers(&peer, 0, 1, PEER_POST);
+    peer_headers(&peer, 0, id, PEER_POST);
     deliver();
     ck_assert(http2_send_head(last_stream, 429, NULL, 0, true));
     http2_stream_detach(last_stream);
     run_output();
-    ck_assert_uint_eq(end_streams, 1);
+    ck_assert(http2_session_awaits_rests(session));
+}
+
+static void end_rests(void)
+{
+    http2_session_end_rests(session);
+    run_output();
+}
+
+/* RFC 9113 section 8.1: after an early response the client is asked to stop, but not at once. */
+START_TEST(an_early_response_ends_the_request)
+{
+    respond_early(1);
+    end_rests();
+    respond_early(3);
+    ck_assert_uint_eq(end_streams, 2);
+    ck_assert_uint_eq(sent[NGHTTP2_RST_STREAM], 0);
+    end_rests();
     ck_assert_uint_eq(sent[NGHTTP2_RST_STREAM], 1);
     ck_assert_uint_eq(last_code, NGHTTP2_NO_ERROR);
+    end_rests();
+    ck_assert_uint_eq(sent[NGHTTP2_RST_STREAM], 2);
+    ck_assert(!http2_session_awaits_rests(session));
     peer_frame(&peer, NGHTTP2_DATA, 0, 1, "abc", 3); /* was on its way */
     deliver();
+    ck_assert_str_eq(events, "request 1 POST / unknown;request 3 POST / unknown;");
+}
+END_TEST
+
+/* Clients like curl 7.88 lose a response that a reset follows at once. */
+START_TEST(a_request_may_end_after_its_early_response)
+{
+    static char bytes[16384];
+
+    respond_early(1);
+    for (unsigned i = 0; i < 3; i++)
+        peer_frame(&peer, NGHTTP2_DATA, 0, 1, bytes, sizeof bytes);
+    peer_frame(&peer, NGHTTP2_DATA, END_STREAM, 1, "abc", 3);
+    deliver();
+    ck_assert(!http2_session_awaits_rests(session));
+    ck_assert_int_eq(http2_session_streams(session), 0);
+    end_rests();
+    end_rests();
+    ck_assert_uint_eq(sent[NGHTTP2_RST_STREAM], 0);
     ck_assert_str_eq(events, "request 1 POST / unknown;");
+}
+END_TEST
+
+/* The connection's window is returned, that of the stream is not. */
+START_TEST(content_after_an_early_response_gets_no_window)
+{
+    static char bytes[16384];
+
+    respond_early(1);
+    for (unsigned i = 0; i < 4; i++)
+        peer_frame(&peer, NGHTTP2_DATA, 0, 1, bytes, sizeof bytes);
+    deliver();
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+    peer_frame(&peer, NGHTTP2_DATA, 0, 1, bytes, 1);
+    deliver();
+    ck_assert_uint_eq(last_code, NGHTTP2_FLOW_CONTROL_ERROR);
 }
 END_TEST
 
@@ -1011,6 +1063,8 @@ int main(void)
     tcase_add_test(all, a_frame_on_a_stream_that_the_client_ended_is_an_error);
     tcase_add_test(all, frames_after_goaway_are_dropped);
     tcase_add_test(all, an_early_response_ends_the_request);
+    tcase_add_test(all, a_request_may_end_after_its_early_response);
+    tcase_add_test(all, content_after_an_early_response_gets_no_window);
     tcase_add_test(all, interim_responses_precede_the_final_one);
     tcase_add_test(all, goaway_is_sent_twice);
     tcase_add_test(all, an_incomplete_head_is_kept);
