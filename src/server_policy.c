@@ -217,6 +217,21 @@ bool adjust_redis(const struct weir *weir, struct policy *next, FILE *report)
     return true;
 }
 
+/* The open listeners of clients and proxies need upstreams, and stay open until a restart. Returns
+ * false after printing that `next` has none. */
+static bool serves_listeners(const struct weir *weir, const struct policy *next, FILE *report)
+{
+    for (unsigned i = 0; i < weir->first->listen_count && !next->upstream_count; i++)
+        if (!weir->first->listen[i].serves_limits) {
+            fprintf(report,
+                    "upstreams is missing, and listeners of %s stay open until a restart; restart "
+                    "weir, or keep an upstream\n",
+                    listen_option(&weir->first->listen[i]));
+            return false;
+        }
+    return true;
+}
+
 /* A reload before the point of no return: all that can fail. */
 struct preparation {
     struct weir *weir;
@@ -232,7 +247,7 @@ static void prepare_policy(void *preparation)
     struct weir *weir = p->weir;
     struct policy *next = p->next = read_policy(weir, p->report);
 
-    if (!next || !adjust_redis(weir, next, p->report) ||
+    if (!next || !adjust_redis(weir, next, p->report) || !serves_listeners(weir, next, p->report) ||
         (policy_needs_redis(next) &&
          !cli_check_scripts(next, next->driver, weir->lua_dir, p->report)))
         return;

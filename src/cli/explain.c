@@ -40,11 +40,12 @@ static int explain_with_policy(const struct explain_command *command,
                                const struct explain_request *request)
 {
     struct policy *policy = query_policy(command->policy_file, command->lua_dir);
-    struct explainer *explainer = policy ? explainer_new(policy, command->state) : NULL;
+    bool good = policy && policy_takes_requests(policy, stderr);
+    struct explainer *explainer = good ? explainer_new(policy, command->state) : NULL;
     const struct explanation *e = explainer ? explainer_explain(explainer, request) : NULL;
     int status = e ? print(command, policy, request, e) : CLI_FAILED;
 
-    if (policy && !explainer)
+    if (good && !explainer)
         fputs("weir: explain: out of memory\n", stderr);
     explainer_free(explainer);
     policy_drop(policy);

@@ -194,7 +194,7 @@ static void warn_of_unread_usage(struct loading *l)
 
     for (unsigned i = 0; item && i + 1 < l->policy->rule_count; i++, item = item->next) {
         const struct rule *rule = &l->policy->rules[i];
-        if (rule->usage_paths && rule->upstream->health.grpc)
+        if (rule->usage_paths && rule->upstream && rule->upstream->health.grpc)
             warning(l, item,
                     "upstream %s speaks gRPC, whose responses have no usage that weir can read: "
                     "requests cost the reserve of the limit",

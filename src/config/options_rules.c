@@ -112,7 +112,7 @@ static const struct option rows[] = {
      SET(rule, priority),
      .help = "priority of the requests, a name in priorities"},
     {.path = "rules[].upstream", .type = &type_rule_upstream, .fallback = "the first",
-     .flags = DERIVED,
+     .flags = DERIVED, SET(rule, upstream),
      .help = "name of the upstream that receives the requests"},
     {.path = "rules[].rejection", .type = &type_section, .fallback = "",
      SET(rule, has_rejection),

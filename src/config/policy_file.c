@@ -144,7 +144,23 @@ struct policy *policy_load_unserved(const char *file, const char *lua_dir, FILE 
 {
     struct load load = {
         .l = {.lua_dir = lua_dir, .unserved = true}, .report.file = file, .out = report};
-    return finish_loading(&load);
+    struct policy *policy = finish_loading(&load);
+
+    if (!policy || policy_takes_requests(policy, report))
+        return policy;
+    policy_drop(policy);
+    return NULL;
+}
+
+bool policy_takes_requests(const struct policy *policy, FILE *report)
+{
+    if (!policy->upstream_count)
+        fprintf(report,
+                "%s: there are no upstreams, so weir accepts no requests of clients, but only "
+                "calls of rate_limit_service; add upstreams, or see what a descriptor gets with "
+                "weir explain descriptor:DOMAIN/KEY=VALUE\n",
+                policy->file);
+    return policy->upstream_count > 0;
 }
 
 bool policy_wants_json_log(const char *file)

@@ -216,9 +216,12 @@ struct policy {
  * owns a reference. */
 struct policy *policy_load(const char *file, const char *lua_dir, FILE *report);
 
-/* As policy_load(), for a policy that only decides requests, as in tests: the certificates of its
- * listeners are not read, and may be missing. */
+/* As policy_load(), for a policy that only decides requests, as in tests: it must have upstreams.
+ * The certificates of its listeners are not read, and may be missing. */
 struct policy *policy_load_unserved(const char *file, const char *lua_dir, FILE *report);
+/* Returns whether the policy has upstreams, without which weir decides no requests of clients, but
+ * descriptors. If it has none, prints that and the remedy to `report`. */
+MUST_CHECK bool policy_takes_requests(const struct policy *policy, FILE *report);
 
 /* Returns true if the file sets log.format to json, even if the file has errors; the errors are
  * then logged as JSON. Returns false unless it is a regular file. Blocks: reads the file. */

@@ -168,6 +168,20 @@ def test_a_descriptor_of_the_rate_limit_service(rig):
     assert rig.command("explain", "-c", path, "descriptor:edge").returncode == 2
 
 
+def test_a_policy_without_upstreams_has_descriptors_only(rig):
+    """weir replay and weir test say the same."""
+    rig.write("cards.yaml", CARDS)
+    path = rig.write("descriptors.yaml", DESCRIPTORS)
+    log = rig.write("a.log", '127.0.0.1 - - [10/Oct/2026:13:55:36 +0200] "GET /x HTTP/1.1" 200 2\n')
+    tests = rig.write("a.test.yaml", "tests: [ { name: x, requests: [ { path: / } ] } ]\n")
+    other = rig.write("weir.yaml", POLICY % "127.0.0.1:1")
+    for arguments in (["explain", "-c", path, "/"], ["replay", "-c", path, log], ["test", "-c", path, tests],
+                      ["replay", "-c", other, "--compare", path, log]):
+        done = rig.command(*arguments)
+        assert done.returncode == 1 and not done.stdout, (arguments, done.returncode, done.stdout)
+        assert f"{path}: there are no upstreams, so weir accepts no requests of clients" in done.stderr, done.stderr
+
+
 def test_errors_in_the_policy_end_with_1(rig):
     done = rig.command("explain", "-c", rig.write("bad.yaml", "nothing: 1\n"), "http://a.test/")
     assert done.returncode == 1 and "bad.yaml:1:1" in done.stderr

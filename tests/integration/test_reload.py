@@ -114,6 +114,29 @@ def test_settings_that_require_a_restart_are_reported(rig):
     assert get(weir.address).status == 200
 
 
+def without_upstreams(rig, **keys):
+    policy = {**rig.policy(workers=1, rate_limit_service={"listen": "127.0.0.1:0", "domains": {}}), **keys}
+    return {key: policy[key] for key in policy if key not in ("upstreams", "listen")}
+
+
+def test_a_policy_without_upstreams_is_refused_while_listeners_need_them(rig):
+    weir = rig.weir(workers=1)
+    weir.expect_errors("upstreams is missing", "the current policy stays in effect")
+    rig.write(weir.policy_file, json.dumps(without_upstreams(rig)))
+    weir.signal(signal.SIGHUP)
+    weir.wait_for_output("upstreams is missing, and listeners of listen stay open until a restart")
+    weir.wait_for_output("the current policy stays in effect")
+    assert get(weir.address).status == 200
+
+
+def test_rules_without_upstreams_are_logged_and_shown(rig):
+    weir = rig.weir(json.dumps(without_upstreams(rig)))
+    weir.policy = without_upstreams(rig)
+    weir.reload(rules=[{"limits": "none"}])
+    rule, = json.loads(get(weir.admin, "/api/v1/policy", headers={"Accept": "application/json"}).body)["rules"]
+    assert rule["name"] == "*" and "upstream" not in rule, rule
+
+
 def test_a_sighup_during_the_shutdown_is_harmless(rig):
     weir = rig.weir(workers=1)
     weir.signal(signal.SIGTERM)

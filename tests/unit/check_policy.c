@@ -540,6 +540,11 @@ START_TEST(a_printed_policy_loads_as_the_same_policy)
                        "plans: { gold: { limits: { x: { limit: 5, period: 1h } } } }\n"
                        "clients:\n  a: { plan: gold, limits: { x: { limit: 5, period: 1m } } }\n"
                        "  b: { plan: gold, limits: { x: { limit: 4 } } }\n");
+    /* rules of a policy without upstreams */
+    assert_fixed_point("rate_limit_service: { listen: '127.0.0.1:1', domains: {} }\n"
+                       "limits: { x: { script: gcra, limit: 9, period: 1m, cost: "
+                       "{ reserve: 1, usage: openai } } }\n"
+                       "rules: [ { limits: [ x ] } ]\n");
     /* characters that YAML does not read as they are */
     assert_fixed_point(UPSTREAMS "rules:\n  - { match: { header: { A: \"a \\u2028 b\" } } }\n"
                                  "  - { match: { header: { A: \"\\uffff\\u2029\\ufffdef\" } } }\n");
