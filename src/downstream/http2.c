@@ -10,7 +10,6 @@
 
 enum {
     SECOND_GOAWAY_US = 1000000, /* if the PING between the two is not answered */
-    REST_US = 500000,           /* once to twice this time after its response, a request is reset */
     ROUNDS_MAX = 4,             /* buffers written per connection and loop iteration */
     FREE_REQUESTS_MAX = 256,
     LINGER_HEADS_MAX = 64 * 1024, /* dropped in the lingering close, beside content */
@@ -82,7 +81,6 @@ static void end_session(struct http2_client *connection)
     }
     take_off(connection);
     deadline_cancel(&connection->second);
-    deadline_cancel(&connection->rests);
     http2_session_free(connection->session);
     free(connection);
 }
@@ -198,20 +196,6 @@ static void second_passed(struct deadline *deadline)
     http2_touch(connection);
 }
 
-static void await_rests(struct http2_client *connection)
-{
-    if (http2_session_awaits_rests(connection->session) && !deadline_is_armed(&connection->rests))
-        deadline_arm(&connection->shared->rests, &connection->rests, clock_cached_us(), REST_US);
-}
-
-static void rests_passed(struct deadline *deadline)
-{
-    struct http2_client *connection = CONTAINER_OF(deadline, struct http2_client, rests);
-
-    http2_session_end_rests(connection->session);
-    http2_touch(connection);
-}
-
 /* GOAWAY, then the end of all streams, then the close. */
 static void stop(struct client *c)
 {
@@ -312,7 +296,6 @@ static void flush(struct http2_client *connection)
         stream_want_read(&c->stream, sent);
         if (sent && (c->stream.out || http2_session_has_work(session)))
             http2_touch(connection);
-        await_rests(connection);
         choose_list_and_deadline(connection, moved);
     }
 }
@@ -440,7 +423,6 @@ static struct http2_worker *worker_of(struct worker *w)
     deadline_queue_init(&w->deadlines, &h->unsent, unsent_passed);
     deadline_queue_init(&w->deadlines, &h->leaving, leaving_passed);
     deadline_queue_init(&w->deadlines, &h->second, second_passed);
-    deadline_queue_init(&w->deadlines, &h->rests, rests_passed);
     h->protocol = (struct protocol_worker){.flush = flush_all, .free = free_all};
     clients_add_protocol(w, &h->protocol);
     return w->downstream->http2 = h;

@@ -42,7 +42,6 @@ struct http2_client {
     bool stopping;          /* GOAWAY was sent */
     bool idle_over;         /* GOAWAY was sent since the connection was idle */
     struct deadline second; /* of the second GOAWAY */
-    struct deadline rests;  /* of http2_session_end_rests() */
     struct send_rate rate;  /* of the client, while the socket holds output */
 };
 
@@ -50,7 +49,7 @@ struct http2_worker {
     struct protocol_worker protocol;
     struct http2_scratch *scratch;
     struct event wake; /* active while output is pending */
-    struct deadline_queue unsent, leaving, second, rests;
+    struct deadline_queue unsent, leaving, second;
     struct log_throttle throttle[HTTP2_CAUSE_COUNT];
     TAILQ_HEAD(http2_dirty, http2_client) dirty;
     unsigned dirty_count;

@@ -291,31 +291,45 @@ size_t http2_stream_keep_content(struct http2_stream *stream)
     return size;
 }
 
+const uint8_t http2_rests_ping[8] = "weirRest";
+
+static void ping_for_rests(struct http2_session *s)
+{
+    struct http2_stream *stream;
+
+    if (nghttp2_submit_ping(s->ng, NGHTTP2_FLAG_NONE, http2_rests_ping) != 0)
+        http2_session_fail(s, HTTP2_NO_MEMORY, NULL);
+    s->rests_pinged = s->work = true;
+    frame_limits_add(&s->limits, LIMIT_PINGS, 1);
+    TAILQ_FOREACH (stream, &s->streams, link)
+        if (stream->rest == REST_AWAITED)
+            stream->rest = REST_PINGED;
+}
+
 /* The response is complete, the request is not. A reset together with the response would end it
- * for clients like curl 7.88, which have not read it yet. Many send the rest at once, or stop by
- * themselves; the others are asked to stop by http2_session_end_rests(). */
+ * for clients like curl 7.88, which have not read it yet. */
 static void await_rest(struct http2_stream *stream)
 {
     if (stream->rest != REST_NONE || stream->own_reset || stream->closed)
         return;
     stream->rest = REST_AWAITED;
-    stream->session->rests++;
+    if (!stream->session->rests_pinged)
+        ping_for_rests(stream->session);
 }
 
-bool http2_session_awaits_rests(const struct http2_session *s)
-{
-    return s->rests > 0;
-}
-
-void http2_session_end_rests(struct http2_session *s)
+void http2_end_rests(struct http2_session *s)
 {
     struct http2_stream *stream;
+    bool more = false;
 
+    s->rests_pinged = false;
     TAILQ_FOREACH (stream, &s->streams, link)
-        if (stream->rest == REST_OVERDUE)
+        if (stream->rest == REST_PINGED)
             reset(stream, NGHTTP2_NO_ERROR);
-        else if (stream->rest == REST_AWAITED)
-            stream->rest = REST_OVERDUE;
+        else
+            more |= stream->rest == REST_AWAITED;
+    if (more)
+        ping_for_rests(s);
 }
 
 void http2_stream_detach(struct http2_stream *stream)

@@ -164,7 +164,6 @@ void http2_stream_free(struct http2_stream *stream)
         TAILQ_REMOVE(stream->queued == STREAM_NO_ROOM ? &s->no_room : &s->events_due, stream,
                      event_link);
     s->stream_count--;
-    s->rests -= stream->rest != REST_NONE;
     MAGIC_WIPE(stream);
     free(stream);
 }
@@ -230,6 +229,8 @@ void http2_ping_returned(struct http2_session *s, const uint8_t *opaque)
 {
     if (s->shutdown == SHUTDOWN_NOTICED && memcmp(opaque, shutdown_ping, sizeof shutdown_ping) == 0)
         http2_session_shut_down(s);
+    else if (s->rests_pinged && memcmp(opaque, http2_rests_ping, sizeof http2_rests_ping) == 0)
+        http2_end_rests(s);
 }
 
 /* ---- input ----------------------------------------------------------------------------------- */

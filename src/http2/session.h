@@ -186,13 +186,8 @@ void http2_session_consume(struct http2_session *session, size_t size);
  * cancelled. `closed` follows. */
 void http2_reset(struct http2_stream *stream);
 /* The caller needs no more of the stream: no further events; content that still arrives is dropped.
- * Server's role: if the response is complete and the request is not, its rest is dropped until
- * http2_session_end_rests(). Client's role: a stream that is not closed is reset. */
+ * Server's role: if the response is complete and the request is not, the client is asked to stop
+ * when it has the response (section 8.1). Client's role: a stream that is not closed is reset. */
 void http2_stream_detach(struct http2_stream *stream);
-/* Server's role. Returns whether there are such streams. */
-bool http2_session_awaits_rests(const struct http2_session *session);
-/* Asks the clients of those streams to stop (RST_STREAM with NO_ERROR, section 8.1) that there have
- * been since the last call. */
-void http2_session_end_rests(struct http2_session *session);
 
 #endif

@@ -44,9 +44,9 @@ struct http2_stream {
     bool reported;       /* to the caller */
     bool detached;       /* the caller needs no more events */
     bool own_reset;      /* weir resets it for reasons of its own */
-    /* server's role, after the response: the rest of the request is dropped; OVERDUE: since before
-     * the last http2_session_end_rests() */
-    enum { REST_NONE, REST_AWAITED, REST_OVERDUE } rest;
+    /* server's role, after the response: the rest of the request is dropped; PINGED: since before
+     * the last PING */
+    enum { REST_NONE, REST_AWAITED, REST_PINGED } rest;
     bool closed, complete;
     uint32_t code;   /* closed: error code */
     const char *why; /* client's role: the fault for which weir resets the stream; static text */
@@ -108,9 +108,10 @@ struct http2_session {
     bool failed;            /* no more input is processed */
     bool sending;           /* in nghttp2_session_send() */
     bool work;              /* output or events are pending */
+    bool rests_pinged;      /* the PING after early responses is not acknowledged yet */
     enum { SHUTDOWN_NONE, SHUTDOWN_NOTICED, SHUTDOWN_DONE } shutdown;
-    int32_t last_stream;          /* SHUTDOWN_DONE: weir processes no stream after it */
-    unsigned stream_count, rests; /* rests: streams whose `rest` is not NONE */
+    int32_t last_stream; /* SHUTDOWN_DONE: weir processes no stream after it */
+    unsigned stream_count;
 };
 
 static inline struct http2_session *http2_session_of(void *user_data)
@@ -139,9 +140,15 @@ void http2_session_fail(struct http2_session *session, enum http2_cause cause, c
 /* Takes a token of the limit; without one, the session fails. */
 void http2_charge(struct http2_session *session, enum frame_limit limit);
 
+/* Opaque data of the PING after early responses. */
+extern const uint8_t http2_rests_ping[8];
+
 /* A PING acknowledgement was received. */
 void http2_ping_returned(struct http2_session *session, const uint8_t *opaque);
 
+/* The PING after early responses was acknowledged: the client has their ends. Asks it to stop
+ * sending the requests (RST_STREAM with NO_ERROR, RFC 9113 section 8.1). */
+void http2_end_rests(struct http2_session *session);
 /* Reports that content of a detached stream was dropped. */
 void http2_drop(struct http2_stream *stream, size_t size);
 
