@@ -46,14 +46,20 @@ static bool count_request(struct exchange *x, const struct content_piece *piece)
     return !x->request.max || x->request.bytes <= x->request.max;
 }
 
-/* Keeps a piece in case the server refuses the request, if all pieces before it are kept. */
+/* The request may be sent again after its content was sent (retry.c). */
+static bool may_be_repeated(const struct exchange *x)
+{
+    return x->upstream.link->ops->refuses || method_is_idempotent(x->request.method);
+}
+
+/* Keeps a piece for a retry, if all pieces before it are kept. */
 static void keep_request(struct exchange *x, const struct content_piece *piece)
 {
     struct iobuf_pool *buffers = &x->worker->buffers;
     bool kept_before = iobuf_held(x->request.kept) + piece->size == x->request.bytes;
 
     x->request.trailers |= piece->trailers != NULL;
-    if (!x->upstream.link->ops->refuses || !x->request.head || !kept_before)
+    if (!kept_before || !x->request.head || !may_be_repeated(x))
         return;
     if (x->request.bytes > KEPT_CONTENT_MAX ||
         !iobuf_store(buffers, &x->request.kept, (struct slice){piece->bytes, piece->size}))
@@ -74,6 +80,8 @@ static bool splice_request(struct exchange *x, enum relay *result)
         !d->ops->splice_body(d, link->ops->splice(link).stream, &status, &sent, &moved))
         return false;
     (void)count_request(x, &moved);
+    iobuf_put(&x->worker->buffers, &x->request.kept); /* is no longer all content */
+    x->request.forwarded = 0;
     enum link_sent result_of_link = link->ops->spliced(link, sent, moved.last);
     *result = status == BODY_CLOSED ? RELAY_CLOSED : relay_of_link(result_of_link, moved.last);
     return true;

@@ -5,8 +5,9 @@
  * bytes. So a connection uses at most one IOBUF_LARGE per direction, for content of any size.
  * Chunked content is decoded and written with new chunk lines: framing is never passed through.
  *
- * If the server can refuse requests (HTTP/2), weir keeps the first KEPT_CONTENT_MAX bytes of the
- * content until the response starts. If there are more, it keeps none. */
+ * If the method is idempotent or the server can refuse requests (HTTP/2), weir keeps the first
+ * KEPT_CONTENT_MAX bytes of the content until the response starts. If there are more, it keeps
+ * none. */
 #ifndef WEIR_PROXY_RELAY_H
 #define WEIR_PROXY_RELAY_H
 

@@ -16,14 +16,15 @@ def unavailable(status=503, more=b""):
 
 
 class Server:
-    """A server that stores request heads in `heads`, and calls `script(peer)` for each request."""
+    """A server that stores requests in `heads` and `contents`, and calls `script(peer)` for each of them."""
 
     def __init__(self, rig, script):
-        self.heads = []
+        self.heads, self.contents = [], []
 
         def serve(peer, _number):
             while (request := peer.read_request()) is not None:
                 self.heads.append(request[0])
+                self.contents.append(request[1])
                 if script(peer) is not True:
                     return
         self.text = Scripted(rig, serve).text
@@ -139,34 +140,63 @@ def test_for_non_idempotent_methods_statuses_are_forwarded(rig):
     assert len(good_server.heads) == 3
 
 
-def test_content_that_was_sent_is_not_sent_again(rig):
+KEPT = 65536  # content that weir keeps to send it again
+
+
+def weir_before_a_bad_server(rig, script):
+    bad, good_server = Server(rig, script), good(rig)
+    return good_server, weir_before(rig, [bad, good_server], {"on": ["reset", 503]})
+
+
+def test_small_content_of_idempotent_methods_is_sent_again(rig):
+    for script in closing, responding(unavailable()):
+        good_server, weir = weir_before_a_bad_server(rig, script)
+        for method, size in ("PUT", 1), ("DELETE", 1000), ("PUT", KEPT):
+            body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+            assert statuses(weir, 4, method, body=body) == [200] * 4, (method, size)
+            assert set(good_server.contents[-4:]) == {body}, (method, size)
+
+
+def test_chunked_content_of_idempotent_methods_is_sent_again(rig):
+    good_server, weir = weir_before_a_bad_server(rig, closing)
+    for trailers, expected in (b"", [200] * 4), (b"X-Sum: 1\r\n", [200, 200, 502, 502]):
+        with Connection(weir.address) as connection:
+            got = []
+            for _ in range(4):
+                connection.send(request_bytes("/", "PUT", {"Transfer-Encoding": "chunked"}))
+                connection.send(b"3\r\nabc\r\n" + b"4\r\ndefg\r\n0\r\n" + trailers + b"\r\n")
+                got.append(connection.response("PUT").status)
+        assert sorted(got) == expected
+    assert set(good_server.contents) == {b"abcdefg"}
+
+
+def test_other_content_that_was_sent_is_not_sent_again(rig):
+    """Content of other methods, and content that is larger than what weir keeps. The largest is spliced."""
     for script, status in (closing, 502), (responding(unavailable()), 503):
-        bad, good_server = Server(rig, script), good(rig)
-        weir = weir_before(rig, [bad, good_server], {"on": ["reset", 503]})
-        assert sorted(statuses(weir, method="PUT", body=b"x" * 100)) == [200] * 3 + [status] * 3
-        assert len(good_server.heads) == 3
+        good_server, weir = weir_before_a_bad_server(rig, script)
+        for method, size in ("POST", 100), ("PUT", KEPT + 1), ("PUT", 300000):
+            assert sorted(statuses(weir, method=method, body=b"x" * size)) == [200] * 3 + [status] * 3, (method, size)
+        assert len(good_server.heads) == 9
 
 
-def test_content_that_was_not_sent_yet_is_sent_to_another_server(rig):
-    """The server closes instead of sending 100."""
+def test_content_that_is_too_large_to_keep_holds_no_memory(rig):
+    """weir keeps the first piece, until it reads more than KEPT bytes."""
     got = []
 
-    def send_100_and_read(peer, _number):
-        while True:
-            head = peer.read_until(b"\r\n\r\n", "a head")
-            peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-            got.append((head.split(b" ")[0], peer.read_exactly(1000, "content")))
-            peer.send(OK)
-    bad = Scripted(rig, lambda peer, _number: peer.read_until(b"\r\n\r\n", "a head"))
-    good_server = Scripted(rig, send_100_and_read)
-    weir = weir_before(rig, [bad, good_server])
-    for _ in range(4):
-        with Connection(weir.address) as connection:
-            connection.send(request_bytes("/", "PUT", {"Expect": "100-continue", "Content-Length": "1000"}))
-            assert connection.read_head().status == 100
-            connection.send(b"y" * 1000)
-            assert connection.response().status == 200
-    assert got == [(b"PUT", b"y" * 1000)] * 4 and bad.accepted
+    def read(peer, _number):
+        while content := peer.socket.recv(65536):
+            got.append(len(content))
+    weir = weir_before(rig, [Scripted(rig, read)])
+    connections = [Connection(weir.address) for _ in range(30)]
+    for connection in connections:
+        connection.send(request_bytes("/", "PUT", {"Content-Length": "10000000"}) + b"x" * 50000)
+    eventually(lambda: sum(got) > 30 * 50000)
+    for connection in connections:
+        connection.send(b"x" * 150000)
+    eventually(lambda: sum(got) > 30 * 200000)
+    eventually(lambda: weir.metric("weir_buffer_memory_bytes") < 30 * 50000)
+    for connection in connections:
+        connection.close()
 
 
 def assert_never_sent_again(rig, script, what):
