@@ -9,13 +9,14 @@ static const struct retry_rule {
     bool answered;    /* weir holds a response header; else no byte of a response has arrived */
     bool unprocessed; /* the server states that it has not processed the request */
     bool budget;      /* goes to another server, within retry.tries and retry.budget */
+    bool ejected;     /* goes to an ejected server if no other one is left */
 } rules[RETRY_CAUSE_COUNT] = {
     [RETRY_IDLE_CLOSED] = {.sent = true},
     [RETRY_GOING_AWAY] = {.sent = true, .unprocessed = true},
     [RETRY_REFUSED] = {.sent = true, .unprocessed = true, .budget = true},
     [RETRY_CONNECT] = {.option = RETRY_ON_CONNECT},
-    [RETRY_RESET] = {.option = RETRY_ON_RESET, .sent = true, .budget = true},
-    [RETRY_TIMEOUT] = {.option = RETRY_ON_TIMEOUT, .sent = true, .budget = true},
+    [RETRY_RESET] = {.option = RETRY_ON_RESET, .sent = true, .budget = true, .ejected = true},
+    [RETRY_TIMEOUT] = {.option = RETRY_ON_TIMEOUT, .sent = true, .budget = true, .ejected = true},
     [RETRY_502] = {.option = RETRY_ON_502, .sent = true, .answered = true, .budget = true},
     [RETRY_503] = {.option = RETRY_ON_503, .sent = true, .answered = true, .budget = true},
     [RETRY_504] = {.option = RETRY_ON_504, .sent = true, .answered = true, .budget = true},
@@ -39,6 +40,13 @@ static bool is_harmless(const struct exchange *x, const struct retry_rule *rule)
 {
     return (method_is_idempotent(x->request.method) || rule->unprocessed) && is_whole(x, rule) &&
            (rule->answered || !x->upstream.link->response_begun);
+}
+
+/* The server closed a reused connection: it gets the request once more, on a new one (RFC 9112
+ * section 9.3.1). An ejected server gets it only after that. */
+static bool closed_reused(const struct exchange *x)
+{
+    return x->upstream.link->reused && !x->upstream.sent_again;
 }
 
 /* The server has refused the request: once without a budget if it closes the connection. */
@@ -68,15 +76,16 @@ bool retry_may(struct exchange *x, enum retry_cause cause)
         return false;
     if (rule->unprocessed)
         return refused_may(x, rule);
-    if (cause == RETRY_IDLE_CLOSED) { /* once (RFC 9112 section 9.3.1) */
-        bool first = x->upstream.link->reused && !x->upstream.sent_again;
-        x->upstream.sent_again |= first;
-        return first;
+    if (cause == RETRY_IDLE_CLOSED) {
+        bool again = closed_reused(x);
+        x->upstream.sent_again |= again;
+        return again;
     }
     if (!rule->budget)
         return true;
+    bool ejected = rule->ejected && !(cause == RETRY_RESET && closed_reused(x));
     if (x->upstream.retries + 1 >= settings->tries ||
-        !upstream_retry_may(x->upstream.link, &x->upstream.tries))
+        !upstream_retry_may(x->upstream.link, ejected, &x->upstream.tries))
         return false;
     x->upstream.retries++;
     x->upstream.sent_again = false;

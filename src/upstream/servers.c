@@ -41,12 +41,14 @@ struct server *servers_choose(struct pool *pool, const struct upstream_tries *tr
     return best;
 }
 
-/* Returns whether an untried server is neither ejected nor failing its health checks. */
-static bool servers_another(const struct pool *pool, const struct upstream_tries *tries)
+/* Returns whether an untried server passes its health checks; `ejected`: it may be ejected. */
+static bool servers_another(const struct pool *pool, const struct upstream_tries *tries,
+                            bool ejected)
 {
     for (unsigned i = 0; i < pool->slots; i++) {
         const struct server *s = pool->servers[i];
-        if (s && !(tries->servers >> i & 1) && !s->ejected && endpoint_is_healthy(s->endpoint))
+        if (s && !(tries->servers >> i & 1) && (ejected || !s->ejected) &&
+            endpoint_is_healthy(s->endpoint))
             return true;
     }
     return false;
@@ -67,13 +69,13 @@ static bool take_retry(struct pool *pool)
     return true;
 }
 
-bool upstream_retry_may(const struct link *link, struct upstream_tries *tries)
+bool upstream_retry_may(const struct link *link, bool ejected, struct upstream_tries *tries)
 {
     struct pool *pool = link->server->pool;
     struct upstream_tries after = *tries;
 
     server_tried(link->server, &after);
-    if (!servers_another(pool, &after) || !take_retry(pool))
+    if (!servers_another(pool, &after, ejected) || !take_retry(pool))
         return false;
     *tries = after;
     return true;

@@ -112,8 +112,9 @@ void upstream_note_answer(struct link *link);
 void upstream_note_failure(struct link *link, const struct ip *client, const char *why);
 
 /* Returns whether upstreams.NAME.retry.budget allows a retry on another server than that of
- * `link`. If so, counts the retry and marks that server as tried. */
-bool upstream_retry_may(const struct link *link, struct upstream_tries *tries);
+ * `link`; `ejected`: also if only ejected ones are left. If so, counts the retry and marks that
+ * server as tried. */
+bool upstream_retry_may(const struct link *link, bool ejected, struct upstream_tries *tries);
 
 /* The server has stated that it has not processed the request. Returns whether it may be sent
  * again, also to the same server; with `budget`, that counts as a retry. */

@@ -222,6 +222,48 @@ def test_ejected_servers_are_preferred_to_servers_that_refuse_connections(rig):
     assert statuses(weir, 10) == [200] * 10 and bad.requests == before + 10
 
 
+def with_one_ejected(rig, answer, retry_on):
+    """Returns weir before two servers: a good one, ejected, and one that always fails with `answer`."""
+    failing = threading.Event()
+    failing.set()
+    good = Failing(rig, lambda _: failing.is_set())
+    other = Failing(rig, lambda _: not failing.is_set(), answer)
+    weir = weir_before(rig, [good, other], {"time": "60s"}, {"on": ["connect", retry_on], "budget_min": 1000})
+    eventually(lambda: statuses(weir, 1) and lines(weir, "ejected for 60 s"), what="its ejection")
+    failing.clear()
+    return weir, good
+
+
+def test_an_ejected_server_gets_the_request_that_the_last_other_one_has_lost(rig):
+    weir, good = with_one_ejected(rig, None, "reset")
+    before = good.requests
+    assert statuses(weir, 10, "GET") == [200] * 10
+    assert good.requests == before + 10
+
+
+def test_an_ejected_server_gets_no_request_that_another_one_has_answered(rig):
+    weir, good = with_one_ejected(rig, b"HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n", 503)
+    before = good.requests
+    assert statuses(weir, 10, "GET") == [503] * 10
+    assert good.requests == before
+
+
+def test_after_a_reused_connection_the_same_server_is_tried_before_an_ejected_one(rig):
+    """It closes the connection when it has read the third request. The other one is down, and was
+    tried before."""
+    def serve(peer, number):
+        if number > 0:
+            respond_to_all()(peer, number)
+            return
+        for _ in range(2):
+            if peer.read_request() is not None:
+                peer.send(OK)
+        peer.read_request()
+    weir = weir_before(rig, [f"127.0.0.1:{free_port()}", Scripted(rig, serve)], retry={"on": ["connect", "reset"]})
+    assert statuses(weir, 6, "GET") == [200] * 6
+    weir.counts(1, "weir_upstream_retries_total", cause="idle_closed")
+
+
 def test_ejection_can_be_disabled(rig):
     bad, good = Failing(rig, always), Failing(rig, never)
     weir = weir_before(rig, [bad, good], {"failures": 0, "failure_rate": "0%"})
