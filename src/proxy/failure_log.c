@@ -37,8 +37,6 @@ void exchange_note_error(const struct exchange *x, enum cause cause)
                   {CAUSE_UPSTREAM_CLOSED, SERVER_ERROR_CLOSED},
                   {CAUSE_UPSTREAM_BAD, SERVER_ERROR_BAD_RESPONSE}};
 
-    if (exchange_owes_content(x))
-        return;
     for (unsigned i = 0; i < COUNT_OF(errors); i++) {
         if (errors[i].cause == cause)
             server_stats_error(x->upstream.link, errors[i].error);

@@ -143,8 +143,8 @@ static inline bool exchange_owes_content(const struct exchange *x)
     return x->request.progress != MESSAGE_END && !x->request.blocked_since_us;
 }
 
-/* Count a failure of the server in use, unless the client still owes content: a cause of
- * FAULT_SERVER, or a response that counts as one. */
+/* Count a failure of the server in use: a cause of FAULT_SERVER, or a response that counts as one.
+ * While the client owes content, the failure is in metrics, but ejects no server. */
 void exchange_note_error(const struct exchange *x, enum cause cause);
 void exchange_note_failure(const struct exchange *x, const char *why);
 

@@ -88,6 +88,18 @@ def test_errors_of_a_server_have_their_causes(rig):
     dead.counts(0, "weir_upstream_errors_total", server=gone, cause="tls")
 
 
+def test_an_upload_that_a_server_breaks_off_is_its_error(rig):
+    """It ejects no server, since the client has not sent all content."""
+    servers = [Scripted(rig, lambda peer, _number: peer.read_until(b"\r\n\r\n", "a head")).text for _ in range(2)]
+    weir = start(rig, servers, eject={"failures": 1})
+    for number in range(4):
+        with Connection(weir.address, source=f"127.0.0.{2 + number}") as connection:
+            connection.send(request_bytes(method="POST", headers={"Content-Length": "60"}) + b"0123456789")
+            assert connection.response().status == 502
+    weir.counts(4, "weir_upstream_errors_total", cause="closed")
+    weir.counts(0, "weir_upstream_ejections_total")
+
+
 def test_each_request_that_waits_in_vain_for_an_http2_connection_is_an_error(rig):
     """Each connection is for many requests, and gets no SETTINGS."""
     silent = Scripted(rig, lambda peer, _number: eventually(lambda: not peer.socket.recv(65536), 60))
