@@ -65,6 +65,9 @@ void jwt_keys_add_secret(struct jwt_keys *keys, struct slice secret);
     X(JWT_UNKNOWN_KEY, "unknown_key", "no key has its kid, or it has none and several keys fit")   \
     X(JWT_NO_KEYS, "no_keys", "the keys of its issuer are not known yet")                          \
     X(JWT_BAD_SIGNATURE, "signature", "the signature does not match")                              \
+    X(JWT_BAD_CLAIMS, "claims",                                                                    \
+      "its claims cannot be read: they are no valid JSON object, a name occurs twice or contains " \
+      "U+0000, or exp or nbf is no number")                                                        \
     X(JWT_EXPIRED, "expired", "it has expired")                                                    \
     X(JWT_NOT_YET_VALID, "not_yet_valid", "it is not valid yet")                                   \
     X(JWT_NO_EXPIRY, "no_expiry", "it has no exp")                                                 \
@@ -108,8 +111,8 @@ MUST_CHECK enum jwt_fault jwt_find_key(const struct jwt_rules *rules, struct sli
 
 /* Returns a claim as text. An integer is written in decimal into `room`; other text belongs to the
  * token. Returns an empty slice if the claim is missing, empty, contains control bytes, or is
- * neither a text nor an integer. A number with a fraction or an exponent is an integer if it equals
- * one below 2^53. */
+ * neither a text nor an integer of 64 bits. A number with a fraction or an exponent is an integer
+ * if it equals one below 2^53. */
 enum { JWT_NUMBER_MAX = 24 };
 struct slice jwt_claim(const struct jwt_token *token, const char *name,
                        char room[static JWT_NUMBER_MAX]);

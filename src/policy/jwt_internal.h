@@ -27,8 +27,8 @@ struct jwt_keys {
 };
 
 /* Parses a JSON object; duplicate names are refused (RFC 7515 section 4, RFC 7519 section 4).
- * Returns NULL if it is none, with `*error` set. */
-json_t *jwt_parse_object(const char *bytes, size_t size, json_error_t *error);
+ * `flags`: further ones of jansson. Returns NULL if it is none, with `*error` set. */
+json_t *jwt_parse_object(const char *bytes, size_t size, size_t flags, json_error_t *error);
 
 /* Returns a text member, or NULL if it is missing or no text. */
 static inline const char *jwt_member(const json_t *object, const char *name)

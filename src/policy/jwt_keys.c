@@ -55,9 +55,9 @@ void jwt_keys_drop(struct jwt_keys *keys)
     free(keys);
 }
 
-json_t *jwt_parse_object(const char *bytes, size_t size, json_error_t *error)
+json_t *jwt_parse_object(const char *bytes, size_t size, size_t flags, json_error_t *error)
 {
-    json_t *root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, error);
+    json_t *root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES | flags, error);
 
     if (root && !json_is_object(root)) {
         json_decref(root);
@@ -280,7 +280,7 @@ bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json, enum jwt_set_kin
                       struct jwt_set_report *report)
 {
     json_error_t error = {.text = "no object"};
-    json_t *root = jwt_parse_object(json.p, json.n, &error), *jwk;
+    json_t *root = jwt_parse_object(json.p, json.n, 0, &error), *jwk;
     const json_t *list = json_object_get(root, "keys");
     bool good = json_is_array(list);
     size_t i;

@@ -1,10 +1,14 @@
 /* jwt_verify.c - verifies tokens. The payload is parsed only after its signature was verified. */
+#include <errno.h>
+#include <math.h>
 #include <openssl/crypto.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/hmac.h>
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "http/chars.h"
 #include "policy/base64url.h"
 #include "policy/jwt_internal.h"
 
@@ -42,15 +46,15 @@ static bool split_token(struct slice text, struct token_parts *parts)
     return parts->header.n <= JWT_HEADER_MAX;
 }
 
-static json_t *decode_object(struct slice part)
+static json_t *decode_header(struct slice part)
 {
-    unsigned char bytes[JWT_TOKEN_MAX];
+    unsigned char bytes[JWT_HEADER_MAX];
     json_error_t error;
     size_t size;
 
     if (!base64url_decode(part, bytes, sizeof bytes, &size))
         return NULL;
-    return jwt_parse_object((const char *)bytes, size, &error);
+    return jwt_parse_object((const char *)bytes, size, 0, &error);
 }
 
 /* --- Keys --- */
@@ -98,7 +102,7 @@ static enum jwt_fault choose_keys(const struct jwt_rules *rules, const char *alg
 static enum jwt_fault read_header(const struct jwt_rules *rules, struct slice part,
                                   struct fitting *fitting)
 {
-    json_t *header = decode_object(part);
+    json_t *header = decode_header(part);
     const json_t *kid = json_object_get(header, "kid");
     const char *algorithm = jwt_member(header, "alg");
     enum jwt_fault fault = JWT_MALFORMED;
@@ -178,6 +182,88 @@ static bool verify_signature(const struct jwt_key *key, const struct token_parts
 
 /* --- Claims --- */
 
+/* RFC 8259 allows numbers of any size (section 6) and unpaired surrogates (section 8.2), which
+ * jansson refuses. A claim that weir does not use may contain them. Before it parses, a number out
+ * of range becomes one that is no client's, and a surrogate becomes U+0000, which is in no client's
+ * name either. */
+
+/* Replaces the number at `p` if it is out of range. Returns its end. */
+static char *replace_number(char *p)
+{
+    static const char too_large[] = "-9e99"; /* no longer than any number out of range */
+    size_t n = strspn(p, "+-.0123456789eE");
+    const char *digits = p + (*p == '-'), *point = memchr(p, '.', n);
+    bool is_integer = strcspn(p, ".eE") >= n;
+    char *end;
+
+    /* strtod() takes more than JSON: 007 and 1.e5 */
+    if ((digits[0] == '0' && char_is(digits[1], CHAR_DIGIT)) ||
+        (point && !char_is(point[1], CHAR_DIGIT)))
+        return p + n;
+    errno = 0;
+    double real = strtod(p, &end);
+    if (is_integer)
+        (void)strtoll(p, &end, 10);
+    if (end == p + n && errno == ERANGE && (is_integer || isinf(real))) {
+        memset(p, ' ', n);
+        memcpy(p, too_large + (digits == p), sizeof too_large - 1 - (digits == p));
+    }
+    return p + n;
+}
+
+/* Returns the code unit of the escape \uXXXX at `p`; 0: there is none. */
+static unsigned escaped_unit(const char *p)
+{
+    unsigned unit = 0;
+
+    if (p[0] != '\\' || p[1] != 'u')
+        return 0;
+    for (unsigned i = 2; i < 6; i++) {
+        if (!char_is(p[i], CHAR_HEX))
+            return 0;
+        unit = unit << 4 | char_hex_value(p[i]);
+    }
+    return unit;
+}
+
+/* Replaces the unpaired surrogates of the text at `p`. Returns its end, after the quote. */
+static char *replace_surrogates(char *p)
+{
+    for (p++; *p && *p != '"';) {
+        unsigned kind = escaped_unit(p) & 0xfc00;
+        if (kind == 0xd800 && (escaped_unit(p + 6) & 0xfc00) == 0xdc00)
+            p += 12;
+        else if (kind == 0xd800 || kind == 0xdc00)
+            memset(p + 2, '0', 4);
+        else
+            p += *p == '\\' && p[1] ? 2 : 1;
+    }
+    return p + (*p == '"');
+}
+
+static json_t *decode_claims(struct slice part)
+{
+    char bytes[JWT_TOKEN_MAX];
+    json_error_t error;
+    size_t size;
+
+    if (!base64url_decode(part, (unsigned char *)bytes, sizeof bytes - 1, &size))
+        return NULL;
+    bytes[size] = 0; /* ends the searches */
+    for (char *p = bytes; p < bytes + size;)
+        p = *p == '"'                              ? replace_surrogates(p)
+            : *p == '-' || char_is(*p, CHAR_DIGIT) ? replace_number(p)
+                                                   : p + 1;
+    return jwt_parse_object(bytes, size, JSON_ALLOW_NUL, &error);
+}
+
+/* Returns whether a claim is this text. One with U+0000 is none. */
+static bool is_text(const json_t *claim, const char *text)
+{
+    return slice_equal((struct slice){json_string_value(claim), json_string_length(claim)},
+                       slice_of(text));
+}
+
 /* Reads a NumericDate (RFC 7519 section 2) into whole seconds; a fraction is rounded up or down. A
  * missing date leaves `*seconds`. */
 static bool read_date(const json_t *claims, const char *name, bool up, int64_t *seconds)
@@ -204,24 +290,20 @@ static bool audience_holds(const json_t *claims, const char *audience)
     const json_t *aud = json_object_get(claims, "aud"), *one;
     size_t i;
 
-    if (json_is_string(aud))
-        return strcmp(json_string_value(aud), audience) == 0;
-    json_array_foreach(aud, i, one) if (json_is_string(one) &&
-                                        strcmp(json_string_value(one), audience) == 0) return true;
-    return false;
+    json_array_foreach(aud, i, one) if (is_text(one, audience)) return true;
+    return is_text(aud, audience);
 }
 
 static enum jwt_fault check_claims(const struct jwt_rules *rules, int64_t now_s,
                                    struct jwt_token *token)
 {
     const json_t *claims = token->claims;
-    const char *issuer = jwt_member(claims, "iss");
 
     token->from_s = INT64_MIN;
     token->until_s = INT64_MAX;
     if (!read_date(claims, "nbf", true, &token->from_s) ||
         !read_date(claims, "exp", false, &token->until_s))
-        return JWT_MALFORMED;
+        return JWT_BAD_CLAIMS;
     if (rules->require_exp && token->until_s == INT64_MAX)
         return JWT_NO_EXPIRY;
     if (token->from_s != INT64_MIN)
@@ -232,7 +314,7 @@ static enum jwt_fault check_claims(const struct jwt_rules *rules, int64_t now_s,
         return JWT_EXPIRED;
     if (now_s < token->from_s)
         return JWT_NOT_YET_VALID;
-    if (rules->issuer && (!issuer || strcmp(issuer, rules->issuer) != 0))
+    if (rules->issuer && !is_text(json_object_get(claims, "iss"), rules->issuer))
         return JWT_WRONG_ISSUER;
     if (rules->audience && !audience_holds(claims, rules->audience))
         return JWT_WRONG_AUDIENCE;
@@ -266,8 +348,8 @@ enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text, int6
         good = verify_signature(fitting.at[i], &parts);
     if (!good)
         return JWT_BAD_SIGNATURE;
-    token->claims = decode_object(parts.payload);
-    fault = token->claims ? check_claims(rules, now_s, token) : JWT_MALFORMED;
+    token->claims = decode_claims(parts.payload);
+    fault = token->claims ? check_claims(rules, now_s, token) : JWT_BAD_CLAIMS;
     if (fault != JWT_GOOD)
         jwt_token_free(token);
     return fault;
