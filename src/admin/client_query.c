@@ -31,9 +31,11 @@ static const char preamble[] =
 
 const struct client_limits *client_query_limits(const struct client_query *q)
 {
-    const struct client_limits *client_limits = q->result.granted ? &q->grant_client_limits
-                                                : q->match        ? NULL
-                                                           : policy_client(q->policy, q->identity);
+    const struct client_limits *client_limits =
+        q->match ? NULL : policy_client(q->policy, q->identity);
+
+    if (q->result.granted && !(client_limits && client_limits->blocked))
+        client_limits = &q->grant_client_limits;
     return !client_limits && q->result.row_cached && q->result.row.present ? &q->row_client_limits
                                                                            : client_limits;
 }

@@ -125,8 +125,9 @@ struct client_result {
 
 /* Returns the results, after the last call. */
 const struct client_result *client_query_result(const struct client_query *query);
-/* Returns the client's limits: from a grant, else the policy, else the database. NULL: the
- * limits as written. Limits from a grant live as long as the query. */
+/* Returns the client's limits: from the policy if the client is blocked, else from a grant, else
+ * the policy, else the database. NULL: the limits as written. Limits from a grant live as long as
+ * the query. */
 const struct client_limits *client_query_limits(const struct client_query *query);
 
 /* Returns "PREFIX:resets", the channel that publishes the identities of reset clients.
@@ -141,7 +142,7 @@ unsigned client_query_warnings(const struct client_query *query,
                                const struct query_descriptor *descriptor,
                                const char *found[static CLIENT_QUERY_WARNINGS_MAX]);
 
-/* Returns a word for the limits: "quota", "prohibited", ... */
+/* Returns a word for the limits: "quota", "blocked", ... */
 const char *client_query_limits_text(const struct client_limits *client_limits);
 
 #endif

@@ -94,6 +94,13 @@ static bool is_unknown_id(const struct client_query *q)
            (!q->policy->quotas.connection || (q->result.row_cached && !q->result.row.present));
 }
 
+/* Returns true if there is a grant, but every request of the client gets 403. */
+static bool is_granted_but_blocked(const struct client_query *q)
+{
+    return q->result.granted && q->result.quota != GRANT_NONE && !q->match &&
+           (q->identity->listed == LISTED_BLOCKED || policy_blocks(q->policy, q->identity));
+}
+
 unsigned client_query_warnings(const struct client_query *q,
                                const struct query_descriptor *descriptor,
                                const char *found[static CLIENT_QUERY_WARNINGS_MAX])
@@ -112,7 +119,9 @@ unsigned client_query_warnings(const struct client_query *q,
                      "to PUBLISH?): they may reject for up to one more second"
                    : "Redis did not accept the message to the running weirs (is this user allowed "
                      "to PUBLISH?): the grant may take some seconds to apply";
-    if (!resets && is_unknown_id(q))
+    if (is_granted_but_blocked(q))
+        found[count++] = "a blocked client: every request gets 403, and a grant has no effect";
+    else if (!resets && is_unknown_id(q))
         found[count++] = "an unknown id: with identity.known_clients_only it is counted by "
                          "address, and a grant has no effect";
     if (!resets && descriptor->unlimited)
@@ -125,7 +134,7 @@ const char *client_query_limits_text(const struct client_limits *client_limits)
     if (!client_limits)
         return "default";
     switch (client_limits->quota) {
-    case QUOTA_PROHIBITED: return "prohibited";
+    case QUOTA_PROHIBITED: return client_limits->blocked ? "blocked" : "prohibited";
     case QUOTA_UNLIMITED: return "unlimited";
     case QUOTA_AS_WRITTEN: break;
     }

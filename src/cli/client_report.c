@@ -183,7 +183,8 @@ int client_report_inspect(const struct client_subject *subject)
     print_grant(result);
     print_row(result);
     if (client_limits && client_limits->quota != QUOTA_AS_WRITTEN)
-        puts(client_limits->quota == QUOTA_PROHIBITED
+        puts(client_limits->blocked ? "\nEvery request gets 403."
+             : client_limits->quota == QUOTA_PROHIBITED
                  ? "\nEvery request that has a limit is rejected."
                  : "\nNo limit counts this client.");
     else if (subject->descriptor.unlimited)

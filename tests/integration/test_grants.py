@@ -114,6 +114,25 @@ def test_a_grant_overrides_the_policy_and_is_shown(rig):
     assert look(weir, "pest")["grant"]["quota"] == 2
 
 
+def test_a_grant_has_no_effect_on_a_blocked_client(rig):
+    weir = rig.weir(limits={"day": daily(5)}, clients={"pest": {"blocked": True}})
+    inspect = ["inspect", "-c", weir.policy_file, "pest"]
+    assert fetch(weir, "pest") == [403]
+    text = rig.command(*inspect).stdout
+    assert "limits  blocked (clients: pest)" in text and "Every request gets 403." in text, text
+    warning = "a blocked client: every request gets 403, and a grant has no effect"
+    assert put(weir, "pest", {"quota": 500, "for": "1h"})["warnings"] == [warning]
+    wait_for_grants(weir)
+    assert fetch(weir, "pest") == [403]
+    seen = look(weir, "pest")
+    assert (seen["client_limits"], seen["entry"], seen["limits"]) == ("blocked", "pest", []), seen
+    assert seen["grant"]["quota"] == 500 and seen["warnings"] == [warning], seen
+    shown = rig.command(*inspect)
+    assert "limits  blocked" in shown.stdout and warning in shown.stderr, shown
+    assert warning in rig.command("grant", "-c", weir.policy_file, "pest", "500", "1h").stderr
+    assert put(weir, "pest", {"quota": None})["warnings"] == []
+
+
 def test_the_command_line_grants_and_revokes(rig):
     weir = rig.weir(limits={"day": daily(1)})
     assert grant(rig, weir, "a", "3", "1h") == "id:a: a quota of 3 for 1h\n"
