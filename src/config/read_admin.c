@@ -132,15 +132,14 @@ static void read_admin(struct loading *l, const struct option *option, const str
                        void *field)
 {
     struct policy *policy = field;
-    unsigned count = node->kind == NODE_MAP ? 1 : list_count(node);
-    const struct node *item = node->kind == NODE_MAP ? node : list_first(node);
+    unsigned count = list_count(node);
 
     if (count > (unsigned)option->high) {
         mistake(l, node, "has %u addresses; expected at most %d", count, (int)option->high);
         return;
     }
     policy->admin = arena_zeroed(l->arena, count, sizeof *policy->admin);
-    for (; item; item = list_next(node, item)) {
+    EACH_ITEM (item, node) {
         read_admin_listener(l, option, item, &policy->admin[policy->admin_count]);
         refuse_same_address(l, item, &policy->admin->address,
                             &policy->admin[policy->admin_count].address, sizeof *policy->admin);
@@ -152,16 +151,12 @@ void admin_finish(struct loading *l)
 {
     const struct policy *policy = l->policy;
     const struct node *node = node_find(l->root, "admin");
-    const struct node *item = !node ? NULL : node->kind == NODE_MAP ? node : list_first(node);
-    char text[ADDRESS_TEXT_MAX];
+    const struct node *item = list_first(node);
 
-    for (unsigned i = 0; i < policy->admin_count && item; i++, item = list_next(node, item)) {
-        const struct address *address = &policy->admin[i].address;
-        for (unsigned j = 0; j < policy->listen_count && address->length; j++)
-            if (address_conflicts(&policy->listen[j].address, address))
-                mistake(l, item, "%s is an address of %s as well; use another one",
-                        address_format(address, text), listen_option(&policy->listen[j]));
-    }
+    for (unsigned i = 0; i < policy->admin_count && item; i++, item = list_next(node, item))
+        for (unsigned j = 0; j < policy->listen_count; j++)
+            (void)refuse_conflict(l, item, &policy->admin[i].address, &policy->listen[j].address,
+                                  listen_option(&policy->listen[j]));
 }
 
 /* Prints a map only if there is more than an address. */

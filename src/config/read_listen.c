@@ -53,16 +53,31 @@ static void read_listener(struct loading *l, const struct option *option, const 
         tls_server_offer_http2(listen->tls->server);
 }
 
+bool refuse_conflict(struct loading *l, const struct node *node, const struct address *address,
+                     const struct address *other, const char *option)
+{
+    char text[2][ADDRESS_TEXT_MAX];
+
+    if (!address_conflicts(address, other))
+        return false;
+    address_format(address, text[0]);
+    if (!address_same(address, other))
+        mistake(l, node, "weir cannot listen on %s and %s%s%s; use another port, or one of them",
+                text[0], address_format(other, text[1]), option ? " of " : "",
+                option ? option : "");
+    else if (option)
+        mistake(l, node, "%s is an address of %s as well; use another one", text[0], option);
+    else
+        mistake(l, node, "%s is listed twice", text[0]);
+    return true;
+}
+
 void refuse_same_address(struct loading *l, const struct node *item, const struct address *first,
                          const struct address *last, size_t stride)
 {
-    char text[ADDRESS_TEXT_MAX];
-
     for (const char *p = (const char *)first; p < (const char *)last; p += stride)
-        if (last->length && address_conflicts((const struct address *)p, last)) {
-            mistake(l, item, "%s is listed twice", address_format(last, text));
+        if (refuse_conflict(l, item, last, (const struct address *)p, NULL))
             return;
-        }
 }
 
 void listeners_read(struct loading *l, const struct option *option, const struct node *node,
@@ -70,9 +85,7 @@ void listeners_read(struct loading *l, const struct option *option, const struct
 {
     unsigned count = list_count(node);
 
-    if (node->kind == NODE_MAP)
-        mistake(l, node, "expected a list of addresses");
-    else if (count < (unsigned)option->low || count > (unsigned)option->high)
+    if (count < (unsigned)option->low || count > (unsigned)option->high)
         mistake(l, node, "has %u addresses; expected 1 to %d", count, (int)option->high);
     else
         *listen = arena_zeroed(l->arena, count, sizeof **listen);
@@ -160,10 +173,9 @@ void listener_add(struct loading *l, const struct node *node,
 
     for (unsigned i = 0; i < policy->listen_count; i++) {
         all[i] = policy->listen[i];
-        if ((!listener->serves_limits || !all[i].serves_limits) &&
-            address_conflicts(&all[i].address, &listener->address))
-            mistake(l, node, "is an address of %s as well; use another one",
-                    listen_option(&all[i]));
+        if (!listener->serves_limits || !all[i].serves_limits)
+            (void)refuse_conflict(l, node, &listener->address, &all[i].address,
+                                  listen_option(&all[i]));
     }
     all[policy->listen_count] = *listener;
     policy->listen = all;

@@ -233,7 +233,12 @@ void listeners_print(const struct printer *printer, const struct listen_settings
 /* Adds a listener of another section to those of clients. Reports an address that is used twice. */
 void listener_add(struct loading *l, const struct node *node,
                   const struct listen_settings *listener);
-/* Reports that `last` is one of the addresses before it, which are `stride` bytes apart. */
+/* Reports two addresses on which weir cannot listen at once, and returns true. `option`: that of
+ * `other`; NULL: the same list. */
+bool refuse_conflict(struct loading *l, const struct node *node, const struct address *address,
+                     const struct address *other, const char *option);
+/* Reports that `last` conflicts with one of the addresses before it, which are `stride` bytes
+ * apart. */
 void refuse_same_address(struct loading *l, const struct node *item, const struct address *first,
                          const struct address *last, size_t stride);
 /* Trusts programs on this machine and identity.trusted_proxies, if `trusted` is not set. */

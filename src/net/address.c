@@ -200,6 +200,21 @@ const char *address_format(const struct address *address, char text[static ADDRE
     return text;
 }
 
+static bool is_wildcard(const struct address *address)
+{
+    return address->any.sa_family == AF_INET
+               ? address->v4.sin_addr.s_addr == INADDR_ANY
+               : memcmp(&address->v6.sin6_addr, &in6addr_any, sizeof in6addr_any) == 0;
+}
+
+bool address_conflicts(const struct address *a, const struct address *b)
+{
+    if (address_is_unix(a) || address_is_unix(b) || a->any.sa_family != b->any.sa_family)
+        return address_same(a, b);
+    return address_port(a) != 0 && address_port(a) == address_port(b) &&
+           (address_same(a, b) || is_wildcard(a) || is_wildcard(b));
+}
+
 struct peer peer_of_address(const struct address *address)
 {
     struct peer peer = {.has_ip = false};

@@ -65,11 +65,10 @@ static inline uint16_t address_port(const struct address *address)
     return ntohs(address->v4.sin_port);
 }
 
-/* Returns whether only one socket can listen on both: they are the same, and not port 0. */
-static inline bool address_conflicts(const struct address *a, const struct address *b)
-{
-    return address_same(a, b) && (address_is_unix(a) || address_port(a) != 0);
-}
+/* Returns whether only one socket can listen on both: they are the same, or one is the wildcard
+ * address of the other's family and port. Port 0 never conflicts. [::] is without IPv4, as
+ * listener_open() makes it. */
+bool address_conflicts(const struct address *a, const struct address *b);
 
 /* An IP address without port and family. IPv4 is stored as IPv4-mapped IPv6 (RFC 4291 section
  * 2.5.5.2), so an IPv4-mapped address equals its IPv4 address. */

@@ -31,6 +31,27 @@ START_TEST(addresses_are_parsed_and_formatted)
 }
 END_TEST
 
+START_TEST(addresses_conflict_if_one_socket_cannot_listen_beside_the_other)
+{
+    static const struct {
+        const char *a, *b;
+        bool conflict;
+    } cases[] = {{"127.0.0.1:80", "127.0.0.1:80", true},  {"127.0.0.1:80", "127.0.0.2:80", false},
+                 {"127.0.0.1:80", "127.0.0.1:81", false}, {"0.0.0.0:80", "127.0.0.1:80", true},
+                 {"0.0.0.0:80", "0.0.0.0:80", true},      {"0.0.0.0:0", "0.0.0.0:0", false},
+                 {"0.0.0.0:80", "127.0.0.1:81", false},   {"[::]:80", "[::1]:80", true},
+                 {"[::]:80", "0.0.0.0:80", false},        {"[::]:80", "127.0.0.1:80", false},
+                 {"[::1]:80", "[2001:db8::1]:80", false}, {"unix:/a", "unix:/a", true},
+                 {"unix:/a", "unix:/b", false},           {"unix:/a", "0.0.0.0:80", false}};
+
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct address a = parsed(cases[i].a), b = parsed(cases[i].b);
+        ck_assert_int_eq(address_conflicts(&a, &b), cases[i].conflict);
+        ck_assert_int_eq(address_conflicts(&b, &a), cases[i].conflict);
+    }
+}
+END_TEST
+
 START_TEST(a_peer_name_omits_the_path)
 {
     static const struct {
@@ -267,6 +288,7 @@ int main(void)
     Suite *suite = suite_create("address");
     TCase *tests = tcase_create("address");
     tcase_add_test(tests, addresses_are_parsed_and_formatted);
+    tcase_add_test(tests, addresses_conflict_if_one_socket_cannot_listen_beside_the_other);
     tcase_add_test(tests, a_peer_name_omits_the_path);
     tcase_add_test(tests, ip_addresses_are_parsed_like_inet_pton);
     tcase_add_test(tests, the_longest_unix_path_fits);

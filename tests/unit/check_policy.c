@@ -528,6 +528,7 @@ START_TEST(a_printed_policy_loads_as_the_same_policy)
 {
     assert_fixed_point(sample);
     assert_fixed_point(UPSTREAMS);
+    assert_fixed_point(UPSTREAMS "listen: { address: '127.0.0.1:1', http2: false }\n");
     assert_fixed_point(UPSTREAMS "headers: []\nidentity: { trusted_proxies: 'unix:' }\n"
                                  "redis: { address: embedded }\n");
     assert_fixed_point(
@@ -541,7 +542,7 @@ START_TEST(a_printed_policy_loads_as_the_same_policy)
                        "clients:\n  a: { plan: gold, limits: { x: { limit: 5, period: 1m } } }\n"
                        "  b: { plan: gold, limits: { x: { limit: 4 } } }\n");
     /* rules of a policy without upstreams */
-    assert_fixed_point("rate_limit_service: { listen: '127.0.0.1:1', domains: {} }\n"
+    assert_fixed_point("rate_limit_service: { listen: { address: '127.0.0.1:1' }, domains: {} }\n"
                        "limits: { x: { script: gcra, limit: 9, period: 1m, cost: "
                        "{ reserve: 1, usage: openai } } }\n"
                        "rules: [ { limits: [ x ] } ]\n");
