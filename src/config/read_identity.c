@@ -215,10 +215,14 @@ static void read_client_ip_header(struct loading *l, const struct option *option
 
     if (!expect_text(l, option, node, "a header's name"))
         return;
-    if (slice_is_token(node->text))
-        identity->client_ip_header = keep_text(l, node);
-    else
+    if (!slice_is_token(node->text))
         mistake(l, node, "%s is not a header name", QUOTE(node->text));
+    else if (field_id_of(node->text) == FIELD_FORWARDED)
+        mistake(l, node,
+                "weir does not read the syntax of Forwarded (RFC 7239); let the proxy send "
+                "X-Forwarded-For, or another header with plain addresses");
+    else
+        identity->client_ip_header = keep_text(l, node);
     identity->drops_client_ip_header = !slice_equal_nocase(node->text, SLICE("X-Forwarded-For"));
 }
 

@@ -228,6 +228,9 @@ static void print_address_source(struct text_report *r)
                     ", that of the peer; %s is not read: the peer is not in "
                     "identity.trusted_proxies",
                     settings->client_ip_header);
+    else if (e->ip_header_given)
+        text_printf(out, ", that of the peer: the last element of %s is no other address",
+                    settings->client_ip_header);
     if (e->identity->listed)
         text_put(out, e->identity->listed == LISTED_BLOCKED
                           ? SLICE("; it is blocked (addresses.block)")

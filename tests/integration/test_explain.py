@@ -68,6 +68,13 @@ def test_the_text_is_read_from_top_to_bottom(rig):
         "result    forwarded to api if its limits have room (--state reads what is left)"]
 
 
+def test_a_header_without_an_address_is_named(rig):
+    words = "address 127.0.0.1, that of the peer: the last element of X-Forwarded-For is no other address"
+    for value in ("nonsense", "9.9.9.9, nonsense", "127.0.0.1"):
+        assert words in explain(rig, "-H", f"X-Forwarded-For: {value}", "http://api.test/v1/items").stdout, value
+    assert words not in explain(rig, "-H", "X-Forwarded-For: nonsense, 9.9.9.9", "http://api.test/v1/items").stdout
+
+
 def test_refused_requests_end_with_3_and_their_status(rig):
     for arguments, status, reason in (
             (["http://a.test/x", "-X", "TRACE"], 405, "TRACE"),
