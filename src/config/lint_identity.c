@@ -1,7 +1,9 @@
 /* lint_identity.c - warnings about client identity, and about limits that clients can evade. */
 #include "base/values.h"
 #include "config/lint.h"
+#include "policy/criteria.h"
 #include "policy/identity_source.h"
+#include "policy/key_values.h"
 
 enum { MADE_UP_MAX = 192 }; /* bytes */
 
@@ -210,6 +212,35 @@ static bool value_is_unverified(const struct policy *policy, const struct limit_
     return source ? !source->verified && policy->identity.headers_from_anyone : true;
 }
 
+/* Returns true if a pattern for paths has one value for this segment, or none. */
+static bool segment_is_fixed(struct slice pattern, unsigned number)
+{
+    struct slice segment = key_segment(pattern, number);
+    bool tree = pattern.n >= 3 && memcmp(pattern.p + pattern.n - 3, "/**", 3) == 0;
+
+    return segment.n ? !memchr(segment.p, '*', segment.n) : pattern.n && !tree;
+}
+
+/* Returns true if requests match the rule with listed values of this part only. With
+ * paths.ambiguous: allow, others of a repeated header or parameter match, too. */
+static bool values_are_listed(const struct policy *policy, const struct rule *rule,
+                              const struct limit_part *part)
+{
+    struct slice name = slice_of(part->name ? part->name : "");
+    struct slice key = {part->written, part->name ? (size_t)(part->name - part->written) - 1 : 0};
+
+    if (part->per == PER_VALUE && policy->key_sources[part->value].segment)
+        return segment_is_fixed(rule->path, policy->key_sources[part->value].segment);
+    for (unsigned i = 0; i < rule->criterion_count; i++) {
+        const struct criterion *one = rule->criteria[i];
+        bool same = one->kind->names_ignore_case ? slice_equal_nocase(one->name, name)
+                                                 : slice_equal(one->name, name);
+        if (same && slice_equal(key, slice_of(one->kind->key)) && !criterion_has_star(one))
+            return policy->paths.ambiguous == AMBIGUOUS_REJECT;
+    }
+    return false;
+}
+
 /* Describes the values that any client can invent for this part of `per`; "": none. */
 static const char *made_up(const struct policy *policy, const struct rule *rule,
                            const struct limit_part *part, char words[static MADE_UP_MAX])
@@ -217,6 +248,8 @@ static const char *made_up(const struct policy *policy, const struct rule *rule,
     bool any_host = rule->host.n == 0 || memchr(rule->host.p, '*', rule->host.n);
 
     words[0] = 0;
+    if (values_are_listed(policy, rule, part))
+        return "";
     if (part->per == PER_CLIENT && ids_are_unverified(policy))
         return "ids";
     const char *cookie = part->per == PER_CLIENT ? extensible_cookie(policy) : NULL;

@@ -119,10 +119,12 @@ static void warn_of_client(struct loading *l, const struct node *client,
         }
 }
 
+/* Returns true if a listener has TLS, or has none. The decision listener has both: the scheme is
+ * that of the other proxy's request. */
 static bool has_listener(const struct policy *policy, bool tls)
 {
     for (unsigned i = 0; i < policy->listen_count; i++)
-        if ((policy->listen[i].tls != NULL) == tls)
+        if (policy->listen[i].decides || (policy->listen[i].tls != NULL) == tls)
             return true;
     return false;
 }

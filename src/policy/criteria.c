@@ -41,7 +41,7 @@ static bool matches_everything(const struct criterion *criterion)
     return false;
 }
 
-static bool has_star(const struct criterion *criterion)
+bool criterion_has_star(const struct criterion *criterion)
 {
     for (unsigned i = 0; i < criterion->count; i++)
         if (criterion->patterns[i].n &&
@@ -60,7 +60,7 @@ static void consider_joined(struct values *values)
         consider(values, values->joined);
     } else if (!matches_everything(values->criterion)) {
         values->some_differ = true;
-        values->some_match |= has_star(values->criterion);
+        values->some_match |= criterion_has_star(values->criterion);
     }
 }
 

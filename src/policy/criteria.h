@@ -106,6 +106,9 @@ const struct criterion_kind *criterion_kind(const char *key);
  * a boolean, not a text. */
 struct slice criterion_json_pattern(struct slice pattern, bool *typed);
 
+/* Returns true if a pattern contains "*". */
+bool criterion_has_star(const struct criterion *criterion);
+
 /* Returns true only if `a` holds for every request for which `b` holds; false if kind or name
  * differ. */
 bool criterion_covers(const struct criterion *a, const struct criterion *b);

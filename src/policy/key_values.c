@@ -46,8 +46,7 @@ bool key_values_read(const struct identity_input *input, const struct rule *rule
 
 /* --- Segments of the path --------------------------------------------------------------------- */
 
-/* Returns the segment; the first is number 1. Empty: there is none. */
-static struct slice segment_of(struct slice path, unsigned number)
+struct slice key_segment(struct slice path, unsigned number)
 {
     static const struct slice none = {"", 0};
     const char *end = path.p + path.n, *start = path.p;
@@ -65,11 +64,11 @@ static struct slice segment_of(struct slice path, unsigned number)
 /* Returns the segment if all readings of the path have it, else nothing. */
 static struct slice certain_segment(struct slice normal, unsigned number, struct readings *readings)
 {
-    struct slice segment = segment_of(normal, number), reading;
+    struct slice segment = key_segment(normal, number), reading;
 
     readings_begin(readings, normal);
     while (readings_next(readings, &reading))
-        if (!slice_equal(segment_of(reading, number), segment))
+        if (!slice_equal(key_segment(reading, number), segment))
             return SLICE_NONE;
     return readings->too_many ? SLICE_NONE : segment;
 }

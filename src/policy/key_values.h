@@ -30,6 +30,9 @@ MUST_CHECK bool key_values_read(const struct identity_input *input, const struct
                                 struct identity *identity, struct key_values *values,
                                 const char **why);
 
+/* Returns a segment of a path; the first is number 1. Empty: there is none. */
+struct slice key_segment(struct slice path, unsigned number);
+
 /* Adds the segments of `path`, the one that is forwarded, without its query. Overwrites
  * room->normal, room->lower and room->readings. */
 void key_values_read_path(const struct policy *policy, const struct rule *rule, struct slice path,

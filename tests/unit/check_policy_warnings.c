@@ -38,6 +38,10 @@ static const char *warnings_for(const char *yaml)
     "redis: { timeout: 15ms }\nlimits: { a: { script: gcra, limit: 9, period: 1s" more " } }\n"    \
     "rate_limit_service: { listen: 127.0.0.1:8081, domains: { d: { descriptors: [ { key: k, "      \
     "limits: [ a ] } ] } } }\n"
+/* A limit that counts by a value of requests, in a rule with this condition. */
+#define LIMIT_PER(value, match)                                                                    \
+    API "limits: { a: { script: gcra, limit: 9, period: 1s, per: [ client, '" value "' ] } }\n"    \
+        "rules: [ { match: { " match " }, limits: a }, { limits: none } ]\n"
 #define PRIORITIES                                                                                 \
     "priorities: { high: 100%, low: 50% }\nlimits: { all: { script: gcra, limit: 9, period: 1s, "  \
     "per: all }, "
@@ -92,6 +96,20 @@ static const struct {
      API LIMITS "rules: [ { match: { path: '/v1/**' }, limits: [ a, ip ] }, { limits: none } ]\n"},
     {API LIMITS USED "identity: { client_ip_header: X-Real-IP }\n", "is never read",
      API LIMITS USED "identity: { client_ip_header: X-Real-IP, trusted_proxies: [ 10.0.0.1 ] }\n"},
+    {LIMIT_PER("header:X-Plan", "header: { X-Plan: [ gold, 's*' ] }"), "invent values of X-Plan",
+     LIMIT_PER("header:X-Plan", "header: { x-plan: [ gold, silver ] }")},
+    {LIMIT_PER("header:X-Plan", "header: { X-Plan: gold }") "paths: { ambiguous: allow }\n",
+     "invent values of X-Plan", LIMIT_PER("header:X-Plan", "header: { X-Plan: gold }")},
+    {LIMIT_PER("json:model", "json: { Model: a }"), "invent values of json:model",
+     LIMIT_PER("json:model", "json: { model: [ a, b ] }")},
+    {LIMIT_PER("path:2", "path: '/v1/i*'"), "invent values of path:2",
+     LIMIT_PER("path:2", "path: '/*/items/**'")},
+    {LIMIT_PER("path:3", "path: '/v1/items/**'"), "invent values of path:3",
+     LIMIT_PER("path:3", "path: /v1/items")},
+    {API LIMITS "rules: [ { match: { scheme: https }, limits: [ a, ip ] }, { limits: none } ]\n",
+     "no request has this scheme",
+     "decisions: { listen: 127.0.0.1:8090 }\n" API LIMITS
+     "rules: [ { match: { scheme: https }, limits: [ a, ip ] }, { limits: none } ]\n"},
     {API LIMITS USED "identity: { trusted_proxies: [ '::/0' ] }\n", "trust everyone",
      API LIMITS USED "identity: { trusted_proxies: [ '2001:db8::/32' ] }\n"},
     {API LIMITS "rules: [ { limits: a } ]\nidentity: { from: 'header:X', headers_from: anyone }\n",
