@@ -167,6 +167,35 @@ static void warn_of_addresses(struct loading *l)
     }
 }
 
+/* Counts are by prefix, entries by address. An entry without numbers needs no count. */
+static void warn_of_neighbours(struct loading *l)
+{
+    const struct identity_settings *identity = &l->policy->identity;
+    char bytes[64];
+    struct ip_range range;
+    const char *why;
+
+    for (unsigned i = 0; i < clients_count(l->policy->clients); i++) {
+        const struct client_limits *client_limits =
+            &clients_at(l->policy->clients, i)->client_limits;
+        struct text group = text_over(bytes, sizeof bytes);
+        if (client_limits->quota != QUOTA_AS_WRITTEN ||
+            strncmp(client_limits->name, "ip:", 3) != 0 ||
+            !ip_range_parse(slice_of(client_limits->name + 3), &range, &why))
+            continue;
+        struct ip_range counted = identity_group(identity, &range.ip);
+        ip_range_format(&counted, &group);
+        if (range.bits <= counted.bits)
+            continue;
+        warning(
+            l, node_at(l, "clients", client_limits->name),
+            "all addresses in %.*s share its counts, see identity.%s; write this prefix here, or "
+            "set a longer one there",
+            SLICE_ARG(text_slice(&group)), ip_is_v4(&range.ip) ? "ipv4_prefix" : "ipv6_prefix");
+        return;
+    }
+}
+
 /* --- limits that clients can evade --- */
 
 /* Sources after `ip` are never used. */
@@ -317,6 +346,7 @@ void warn_of_identity(struct loading *l)
     warn_of_quotas(l);
     warn_of_ids(l);
     warn_of_addresses(l);
+    warn_of_neighbours(l);
     for (unsigned i = 0; rule && i + 1 < l->policy->rule_count; i++, rule = rule->next)
         warn_of_made_up(l, rule, &l->policy->rules[i]);
 }

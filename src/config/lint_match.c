@@ -53,10 +53,18 @@ static void warn_of_rule(struct loading *l, const struct node *match, const stru
                 "does "
                 "not match; see paths.ambiguous",
                 QUOTE(other));
+    if (slice_equal(rule->path, SLICE("*")))
+        warning(l, path,
+                "matches only the target of OPTIONS *; for all paths, leave path out or write /**");
     if (path && l->policy->paths.ignore_case && has_non_ascii(rule->path))
         warning(l, path,
                 "paths.ignore_case applies to ASCII letters only: other letters in this path match "
                 "exactly");
+    if (methods && names_method(rule, "*"))
+        warning(l, methods, "* is no wildcard here; for all methods, leave methods out");
+    if (slice_starts_with(rule->host, SLICE(".")))
+        warning(l, node_find(match, "host"),
+                "matches no subdomain; for all subdomains, write \"*%.*s\"", SLICE_ARG(rule->host));
     if (methods && (names_method(rule, "TRACE") || names_method(rule, "CONNECT")))
         warning(l, methods,
                 "TRACE is refused with 405 and CONNECT with 501, whatever the rules say");
@@ -142,11 +150,29 @@ static void warn_of_scheme(struct loading *l, const struct node *scheme,
                 https ? "tls" : "cleartext");
 }
 
+/* Names in quotes are meant as they are. */
+static void warn_of_json(struct loading *l, const struct node *json,
+                         const struct criterion *criterion)
+{
+    struct slice name = criterion->name;
+    const struct node *node = json->first;
+
+    if (memchr(name.p, '"', name.n) ||
+        (!slice_starts_with(name, SLICE("$.")) && !memchr(name.p, '[', name.n)))
+        return;
+    while (node && !slice_equal(node->key, name))
+        node = node->next;
+    warning(l, node,
+            "%s is not read as JSONPath; write names joined by dots, such as a.b; elements of "
+            "arrays have no name",
+            QUOTE(name));
+}
+
 /* The warnings of single keys. */
 static const struct {
     const char *key;
     void (*warn)(struct loading *l, const struct node *node, const struct criterion *criterion);
-} checks[] = {{"client", warn_of_client}, {"scheme", warn_of_scheme}};
+} checks[] = {{"client", warn_of_client}, {"json", warn_of_json}, {"scheme", warn_of_scheme}};
 
 void warn_of_match(struct loading *l, const struct node *item, const struct rule *rule)
 {

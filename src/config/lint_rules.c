@@ -22,16 +22,33 @@ static struct slice foreign_segment(struct slice path)
     return SLICE_NONE;
 }
 
+/* Returns the first character that URIs contain only in encoded form (RFC 3986 section 2), and that
+ * the normal form of a path does not decode; 0: none. */
+static char encoded_character(struct slice path)
+{
+    size_t i = 0;
+
+    while (i < path.n && !memchr("\"<>^`{|}", path.p[i], 8))
+        i++;
+    return i < path.n ? path.p[i] : 0;
+}
+
 static void warn_of_path(struct loading *l, const struct node *rule)
 {
     const struct node *path = node_find(node_find(rule, "match"), "path");
-    struct slice segment =
-        path && path->kind == NODE_SCALAR ? foreign_segment(path->text) : SLICE_NONE;
+    struct slice text = path && path->kind == NODE_SCALAR ? path->text : SLICE_NONE;
+    struct slice segment = foreign_segment(text);
+    char encoded = segment.n ? 0 : encoded_character(text);
 
     if (segment.n)
         warning(l, path,
                 "%s is not a wildcard; * matches any segment, and /** at the end everything below",
                 QUOTE(segment));
+    if (encoded)
+        warning(l, path, "clients send %c as %%%02X, and such requests %s; write * in its place",
+                encoded, (unsigned)encoded,
+                l->policy->paths.ambiguous == AMBIGUOUS_REJECT ? "are refused as ambiguous"
+                                                               : "do not match");
 }
 
 /* Returns an earlier rule that matches everything that `rule` matches; NULL: none. */

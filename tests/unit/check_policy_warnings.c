@@ -110,6 +110,40 @@ static const struct {
      "no request has this scheme",
      "decisions: { listen: 127.0.0.1:8090 }\n" API LIMITS
      "rules: [ { match: { scheme: https }, limits: [ a, ip ] }, { limits: none } ]\n"},
+    {API LIMITS "rules: [ { match: { path: '*' }, limits: [ a, ip ] }, { limits: none } ]\n",
+     "matches only the target of OPTIONS *",
+     API LIMITS "rules: [ { match: { path: '/**' }, limits: [ a, ip ] } ]\n"},
+    {API LIMITS "rules: [ { match: { methods: '*' }, limits: [ a, ip ] }, { limits: none } ]\n",
+     "* is no wildcard here", API LIMITS USED},
+    {API LIMITS
+     "rules: [ { match: { host: .example.com }, limits: [ a, ip ] }, { limits: none } ]\n",
+     "write \"*.example.com\"",
+     API LIMITS
+     "rules: [ { match: { host: '*.example.com' }, limits: [ a, ip ] }, { limits: none } ]\n"},
+    {API LIMITS "rules: [ { match: { json: { $.a: x } }, limits: [ a, ip ] }, { limits: none } ]\n",
+     "\"$.a\" is not read as JSONPath",
+     API LIMITS
+     "rules: [ { match: { json: { a.$b: x } }, limits: [ a, ip ] }, { limits: none } ]\n"},
+    {API LIMITS
+     "rules: [ { match: { json: { 'a[0]': x } }, limits: [ a, ip ] }, { limits: none } ]\n",
+     "\"a[0]\" is not read as JSONPath",
+     API LIMITS
+     "rules: [ { match: { json: { '\"a[0]\"': x } }, limits: [ a, ip ] }, { limits: none "
+     "} ]\n"},
+    {API LIMITS "rules: [ { match: { path: '/a<b>' }, limits: [ a, ip ] }, { limits: none } ]\n",
+     "clients send < as %3C, and such requests are refused as ambiguous",
+     API LIMITS "rules: [ { match: { path: '/a*b*' }, limits: [ a, ip ] }, { limits: none } ]\n"},
+    {API LIMITS "rules: [ { match: { path: '/^v[0-9]+' }, limits: [ a, ip ] }, { limits: none } ]\n"
+                "paths: { ambiguous: allow }\n",
+     "clients send ^ as %5E, and such requests do not match",
+     API LIMITS "rules: [ { match: { path: '/v*' }, limits: [ a, ip ] }, { limits: none } ]\n"},
+    {API LIMITS USED "clients: { 'ip:2001:db8::1': { quota: 5 } }\n",
+     "all addresses in 2001:db8::/64 share its counts, see identity.ipv6_prefix",
+     API LIMITS USED "clients: { 'ip:2001:db8::/64': { quota: 5 } }\n"},
+    {API LIMITS USED "clients: { 'ip:192.0.2.1': { quota: 5 } }\nidentity: { ipv4_prefix: 24 }\n",
+     "all addresses in 192.0.2.0/24 share its counts, see identity.ipv4_prefix",
+     API LIMITS USED
+     "clients: { 'ip:192.0.2.1': { quota: 5 }, 'ip:2001:db8::1': { blocked: true } }\n"},
     {API LIMITS USED "identity: { trusted_proxies: [ '::/0' ] }\n", "trust everyone",
      API LIMITS USED "identity: { trusted_proxies: [ '2001:db8::/32' ] }\n"},
     {API LIMITS "rules: [ { limits: a } ]\nidentity: { from: 'header:X', headers_from: anyone }\n",
