@@ -148,10 +148,11 @@ struct exchange {
         struct iobuf *kept;  /* all content, as long as `head` is kept (relay.h); NULL: none */
         size_t forwarded;    /* bytes of `kept` that the server has */
         struct iobuf *ahead; /* CONTENT: the piece after `kept`, which no server has; NULL: none */
-        uint64_t since_us;   /* when the client could start to send content; 0: not yet */
-        /* Time the server did not read content; not counted against the client. */
-        uint64_t blocked_since_us, blocked_us;
-        size_t upgrade_size; /* of `upgrade` */
+        /* Of `bytes`: since the client could send content (since_us 0: not yet), or last kept
+         * body_min_rate; later by the time in which the server did not read. */
+        struct rate_mark mark;
+        uint64_t blocked_since_us; /* the server has not read content since; 0: it reads */
+        size_t upgrade_size;       /* of `upgrade` */
     } request;
 
     struct { /* relay_response.c */

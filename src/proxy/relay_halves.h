@@ -11,9 +11,9 @@ enum step request_begin(struct exchange *x);
 enum step request_readable(struct exchange *x);
 /* The client has sent no content in time. Also for CONTENT. */
 enum step request_late(struct exchange *x);
-/* Returns true if the average rate of the content is below body_min_rate. The time in which the
- * server did not read does not count. */
-bool request_is_too_slow(const struct exchange *x, uint64_t now_us);
+/* Returns false if the content was slower than body_min_rate over request_body or more. The time in
+ * which the server did not read does not count. */
+MUST_CHECK bool request_keeps_rate(struct exchange *x, uint64_t now_us);
 /* The server has taken pending output. */
 enum step request_writable(struct exchange *x);
 /* Sending to the server has failed. */

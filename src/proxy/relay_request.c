@@ -10,12 +10,26 @@ static void want_request_body(struct exchange *x, bool want)
     x->downstream->ops->want_body(x->downstream, want);
 }
 
-bool request_is_too_slow(const struct exchange *x, uint64_t now_us)
+bool request_keeps_rate(struct exchange *x, uint64_t now_us)
 {
-    uint64_t rate = x->policy->timeouts.body_min_rate,
-             elapsed = now_us - x->request.since_us - x->request.blocked_us;
-    return rate && x->request.since_us && elapsed > x->policy->timeouts.request_body_us &&
-           x->request.bytes < rate * (elapsed / 1000000);
+    const struct timeouts *timeouts = &x->policy->timeouts;
+    struct rate_mark *mark = &x->request.mark;
+
+    return !timeouts->body_min_rate || !mark->since_us ||
+           now_us - mark->since_us <= timeouts->request_body_us ||
+           rate_mark_move(mark, timeouts->body_min_rate, timeouts->request_body_us, now_us,
+                          x->request.bytes);
+}
+
+/* Moves the mark by the time in which the server did not read. */
+static void end_blocked(struct exchange *x)
+{
+    uint64_t *since_us = &x->request.mark.since_us, now = clock_cached_us(),
+             blocked_us = x->request.blocked_since_us;
+
+    if (blocked_us && *since_us)
+        *since_us += now - (blocked_us > *since_us ? blocked_us : *since_us);
+    x->request.blocked_since_us = 0;
 }
 
 /* On a busy machine the deadline may expire before timely input is read. It is extended once: with
@@ -53,16 +67,18 @@ static enum step piece_sent_to_server(struct exchange *x, enum relay moved, cons
 {
     uint64_t now = clock_cached_us();
 
-    if (!x->request.since_us && x->request.progress != MESSAGE_END && !exchange_awaits_continue(x))
-        x->request.since_us = now;
+    if (!x->request.mark.since_us && x->request.progress != MESSAGE_END &&
+        !exchange_awaits_continue(x))
+        x->request.mark.since_us = now;
     switch (moved) {
     case RELAY_SOURCE:
-        if (request_is_too_slow(x, now))
+        if (!request_keeps_rate(x, now))
             return step_fail(x, CAUSE_CONTENT_TIMEOUT, "slower than timeouts.body_min_rate");
         want_request_body(x, true);
         break;
     case RELAY_SINK:
-        x->request.blocked_since_us = now;
+        if (!x->request.blocked_since_us)
+            x->request.blocked_since_us = now;
         want_request_body(x, false);
         break;
     case RELAY_ENDED:
@@ -136,10 +152,8 @@ enum step request_writable(struct exchange *x)
 {
     bool sent = !x->upstream.link->pending;
 
-    if (sent && x->request.blocked_since_us) {
-        x->request.blocked_us += clock_cached_us() - x->request.blocked_since_us;
-        x->request.blocked_since_us = 0;
-    }
+    if (sent)
+        end_blocked(x);
     if (sent && (x->request.progress != MESSAGE_END || relay_has_kept(x)))
         return move_piece(x);
     if (exchange_is_answered(x) && exchange_is_over(x))

@@ -100,7 +100,7 @@ bool retry_start(struct exchange *x, enum retry_cause why, enum cause without_se
     link_release(x->upstream.link, false);
     x->upstream.link = NULL;
     x->record.response_us = 0;
-    x->request.since_us = x->request.blocked_since_us = x->request.blocked_us = 0;
+    x->request.mark.since_us = x->request.blocked_since_us = 0;
     deadline_cancel(&x->client_deadline);
     if (x->request.progress != MESSAGE_END)
         x->downstream->ops->want_body(x->downstream, false);

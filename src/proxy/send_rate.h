@@ -24,11 +24,20 @@
 
 struct timeouts;
 
-struct send_rate {
-    uint64_t since_us, taken; /* the mark: its time, the client's count then */
-    uint64_t kept_us;         /* when the client last kept the rate, or the wait began */
-    bool exact;               /* `taken` is exact */
+struct rate_mark {
+    uint64_t since_us, bytes; /* its time; the count of bytes then, without the counted surplus */
 };
+
+struct send_rate {
+    struct rate_mark mark; /* of the client's count */
+    uint64_t kept_us;      /* when the client last kept the rate, or the wait began */
+    bool exact;            /* the count of the mark is exact */
+};
+
+/* Returns false if the bytes since the mark are fewer than `rate` (bytes per second) requires.
+ * Otherwise moves the mark to `now_us`. Surplus bytes count for at most another `period_us`. */
+MUST_CHECK bool rate_mark_move(struct rate_mark *mark, uint64_t rate, uint64_t period_us,
+                               uint64_t now_us, uint64_t bytes);
 
 /* The wait for the client begins. The caller arms the deadline. */
 void send_rate_begin(struct send_rate *rate, uint64_t now_us, uint64_t taken);

@@ -21,8 +21,8 @@ enum step content_begin(struct exchange *x)
 {
     if (x->request.continuation == CONTINUE_EXPECTED && !answer_expectation(x))
         return step_fail(x, CAUSE_CLIENT_GONE, NULL);
-    x->request.since_us = clock_cached_us();
-    deadline_arm(&x->worker->queue.content, &x->client_deadline, x->request.since_us,
+    x->request.mark.since_us = clock_cached_us();
+    deadline_arm(&x->worker->queue.content, &x->client_deadline, x->request.mark.since_us,
                  x->policy->timeouts.request_body_us);
     x->downstream->ops->want_body(x->downstream, true);
     return STEP_WAIT;
@@ -39,7 +39,7 @@ static void stop_inspecting(struct exchange *x)
 {
     deadline_cancel(&x->client_deadline);
     x->downstream->ops->want_body(x->downstream, false);
-    x->request.since_us = 0;
+    x->request.mark.since_us = 0;
     x->request.extended = false;
 }
 
@@ -66,7 +66,7 @@ enum step content_read(struct exchange *x, size_t most)
     case RELAY_GONE:
     case RELAY_CLOSED: return step_fail(x, CAUSE_CLIENT_GONE, NULL);
     }
-    if (request_is_too_slow(x, now))
+    if (!request_keeps_rate(x, now))
         return step_fail(x, CAUSE_CONTENT_TIMEOUT, "slower than timeouts.body_min_rate");
     deadline_arm(&x->worker->queue.content, &x->client_deadline, now,
                  x->policy->timeouts.request_body_us);

@@ -140,13 +140,22 @@ def test_a_silent_connection_is_closed_without_a_response(rig):
 
 
 def test_a_slow_body_is_cut_by_body_min_rate(rig):
+    send_single_bytes(rig, b"")
+
+
+def test_a_body_that_was_fast_at_first_is_cut_by_body_min_rate(rig):
+    """The first bytes are 60 s of the minimum rate. They count for two of request_body."""
+    send_single_bytes(rig, b"x" * 60000)
+
+
+def send_single_bytes(rig, first):
     """Frequent single bytes keep each pause below the timeout, so only the minimum rate ends the
     request."""
     import threading
     weir = rig.weir(workers=1, timeouts={"request_body": "1s", "body_min_rate": 1000})
     pause = threading.Event()
     with Connection(weir.address) as connection:
-        connection.send(request_bytes(method="POST", headers={"Content-Length": "100000"}))
+        connection.send(request_bytes(method="POST", headers={"Content-Length": "100000"}) + first)
         for _ in range(200):
             try:
                 connection.send(b"x")

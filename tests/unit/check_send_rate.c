@@ -63,6 +63,26 @@ START_TEST(without_a_rate_any_byte_renews_the_time)
 }
 END_TEST
 
+START_TEST(content_in_bursts_keeps_its_rate)
+{
+    struct rate_mark mark = {0, 0};
+
+    for (unsigned burst = 2; burst < 200; burst += 2) /* one in 29 s, checked every 58 s */
+        ck_assert(
+            rate_mark_move(&mark, RATE, 30 * SECOND, burst * 29ull * SECOND, burst * 29ull * RATE));
+}
+END_TEST
+
+START_TEST(surplus_content_counts_for_one_further_period)
+{
+    struct rate_mark mark = {0, 0};
+
+    ck_assert(rate_mark_move(&mark, RATE, 30 * SECOND, 31 * SECOND, 1000 * RATE));
+    ck_assert(rate_mark_move(&mark, RATE, 30 * SECOND, 61 * SECOND, 1000 * RATE));
+    ck_assert(!rate_mark_move(&mark, RATE, 30 * SECOND, 92 * SECOND, 1000 * RATE + 1));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("send_rate");
@@ -72,6 +92,8 @@ int main(void)
     tcase_add_test(tests, after_half_of_the_time_acknowledged_bytes_count);
     tcase_add_test(tests, a_burst_counts_for_the_next_time_but_not_for_ever);
     tcase_add_test(tests, without_a_rate_any_byte_renews_the_time);
+    tcase_add_test(tests, content_in_bursts_keeps_its_rate);
+    tcase_add_test(tests, surplus_content_counts_for_one_further_period);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
