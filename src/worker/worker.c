@@ -179,9 +179,11 @@ static void *worker_thread(void *arg)
 static void shutdown_passed(struct deadline *deadline)
 {
     struct worker *w = CONTAINER_OF(deadline, struct worker, shutdown);
-    log_warn(
-        "worker %u: requests still in progress after timeouts.shutdown: closing their connections",
-        w->number);
+
+    if (counter_read(&w->stats.requests_active)) /* otherwise connections linger */
+        log_warn("worker %u: requests still in progress after timeouts.shutdown: closing their "
+                 "connections",
+                 w->number);
     clients_cut(w);
     drains_cut(w);
 }

@@ -263,6 +263,17 @@ def test_pending_connections_are_served_when_weir_stops(rig):
     weir.wait()
 
 
+def test_a_lingering_connection_is_no_request_in_progress(rig):
+    weir = rig.weir(workers=1, timeouts={"shutdown": "100ms"}, size_limits={"request_body": "1k"})
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/", "POST", {"Content-Length": 5000}))
+        assert connection.response().status == 413
+        eventually(lambda: weir.metric("weir_connections_lingering") == 1)
+        weir.signal(signal.SIGTERM)
+        assert weir.wait() == 0
+    assert "still in progress" not in weir.output()
+
+
 def test_a_stopping_weir_keeps_the_socket_file_of_its_successor(rig):
     path = rig.directory + "/weir.sock"
     gate = threading.Event()

@@ -422,6 +422,7 @@ def test_a_shutdown_ends_after_its_timeout(rig):
         client.read_to_end()
         assert not client.streams[stream].ended
         assert weir.wait(10) == 0
+    assert "requests still in progress after timeouts.shutdown" in weir.output()
 
 
 def test_a_reload_keeps_streams_open(rig):
