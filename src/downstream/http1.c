@@ -49,14 +49,36 @@ static bool rest_may_come(const struct socket_client *c)
     return !c->http1.request.ended && exchange_awaits_continue(c->downstream.exchange);
 }
 
+/* Reads chunked content of which nothing was read, if all of it is in stream.in. The bytes stay
+ * there until end(): the head may be in the same buffer. */
+static bool read_held_content(struct socket_client *c)
+{
+    struct body_reader *request = &c->http1.request;
+    struct body_io io = {&c->client.worker->buffers, c->client.worker->receive, NULL};
+    struct content_piece piece;
+    const char *why;
+
+    if (request->kind != FRAMING_CHUNKED || request->bytes > 0 || !iobuf_held(c->stream.in) ||
+        iobuf_held(c->stream.in) > DRAIN_KEEP_MAX)
+        return false;
+    /* Decoded bytes cannot be decoded again, so the connection ends without the end. */
+    c->http1.end_unknown =
+        body_read(request, &c->stream, false, &io, &piece, &why) != BODY_READ || !request->ended;
+    c->http1.held_content = c->http1.end_unknown ? 0 : (uint32_t)piece.consumed;
+    return !c->http1.end_unknown;
+}
+
 /* The rest of the request's content is small and its end is known, so weir can read it and keep
  * the connection. */
-static bool rest_is_small(const struct socket_client *c)
+static bool rest_is_small(struct socket_client *c)
 {
     const struct body_reader *request = &c->http1.request;
 
-    return request->ended || (request->kind == FRAMING_LENGTH && request->left <= DRAIN_KEEP_MAX &&
-                              !rest_may_come(c));
+    if (request->ended)
+        return true;
+    if (rest_may_come(c))
+        return false;
+    return request->kind == FRAMING_LENGTH ? request->left <= DRAIN_KEEP_MAX : read_held_content(c);
 }
 
 /* Returns whether the connection ends with any response to this request. */
@@ -68,7 +90,7 @@ static bool is_last_request(const struct socket_client *c)
 }
 
 /* Returns whether the connection ends with this response. */
-static bool must_close(const struct socket_client *c, const struct response *response)
+static bool must_close(struct socket_client *c, const struct response *response)
 {
     const struct http1 *h = &c->http1;
 
@@ -389,9 +411,10 @@ static void end(struct downstream *d, enum downstream_end how)
             linger_begin(c, UINT64_MAX);
         else
             client_close(&c->client);
-    } else if (h->request.ended)
+    } else if (h->request.ended) {
+        stream_take(&c->stream, &c->client.worker->buffers, h->held_content);
         http1_await_request(c);
-    else {
+    } else {
         linger_begin_drain(c);
         drain_request(c, false);
     }

@@ -35,6 +35,7 @@ struct http1 {
     bool until_close;      /* it ends with the connection */
     bool response_ended;   /* the server's response was accepted; stream.out may hold some of it */
     bool tunnel;           /* after 101 */
+    uint32_t held_content; /* bytes at the start of stream.in that are read content, for end() */
 };
 
 struct socket_client {

@@ -2,7 +2,7 @@
 upstream receives nothing. Most of them have been used for request smuggling."""
 
 from scripted import Scripted, respond_to_all
-from wire import Connection, IncompleteResponse, get, request_bytes
+from wire import Connection, IncompleteResponse, chunked, get, request_bytes
 
 H = b"Host: a\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -193,6 +193,36 @@ def test_content_of_a_rejected_request_is_not_parsed_as_a_request(rig):
             except IncompleteResponse:
                 pass
     assert api.accepted == 1
+
+
+def test_chunked_content_of_a_rejected_request_ends_before_the_next_request(rig):
+    """If the end has arrived with the head, the connection is kept. Otherwise it ends."""
+    seen = []
+
+    def script(peer, _number):
+        while (request := peer.read_request()) is not None:
+            seen.append(request[0].split(b" ")[1])
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    api = Scripted(rig, script)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}},
+                    limits={"one": dict(script="gcra", limit=1, period="1h")},
+                    rules=[{"match": {"path": "/free"}, "limits": "none"}, {"limits": ["one"]}])
+    assert get(weir.address).status == 200
+    inner = request_bytes("/free/smuggled")
+    whole = chunked(inner, 30)
+    rejected = request_bytes("/", "POST", {"Transfer-Encoding": "chunked"})
+    for content in whole, b"0\r\n\r\n", b"3;a=b\r\nabc\r\n0\r\nX-A: b\r\n\r\n":
+        with Connection(weir.address) as connection:
+            connection.send((rejected + content) * 3 + request_bytes("/free"))
+            assert [connection.response().status for _ in range(4)] == [429, 429, 429, 200], content
+    expecting = request_bytes("/", "POST", {"Transfer-Encoding": "chunked", "Expect": "100-continue"})
+    for request in (rejected + whole[:-5] + b"0\n\r\n", rejected + whole[:-2] + b"a\r\n\r\n", rejected + b"3\r\nabcd\r\n0\r\n\r\n",
+                    rejected + whole[:-5] + b"5000\r\n", rejected + b"0\r\nA: b\r\n", expecting + whole):
+        with Connection(weir.address) as connection:
+            connection.send(request + request_bytes("/free/after"))
+            assert connection.response().status == 429
+            assert connection.is_closed(), request
+    assert seen == [b"/", b"/free", b"/free", b"/free"]
 
 
 def test_empty_lines_before_a_request_are_skipped(rig):
