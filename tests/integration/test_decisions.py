@@ -191,6 +191,8 @@ def test_behind_nginx(rig):
         server {{ listen 127.0.0.1:{port}; {config} }} }}""")
     Process(rig, "nginx", [shutil.which("nginx", path="/usr/sbin:/usr/bin"), "-c", f"{rig.directory}/nginx.conf"])
     assert check_proxy(port)[0]["RateLimit"]
+    with Connection(("127.0.0.1", port)) as connection:
+        assert connection.send(b"GET /free HTTP/1.0\r\n\r\n").response().status == 200, "without Host"
 
 
 def test_behind_caddy(rig):
@@ -229,7 +231,10 @@ backend api
 
 def test_behind_haproxy(rig):
     address, (script, config) = weir_for(rig, "Behind HAProxy, without forwarding")
-    check_proxy(start_haproxy(rig, address, script, config)[1])
+    proxy = start_haproxy(rig, address, script, config)
+    check_proxy(proxy[1])
+    for method, target, status in ("TRACE", "/free", 400), ("GET", "/v1/../free", 400), ("OPTIONS", "/free", 200):
+        assert get(proxy, target, method=method).status == status, (method, target)
 
 
 def test_haproxy_passes_headers_that_override_the_method(rig):
