@@ -148,8 +148,8 @@ struct exchange {
         struct iobuf *kept;  /* all content, as long as `head` is kept (relay.h); NULL: none */
         size_t forwarded;    /* bytes of `kept` that the server has */
         struct iobuf *ahead; /* CONTENT: the piece after `kept`, which no server has; NULL: none */
-        /* Of `bytes`: since the client could send content (since_us 0: not yet), or last kept
-         * body_min_rate; later by the time in which the server did not read. */
+        /* body_min_rate is measured from here. since_us is 0 until the client can send content.
+         * The time in which the server does not read is added to it. */
         struct rate_mark mark;
         uint64_t blocked_since_us; /* the server has not read content since; 0: it reads */
         size_t upgrade_size;       /* of `upgrade` */
