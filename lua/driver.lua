@@ -41,7 +41,9 @@
 --        limits, plus 1 with quota_mode, and its limits as above, without step. All are one
 --        request. A descriptor with quota_mode that is rejected is not charged; it rejects the
 --        request only if all with quota_mode are rejected.
---        The mode of a refund is the time of its charge, or 0. In the mode of other costs:
+--        The mode of a refund is the time of its charge, or 0. For token_bucket, gcra and
+--        leaky_bucket as a meter, it is minus the time from which the charge no longer counts; from
+--        then on the refund has no effect. In the mode of other costs:
 --          + 4      if a request has several limits: the limit is only tried (shadow, enforce). Its
 --                   rejection does not reject the request
 --          7        all or nothing, but a limit that rejects is charged into debt. That does not

@@ -19,6 +19,9 @@
 --                         the usage beyond it. AT keeps counting all units, so that a larger burst
 --                         restores them (clients of several plans may share a key).
 --
+-- Refunds: a bucket that has been full since a charge holds nothing of that charge. With mode -T, a
+-- negative cost has no effect from the time T on: the time of its charge plus the reset after it.
+--
 -- If the numbers have changed, the number of used units stays the same. If it is more than the new
 -- burst, the units beyond it are hidden (SLACK). A debt stays visible: the units that were used
 -- beyond the old burst. The first request with the new numbers rewrites the state in them, even if
@@ -153,7 +156,7 @@ return function(state, now, limit, period, burst, cost, mode)
     -- The maximum debt is 2^52 µs (142 years).
     if ahead > 4503599627370496 then ahead = 4503599627370496 end
     left = left - granted
-  elseif cost < 0 and (used > 0 or slack > 0) then
+  elseif cost < 0 and (used > 0 or slack > 0) and (mode >= 0 or now + mode < 0) then
     local us, rest = muldiv(-cost, period, limit)
     ahead, part, changed = ahead - us, part - rest, true
     if part < 0 then ahead, part = ahead - 1, part + limit end

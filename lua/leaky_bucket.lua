@@ -19,9 +19,13 @@
 -- Units: µs. Only a delay is rounded, up to the next µs. The bucket is empty at the instant
 -- at + part/limit µs. part is 0 if limit divides period. Free slots begin and end at whole µs.
 --
--- Refunds: the mode of a negative cost is the time at which the units were to leave, the `now` of
--- their charge plus its delay. A queue refunds nothing without that time, since units taken from
--- the end of the queue may belong to another request.
+-- Refunds from a queue: the mode of a negative cost is the time at which the units were to leave,
+-- the `now` of their charge plus its delay. A queue refunds nothing without that time, since units
+-- taken from the end of the queue may belong to another request.
+--
+-- Refunds from a meter: a bucket that has been empty since a charge holds nothing of that charge.
+-- With mode -T, a negative cost has no effect from the time T on: the time of its charge plus the
+-- reset after it.
 --
 -- State: "AT:PART:02:LIMIT:PERIOD:BURST", then ":SLACK:0" if SLACK is not 0, then free slots
 --   AT, PART              the time at which the bucket is empty
@@ -242,7 +246,7 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
     drain, part, room, changed = drain + us, part + rest, room - granted, true
     if part >= limit then drain, part = drain + 1, part - limit end
     if drain > LONGEST then drain = LONGEST end
-  elseif cost < 0 and (level > 0 or slack > 0) and not max_delay then
+  elseif cost < 0 and (level > 0 or slack > 0) and not max_delay and (mode >= 0 or now + mode < 0) then
     local us, rest = muldiv(-cost, period, limit)
     drain, part, room, changed = drain - us, part - rest, room - cost, true
     if part < 0 then drain, part = drain - 1, part + limit end

@@ -22,6 +22,9 @@
 --   CUT      missing tokens hidden by a smaller burst. They are missing again for a larger burst,
 --            as clients of several plans may share a key.
 --
+-- Refunds: a bucket that has been full since a charge holds nothing of that charge. With mode -T, a
+-- negative cost has no effect from the time T on: the time of its charge plus the reset after it.
+--
 -- If limit, period or burst have changed, the number of missing tokens and the fraction of the next
 -- token stay the same. If more than the new burst is missing, the tokens beyond it are hidden
 -- (CUT). A debt stays visible: the tokens that were missing beyond the old burst. The first request
@@ -124,8 +127,8 @@ return function(state, now, limit, period, burst, cost, mode)
 
   local left, granted, retry_after, changed = burst - missing, 0, 0, true
   if cost < 0 then
-    granted, changed = cost, missing + cut > 0
-    missing = missing + cost
+    granted, changed = cost, missing + cut > 0 and (mode >= 0 or now + mode < 0)
+    if changed then missing = missing + cost end
     if missing < 0 then
       cut = cut + missing > 0 and cut + missing or 0
       missing = 0

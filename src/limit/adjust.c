@@ -21,10 +21,29 @@ void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int
         op_limit_write_charge(&op->limits[i], &replies[i], op->now_us ? op->now_us : time_us);
 }
 
+/* True if the limit's script refuses a refund that is too late, by the end that
+ * op_limit_refund_mode() sends. */
+static bool script_checks_end(const struct op_limit *part)
+{
+    return part->limit->shipped && part->limit->kind == LIMIT_BUCKET &&
+           !part->limit->max_delay_us && part->charge.at_us > 0;
+}
+
+int64_t op_limit_refund_mode(const struct op_limit *part)
+{
+    /* Unsigned addition: defined for any values. */
+    int64_t ends_us = (int64_t)((uint64_t)part->charge.at_us + (uint64_t)part->charge.counts_us);
+
+    if (!script_checks_end(part))
+        return part->charge.at_us;
+    return ends_us > 0 ? -ends_us : 0;
+}
+
 /* Returns true if a charge may be given back. The script of a window or a queue finds a charge
  * by its time and checks whether it still counts. Other scripts store no single charges: giving
  * back an expired charge would take away other requests' usage. A bucket that may have been full
- * since then holds nothing of the charge. */
+ * since then holds nothing of the charge. The call may be handled up to redis.timeout later, or
+ * even later than that: the scripts of buckets check it again, custom ones do not. */
 static bool can_give_back(const struct limit_op *op, const struct op_limit *part, uint64_t now_us)
 {
     const struct limiter *l = op->limiter;
@@ -34,8 +53,9 @@ static bool can_give_back(const struct limit_op *op, const struct op_limit *part
         elapsed_us = l->now_us - op->now_us;
     if (part->limit->kind == LIMIT_WINDOW || part->limit->max_delay_us)
         return elapsed_us - part->limit->rest_us < part->charge.counts_us;
-    return elapsed_us + (op->now_us ? 0 : (int64_t)l->policy->redis.timeout_us) <
-           part->charge.counts_us;
+    if (!op->now_us && !script_checks_end(part))
+        elapsed_us += (int64_t)l->policy->redis.timeout_us;
+    return elapsed_us < part->charge.counts_us;
 }
 
 int64_t op_reachable_total(const struct limit_op *op, const struct op_limit *part, int64_t total)

@@ -8,6 +8,9 @@
 /* Records Redis' charges in the op, for a later adjustment; or that of one of its limits. */
 void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int64_t time_us);
 void op_limit_write_charge(struct op_limit *part, const struct limit_reply *reply, int64_t time_us);
+/* Returns the driver's mode for refunds of the limit's charge: the charge's time or, of a bucket,
+ * the negative time from which the charge no longer counts (see lua/driver.lua). */
+int64_t op_limit_refund_mode(const struct op_limit *part);
 /* Returns the charge that stays when a request is rejected: one remembered for dedup, since the
  * client's next try with the same ID is free; and a refund, since Redis does not return what it has
  * given back. */

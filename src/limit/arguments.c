@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "limit/adjust.h"
 #include "limit/compose.h"
 #include "limit/limiter_parts.h"
 #include "limit/permits.h"
@@ -205,7 +206,8 @@ struct limit_arguments {
 
 static int64_t wire_mode(const struct op_limit *part)
 {
-    return part->cost < 0 ? part->charge.at_us : part->mode + MODE_REPEAT * part->repeat_index;
+    return part->cost < 0 ? op_limit_refund_mode(part)
+                          : part->mode + MODE_REPEAT * part->repeat_index;
 }
 
 static void find_limit_arguments(const struct group *group, unsigned count,

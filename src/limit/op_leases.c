@@ -199,8 +199,10 @@ void lease_answered(const struct lease_request *request, const struct limit_op *
     drop_leaked(lease);
     if (!lease->charge)
         lease->charge = charge_like(first);
-    if (lease->charge)
+    if (lease->charge) {
         lease->charge->limits[0].charge.at_us = time_us;
+        lease->charge->limits[0].charge.counts_us = replies->reset_us;
+    }
     deadline_arm(&first->limiter->leases->ends, &lease->deadline, clock_us(), LEASE_US);
     if (first->limiter->leases->retired)
         refund_lease(lease);

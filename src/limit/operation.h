@@ -28,7 +28,8 @@ struct op_charge {
     bool delayed; /* it is a position in a queue */
     int64_t units;
     int64_t counts_us; /* µs after the charge until the limit is full again, without others */
-    int64_t at_us;     /* Redis clock plus delay; identifies the charge when it is given back */
+    int64_t at_us;     /* Redis clock plus delay; identifies the charge when it is given back;
+                          0: unknown */
 };
 
 struct op_limit {

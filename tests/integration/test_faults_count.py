@@ -68,6 +68,14 @@ def test_other_statuses_are_refunded(rig):
     assert [status(weir, target) for target in ("/401", "/401", "/200")] == [401, 429, 429]
 
 
+def test_buckets_that_refill_within_the_timeout_of_redis_are_refunded(rig):
+    """The timeout is 10s. If the test is slow, the bucket is full again anyway."""
+    logins = Logins(rig)
+    for script in ("token_bucket", "gcra", "leaky_bucket"):
+        weir = weir_before(rig, logins, limits={script: {"script": script, "limit": 1, "period": "9s", "count": [401]}})
+        assert [status(weir, "/200") for _ in range(4)] == [200] * 4, script
+
+
 def test_successful_logins_beyond_the_limit_in_parallel_are_rejected_until_some_end(rig):
     logins = Logins(rig)
     weir = weir_before(rig, logins)

@@ -302,6 +302,7 @@ local function schedule(name, limiter, length)
   local charged_only, admitted = true, {}                 -- for the any-window check
   local queued = name == "leaky_bucket" and m.option and m.option > 0
   local timed = (name:find("window") or name == "lockout") and random(2) == 1     -- whether a refund has the time of its charge
+  local ending = name:find("bucket") or name == "gcra"     -- whether a refund may have the time from which it has no effect
   local backward = random(10) == 1
   history = { ("limit %d period %d burst %d offset %s option %s"):format(limit, period, m.burst, tostring(m.offset), tostring(m.option)) }
 
@@ -331,6 +332,8 @@ local function schedule(name, limiter, length)
       charge[2] = charge[2] + cost
     elseif timed and cost < 0 then
       cost = 0
+    elseif ending and cost < 0 and random(2) == 1 then
+      mode = -(now + one_of { -period, -1, 0, 1, period })
     end
     local capacity, least = model.capacity(m), (cost == 0 or mode == 1) and 1 or cost
     local before = most(now, capacity)
@@ -352,7 +355,7 @@ local function schedule(name, limiter, length)
       model.charge(m, now, granted)
       admitted[#admitted + 1] = { now, granted }
       if mode == 2 then charged_only = false end
-    elseif cost < 0 then
+    elseif cost < 0 and (mode >= 0 or now < -mode) then
       model.give_back(m, now, -cost, mode > 0 and mode or nil)
       if mode == 0 then charged_only = false end
     end
