@@ -205,17 +205,24 @@ void redis_calls_accepted(struct redis_link *link)
     link->refusing = !over;
 }
 
+/* Reports an error reply to the admin listener. */
+static void note_refused(struct redis_link *link)
+{
+    uint64_t now = clock_us();
+
+    if (!link->outage || (link->refusing && now - link->refused_us <= refused_every_us))
+        return;
+    link->refusing = true;
+    link->refused_us = now;
+    redis_outage_refused(link->outage, now);
+}
+
 /* Handles an error reply after which the link stays up. Every request may receive one, so the
  * log line is rate-limited. */
 static void log_error_reply(struct redis_link *link, enum redis_failure cause, const char *message)
 {
     uint64_t now = clock_us();
 
-    if (link->outage && (!link->refusing || now - link->refused_us > refused_every_us)) {
-        link->refusing = true;
-        link->refused_us = now;
-        redis_outage_refused(link->outage, now);
-    }
     if (link->complained_us[cause] && now - link->complained_us[cause] < complain_every_us)
         return;
     link->complained_us[cause] = now;
@@ -241,9 +248,10 @@ static enum redis_failure failure_of_reply(struct redis_link *link, const struct
     enum redis_failure failure = redis_failure_of(reply->text.p);
     if (failure == REDIS_FAILURE_MOVING && !link->settings->cluster.count)
         failure = REDIS_FAILURE_CLUSTER;
-    if (redis_failure_may_pass(failure))
-        redis_link_note_unfit(link, failure, reply->text.p);
-    else if (failure != REDIS_FAILURE_MOVING) /* the caller retries */
+    if (failure == REDIS_FAILURE_MOVING) /* the caller retries */
+        return failure;
+    note_refused(link);
+    if (!redis_failure_may_pass(failure) || !redis_link_note_unfit(link, failure, reply->text.p))
         log_error_reply(link, failure, reply->text.p);
     return failure;
 }

@@ -60,7 +60,8 @@ static void count_link(struct redis_outage *outage, enum outage_link before, enu
 }
 
 /* A link is no longer down since `us`. Returns true and closes the outage if no other link is down
- * and at least one is up. Caller holds the lock. */
+ * and at least one is up. This also ends error replies: the next one begins anew. Caller holds the
+ * lock. */
 static bool has_ended(struct redis_outage *outage, uint64_t until_us, uint64_t *us)
 {
     if (until_us > outage->until_us)
@@ -68,6 +69,7 @@ static bool has_ended(struct redis_outage *outage, uint64_t until_us, uint64_t *
     if (!outage->open || outage->down || !outage->up)
         return false;
     outage->open = false;
+    outage->refusing_us = 0;
     *us = outage->until_us - outage->since_us;
     return true;
 }
@@ -162,7 +164,7 @@ bool redis_outage_accepted(struct redis_outage *outage, uint64_t calm_us, uint64
 
     pthread_mutex_lock(&lock);
     *over = outage->refusing_us == 0;
-    bool calm = !*over && now >= outage->refused_us + calm_us;
+    bool calm = !*over && !outage->open && now >= outage->refused_us + calm_us;
     if (calm) {
         *us =
             outage->refused_us > outage->refusing_us ? outage->refused_us - outage->refusing_us : 0;

@@ -50,9 +50,9 @@ bool redis_outage_may_complain(struct redis_outage *outage, enum redis_failure c
 
 /* Reports a call answered with such an error at `us` (clock_us). */
 void redis_outage_refused(struct redis_outage *outage, uint64_t us);
-/* Reports that calls succeed. Returns true if no link has reported an error for `calm_us` and this
- * was not reported before; the errors lasted `*us`. If false, `*over` is set to whether another
- * link has already reported the end. */
+/* Reports that calls succeed. Returns true if no link has reported an error for `calm_us`, no link
+ * is down and this was not reported before; the errors lasted `*us`. If false, `*over` is set to
+ * whether another link has already reported the end. */
 bool redis_outage_accepted(struct redis_outage *outage, uint64_t calm_us, uint64_t *us, bool *over);
 
 /* Returns true if a Redis of this process has answered a call with such an error within the last

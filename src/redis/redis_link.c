@@ -229,15 +229,15 @@ void redis_link_note_good(struct redis_link *link)
         link->retry_us = retry_min_us;
 }
 
-/* A demoted master stays a replica. With sentinels, which know the new master, close at once. */
-void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure, const char *message)
+/* A demoted master stays a replica: close at once. In a cluster, other nodes know the new one. */
+bool redis_link_note_unfit(struct redis_link *link, enum redis_failure failure, const char *message)
 {
-    bool moved = link->settings->sentinel.master &&
-                 (failure == REDIS_FAILURE_READONLY || failure == REDIS_FAILURE_MASTERDOWN);
+    bool replica = failure == REDIS_FAILURE_READONLY || failure == REDIS_FAILURE_MASTERDOWN;
 
-    if (++link->unfit < UNFIT_TO_CLOSE && !moved)
-        return;
+    if (++link->unfit < UNFIT_TO_CLOSE && (!replica || link->settings->cluster.count))
+        return false;
     redis_link_close(link, failure, message);
+    return true;
 }
 
 static void on_pong(redisAsyncContext *ac, void *r, void *arg)

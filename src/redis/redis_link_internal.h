@@ -94,9 +94,10 @@ struct redis_link *redis_link_answered(redisAsyncContext *ac, const struct redis
 void redis_link_note_good(struct redis_link *link);
 
 /* Redis answered that it cannot serve at present (`failure`). Several of these in a row close
- * the connection. With sentinels, one READONLY or MASTERDOWN does. */
-void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure,
-                           const char *message);
+ * the connection and log that. Outside of a cluster, one READONLY or MASTERDOWN does. Returns true
+ * if the connection was closed. */
+MUST_CHECK bool redis_link_note_unfit(struct redis_link *link, enum redis_failure failure,
+                                      const char *message);
 
 /* Starts the watchdog: a command is now unanswered. */
 void redis_link_start_watchdog(struct redis_link *link);

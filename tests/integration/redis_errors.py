@@ -6,8 +6,8 @@ from wire import get
 FEW = {"few": dict(script="gcra", limit=20, period="10d")}
 
 
-def weir_before(rig, address, limits=FEW, **redis):
-    weir = rig.weir(redis={"on_failure": "allow", "timeout": "100ms", "address": address, **redis}, limits=limits,
+def weir_before(rig, address, limits=FEW, options=None, **redis):
+    weir = rig.weir(**(options or {}), redis={"on_failure": "allow", "timeout": "100ms", "address": address, **redis}, limits=limits,
                     wait="listening")
     weir.expect_errors("redis ")
     return weir

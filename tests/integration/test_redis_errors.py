@@ -62,6 +62,20 @@ def test_a_master_becomes_a_replica(rig):
     assert_refused(weir, "readonly", "point redis.address at the master")
 
 
+def test_the_first_refused_request_shows_that_a_master_became_a_replica(rig):
+    """Four workers, of which one has seen it: it logs the cause, and /readyz is not ready."""
+    redis = rig.redis()
+    weir = weir_before(rig, redis.text, on_failure="deny", timeout="10s", options=dict(workers=4)).wait_for_redis()
+    redis.command("REPLICAOF", "127.0.0.1", "1")
+    assert get(weir.address).status == 503
+    weir.wait_for_output("Redis is a read-only replica")
+    eventually(lambda: get(weir.address).status == 503 and get(weir.admin, "/readyz").status == 503, what="/readyz to tell it")
+    redis.command("REPLICAOF", "NO", "ONE")
+    weir.wait_for_output("available again after")
+    assert_decided_by_redis(weir)
+    assert "calls succeed again" not in weir.output()
+
+
 def test_a_replica_without_its_master(rig):
     replica = rig.redis(arguments=["--replica-serve-stale-data", "no"])
     acl_user(replica, *[rule for rule in ALL if rule != "+role"])  # otherwise weir reports the role

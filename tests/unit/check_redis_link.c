@@ -485,6 +485,12 @@ static const struct {
     {"-NOSCRIPT No matching script.\r\n", REDIS_FAILURE_SCRIPT, false},
 };
 
+/* One such error closes the link. */
+static bool is_of_replica(enum redis_failure failure)
+{
+    return failure == REDIS_FAILURE_READONLY || failure == REDIS_FAILURE_MASTERDOWN;
+}
+
 START_TEST(error_replies_have_causes_and_do_not_flood_the_log)
 {
     start_fake();
@@ -497,7 +503,24 @@ START_TEST(error_replies_have_causes_and_do_not_flood_the_log)
         ck_assert_uint_eq(calls[i].done, 1);
     ck_assert_int_eq(calls[0].failure, errors[_i].failure);
     ck_assert(redis_link_is_ready(test_link) == !errors[_i].leaves);
+    /* The first error, and the end of the connection. */
+    unsigned lines = errors[_i].leaves && !is_of_replica(errors[_i].failure) ? 2 : 1;
+    ck_assert_uint_eq(log_lines(settings.address.local.sun_path), lines);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(the_first_error_reply_is_reported)
+{
+    start_fake();
+    settings.timeout_us = 5000000;
+    fake.reply = errors[_i].answer;
+    ck_assert(send_call(0));
+    iterate_until(nothing_pending);
+    ck_assert_int_eq(calls[0].failure, errors[_i].failure);
+    ck_assert(redis_link_is_ready(test_link) == !is_of_replica(errors[_i].failure));
     ck_assert_uint_eq(log_lines(settings.address.local.sun_path), 1);
+    ck_assert(redis_outage_any_refuses(60000000));
     stop_fake();
 }
 END_TEST
@@ -951,6 +974,7 @@ int main(void)
     tcase_add_test(fake_case, an_extra_reply_closes_the_connection);
     tcase_add_loop_test(fake_case, error_replies_have_causes_and_do_not_flood_the_log, 0,
                         (int)COUNT_OF(errors));
+    tcase_add_loop_test(fake_case, the_first_error_reply_is_reported, 0, (int)COUNT_OF(errors));
     tcase_add_test(fake_case, replies_are_read_by_their_shape);
     tcase_add_test(fake_case, noscript_is_followed_by_one_eval);
     tcase_add_loop_test(set_up_case, a_failed_set_up_is_retried_and_reported_once, 0, SET_UPS / 2);
