@@ -100,7 +100,10 @@ static bool parse_head(struct deciding *d)
     if (request_head_read(text_slice(&head), &seen, &size, &engine->head, &refusal) == SCAN_WHOLE &&
         size == head.n && engine->head.fields.count == count)
         return true;
-    return refuse_request(d, CAUSE_BAD_REQUEST, refusal.why);
+    (void)refuse_request(d, CAUSE_BAD_REQUEST, refusal.why);
+    if (refusal.status)
+        d->decision->status = refusal.status;
+    return false;
 }
 
 /* --- The content ------------------------------------------------------------------------------ */

@@ -183,7 +183,7 @@ def test_rules_and_keys(rig):
            request("/both", {"remaining": {"gcra": 17, "fixed": 0}}))
     passes(rig, request("/model", {"admitted": 1}, json={"model": "a"}, repeat=2), request("/model", "admitted", json={"model": "b"}),
            request("/in/a", {"admitted": 1}, repeat=2), request("/in/b", "admitted"), request("/a/%zz", {"status": 400}),
-           request("/x", {"status": 405}, method="TRACE"), request("/x", {"status": 204, "rejected": 1}, method="OPTIONS", headers={"Max-Forwards": "0"}),
+           request("/x", {"status": 405}, method="TRACE"), request("/x", {"status": 501}, method="CONNECT"), request("/x", {"status": 204, "rejected": 1}, method="OPTIONS", headers={"Max-Forwards": "0"}),
            request("/x", {"status": 508}, headers={"Via": ["1.1 weir, 1.1 weir", "1.1 weir"]}), request("/x", "admitted", headers={"Via": "1.1 weir, 1.1 weir"}))
 
 
