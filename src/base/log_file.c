@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -228,9 +229,14 @@ bool log_may_open(const char *path)
 {
     const char *slash = strrchr(path, '/');
     char directory[PATH_MAX] = ".";
+    struct stat status;
 
     if (is_stderr(path))
         return true;
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+        errno = EISDIR;
+        return false;
+    }
     if (access(path, F_OK) == 0)
         return access(path, W_OK) == 0;
     if (slash)

@@ -130,9 +130,9 @@ static const struct option rows[] = {
      .help = "format of the access log, which has one line per request"},
     {.path = "log.sample", .type = &type_number, OF(log.sample), .fallback = "0", .high = 1000000,
      .help = "maximum number of access lines of rejections per second and worker; 0: no maximum"},
-    {.path = "log.file", .type = &type_text, OF(log.file), .fallback = "stderr", .low = 1,
+    {.path = "log.file", .type = &type_log_file, OF(log.file), .fallback = "stderr", .low = 1,
      .high = 4096,
-     .help = "path of the log file, or stderr"},
+     .help = "absolute path of the log file, or stderr"},
 };
 /* clang-format on */
 

@@ -163,6 +163,22 @@ static void print_client_tls(const struct printer *printer, const void *field)
 const struct option_type type_client_tls = {"true, false or map", read_client_tls, print_client_tls,
                                             true, 0};
 
+/* ---- the log file ---------------------------------------------------------------------------- */
+
+static void read_log_file(struct loading *l, const struct option *option, const struct node *node,
+                          void *field)
+{
+    const char *path;
+
+    type_text.read(l, option, node, field);
+    path = *(char **)field;
+    if (path && *path != '/' && strcmp(path, "stderr") != 0)
+        mistake(l, node, "%s is not valid; expected stderr, or a path that begins with /",
+                QUOTE(node->text));
+}
+
+const struct option_type type_log_file = {"text", read_log_file, print_text, true, sizeof(char *)};
+
 /* ---- directories ----------------------------------------------------------------------------- */
 
 static void read_directory(struct loading *l, const struct option *option, const struct node *node,

@@ -23,6 +23,7 @@ extern const struct option_type type_secret;   /* as type_text, printed as "***"
 extern const struct option_type type_address;    /* type_lists.c: struct address */
 extern const struct option_type type_statuses;   /* type_lists.c: uint64_t *; NULL: all */
 extern const struct option_type type_client_tls; /* type_files.c: struct client_tls */
+extern const struct option_type type_log_file;   /* type_files.c: char *, a path or "stderr" */
 extern const struct option_type type_directory;  /* type_files.c: char *, an absolute path */
 enum { CLIENT_TLS_HTTP, CLIENT_TLS_NO_ALPN };    /* `low` of type_client_tls */
 

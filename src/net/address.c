@@ -12,6 +12,10 @@ static bool parse_unix(struct slice path, struct address *address, const char **
         *why = "the path of a unix socket is 1 to 107 bytes long";
         return false;
     }
+    if (path.p[0] != '/') {
+        *why = "the path of a unix socket begins with /";
+        return false;
+    }
     memset(&address->local, 0, sizeof address->local);
     address->local.sun_family = AF_UNIX;
     memcpy(address->local.sun_path, path.p, path.n);

@@ -143,7 +143,8 @@ bool embedded_make_directory(struct embedded_directory *d)
     for (size_t i = 0; i < COUNT_OF(variables); i++) {
         /* systemd may list several, separated by colons */
         const char *value = getenv(variables[i]);
-        if (value && make_directory_in(d, (struct slice){value, strcspn(value, ":")}))
+        if (value && *value == '/' &&
+            make_directory_in(d, (struct slice){value, strcspn(value, ":")}))
             return true;
     }
     if (make_directory_in(d, SLICE("/tmp")))

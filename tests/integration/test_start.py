@@ -248,7 +248,7 @@ def test_a_redis_url_with_password_and_database(rig):
 
 
 def test_check_warns_about_an_unwritable_log_file(rig):
-    for file, warned in (("stderr", False), (os.path.join(rig.directory, "new.log"), False), ("/nowhere/weir.log", True)):
+    for file, warned in (("stderr", False), (os.path.join(rig.directory, "new.log"), False), ("/nowhere/weir.log", True), (rig.directory, True)):
         result = check(rig, json.dumps(rig.policy(limits=LIMIT, log={"file": file})))
         assert result.returncode == 0 and ("cannot be written" in result.stderr) == warned, result
     assert not os.path.exists(os.path.join(rig.directory, "new.log"))

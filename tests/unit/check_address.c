@@ -17,7 +17,7 @@ START_TEST(addresses_are_parsed_and_formatted)
 {
     static const char *const same[] = {"127.0.0.1:80", "0.0.0.0:0",         "255.255.255.255:65535",
                                        "[::]:8080",    "[2001:db8::1]:443", "unix:/run/weir.sock",
-                                       "unix:x"};
+                                       "unix:/x"};
     char text[ADDRESS_TEXT_MAX];
 
     for (size_t i = 0; i < COUNT_OF(same); i++) {
@@ -136,8 +136,9 @@ START_TEST(the_longest_unix_path_fits)
     ck_assert_str_eq(address_format(&address, out), text);
     text[112] = 'p';
     ck_assert(!address_parse(slice_of(text), false, &address, &why));
+    ck_assert(!address_parse(SLICE("unix:p"), false, &address, &why));
     ck_assert(!address_parse(SLICE("unix:"), false, &address, &why));
-    ck_assert(!address_parse(SLICE("unix:a\0b"), false, &address, &why));
+    ck_assert(!address_parse(SLICE("unix:/a\0b"), false, &address, &why));
 }
 END_TEST
 
