@@ -80,16 +80,13 @@ static int print_version(void)
 }
 
 /* Opens /dev/null in place of standard descriptors that are closed: a socket would get their
- * numbers, and then log lines. */
+ * numbers, and then log lines. Writing to standard output then fails, so that a command does not
+ * lose its output silently. */
 static void open_standard_descriptors(void)
 {
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
 }
 
 /* Returns whether standard output is a pipe that nobody reads any more, as after head(1). */

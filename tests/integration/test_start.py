@@ -94,6 +94,8 @@ def test_output_that_is_lost_is_an_error(rig):
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([weir_program, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
         assert done.returncode == 1 and "weir: the output cannot be written: No space left" in done.stderr, (command, done)
+        done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", weir_program, *command], stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+        assert done.returncode == 1 and "weir: the output cannot be written: Bad file descriptor" in done.stderr, (command, done)
     tests = rig.write("test.yaml", json.dumps({"policy": "policy.yaml", "tests": [{"name": "one", "requests": [{"path": "/", "expect": "admitted"}]}]}))
     for command in ("script", "gcra"), ("test", tests):
         reader, writer = os.pipe()
