@@ -265,7 +265,7 @@ static void read_cost_map(struct loading *l, const struct node *node, struct lim
     if (node->count == 0)
         mistake(l, node,
                 "is empty; expected a number, or a map with reserve, request_header, "
-                "response_header or usage");
+                "request_json, response_header or usage");
     options_read(l, node, "limits.NAME.cost", cost);
     (void)cost_header_is_good(l, node, "response_header", cost->response_header);
     bool header = cost_header_is_good(l, node, "request_header", cost->request_header);

@@ -110,7 +110,8 @@ static void refuse_where_useless(struct loading *l, const struct node *node,
         mistake(l, offset, "must be less than the period");
     if (own && !limit_has_own_options(limit))
         mistake_of_key(l, own,
-                       "%s does not support options; only your own scripts (given by path) do",
+                       "%s does not support options; lockout and your own scripts (given by path) "
+                       "do",
                        limit->script);
     if (limit->dedup.header && limit->counted)
         mistake_of_key(l, dedup,

@@ -24,8 +24,10 @@ static const char *path_fault(struct slice path)
         return "must start with \"/\"";
     if (stars && !(stars == path.p + path.n - 2 && stars[-1] == '/'))
         return "may hold \"**\" only as its last segment, as in /v1/**";
-    if (memchr(path.p, '?', path.n) || memchr(path.p, '#', path.n))
+    if (memchr(path.p, '?', path.n))
         return "may hold no query; write match: { query: { NAME: VALUE } }";
+    if (memchr(path.p, '#', path.n))
+        return "may hold no fragment: clients do not send what follows \"#\"";
     if (slice_has_control_bytes(path))
         return "contains control bytes";
     if (path_has_dot_segments(path))

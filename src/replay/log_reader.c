@@ -99,15 +99,19 @@ static bool read_more(struct log_reader *file)
     return true;
 }
 
-/* Returns whether gzip has decompressed the whole file. */
+/* Returns whether gzip has decompressed the whole file. If not, it has printed why, and errno is
+ * 0. */
 static bool gzip_succeeded(struct log_reader *file)
 {
     int status = 0;
     pid_t gzip = file->gzip;
 
     file->gzip = 0;
-    return gzip == 0 ||
-           (waitpid(gzip, &status, 0) == gzip && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    if (gzip == 0 ||
+        (waitpid(gzip, &status, 0) == gzip && WIFEXITED(status) && WEXITSTATUS(status) == 0))
+        return true;
+    errno = 0;
+    return false;
 }
 
 static enum log_read take_line(struct log_reader *file, size_t size, size_t end, char **bytes,
