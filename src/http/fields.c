@@ -270,3 +270,19 @@ bool connection_options_parse(struct fields *fields, uint8_t minor, bool *keep_a
     *keep_alive = keep && !close;
     return true;
 }
+
+uint32_t keep_alive_timeout(const struct fields *f)
+{
+    uint64_t least = UINT32_MAX, seconds;
+
+    for (const struct field *field = f->at; field < f->at + f->count; field++) {
+        struct slice rest = field->value, parameter;
+        while (field->id == FIELD_KEEP_ALIVE && slice_next_element(&rest, &parameter))
+            if (slice_starts_with_nocase(parameter, SLICE("timeout=")) &&
+                slice_to_u64(slice_between(parameter.p + 8, parameter.p + parameter.n), UINT32_MAX,
+                             &seconds) &&
+                seconds < least)
+                least = seconds;
+    }
+    return (uint32_t)least;
+}

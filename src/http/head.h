@@ -143,6 +143,10 @@ bool fields_name_coding(const struct fields *f);
 /* Returns whether a Connection field contains this option. */
 bool connection_names(const struct fields *f, struct slice option);
 
+/* Returns after how many seconds the sender closes an idle connection: the least `timeout` in its
+ * Keep-Alive fields (RFC 2068 section 19.7.1.1). UINT32_MAX: none, or none that is valid. */
+uint32_t keep_alive_timeout(const struct fields *f);
+
 /* Returns whether Connection names this field, so that it is not forwarded. Rules must ignore such
  * a field, because the server does not see it. */
 bool field_is_named_away(const struct field *field);

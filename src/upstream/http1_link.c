@@ -199,6 +199,19 @@ static enum link_head take_head(struct connection *c, const struct response_head
     return LINK_HEAD;
 }
 
+/* weir stops to use an idle connection one second before the server closes it. Otherwise a request
+ * could arrive after that. */
+static uint64_t idle_max_us(const struct response_head *head)
+{
+    uint64_t seconds = CONNECTION_IDLE_US / 1000000, stated;
+
+    if (fields_have(&head->fields, FIELD_KEEP_ALIVE)) {
+        stated = keep_alive_timeout(&head->fields);
+        seconds = stated <= 1 ? 0 : stated - 1 < seconds ? stated - 1 : seconds;
+    }
+    return seconds * 1000000;
+}
+
 static enum link_head read_head(struct link *link, bool receive, struct response_head *head,
                                 struct framing *framing, const char **why)
 {
@@ -217,7 +230,9 @@ static enum link_head read_head(struct link *link, bool receive, struct response
             *why = refusal.why;
             return LINK_BAD;
         }
-        c->keep_alive = head->keep_alive && framing->kind != FRAMING_UNTIL_CLOSE;
+        c->idle_max_us = idle_max_us(head);
+        c->keep_alive =
+            head->keep_alive && framing->kind != FRAMING_UNTIL_CLOSE && c->idle_max_us > 0;
         body_reader_begin(&c->response, framing);
     }
     return take_head(c, &got, size, head->status >= 200);
@@ -393,6 +408,7 @@ void http1_adopt(struct connection *c)
 {
     c->events = &events;
     c->link.ops = &ops;
+    c->idle_max_us = CONNECTION_IDLE_US;
 }
 
 static struct connection *dial(struct server *server, struct link_owner *owner)

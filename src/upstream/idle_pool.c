@@ -8,8 +8,8 @@
 enum { CHECKED_AT_ONCE = 64 /* maximum number of connections checked per poll(2) */ };
 
 /* Checks the most recently used pooled connections with one poll(2), and closes those with
- * unexpected data or closed by the server. It checks as many as the last loop iteration needed or,
- * if more, as many as this one has needed so far. */
+ * unexpected data, those that the server has closed, and those past their use_until_us. It checks
+ * as many as the last loop iteration needed or, if more, as many as this one has needed so far. */
 static void check_pooled(struct server *server, uint64_t iteration)
 {
     struct pollfd polls[CHECKED_AT_ONCE];
@@ -24,8 +24,10 @@ static void check_pooled(struct server *server, uint64_t iteration)
         polls[n++] = (struct pollfd){.fd = c->stream.fd, .events = POLLIN | POLLRDHUP};
     }
     int ready = poll(polls, n, 0);
+    uint64_t now = clock_cached_us();
     for (unsigned i = 0; i < n; i++)
-        if ((ready < 0 || polls[i].revents) && connection_is_stale(connections[i]))
+        if (now >= connections[i]->use_until_us ||
+            ((ready < 0 || polls[i].revents) && connection_is_stale(connections[i])))
             connection_close(connections[i]);
         else
             connections[i]->empty_iteration = iteration;
@@ -68,7 +70,10 @@ struct link *server_take_pooled(struct server *server, struct link_owner *owner)
 
 /* A new connection is made only if none is idle, and the most recently used one is taken first. So
  * the pool holds as many as were busy at once within CONNECTION_IDLE_US. No more can be busy than
- * there are client connections. */
+ * there are client connections.
+ *
+ * use_until_us is checked when a connection is taken, without a deadline: only deadlines of one
+ * length are cheap to arm. */
 void connection_release(struct connection *c, bool reusable)
 {
     struct server *server = c->link.server;
@@ -88,6 +93,7 @@ void connection_release(struct connection *c, bool reusable)
     c->scanned = 0;
     c->pooled_iteration = w->iteration;
     c->empty_iteration = c->stream.drained && !c->stream.layer ? w->iteration : 0;
+    c->use_until_us = clock_cached_us() + c->idle_max_us;
     TAILQ_INSERT_HEAD(&server->pooled, c, entry);
     stream_want_read(&c->stream, true);
     deadline_arm(&w->queue.pooled, &c->link.deadline, clock_cached_us(), CONNECTION_IDLE_US);

@@ -49,6 +49,8 @@ struct connection {
     size_t scanned;            /* bytes of stream.in that response_head_read has scanned */
     char *head_end;            /* in the receive buffer: unread bytes after the final head, */
     size_t after_head;         /* and their number; only until read_body() */
+    uint64_t idle_max_us;      /* how long it may be idle before its next use */
+    uint64_t use_until_us;     /* while pooled: the end of that time */
     uint64_t pooled_iteration; /* loop iteration in which it was last pooled */
     uint64_t empty_iteration;  /* loop iteration in which it was last found empty while pooled */
     struct body_reader response;

@@ -3,8 +3,9 @@ are independent."""
 
 import socket
 import threading
+import time
 
-from scripted import Scripted
+from scripted import Scripted, respond_to_all
 from tunnels import open_tunnel, tunnel
 from wire import Connection, get, request_bytes
 
@@ -90,6 +91,25 @@ def test_keep_alive_contains_the_timeout(rig):
             assert response["Connection"] == "keep-alive" and response["Keep-Alive"] == "timeout=19", response
         response = connection.request(headers={"Connection": "close"})
         assert response["Connection"] == "close" and response["Keep-Alive"] is None
+
+
+def connections_used(rig, fields, pause=0):
+    """How many connections weir uses for three requests to a server that sends these fields, and never closes."""
+    api = Scripted(rig, respond_to_all(b"HTTP/1.1 200 OK\r\n%bContent-Length: 2\r\n\r\nok" % fields))
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
+    with Connection(weir.address) as connection:
+        for _ in range(3):
+            assert connection.request().status == 200
+            time.sleep(pause)
+    return api.accepted
+
+
+def test_weir_uses_a_server_connection_until_a_second_before_its_timeout(rig):
+    for timeout in b"0", b"1":
+        assert connections_used(rig, b"Keep-Alive: timeout=%b, max=9\r\n" % timeout) == 3, timeout
+    for fields in b"", b"Keep-Alive: timeout=1000\r\n", b"Keep-Alive: timeout=-1\r\n", b"Keep-Alive: max=1\r\n":
+        assert connections_used(rig, fields) == 1, fields
+    assert connections_used(rig, b"Keep-Alive: timeout=2\r\n", pause=1.1) == 3
 
 
 def test_connection_fields_of_the_server_are_not_forwarded(rig):

@@ -381,6 +381,37 @@ START_TEST(connection_marks_the_fields_that_it_lists)
 }
 END_TEST
 
+START_TEST(the_least_keep_alive_timeout_counts)
+{
+    static const struct {
+        const char *fields;
+        uint32_t seconds;
+    } cases[] = {{"", UINT32_MAX},
+                 {"Keep-Alive: timeout=5\r\n", 5},
+                 {"keep-alive: max=100, Timeout=5\r\n", 5},
+                 {"Keep-Alive: timeout=0,max=1\r\n", 0},
+                 {"Keep-Alive: ,timeout=75 ,\r\n", 75},
+                 {"Keep-Alive: timeout=7, timeout=5, timeout=6\r\n", 5},
+                 {"Keep-Alive: timeout=7\r\nX: timeout=1\r\nKeep-Alive: timeout=6\r\n", 6},
+                 {"Keep-Alive: timeout=99999999999999999999999, timeout=8\r\n", 8},
+                 {"Keep-Alive: timeout=99999999999999999999999\r\n", UINT32_MAX},
+                 {"Keep-Alive: timeout=\r\n", UINT32_MAX},
+                 {"Keep-Alive: timeout\r\n", UINT32_MAX},
+                 {"Keep-Alive: timeout=-1\r\n", UINT32_MAX},
+                 {"Keep-Alive: timeout=+1, timeout=1s, timeout=1.5\r\n", UINT32_MAX},
+                 {"Keep-Alive: timeout = 5, timeout=\"5\"\r\n", UINT32_MAX},
+                 {"Keep-Alive: xtimeout=5\r\n", UINT32_MAX},
+                 {"Keep-Alive:\r\n", UINT32_MAX}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char head[256];
+        snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\n%s\r\n", cases[i].fields);
+        ck_assert(parse_response(head));
+        ck_assert_msg(keep_alive_timeout(&response.fields) == cases[i].seconds, "%s",
+                      cases[i].fields);
+    }
+}
+END_TEST
+
 START_TEST(keep_alive_depends_on_version_and_connection)
 {
     static const struct {
@@ -559,6 +590,7 @@ int main(void)
     tcase_add_test(tests, control_bytes_are_found_at_every_position);
     tcase_add_test(tests, scans_end_at_the_right_byte);
     tcase_add_test(tests, connection_marks_the_fields_that_it_lists);
+    tcase_add_test(tests, the_least_keep_alive_timeout_counts);
     tcase_add_test(tests, keep_alive_depends_on_version_and_connection);
     tcase_add_test(tests, max_forwards_applies_to_options);
     tcase_add_test(tests, an_absolute_target_must_match_host);
