@@ -1,11 +1,12 @@
-/* check_redis.c - part of `weir check`: checks whether Redis can be reached, and whether it could
- * lose usage counts. */
+/* check_redis.c - part of `weir check`: checks whether Redis can be reached and written, and
+ * whether it could lose usage counts. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "policy/policy.h"
 #include "redis/blocking.h"
+#include "redis/failure.h"
 
 enum { TIMEOUT_US = 500000 };
 
@@ -80,6 +81,33 @@ static void check_persistence(struct redis_blocking *redis, const struct checked
                 server->policy->file, server->text);
 }
 
+/* Writes and deletes a key with the commands of decisions. A replica, a Redis without memory and
+ * many others refuse that. */
+static void check_writes(struct redis_blocking *redis, const struct checked_server *server)
+{
+    const struct redis_settings *settings = &server->policy->redis;
+    char key[256];
+    const char *argv[] = {"EVAL",
+                          "local key = KEYS[1]\n"
+                          "redis.call('TIME')\n"
+                          "redis.call('MGET', key)\n"
+                          "redis.call('SET', key, '0', 'PX', '1')\n"
+                          "redis.call('SETRANGE', key, '0', '1')\n"
+                          "return redis.call('DEL', key)\n",
+                          "1", key};
+
+    snprintf(key, sizeof key, "%s:check", settings->key_prefix);
+    const struct redis_reply *reply = redis_command(redis, COUNT_OF(argv), argv, NULL);
+    if (!reply || reply->type != RESP_ERROR)
+        return;
+    enum redis_failure failure = redis_failure_of(reply->text.p);
+    if (failure != REDIS_FAILURE_AUTH) /* see warn_of_login() */
+        fprintf(stderr,
+                "%s: warning: redis %s: %s: \"%s\"; meanwhile limits follow on_failure; %s\n",
+                server->policy->file, server->text, redis_failure_text[failure], reply->text.p,
+                redis_failure_remedy(failure, settings));
+}
+
 void cli_check_redis(const struct policy *policy)
 {
     const struct redis_settings *settings = &policy->redis;
@@ -109,6 +137,8 @@ void cli_check_redis(const struct policy *policy)
             address_format(redis_blocking_address(redis), server.text);
         check_memory(redis, &server);
         check_persistence(redis, &server);
+        if (!settings->cluster.count) /* there, a node refuses keys of other nodes */
+            check_writes(redis, &server);
         redis_blocking_free(redis);
     }
 }

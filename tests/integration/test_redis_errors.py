@@ -8,7 +8,7 @@ import os
 import re
 import threading
 
-from redis_errors import assert_refused, assert_decided_by_redis, weir_before
+from redis_errors import FEW, assert_refused, assert_decided_by_redis, weir_before
 from rig import Redis, eventually, free_port, text_of, timeout
 from scripted import Scripted, redis_commands
 from wire import connect, get
@@ -288,6 +288,25 @@ def test_invalid_and_error_replies(rig):
             raise AssertionError(f"{name}: {error}") from None
         weir.finish()
 
+
+
+def test_check_names_a_redis_that_refuses_writes(rig):
+    redis = rig.redis()
+    rig.write("checked.yaml", json.dumps(rig.policy(limits=FEW, redis={"address": redis.text})))
+    def warning():
+        done = rig.command("check", "-c", "checked.yaml")
+        assert done.returncode == 0, done
+        return "".join(line for line in done.stderr.splitlines(True) if "on_failure" in line)
+    assert warning() == "" and redis.command("DBSIZE") == 0
+    for mends, breaks, words in [
+            (["REPLICAOF", "NO", "ONE"], ["REPLICAOF", "127.0.0.1", "1"], "Redis is a read-only replica.*point redis.address at the master"),
+            (["CONFIG", "SET", "min-replicas-to-write", "0"], ["CONFIG", "SET", "min-replicas-to-write", "1"], "min-replicas-to-write"),
+            (["CONFIG", "SET", "maxmemory", "0"], ["CONFIG", "SET", "maxmemory", "1"], "Redis is out of memory.*raise maxmemory"),
+            (["ACL", "SETUSER", "default", "+@all"], ["ACL", "SETUSER", "default", "-setrange"], "may not run a command.*docs/backends.md")]:
+        redis.command(*breaks)
+        assert re.search(f"checked.yaml: warning: redis {redis.text}: .*{words}", warning()), warning()
+        redis.command(*mends)
+    assert warning() == ""
 
 
 def test_check_names_a_redis_that_cannot_be_used(rig):
