@@ -60,6 +60,7 @@ static void put_limit_totals(struct json_writer *json, const struct replay_resul
     json_put_bool(json, "shadow", limit->shadow || limit->enforce == 0);
     json_put_u64(json, "applied", stats->applied);
     json_put_u64(json, "rejected", stats->rejected);
+    json_put_u64(json, "not_enforced", stats->spared);
     json_put_u64(json, "delayed", stats->delayed);
     if (stats->rejected) {
         put_example(json, "first_rejection", &stats->first);

@@ -176,6 +176,9 @@ static void print_limit_totals(const struct replay_result *result, unsigned inde
     printf("    applied    %s requests\n", grouped(stats->applied, number));
     printf("    rejected   %s (%.3f %%)\n", grouped(stats->rejected, number),
            percent(stats->rejected, stats->applied));
+    if (stats->spared)
+        printf("    shadow     %s (%.3f %%) over the limit, of clients outside of enforce\n",
+               grouped(stats->spared, number), percent(stats->spared, stats->applied));
     if (stats->delayed)
         printf("    delayed    %s\n", grouped(stats->delayed, number));
     if (stats->rejected)

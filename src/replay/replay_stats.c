@@ -17,6 +17,7 @@ void replay_stats_init(struct replay_stats *stats, unsigned limit_count)
     for (unsigned i = 0; i < limit_count; i++) {
         replay_clients_init(&stats->limits[i].seen, key);
         replay_clients_init(&stats->limits[i].clients, key);
+        replay_clients_init(&stats->limits[i].spared_clients, key);
     }
 }
 
@@ -25,6 +26,7 @@ void replay_stats_free(struct replay_stats *stats)
     for (unsigned i = 0; i < stats->limit_count; i++) {
         replay_clients_free(&stats->limits[i].seen);
         replay_clients_free(&stats->limits[i].clients);
+        replay_clients_free(&stats->limits[i].spared_clients);
     }
     replay_clients_free(&stats->rejected_clients);
     free(stats->limits);
@@ -77,6 +79,12 @@ static void count_minute(struct limit_stats *limit, int64_t time_us)
     }
 }
 
+/* Returns true if the limit is enforced for some clients only. */
+static bool limit_enforces_share(const struct limit *limit)
+{
+    return !limit->shadow && limit->enforce > 0;
+}
+
 static void count_replayed(struct replay_stats *stats, const struct replay_request *request,
                            const struct decision *decision, const struct limit_result *result)
 {
@@ -88,6 +96,11 @@ static void count_replayed(struct replay_stats *stats, const struct replay_reque
     limit->delayed += !rejects && decision->delay_us > 0 && result->limit->max_delay_us > 0;
     if (!rejects)
         return;
+    if (result->verdict == VERDICT_SHADOW && limit_enforces_share(result->limit)) {
+        limit->spared++;
+        replay_clients_add(&limit->spared_clients, request->client);
+        return;
+    }
     if (limit->rejected++ == 0)
         write_example(&limit->first, request);
     replay_clients_add(&limit->clients, request->client);

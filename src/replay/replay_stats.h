@@ -24,16 +24,19 @@ struct replay_example {
     uint64_t line;
 };
 
-/* One limit. A limit in shadow mode counts what it would have rejected. */
+/* One limit. A limit in shadow mode counts what it would have rejected; one with a share in
+ * `enforce` counts that apart, for clients outside of the share. */
 struct limit_stats {
     uint64_t applied;              /* requests to which the limit applied */
     uint64_t rejected;             /* by this limit, alone or together with others */
+    uint64_t spared;               /* not rejected, by `enforce` */
     uint64_t delayed;              /* admitted after a wait in the limit's queue */
     struct replay_clients seen;    /* requests to which the limit applied, by client */
     struct replay_clients clients; /* rejections */
-    struct replay_example first;   /* first rejection */
-    int64_t minute;                /* Unix time in minutes of the current minute */
-    uint64_t in_minute;            /* rejections in it */
+    struct replay_clients spared_clients;
+    struct replay_example first; /* first rejection */
+    int64_t minute;              /* Unix time in minutes of the current minute */
+    uint64_t in_minute;          /* rejections in it */
     int64_t worst_minute;
     uint64_t worst_count;
 };

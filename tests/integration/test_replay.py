@@ -159,6 +159,20 @@ def test_invalid_lines_are_counted_and_located(rig):
     assert "dot segments" in policy["invalid_reason"] and policy["first_invalid"]["line"] == 10
 
 
+def test_requests_that_enforce_lets_through_are_counted_apart(rig):
+    limits = {"some": {"script": "gcra", "limit": 2, "period": "1h", "enforce": "30%"}, "all": {"script": "gcra", "limit": 2, "period": "1h", "shadow": True}}
+    rig.write("replay-some.yaml", json.dumps({**POLICY, "limits": limits, "rules": [{"limits": ["some", "all"]}]}))
+    rig.write("a.log", "\n".join(common_line(START + 1000 * i, f"192.0.2.{i % 100}", "/log") for i in range(500)))
+    done = rig.command("replay", "-c", "replay-some.yaml", "--json", "--no-suggest", "a.log")
+    [policy] = json.loads(done.stdout)["policies"]
+    some, everything = policy["limits"]
+    assert 0 < some["rejected"] == policy["rejected"] == 3 * some["clients"] and some["not_enforced"] > 0, policy
+    assert some["rejected"] + some["not_enforced"] == 300 and all(c["rejected"] == 3 for c in some["top_clients"]), policy
+    assert (everything["rejected"], everything["not_enforced"]) == (300, 0), policy
+    text = rig.command("replay", "-c", "replay-some.yaml", "a.log").stdout
+    assert f"shadow     {some['not_enforced']} " in text and text.count(" would reject 0.000 %, and limit 0 of 100 clients") == 2, text
+
+
 def test_compare_two_policies(rig):
     rig.write("other.yaml", json.dumps({**POLICY, "limits": {**POLICY["limits"], "log": {"script": "sliding_window_log", "limit": 2, "period": "10s"}}}))
     rig.write("a.log", "\n".join(common_line(START + 1000 * i, "192.0.2.1", "/log") for i in range(6)))
