@@ -113,6 +113,7 @@ struct client_result {
     bool cut;      /* keys may have been skipped */
     bool notified; /* the message to all weir processes was published */
     bool granted;  /* INSPECT: a grant is in effect; GRANT: done; false: GRANTS_MAX others exist */
+    bool grant_unread;   /* INSPECT: Redis did not let this user read it */
     int64_t quota, us;   /* of the grant: quota and remaining time */
     bool needs_database; /* the client's limits come from the policy's database */
     bool row_cached;     /* Redis has the database's row: */
@@ -135,6 +136,11 @@ const struct client_limits *client_query_limits(const struct client_query *query
 char *client_query_channel(const struct policy *policy);
 
 enum { CLIENT_QUERY_WARNINGS_MAX = 4 };
+
+#define CLIENT_QUERY_GRANT_UNREAD                                                                  \
+    "this user may not read grants (HGET): if the client has one, it is not shown, and the "       \
+    "limits "                                                                                      \
+    "are those without it"
 
 /* Lists what makes the result incomplete or without effect, as static sentences without their full
  * stop. `descriptor` is the client's. Returns their number. */

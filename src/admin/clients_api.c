@@ -46,7 +46,8 @@ struct clients_api {
     struct policy *policy;
     char *script;
     struct redis_client *store; /* NULL until the first request */
-    bool down;                  /* Redis is known to be down */
+    bool down;                  /* Redis is known to be down: */
+    enum redis_failure cause;
     struct event *pump;
     TAILQ_HEAD(pending_queries, pending_query) pending;
     unsigned count;
@@ -122,21 +123,30 @@ static void pump_soon(struct clients_api *api)
     event_active(api->pump, EV_TIMEOUT, 1);
 }
 
+/* Fails the query because of Redis, with the cause and its remedy. */
+static void pending_query_refuse(struct pending_query *pending_query, const char *what,
+                                 enum redis_failure failure)
+{
+    char detail[320];
+
+    snprintf(detail, sizeof detail, "%s: %s (%s); %s", what, redis_failure_text[failure],
+             redis_failure_label[failure],
+             redis_failure_remedy(failure, &pending_query->api->policy->redis));
+    pending_query_fail(pending_query, detail);
+}
+
 static void on_query_reply(struct redis_call *call, const struct redis_reply *reply,
                            enum redis_failure failure)
 {
     struct pending_query *pending_query = CONTAINER_OF(call, struct pending_query, call);
-    char detail[128];
 
     MAGIC_CHECK(pending_query, PENDING_QUERY_MAGIC);
     pending_query->under_way = false;
     if (!pending_query->request)
         pending_query_free(pending_query);
-    else if (!reply) {
-        snprintf(detail, sizeof detail, "Redis could not be queried: %s",
-                 redis_failure_label[failure]);
-        pending_query_fail(pending_query, detail);
-    } else if (!client_query_take(pending_query->query, reply))
+    else if (!reply)
+        pending_query_refuse(pending_query, "Redis could not be queried", failure);
+    else if (!client_query_take(pending_query->query, reply))
         pending_query_fail(pending_query, "Redis gave a reply in an unexpected format");
     else
         pump_soon(pending_query->api);
@@ -155,7 +165,7 @@ static void pending_query_step(struct pending_query *pending_query)
         return;
     }
     if (api->down) {
-        pending_query_fail(pending_query, "Redis is unavailable");
+        pending_query_refuse(pending_query, "Redis is unavailable", api->cause);
         return;
     }
     if (!redis_client_is_ready(api->store))
@@ -208,8 +218,8 @@ static void on_redis_back(void *context)
 static void on_not_ready(void *context, enum redis_failure cause)
 {
     struct clients_api *api = context;
-    (void)cause;
     api->down = true;
+    api->cause = cause;
     pump_soon(api);
 }
 

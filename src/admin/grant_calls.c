@@ -11,7 +11,7 @@ const char grant_preamble[] =
     "  local now = time[1] * 1000000 + time[2]\n"
     "  if ARGV[1] == 'granted' then\n"
     "    local text = redis.pcall('HGET', key, ARGV[2])\n"
-    "    return { now, type(text) == 'string' and text or '' }\n"
+    "    return { now, type(text) == 'table' and 0 or text or '' }\n"
     "  end\n"
     "  local version = call('HGET', key, 'version') or ''\n"
     "  if ARGV[1] == 'grants' then\n"

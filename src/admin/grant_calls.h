@@ -14,7 +14,7 @@
 
 /* Precedes the rest of a script. ARGV:
  *
- *   granted CLIENT                       -> { now, "QUOTA:UNTIL" or "" }
+ *   granted CLIENT                       -> { now, "QUOTA:UNTIL" or "" }; 0: it cannot be read
  *   grants VERSION                       -> { now, version } if VERSION is current, else
  *                                           { now, version, client, "QUOTA:UNTIL", ... }
  *   grant CLIENT QUOTA US CHANNEL MAX    -> { 1, notified }, or { 0, 0 } if MAX others are in effect;

@@ -100,8 +100,9 @@ static void report_state(struct grant_reader *reader, enum redis_failure failure
     bool refused = failure == REDIS_FAILURE_SCRIPT || failure == REDIS_FAILURE_PERMISSION;
 
     if (!good && refused && !reader->logged)
-        log_warn("redis %s: the grants in %s cannot be read, so grants have no effect here; allow "
-                 "this user the commands listed in docs/backends.md",
+        log_warn("redis %s: the grants in %s cannot be read: those read before stay in effect, "
+                 "changes by other weirs have no effect here; allow this user the commands listed "
+                 "in docs/backends.md",
                  reader->policy->redis.address_text, reader->key);
     if (good && reader->logged)
         log_info("redis %s: the grants in %s can be read again", reader->policy->redis.address_text,

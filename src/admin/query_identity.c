@@ -119,6 +119,8 @@ unsigned client_query_warnings(const struct client_query *q,
                      "to PUBLISH?): they may reject for up to one more second"
                    : "Redis did not accept the message to the running weirs (is this user allowed "
                      "to PUBLISH?): the grant may take some seconds to apply";
+    if (q->result.grant_unread)
+        found[count++] = CLIENT_QUERY_GRANT_UNREAD;
     if (is_granted_but_blocked(q))
         found[count++] = "a blocked client: every request gets 403, and a grant has no effect";
     else if (!resets && is_unknown_id(q))

@@ -186,6 +186,7 @@ static bool take_grant(struct client_query *q, const struct redis_reply *reply)
 
     if (!redis_reply_read(reply, "i*", &now_us, &grant))
         return false;
+    q->result.grant_unread = grant->type == RESP_INTEGER;
     q->result.granted = grant_parse(grant, &q->result.quota, &until_us) && until_us > now_us;
     if (q->result.granted) {
         q->result.us = until_us - now_us;

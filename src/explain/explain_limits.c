@@ -123,6 +123,8 @@ bool explain_read_grant(struct explainer *m, const struct identity *identity)
                                             .grant_us = result->us,
                                             .row = result->row};
         grants_publish(NULL);
+        if (result->grant_unread)
+            fputs("weir: " CLIENT_QUERY_GRANT_UNREAD "\n", stderr);
     }
     client_query_free(query);
     return !m->failed &&

@@ -265,6 +265,32 @@ def test_a_user_without_permission_to_read_grants_is_reported_once(rig):
     assert len(re.findall("cannot be read", weir.output())) == 1
 
 
+def test_a_grant_that_may_not_be_read_has_a_warning(rig):
+    weir = rig.weir(limits={"day": daily(2)})
+    put(weir, "a", {"quota": 50, "for": "1h"})
+    assert look(weir, "a")["grant"]["quota"] == 50 and look(weir, "a")["warnings"] == []
+    rig.redis().command("ACL", "SETUSER", "default", "-hget")
+    unread = "this user may not read grants (HGET): if the client has one, it is not shown"
+    assert look(weir, "a")["grant"] is None and unread in look(weir, "a")["warnings"][0]
+    for command in ["inspect", "-c", weir.policy_file, "a"], ["explain", "--state", "-c", weir.policy_file, "-H", "X-Client-Id: a", "/"]:
+        done = rig.command(*command)
+        assert done.returncode == 0 and done.stderr.count(unread) == 1, done
+
+
+def test_an_error_of_redis_has_its_remedy(rig):
+    weir = rig.weir(limits={"day": daily(2)})
+    weir.expect_errors("redis ")
+    redis, body = rig.redis(), {"quota": 50, "for": "1h"}
+    redis.command("CONFIG", "SET", "maxmemory", "1")
+    detail = put(weir, "a", body, status=503)["detail"]
+    assert detail == "Redis could not be queried: Redis is out of memory (oom); raise maxmemory in Redis"
+    redis.command("CONFIG", "SET", "maxmemory", "0")
+    redis.command("REPLICAOF", "127.0.0.1", "1")
+    for _ in range(2):  # the first one closes the connection
+        detail = put(weir, "a", body, status=503)["detail"]
+        assert "Redis is a read-only replica (readonly); point redis.address at the master" in detail, detail
+
+
 def test_the_number_of_grants_is_limited(rig):
     weir = rig.weir(limits={"day": daily(1)})
     rig.redis().command("EVAL", "for i = 1, 2047 do redis.call('HSET', 'weir:grants', 'id:' .. i, '7:9007199254740000') end", 0)
