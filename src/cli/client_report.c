@@ -185,7 +185,7 @@ int client_report_inspect(const struct client_subject *subject)
     if (client_limits && client_limits->quota != QUOTA_AS_WRITTEN)
         puts(client_limits->blocked ? "\nEvery request gets 403."
              : client_limits->quota == QUOTA_PROHIBITED
-                 ? "\nEvery request that has a limit is rejected."
+                 ? "\nEvery request that has an enforced limit is rejected."
                  : "\nNo limit counts this client.");
     else if (subject->descriptor.unlimited)
         puts("\nNo limits.");

@@ -295,7 +295,7 @@ def test_inspect_shows_the_quota_of_the_database(rig):
     assert two["client_limits"] == "quota" and two["limits"][0]["quota"] == 3 and two["limits"][0]["remaining"] == 2
     assert two["database"]["known"] and two["database"]["quota"] == 3 and 1790 < two["database"]["expires_in_seconds"] <= 1800
     assert re.search(r"a quota of 3; looked up again in (30m 00|29m \d\d)s", inspect("client-2")) and "3 in 1h" in inspect("client-2")
-    assert look("client-0")["client_limits"] == "prohibited" and "Every request that has a limit is rejected" in inspect("client-0")
+    assert look("client-0")["client_limits"] == "prohibited" and "Every request that has an enforced limit is rejected" in inspect("client-0")
     assert look("client-1")["client_limits"] == "unlimited" and "quotas  unlimited; " in inspect("client-1")
     golden = look("golden")
     assert golden["plan"] == "gold" and golden["database"]["plan"] == "gold" and golden["limits"][0]["quota"] == 500
