@@ -244,10 +244,12 @@ static bool value_is_unverified(const struct policy *policy, const struct limit_
 /* Returns true if a pattern for paths has one value for this segment, or none. */
 static bool segment_is_fixed(struct slice pattern, unsigned number)
 {
+    if (pattern.n == 0)
+        return false;
     struct slice segment = key_segment(pattern, number);
     bool tree = pattern.n >= 3 && memcmp(pattern.p + pattern.n - 3, "/**", 3) == 0;
 
-    return segment.n ? !memchr(segment.p, '*', segment.n) : pattern.n && !tree;
+    return segment.n ? !memchr(segment.p, '*', segment.n) : !tree;
 }
 
 /* Returns true if requests match the rule with listed values of this part only. With

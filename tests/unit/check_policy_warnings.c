@@ -104,6 +104,8 @@ static const struct {
      LIMIT_PER("json:model", "json: { model: [ a, b ] }")},
     {LIMIT_PER("path:2", "path: '/v1/i*'"), "invent values of path:2",
      LIMIT_PER("path:2", "path: '/*/items/**'")},
+    {LIMIT_PER("path:2", "methods: [ POST ]"), "invent values of path:2",
+     LIMIT_PER("path:2", "path: /v1")},
     {LIMIT_PER("path:3", "path: '/v1/items/**'"), "invent values of path:3",
      LIMIT_PER("path:3", "path: /v1/items")},
     {API LIMITS "rules: [ { match: { scheme: https }, limits: [ a, ip ] }, { limits: none } ]\n",
