@@ -63,6 +63,13 @@ static void note_without_limiter(struct exchange *x)
     x->generation->without_limiter += x->without_limiter;
 }
 
+/* A 408 with which a server closes a reused connection may not respond to this request: the server
+ * waited for one in vain (RFC 9110 section 15.5.9). */
+static bool is_idle_timeout(const struct exchange *x, const struct response_head *head)
+{
+    return head->status == 408 && !head->keep_alive && x->upstream.link->reused;
+}
+
 static enum step final_head(struct exchange *x, const struct response_head *head,
                             const struct framing *framing)
 {
@@ -71,6 +78,8 @@ static enum step final_head(struct exchange *x, const struct response_head *head
     struct text lines = text_over(line_bytes, sizeof line_bytes);
     const char *why = NULL;
 
+    if (is_idle_timeout(x, head) && retry_start(x, RETRY_IDLE_CLOSED, CAUSE_NONE))
+        return STEP_NEXT;
     note_status(x, head->status);
     note_response(x, head->status);
     enum cause cause = cause_of_status(head->status);

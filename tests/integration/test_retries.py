@@ -391,6 +391,36 @@ def test_a_closed_idle_connection_is_replaced_regardless_of_the_options(rig):
     assert weir.metric("weir_upstream_retries_total", cause="reset") == 0
 
 
+def test_a_408_that_closes_an_idle_connection_is_no_response_to_the_next_request(rig):
+    """The server has timed out while weir sent the request. Any other 408 is the server's response."""
+    def late(more, at):
+        return b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n%b\r\n" % more, at
+    close, keep, first = late(b"Connection: close\r\n", 1), late(b"", 1), late(b"Connection: close\r\n", 0)
+    for (answer, at), method, body, expected, repeated in (
+            (close, "GET", None, [200] * 3, 1), (close, "PUT", b"content", [200] * 3, 1), (close, "POST", b"content", [200, 408, 200], 0),
+            (keep, "GET", None, [200, 408, 200], 0), (first, "GET", None, [408, 200, 200], 0)):
+        def script(peer, number, answer=answer, at=at):
+            count = 0
+            while peer.read_request() is not None:
+                peer.send(answer if (number, count) == (0, at) else OK)
+                count += 1
+        weir = weir_before(rig, [Scripted(rig, script)], {"on": []})
+        assert statuses(weir, 3, method, body=body) == expected, (answer, method)
+        assert weir.metric("weir_upstream_retries_total", cause="idle_closed") == repeated, (answer, method)
+        assert weir.metric("weir_upstream_retries_total") == repeated
+
+
+def test_a_repeated_request_gets_the_408_of_its_new_connection(rig):
+    def script(peer, number):
+        if number == 0 and peer.read_request() is not None:
+            peer.send(OK)
+        peer.read_request()
+        peer.send(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    api = Scripted(rig, script)
+    weir = weir_before(rig, [api])
+    assert statuses(weir, 2) == [200, 408] and api.accepted == 2
+
+
 def test_with_random_failures_each_request_gets_its_own_response(rig):
     """With random behaviour of servers and clients, each response belongs to its request, and only
     idempotent requests are sent twice."""
