@@ -7,8 +7,7 @@ enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refus
 {
     const char *p = bytes.p + *seen, *end = bytes.p + bytes.n;
 
-    /* A method and "HTTP/" both begin with a tchar. This refuses a TLS handshake at its first
-     * byte. */
+    /* A method begins with a tchar. This refuses a TLS handshake at its first byte. */
     if (*seen == 0 && bytes.n && bytes.p[0] != '\r' && bytes.p[0] != '\n' &&
         !char_is(bytes.p[0], CHAR_TOKEN)) {
         refuse(refusal, 400, "not HTTP");

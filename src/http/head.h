@@ -246,7 +246,7 @@ enum scan { SCAN_PARTIAL, SCAN_WHOLE, SCAN_REFUSED };
  *
  * SCAN_WHOLE: `*size` is the length of the head including the empty line. SCAN_REFUSED (status
  * 400): a bare LF, or a first byte that starts neither a method nor "HTTP/". All other checks are
- * left to the parser. Callers replace 400 with 502 for responses. */
+ * left to its callers, which replace 400 with 502 for responses. */
 enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refusal *refusal);
 
 /* Same as head_scan() for a request. Also refuses a malformed request line (HTTP/0.9, another
@@ -280,8 +280,8 @@ MUST_CHECK bool response_head_parse(struct slice whole, struct response_head *he
  * of a complete head, valid or refused, else 0.
  *
  * A head that arrives in one read, as nearly all do, is processed in one pass. Otherwise it is
- * scanned, then parsed once it is complete. For a request, skip request_skip_empty_line() bytes
- * first. */
+ * scanned, then parsed once it is complete. A response is refused at the first byte that differs
+ * from "HTTP/". For a request, skip request_skip_empty_line() bytes first. */
 enum scan request_head_read(struct slice bytes, size_t *seen, size_t *size,
                             struct request_head *head, struct refusal *refusal);
 enum scan response_head_read(struct slice bytes, size_t *seen, size_t *size,

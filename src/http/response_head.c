@@ -7,10 +7,6 @@
 static const char *status_line_parse(const char *p, const char *end, struct response_head *head,
                                      struct refusal *refusal)
 {
-    if (is_line_end(p, end)) {
-        refuse(refusal, 502, "malformed status line");
-        return NULL;
-    }
     head->version = HTTP_VERSION_1;
     if ((p = version_parse(p, end, &head->minor, refusal)) == NULL)
         return NULL;
@@ -62,6 +58,11 @@ enum scan response_head_read(struct slice bytes, size_t *seen, size_t *size,
         return SCAN_WHOLE;
     }
     *size = 0;
+    /* A server of another protocol may wait for more before it ends its line. */
+    if (!slice_starts_with(SLICE("HTTP/"), (struct slice){bytes.p, bytes.n < 5 ? bytes.n : 5})) {
+        refuse(refusal, 502, "not HTTP");
+        return SCAN_REFUSED;
+    }
     enum scan scan = head_scan(bytes, seen, size, refusal);
     if (scan == SCAN_WHOLE && !response_head_parse((struct slice){bytes.p, *size}, head, refusal))
         return SCAN_REFUSED;

@@ -30,12 +30,18 @@ static void read_head(struct verdict *v, struct slice bytes, size_t step, enum m
     PROPERTY(v->ok || v->scan == SCAN_PARTIAL || v->refusal.status == 502);
 }
 
-/* Parsing at once gives the same result as looking for the end of the head first. */
+/* Parsing at once gives the same result as looking for the end of the head first, if the first
+ * bytes are those of HTTP. */
 static void assert_scan_agrees(const struct verdict *v, struct slice bytes)
 {
     static struct response_head head;
     struct refusal refusal;
-    size_t seen = 0, size = 0;
+    size_t seen = 0, size = 0, first = bytes.n < 5 ? bytes.n : 5;
+
+    if (memcmp(bytes.p, "HTTP/", first) != 0) {
+        PROPERTY(v->scan == SCAN_REFUSED && v->size == 0);
+        return;
+    }
     enum scan scan = head_scan(bytes, &seen, &size, &refusal);
     bool good =
         scan == SCAN_WHOLE && response_head_parse((struct slice){bytes.p, size}, &head, &refusal);

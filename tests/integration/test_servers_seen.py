@@ -88,6 +88,20 @@ def test_errors_of_a_server_have_their_causes(rig):
     dead.counts(0, "weir_upstream_errors_total", server=gone, cause="tls")
 
 
+def test_a_server_of_another_protocol_is_a_bad_response(rig):
+    """It waits for an answer to its first bytes, and ends no line."""
+    gate = threading.Event()
+    rig.add_cleanup(gate.set)
+
+    def serve(peer, _number):
+        peer.send(b"SSH-2.0-")
+        gate.wait()
+    weir = start(rig, [Scripted(rig, serve).text], response_timeout="60s")
+    answer = get(weir.address)
+    assert (answer.status, json.loads(answer.body)["detail"]) == (502, "the server's response is malformed: not HTTP")
+    weir.counts(1, "weir_upstream_errors_total", cause="bad_response")
+
+
 def test_an_upload_that_a_server_breaks_off_is_its_error(rig):
     """It ejects no server, since the client has not sent all content."""
     servers = [Scripted(rig, lambda peer, _number: peer.read_until(b"\r\n\r\n", "a head")).text for _ in range(2)]

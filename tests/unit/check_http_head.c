@@ -112,6 +112,56 @@ START_TEST(an_invalid_first_line_is_refused_while_partial)
 }
 END_TEST
 
+START_TEST(a_response_of_another_protocol_is_refused_at_its_first_other_byte)
+{
+    static const struct {
+        const char *bytes;
+        size_t same; /* bytes that begin "HTTP/" */
+    } answers[] = {{"SSH-2.0-OpenSSH_9\r\n", 0},
+                   {"-ERR unknown command", 0},
+                   {"\r\nHTTP/1.1 200 OK\r\n", 0},
+                   {"\nHTTP/1.1 200 OK", 0},
+                   {"http/1.1 200 OK\r\n", 0},
+                   {"HTTPS/1.1 200 OK", 4},
+                   {"HTTP 200 OK\r\n\r\n", 4},
+                   {"HI\r\n", 1},
+                   {"\x15\x03\x01", 0}};
+    for (size_t i = 0; i < COUNT_OF(answers); i++) {
+        struct slice all = slice_of(answers[i].bytes);
+        size_t seen = 0, size;
+        for (size_t n = 1; n <= all.n; n++) {
+            enum scan scan =
+                response_head_read((struct slice){all.p, n}, &seen, &size, &response, &refusal);
+            ck_assert_uint_eq(size, 0);
+            if (n <= answers[i].same) {
+                ck_assert_int_eq(scan, SCAN_PARTIAL);
+                continue;
+            }
+            ck_assert_int_eq(scan, SCAN_REFUSED);
+            ck_assert_str_eq(refusal.why, "not HTTP");
+            ck_assert_uint_eq(refusal.status, 502);
+            break;
+        }
+        seen = 0; /* the same in one read */
+        ck_assert_int_eq(response_head_read(all, &seen, &size, &response, &refusal), SCAN_REFUSED);
+        ck_assert_str_eq(refusal.why, "not HTTP");
+    }
+}
+END_TEST
+
+START_TEST(a_response_that_arrives_byte_by_byte_is_read)
+{
+    struct slice bytes = SLICE("HTTP/1.1 200 OK\r\nA: b\r\n\r\n");
+    size_t seen = 0, size;
+    for (size_t n = 0; n < bytes.n; n++)
+        ck_assert_int_eq(
+            response_head_read((struct slice){bytes.p, n}, &seen, &size, &response, &refusal),
+            SCAN_PARTIAL);
+    ck_assert_int_eq(response_head_read(bytes, &seen, &size, &response, &refusal), SCAN_WHOLE);
+    ck_assert_uint_eq(size, bytes.n);
+}
+END_TEST
+
 START_TEST(empty_lines_before_a_request_are_skipped)
 {
     ck_assert_uint_eq(request_skip_empty_line(SLICE("GET")), 0);
@@ -581,6 +631,8 @@ int main(void)
     tcase_add_test(tests, each_byte_of_a_head_is_scanned_once);
     tcase_add_test(tests, a_bare_lf_is_refused_while_partial);
     tcase_add_test(tests, an_invalid_first_line_is_refused_while_partial);
+    tcase_add_test(tests, a_response_of_another_protocol_is_refused_at_its_first_other_byte);
+    tcase_add_test(tests, a_response_that_arrives_byte_by_byte_is_read);
     tcase_add_test(tests, empty_lines_before_a_request_are_skipped);
     tcase_add_test(tests, field_names_are_recognized_in_any_case);
     tcase_add_test(tests, every_name_of_a_family_is_a_claim);
