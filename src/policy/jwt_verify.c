@@ -196,8 +196,8 @@ static char *replace_number(char *p)
     bool is_integer = strcspn(p, ".eE") >= n;
     char *end;
 
-    /* strtod() takes more than JSON: 007 and 1.e5 */
-    if ((digits[0] == '0' && char_is(digits[1], CHAR_DIGIT)) ||
+    /* strtod() takes more than JSON: -.5, 007 and 1.e5 */
+    if (!char_is(digits[0], CHAR_DIGIT) || (digits[0] == '0' && char_is(digits[1], CHAR_DIGIT)) ||
         (point && !char_is(point[1], CHAR_DIGIT)))
         return p + n;
     errno = 0;
