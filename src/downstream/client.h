@@ -32,10 +32,11 @@ struct client;
 struct client_protocol {
     /* Returns whether input waits that this loop iteration or the next handles. */
     bool (*has_input)(const struct client *client);
-    void (*head_timed_out)(struct client *client);        /* timeouts.request_header has passed */
-    void (*idle_timed_out)(struct client *client);        /* timeouts.keepalive has passed */
-    void (*stop)(struct client *client);                  /* begins the graceful end */
-    void (*cut)(struct client *client, enum cause cause); /* ends all requests by force */
+    void (*head_timed_out)(struct client *client); /* timeouts.request_header has passed */
+    void (*idle_timed_out)(struct client *client); /* timeouts.keepalive has passed */
+    void (*stop)(struct client *client);           /* begins the graceful end */
+    /* Ends all requests by force; see exchange_cut(). */
+    void (*cut)(struct client *client, enum cause cause);
     /* Optional (NULL). Returns whether weir holds unsent output, and every request waits for the
      * client to take its response. `*taken`: as in struct downstream_ops, exactly. */
     bool (*awaits_reader)(const struct client *client, uint64_t *taken);
@@ -122,7 +123,8 @@ void clients_add_protocol(struct worker *worker, struct protocol_worker *protoco
 
 /* Begins a graceful stop: closes idle connections now, others after their response. */
 void clients_stop(struct worker *worker);
-/* Closes all connections: timeouts.shutdown has passed. */
+/* Closes all connections: timeouts.shutdown has passed. Those with a request that gets 503 are open
+ * until it is sent, or until further calls, at most two. */
 void clients_cut(struct worker *worker);
 /* Returns the connection to close to make room, or NULL. The order is:
  * - the oldest one that has not sent a byte;

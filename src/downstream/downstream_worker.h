@@ -41,11 +41,12 @@ struct handoff {
     } handed[HANDOFFS_MAX];
 };
 
-/* The lists of a worker's connections. */
+/* The lists of a worker's connections. clients_cut() visits them in this order: a connection that
+ * lingers after its 503 stays open. */
 enum client_list_number {
+    CLIENTS_LINGERING, /* response sent, rest of the input is dropped: longest first */
     CLIENTS_BUSY,      /* in a request */
     CLIENTS_HEADS,     /* part of a head, PROXY header or handshake was received: oldest first */
-    CLIENTS_LINGERING, /* response sent, rest of the input is dropped: longest first */
     CLIENTS_IDLE,      /* longest first */
     CLIENTS_SILENT,    /* nothing received yet: oldest first */
     CLIENT_LISTS

@@ -91,14 +91,25 @@ static void end_client(struct client *client)
     socket_client_end(client);
 }
 
+/* Some requests may get 503 when weir stops: the connection then ends with them, or at the next
+ * cut. */
 static void cut(struct client *client, enum cause cause)
 {
     struct http2_client *connection = connection_of(client);
-    struct http2_request *r;
+    bool ends_later = cause == CAUSE_SHUTDOWN && !TAILQ_EMPTY(&connection->requests);
 
-    while ((r = TAILQ_FIRST(&connection->requests)))
+    for (struct http2_request *r = TAILQ_FIRST(&connection->requests), *next; r; r = next) {
+        next = TAILQ_NEXT(r, link);
         exchange_cut(r->downstream.exchange, cause);
-    client_close(client);
+    }
+    if (!ends_later) {
+        client_close(client);
+        return;
+    }
+    connection->stopping = true;
+    http2_session_shut_down(connection->session);
+    http2_session_shut_down(connection->session);
+    http2_touch(connection);
 }
 
 /* ---- deadlines ------------------------------------------------------------------------------- */

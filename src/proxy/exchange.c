@@ -76,6 +76,21 @@ enum {
     INTERRUPTIONS = EVENT_FAILED | EVENT_CUT | EVENT_CLIENT_GONE | EVENT_WRITE_LATE | EVENT_OVERDUE
 };
 
+/* When weir stops, a client that has received no part of a response gets 503. If it has not taken
+ * that at the next cut, it gets no more. */
+static enum step cut(struct exchange *x)
+{
+    if (x->failure.cause != CAUSE_SHUTDOWN || x->phase == PHASE_REPLY || exchange_is_answering(x)) {
+        x->record.cause = x->failure.cause;
+        return step_end(x, DOWNSTREAM_ABORTED);
+    }
+    if (x->decision_request.op) {
+        limiter_abandon(&x->decision_request);
+        x->decision_request.decision.result_count = 0; /* some limits may have decided */
+    }
+    return STEP_FAIL;
+}
+
 /* Events that mean the same in every phase. */
 static enum step interrupt(struct exchange *x)
 {
@@ -84,10 +99,8 @@ static enum step interrupt(struct exchange *x)
     keys_end(x);
     if (exchange_has(x, EVENT_FAILED))
         return STEP_FAIL;
-    if (exchange_has(x, EVENT_CUT)) {
-        x->record.cause = x->failure.cause;
-        return step_end(x, DOWNSTREAM_ABORTED);
-    }
+    if (exchange_has(x, EVENT_CUT))
+        return cut(x);
     if (exchange_has(x, EVENT_CLIENT_GONE))
         return x->phase == PHASE_TUNNEL ? step_end(x, DOWNSTREAM_ABORTED)
                                         : step_fail(x, CAUSE_CLIENT_GONE, NULL);

@@ -47,7 +47,8 @@ void exchange_writable(struct exchange *x);
 /* The client has closed the connection or cancelled the request. */
 void exchange_client_gone(struct exchange *x);
 
-/* Ends the exchange in any phase; the client gets no complete response. */
+/* Ends the exchange in any phase; the client gets no complete response. With CAUSE_SHUTDOWN, a
+ * client that has received no part of one gets 503 first: the next call ends the exchange. */
 void exchange_cut(struct exchange *x, enum cause cause);
 
 /* Returns whether the client still waits for 100 (Continue) before it sends its content. */

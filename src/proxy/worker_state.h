@@ -53,6 +53,7 @@ struct worker {
     pthread_t thread;
     bool stopping;              /* set in the worker's own thread */
     bool draining;              /* responses announce the end of their connection; likewise */
+    bool cut;                   /* timeouts.shutdown has passed; likewise */
     uint64_t iteration;         /* number of the loop iteration */
     uint64_t generation_number; /* of `now` */
 

@@ -22,6 +22,7 @@
 
 enum {
     LAST_REQUESTS_US = 1000000, /* for clients that connected at the end of timeouts.drain */
+    CUT_AGAIN_US = 500000,      /* for clients to take the last responses */
     REDIS_WAIT_MIN_US = 200000,
     ITERATION_US = 2000,      /* time limit of a loop iteration; the rest waits for the next */
     RELOAD_AGAIN_US = 100000, /* after memory ran out */
@@ -180,12 +181,14 @@ static void shutdown_passed(struct deadline *deadline)
 {
     struct worker *w = CONTAINER_OF(deadline, struct worker, shutdown);
 
-    if (counter_read(&w->stats.requests_active)) /* otherwise connections linger */
+    if (!w->cut && counter_read(&w->stats.requests_active)) /* otherwise connections linger */
         log_warn("worker %u: requests still in progress after timeouts.shutdown: closing their "
                  "connections",
                  w->number);
+    w->cut = true;
     clients_cut(w);
     drains_cut(w);
+    deadline_arm(&w->shutdown_queue, &w->shutdown, clock_us(), CUT_AGAIN_US);
 }
 
 static void stop_clients(struct worker *w)

@@ -215,14 +215,14 @@ def test_held_requests_are_served_at_shutdown(rig):
     assert weir.wait(10) == 0
 
 
-def test_requests_held_beyond_the_shutdown_timeout_are_cut_and_free_their_slots(rig):
+def test_requests_held_beyond_the_shutdown_timeout_get_503_and_free_their_slots(rig):
     limits = {"q": queue(limit=1, period="1h", max_delay="90m")}
     weir = rig.weir(workers=1, limits=limits, timeouts={"shutdown": "200ms"})
     assert get(weir.address).status == 200
     waiting = send_request(weir, "/")
     eventually(lambda: held_requests(weir) == 1)
     weir.signal(signal.SIGTERM)
-    assert waiting.is_closed() and weir.wait(10) == 0
+    assert waiting.response().status == 503 and waiting.is_closed() and weir.wait(10) == 0
     other = rig.weir(workers=1, limits=limits)
     again = send_request(other, "/")
     eventually(lambda: held_requests(other) == 1)

@@ -413,14 +413,25 @@ def test_a_shutdown_finishes_all_streams(rig):
 
 
 def test_a_shutdown_ends_after_its_timeout(rig):
-    gate = Gate(rig)
-    weir = rig.weir(upstreams=gate.upstreams, timeouts={"shutdown": "300ms"})
+    """A stream without any part of a response gets 503; the others are reset."""
+    begun = threading.Event()
+
+    def serve(peer, _number):
+        request = peer.read_request()
+        if request and b"/begun" in request[0]:
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart")
+        elif request:
+            begun.set()
+        peer.read_request()
+    weir = rig.weir(upstreams={"api": {"servers": [Scripted(rig, serve).text]}}, timeouts={"shutdown": "300ms"})
     with Http2(weir.address) as client:
-        stream = client.start()
-        eventually(lambda: gate.now == 1)
+        waiting, answered = client.start(), client.start("/begun")
+        client.read_until(lambda: client.streams[answered].body)
+        eventually(begun.is_set)
         weir.signal(signal.SIGTERM)
         client.read_to_end()
-        assert not client.streams[stream].ended
+        assert client.streams[waiting].ended and client.streams[waiting].status == 503
+        assert not client.streams[answered].ended
         assert weir.wait(10) == 0
     assert "requests still in progress after timeouts.shutdown" in weir.output()
 

@@ -1,5 +1,6 @@
 """SIGTERM and SIGINT: requests in progress are finished within timeouts.shutdown."""
 
+import json
 import signal
 import time
 
@@ -35,19 +36,63 @@ def test_idle_connections_are_closed_at_once(rig):
         assert time.monotonic() - start < 5 * time_scale
 
 
-def test_requests_beyond_the_timeout_are_cut(rig):
-    weir = rig.weir(timeouts={"shutdown": "500ms"})
-    with Connection(weir.address) as connection:
-        connection.send(request_bytes("/slow?ms=60000"))
-        weir.counts(1, "weir_requests_active")
+def assert_gets_503(connection):
+    response = connection.response()
+    assert (response.status, response["Connection"]) == (503, "close")
+    assert json.loads(response.body)["detail"] == "weir is stopping"
+    assert connection.is_closed()
+
+
+def test_requests_beyond_the_timeout_get_503(rig):
+    """Those without any part of a response: they wait for the server, or for their own content."""
+    gate = Gate(rig)
+    weir = rig.weir(timeouts={"shutdown": "500ms"}, upstreams=gate.upstreams, log={"access": "json"})
+    with Connection(weir.address) as waiting, Connection(weir.address) as sending:
+        waiting.send(request_bytes())
+        sending.send(request_bytes(method="POST", headers={"Content-Length": "9"}) + b"part")
+        eventually(lambda: gate.now == 1)
+        weir.counts(2, "weir_requests_active")
         start = time.monotonic()
         weir.signal(signal.SIGTERM)
+        assert_gets_503(waiting)
+        assert_gets_503(sending)
         assert weir.wait(10) == 0
         assert 0.4 < time.monotonic() - start < 5 * time_scale
+    assert weir.output().count('"error":"shutdown"') == 2
+    assert weir.output().count("requests still in progress after timeouts.shutdown") <= 2, "once per worker"
+
+
+def test_a_response_in_progress_is_cut_at_the_timeout(rig):
+    """Also one whose client reads nothing."""
+    weir = rig.weir(timeouts={"shutdown": "300ms"})
+    with Connection(weir.address) as connection, Connection(weir.address) as idle:
+        connection.send(request_bytes("/bytes/300000000"))
+        idle.send(request_bytes("/bytes/300000000"))
+        head = connection.read_head()
+        assert (head.status, idle.read_head().status) == (200, 200)
+        weir.signal(signal.SIGTERM)
+        assert weir.wait(10) == 0
         try:
-            assert connection.response().status >= 500
-        except IncompleteResponse:
-            pass
+            connection.read_body(head)
+        except (IncompleteResponse, ConnectionResetError):
+            return
+        raise AssertionError("the response is complete")
+
+
+def test_a_request_that_waits_for_redis_gets_503(rig):
+    weir = rig.weir(redis={"timeout": "10s"}, timeouts={"shutdown": "300ms"}, workers=1,
+                    limits={"each": dict(script="gcra", limit=3, period="1h")})
+    weir.expect_errors("[Rr]edis")
+    rig.redis().freeze()
+    try:
+        with Connection(weir.address) as connection:
+            connection.send(request_bytes())
+            weir.counts(1, "weir_requests_active")
+            weir.signal(signal.SIGTERM)
+            assert_gets_503(connection)
+        assert weir.wait(10) == 0
+    finally:
+        rig.redis().thaw()
 
 
 def test_a_response_body_in_progress_is_finished(rig):
