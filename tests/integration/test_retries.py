@@ -199,6 +199,28 @@ def test_content_that_is_too_large_to_keep_holds_no_memory(rig):
         connection.close()
 
 
+def test_content_that_was_not_sent_yet_is_sent_to_another_server(rig):
+    """The server closes instead of sending 100."""
+    got = []
+
+    def send_100_and_read(peer, _number):
+        while True:
+            head = peer.read_until(b"\r\n\r\n", "a head")
+            peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            got.append((head.split(b" ")[0], peer.read_exactly(1000, "content")))
+            peer.send(OK)
+    bad = Scripted(rig, lambda peer, _number: peer.read_until(b"\r\n\r\n", "a head"))
+    good_server = Scripted(rig, send_100_and_read)
+    weir = weir_before(rig, [bad, good_server])
+    for _ in range(4):
+        with Connection(weir.address) as connection:
+            connection.send(request_bytes("/", "PUT", {"Expect": "100-continue", "Content-Length": "1000"}))
+            assert connection.read_head().status == 100
+            connection.send(b"y" * 1000)
+            assert connection.response().status == 200
+    assert got == [(b"PUT", b"y" * 1000)] * 4 and bad.accepted
+
+
 def assert_never_sent_again(rig, script, what):
     bad, good_server = Server(rig, script), good(rig)
     weir = weir_before(rig, [bad, good_server], {"on": ["connect", "reset", "timeout", 502, 503, 504], "tries": 10},
