@@ -66,8 +66,8 @@ void jwt_keys_add_secret(struct jwt_keys *keys, struct slice secret);
     X(JWT_NO_KEYS, "no_keys", "the keys of its issuer are not known yet")                          \
     X(JWT_BAD_SIGNATURE, "signature", "the signature does not match")                              \
     X(JWT_BAD_CLAIMS, "claims",                                                                    \
-      "its claims cannot be read: they are no valid JSON object, a name occurs twice or contains " \
-      "U+0000, or exp or nbf is no number")                                                        \
+      ("its claims cannot be read: they are no valid JSON object, a name occurs twice or "         \
+       "contains U+0000, or exp or nbf is no number"))                                             \
     X(JWT_EXPIRED, "expired", "it has expired")                                                    \
     X(JWT_NOT_YET_VALID, "not_yet_valid", "it is not valid yet")                                   \
     X(JWT_NO_EXPIRY, "no_expiry", "it has no exp")                                                 \
