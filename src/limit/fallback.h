@@ -18,12 +18,13 @@ void fallback_free(struct fallback *fallback);
 
 /* One limit of one request: its key, its cost, and its result. The caller sets the result's
  * limit, quota and capacity. `best_effort`: takes what is left if that is less than the cost.
- * `asks`: rejects as otherwise, but charges nothing. */
+ * `asks`: rejects as otherwise, but charges nothing. `debt`: if it rejects, it is charged all the
+ * same, beyond the limit. */
 struct fallback_request {
     struct slice key;
     int64_t cost;
     struct limit_result *result;
-    bool best_effort, asks;
+    bool best_effort, asks, debt;
     int64_t reserve; /* of the capacity, left to higher priorities; the result includes it */
     bool quota;      /* the limits of its descriptor reject only if those of all with `quota` do */
     bool passes;     /* with `quota`: another descriptor passes, so this one never rejects */

@@ -5,6 +5,8 @@
 
 enum { SMALL_STEP_US = 100000 /* by which the clock may be set back without effect on windows */ };
 
+static const int64_t most_used = (int64_t)1 << 53; /* units of a window, as in the scripts */
+
 static int64_t divide_up(__int128 a, int64_t b)
 {
     return a <= 0 ? 0 : (int64_t)((a + b - 1) / b);
@@ -17,12 +19,18 @@ static int64_t granted_cost(const struct fallback_request *request, int64_t avai
                                                                               : request->cost;
 }
 
-/* The capacity as a debt. Bounded, so that the arrival time is valid even for a bucket that
- * takes over 36,000 years to fill. */
+/* Bounds a debt, so that the arrival time is valid even for a bucket that takes over 36,000 years
+ * to fill. */
+static __int128 bounded_debt(__int128 debt, int64_t quota)
+{
+    __int128 most = (__int128)quota << 60;
+    return debt < most ? debt : most;
+}
+
+/* The capacity as a debt. */
 static __int128 full_bucket(int64_t capacity, int64_t period_us, int64_t quota)
 {
-    __int128 full = (__int128)capacity * period_us, most = (__int128)quota << 60;
-    return full < most ? full : most;
+    return bounded_debt((__int128)capacity * period_us, quota);
 }
 
 /* How far the theoretical arrival time lies ahead, in units of 1/scale µs. Includes the part
@@ -37,39 +45,44 @@ static __int128 debt_of(const struct fallback_state *state, int64_t now)
 static void set_bucket(struct fallback_state *state, const struct limit_result *r, int64_t now,
                        __int128 all, __int128 debt)
 {
+    __int128 owed = debt - full_bucket(r->capacity, r->limit->period_us, r->quota);
+
     *state = (struct fallback_state){.at_us = now + (int64_t)(all / r->quota),
                                      .fraction = (int64_t)(all % r->quota),
                                      .scale = r->quota,
                                      .period_us = r->limit->period_us,
                                      .capacity = r->capacity,
-                                     .slack_us = (int64_t)((all - debt) / r->quota)};
+                                     .slack_us = (int64_t)((all - debt) / r->quota),
+                                     .owed_us = divide_up(owed, r->quota)};
+}
+
+static __int128 of_period(__int128 debt, int64_t old_us, int64_t new_us)
+{
+    return debt / old_us * new_us + (debt % old_us * new_us + old_us - 1) / old_us;
 }
 
 /* Converts the usage to the current numbers, rounded up. Requests see at most a full bucket of
- * it, also if the clock was set back. */
+ * it and what is owed beyond, also if the clock was set back. */
 static void bucket_renumber(struct fallback_state *state, const struct limit_result *r, int64_t now)
 {
     int64_t period = r->limit->period_us;
-    __int128 all = debt_of(state, now), slack = (__int128)state->slack_us * state->scale,
-             full = full_bucket(r->capacity, period, r->quota), most = (__int128)r->quota << 60;
+    __int128 all = debt_of(state, now), full = full_bucket(r->capacity, period, r->quota);
 
     if (all == 0 || r->quota < 1)
         return;
-    __int128 before = full_bucket(state->capacity, state->period_us, state->scale) + slack;
+    __int128 seen = full_bucket(state->capacity, state->period_us, state->scale) +
+                    (__int128)state->slack_us * state->scale;
+    __int128 before = seen + (__int128)state->owed_us * state->scale;
     bool set_back = all > before;
     if (set_back)
         all = before;
-    if (state->scale == r->quota && state->period_us == period && state->capacity == r->capacity) {
-        if (set_back)
-            set_bucket(state, r, now, all, full);
+    __int128 owed = all > seen ? all - seen : 0;
+    if (state->scale != r->quota || state->period_us != period || state->capacity != r->capacity) {
+        all = bounded_debt(of_period(all, state->period_us, period), r->quota);
+        owed = of_period(owed, state->period_us, period);
+    } else if (!set_back)
         return;
-    }
-    __int128 rest = all % state->period_us;
-    all =
-        all / state->period_us * period + (rest * period + state->period_us - 1) / state->period_us;
-    if (all > most)
-        all = most;
-    set_bucket(state, r, now, all, all < full ? all : full);
+    set_bucket(state, r, now, all, all < full + owed ? all : full + owed);
 }
 
 /* Generic cell rate algorithm (ITU-T I.371). `debt` is how far the theoretical arrival time lies
@@ -85,17 +98,18 @@ static void bucket_charge(struct fallback_state *state, const struct fallback_re
 
     if (state->scale != r->quota || debt < 0)
         debt = 0;
-    int64_t cost = granted_cost(request, (int64_t)((most - debt) / period));
+    int64_t cost = granted_cost(request, most > debt ? (int64_t)((most - debt) / period) : 0);
     r->granted = cost;
     __int128 after = debt + (__int128)cost * period;
     bool admit = cost == 0 || after <= most;
-    if (admit) {
-        debt = after;
-        all += (__int128)cost * period;
+    if ((admit || request->debt) && r->quota > 0) {
+        debt = bounded_debt(after, r->quota);
+        all = bounded_debt(all + (__int128)cost * period, r->quota);
         set_bucket(state, r, now, all > debt ? all : debt, debt);
+        after = debt + (__int128)cost * period; /* for retry_after_us */
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
-    r->remaining = (int64_t)((full - debt) / period);
+    r->remaining = debt < full ? (int64_t)((full - debt) / period) : 0;
     r->retry_after_us = admit                                   ? 0
                         : cost > r->capacity - request->reserve ? -1
                                                                 : divide_up(after - most, r->quota);
@@ -167,22 +181,24 @@ static void window_charge(struct fallback_state *state, const struct fallback_re
     int64_t cost = granted_cost(request, available - request->reserve);
     r->granted = cost;
     bool admit = cost == 0 || cost <= available - request->reserve;
-    if (admit && cost > 0) {
-        available -= cost;
+    bool charge = admit || request->debt;
+    if (charge && cost > 0) {
+        available = available > cost ? available - cost : 0;
         if (available == 0 && window.end_us < now + r->limit->rest_us)
             window.end_us = now + r->limit->rest_us; /* lockout */
-        *state = (struct fallback_state){.at_us = window.start_us,
-                                         .fraction = used + cost,
-                                         .scale = r->quota,
-                                         .period_us = window.end_us - window.start_us,
-                                         .window = true};
+        *state =
+            (struct fallback_state){.at_us = window.start_us,
+                                    .fraction = used + cost < most_used ? used + cost : most_used,
+                                    .scale = r->quota,
+                                    .period_us = window.end_us - window.start_us,
+                                    .window = true};
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = available;
     r->retry_after_us = admit                                   ? 0
                         : cost > r->capacity - request->reserve ? -1
                                                                 : window.end_us - now;
-    r->reset_us = used || (admit && cost > 0) ? window.end_us - now : 0;
+    r->reset_us = used || (charge && cost > 0) ? window.end_us - now : 0;
     next_unit_set(r, r->reset_us);
 }
 

@@ -233,7 +233,8 @@ struct fallback_request verdict_local_request(const struct op_limit *part,
         .reserve = share_reserve(result->capacity, part->numbers.share),
         .result = result,
         .best_effort = part->mode & MODE_BEST_EFFORT && part->mode != MODE_EVERY,
-        .asks = asks};
+        .asks = asks,
+        .debt = part->mode == MODE_EVERY};
 }
 
 static bool decide_locally(struct limiter *l, struct fallback_request *requests, unsigned count)

@@ -38,6 +38,21 @@ def test_shadow_answers_ok_with_the_statuses_of_the_limits(rig):
     assert over.overall_code == OVER and over.raw_body == b"slow down" and int(field_of(over, "retry-after")) > 0
 
 
+def test_without_redis_an_overrun_is_charged_into_debt(rig):
+    """With charge: every, as in Redis. Other domains charge no rejected call."""
+    descriptors = [{"key": "user", "rate_limit": {"unit": "year", "requests_per_unit": 10}}]
+    domains = {"every": {"charge": "every", "descriptors": descriptors}, "all": {"descriptors": descriptors}}
+    weir, listener = weir_with_service(rig, domains, redis={"on_failure": "local"})
+    weir.expect_errors("[Rr]edis")
+    rig.the_redis.kill()
+
+    def code(domain, hits):
+        call = {"domain": domain, "hitsAddend": hits, "descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}
+        return post_json(listener, call)[1]["overallCode"]
+    assert [code("every", hits) for hits in (20, 1)] == ["OVER_LIMIT", "OVER_LIMIT"]
+    assert [code("all", hits) for hits in (20, 1)] == ["OVER_LIMIT", "OK"]
+
+
 def test_fields_bodies_and_metadata_of_a_call(rig):
     rig.write("body.txt", "{limit}: slow down")
     entry = {"key": "user", "limits": ["each"], "metadata": {"tier": "gold", "n": 3}}

@@ -35,6 +35,16 @@ static bool decide(struct fallback *f, const struct limit *limit, struct slice k
     return fallback_decide(f, &request, 1);
 }
 
+static bool decide_into_debt(struct fallback *f, const struct limit *limit, int64_t cost,
+                             uint64_t now, struct limit_result *result)
+{
+    struct fallback_request request = {
+        .key = SLICE("debtor"), .cost = cost, .result = result, .debt = true};
+    *result = result_for(limit);
+    test_clock_set_wall_us(now);
+    return fallback_decide(f, &request, 1);
+}
+
 static uint64_t random_state = 1;
 
 static uint64_t random_below(uint64_t n)
@@ -222,6 +232,58 @@ START_TEST(an_aligned_window_follows_the_clock)
 END_TEST
 
 /* --- Several limits, many keys ---------------------------------------------------------------- */
+
+/* As in Redis, see MODE_EVERY. */
+START_TEST(an_overrun_is_charged_into_debt)
+{
+    static const int64_t second = 1000000;
+    struct limit bucket = limit_of(LIMIT_BUCKET, 10, 10, 10 * second), larger = bucket;
+    struct limit window = limit_of(LIMIT_WINDOW, 10, 10, 10 * second);
+    struct fallback *f = fallback_new(1000), *windows = fallback_new(1000);
+    uint64_t now = begin_us;
+    struct limit_result r;
+
+    ck_assert(!decide_into_debt(f, &bucket, 25, now, &r));
+    ck_assert_int_eq(r.remaining, 0);
+    ck_assert_int_eq(r.reset_us, 25 * second);
+    ck_assert_int_eq(r.retry_after_us, -1);
+    ck_assert(!decide_into_debt(f, &bucket, 2, now, &r));
+    ck_assert_int_eq(r.reset_us, 27 * second);
+    ck_assert_int_eq(r.retry_after_us, 19 * second);
+    ck_assert(!decide(f, &bucket, SLICE("debtor"), 1, now, &r)); /* without debt */
+    ck_assert_int_eq(r.retry_after_us, 18 * second);
+    ck_assert_int_eq(r.reset_us, 27 * second);
+    /* An hour back: the debt is no larger. A larger burst: it stays. */
+    now -= 3600 * (uint64_t)second;
+    ck_assert(!decide(f, &bucket, SLICE("debtor"), 1, now, &r));
+    ck_assert_int_eq(r.reset_us, 27 * second);
+    larger.burst = 20;
+    ck_assert(!decide(f, &larger, SLICE("debtor"), 1, now, &r));
+    ck_assert_int_eq(r.retry_after_us, 8 * second);
+    ck_assert(!decide(f, &larger, SLICE("debtor"), 1, now + 8 * (uint64_t)second - 1, &r));
+    ck_assert(decide_into_debt(f, &larger, 1, now + 8 * (uint64_t)second, &r));
+    ck_assert_int_eq(r.remaining, 0);
+
+    ck_assert(!decide_into_debt(windows, &window, 25, now, &r));
+    ck_assert_int_eq(r.remaining, 0);
+    ck_assert_int_eq(r.retry_after_us, -1);
+    ck_assert(!decide_into_debt(windows, &window, 1, now + 1, &r));
+    ck_assert_int_eq(r.retry_after_us, 10 * second - 1);
+    ck_assert(fallback_refund(
+        windows, &(struct limit_result){.limit = &window, .granted = 17, .reset_us = 10 * second},
+        SLICE("debtor"), clock_us()));
+    ck_assert(decide_into_debt(windows, &window, 1, now + 2, &r)); /* the last of 10 */
+    ck_assert(!decide(windows, &window, SLICE("debtor"), 1, now + 2, &r));
+
+    for (unsigned i = 0; i < 3; i++) { /* bounded */
+        ck_assert(!decide_into_debt(f, &bucket, (int64_t)1 << 60, now, &r));
+        ck_assert(!decide_into_debt(windows, &window, (int64_t)1 << 60, now, &r));
+    }
+    ck_assert_int_gt(r.reset_us, 0);
+    fallback_free(f);
+    fallback_free(windows);
+}
+END_TEST
 
 /* The clock is set back by less than 100 ms. */
 START_TEST(an_earlier_clock_does_not_reset_a_window)
@@ -626,6 +688,7 @@ int main(void)
     tcase_add_test(tests, a_window_starts_at_the_first_request);
     tcase_add_loop_test(tests, an_aligned_window_follows_the_clock, 0, 2);
     tcase_add_test(tests, a_lockout_lasts_for_its_rest_time);
+    tcase_add_test(tests, an_overrun_is_charged_into_debt);
     tcase_add_test(tests, an_earlier_clock_does_not_reset_a_window);
     tcase_add_test(tests, a_window_keeps_its_units_if_the_clock_is_set_back);
     tcase_add_test(tests, several_limits_are_charged_all_or_none);
