@@ -9,6 +9,7 @@
 #include "base/descriptors.h"
 #include "base/event_timer.h"
 #include "base/log_throttle.h"
+#include "net/listener.h"
 #include "net/tls_bufferevent.h"
 
 enum {
@@ -177,6 +178,8 @@ admin_socket_new(struct event_base *base, int fd, const struct admin_view *view,
         admin_socket_free(socket);
         return NULL;
     }
+    /* Accepted sockets get the options too: evhttp writes a response in several pieces. */
+    socket_set_options(fd, &listener_of(socket)->address);
     evhttp_set_allowed_methods(socket->http, METHODS);
     evhttp_set_max_headers_size(socket->http, ADMIN_HEAD_MAX);
     evhttp_set_max_body_size(socket->http, ADMIN_BODY_MAX);

@@ -19,7 +19,8 @@ const char *listener_remedy(int error);
 /* Removes the file of a Unix socket. Does nothing for other addresses. */
 void listener_unlink(const struct address *address);
 
-/* Sets TCP_NODELAY on an accepted or connecting TCP socket. Does nothing for Unix sockets. */
+/* Sets TCP_NODELAY on a TCP socket; accepted sockets have that of their listening one. Does nothing
+ * for Unix sockets. */
 void socket_set_options(int fd, const struct address *peer);
 
 #endif

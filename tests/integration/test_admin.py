@@ -1,6 +1,8 @@
 """The admin listener: health, readiness, and metrics that are consistent with the traffic."""
 
 import re
+import socket
+import time
 
 from rig import eventually, free_port
 from wire import Connection, flood, get, request_bytes
@@ -99,6 +101,20 @@ def test_the_admin_listener_survives_malformed_requests(rig):
             except OSError:
                 pass
     assert get(weir.admin, "/healthz").status == 200
+
+
+def test_responses_on_kept_connections_do_not_wait_for_acknowledgements(rig):
+    """A client that delays them does so for at least 40 ms."""
+    weir = rig.weir()
+    with Connection(weir.admin) as connection:
+        def is_quick():
+            connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+            began = time.monotonic()
+            assert connection.send(request_bytes("/metrics")).response().status == 200
+            return time.monotonic() - began < 0.035
+        for _ in range(8):  # the kernel acknowledges the first ones at once
+            is_quick()
+        eventually(is_quick)
 
 
 def test_idle_admin_connections_are_bounded_and_do_not_lock_operators_out(rig):
