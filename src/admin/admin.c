@@ -18,6 +18,7 @@
 enum { PATHS_MAX = 1024 }; /* bytes of the paths that a 404 lists, and its other words */
 
 struct admin {
+    struct event_base *base;
     struct admin_view *view;
     unsigned socket_count;
     struct admin_socket *sockets[]; /* by admin listener */
@@ -156,6 +157,7 @@ struct admin *admin_new(struct event_base *base, int *fds, struct admin_view *vi
 
     if (!admin)
         return NULL;
+    admin->base = base;
     admin->view = view;
     if (!connections_start(base) || !(view->clients = clients_api_new(base, view->policy)) ||
         !(view->events = events_new(base, view)) ||
@@ -186,6 +188,10 @@ void admin_free(struct admin *admin)
 {
     if (!admin)
         return;
+    if (admin->socket_count) {
+        events_reload(admin->view->events); /* these responses have no end */
+        connections_finish(admin->base);
+    }
     clients_api_free(admin->view->clients); /* before evhttp frees the pending requests */
     events_free(admin->view->events);
     chart_history_free(admin->view->history);

@@ -72,7 +72,7 @@ static struct bufferevent *accept_connection(struct event_base *base, void *arg)
     struct tls_server *server = listen_tls_server(listener_of(socket)->tls);
     struct bufferevent *connection =
         server ? tls_bufferevent_new(base, server, handshake_failed, socket)
-               : bufferevent_socket_new(base, -1, 0);
+               : bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
 
     if (connection)
         connections_add(connection);

@@ -64,6 +64,28 @@ bool connections_start(struct event_base *base)
     return true;
 }
 
+static bool any_is_busy(void)
+{
+    forget_freed();
+    for (unsigned i = 0; i < count; i++)
+        if (connections[i].waits_since_us == busy)
+            return true;
+    return false;
+}
+
+void connections_finish(struct event_base *base)
+{
+    uint64_t now_us = clock_us(), until_us = now_us + ADMIN_FINISH_US;
+
+    if (count)
+        (void)event_base_loop(base, EVLOOP_NONBLOCK); /* reads requests that have arrived */
+    for (; any_is_busy() && now_us < until_us; now_us = clock_us()) {
+        event_timer_arm(timer, until_us - now_us); /* ends the wait */
+        if (event_base_loop(base, EVLOOP_ONCE) != 0)
+            return;
+    }
+}
+
 void connections_stop(void)
 {
     while (count)

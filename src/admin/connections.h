@@ -1,5 +1,8 @@
 /* connections.h - the open connections of all admin listeners. evhttp bounds neither their number
- * nor the time in which a request arrives byte by byte. Main thread only. */
+ * nor the time in which a request arrives byte by byte. Main thread only.
+ *
+ * A connection closes its socket when it is freed (BEV_OPT_CLOSE_ON_FREE), not before: another one
+ * could get the descriptor while events of this one still watch it. */
 #ifndef WEIR_ADMIN_CONNECTIONS_H
 #define WEIR_ADMIN_CONNECTIONS_H
 
@@ -12,10 +15,16 @@
 /* At most so many; a new one then takes the place of the one that has waited for its next request
  * for the longest time. A request must arrive within ADMIN_REQUEST_US after the connection, or
  * after the response before it. */
-enum { ADMIN_CONNECTIONS_MAX = 256, ADMIN_REQUEST_US = 10000000 };
+enum {
+    ADMIN_CONNECTIONS_MAX = 256,
+    ADMIN_REQUEST_US = 10000000,
+    ADMIN_FINISH_US = 1000000,
+};
 
 /* Begins to check deadlines, every second. Returns false if out of memory. */
 MUST_CHECK bool connections_start(struct event_base *base);
+/* Runs the loop until all responses are sent, for at most ADMIN_FINISH_US. */
+void connections_finish(struct event_base *base);
 /* Call when evhttp has freed all connections. */
 void connections_stop(void);
 

@@ -1,7 +1,9 @@
 """SIGTERM and SIGINT: requests in progress are finished within timeouts.shutdown."""
 
 import json
+import re
 import signal
+import socket
 import time
 
 from gate import Gate
@@ -34,6 +36,42 @@ def test_idle_connections_are_closed_at_once(rig):
         assert idle.is_closed() and silent.is_closed()
         assert weir.wait(10) == 0
         assert time.monotonic() - start < 5 * time_scale
+
+
+def ask_for_metrics(rig, requests):
+    """Returns weir and a connection to its admin listener, from which only the first byte was read."""
+    limits = {f"{n:03}{'x' * 50}": {"script": "gcra", "limit": 1, "period": "1d"} for n in range(256)}
+    weir, client = rig.weir(limits=limits, rules=[{"limits": "none"}]), socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(weir.admin)
+    client.sendall(request_bytes("/metrics") * requests)
+    assert client.recv(1) == b"H"
+    return weir, client
+
+
+def test_responses_of_admin_listeners_are_finished(rig):
+    weir, client = ask_for_metrics(rig, 12)
+    text, began = b"", time.monotonic()
+    weir.signal(signal.SIGTERM)
+    with client:
+        while piece := client.recv(65536):
+            text += piece
+    took = time.monotonic() - began
+    while text and took < 1:  # weir waits for a second
+        head, _, text = text.partition(b"\r\n\r\n")
+        length = int(re.search(rb"Content-Length: (\d+)", head)[1])
+        assert len(text) >= length, (len(text), length)
+        text = text[length:]
+    assert weir.wait(10) == 0
+
+
+def test_a_client_of_an_admin_listener_that_does_not_read_is_closed(rig):
+    """The responses fill the buffers of its socket."""
+    weir, client = ask_for_metrics(rig, 60)
+    weir.signal(signal.SIGTERM)
+    with client:
+        assert weir.wait(10) == 0
+    assert "libevent" not in weir.output(), weir.output()
 
 
 def assert_gets_503(connection):
