@@ -91,8 +91,8 @@ static void end_client(struct client *client)
     socket_client_end(client);
 }
 
-/* Some requests may get 503 when weir stops: the connection then ends with them, or at the next
- * cut. */
+/* Requests may get 503 when weir stops: the connection then ends with them. The next cut ends the
+ * rest of them, and the one after it the connection. */
 static void cut(struct client *client, enum cause cause)
 {
     struct http2_client *connection = connection_of(client);

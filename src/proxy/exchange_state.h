@@ -123,7 +123,8 @@ struct exchange {
         struct link *link;
         struct upstream_tries tries;
         bool sent_again;            /* on a new connection, after the server closed a reused one */
-        bool dialed_again;          /* all servers, after one closed the new connection */
+        bool closed_new;            /* a server closed a new connection: LINK_FAILED_CLOSED */
+        bool dialed_again;          /* all servers, because of that */
         unsigned retries;           /* retries on another server */
         enum link_failure failure;  /* with EVENT_LINK_FAILED */
         enum retry_cause retry_why; /* of the next or current try; RETRY_NONE: the first */

@@ -22,11 +22,10 @@ static struct link *link_of(struct exchange *x, bool fresh, enum link_failure *f
 }
 
 /* A server that restarts may accept a connection and close it at once. If no other server is left,
- * and none may have processed the request, each is tried once more. */
+ * each is tried once more. No other server has received the request. */
 static bool may_dial_again(struct exchange *x)
 {
-    if (x->upstream.failure != LINK_FAILED_CLOSED || x->upstream.retries ||
-        x->upstream.dialed_again)
+    if (!x->upstream.closed_new || x->upstream.retries || x->upstream.dialed_again)
         return false;
     x->upstream.dialed_again = true;
     x->upstream.tries.servers = 0;
@@ -57,6 +56,7 @@ static enum step try_next(struct exchange *x)
 {
     enum cause cause = cause_of[x->upstream.failure];
 
+    x->upstream.closed_new |= x->upstream.failure == LINK_FAILED_CLOSED;
     if (x->upstream.without_server == CAUSE_NONE)
         x->upstream.without_server = cause;
     if (!retry_may(x, cause_table[cause].retry))
