@@ -138,9 +138,8 @@ char *client_query_channel(const struct policy *policy);
 enum { CLIENT_QUERY_WARNINGS_MAX = 4 };
 
 #define CLIENT_QUERY_GRANT_UNREAD                                                                  \
-    "this user may not read grants (HGET): if the client has one, it is not shown, and the "       \
-    "limits "                                                                                      \
-    "are those without it"
+    "Redis does not let its user read grants (allow HGET, see docs/backends.md): if the client "   \
+    "has one, it is not shown, and the limits are those without it"
 
 /* Lists what makes the result incomplete or without effect, as static sentences without their full
  * stop. `descriptor` is the client's. Returns their number. */

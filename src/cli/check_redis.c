@@ -81,31 +81,44 @@ static void check_persistence(struct redis_blocking *redis, const struct checked
                 server->policy->file, server->text);
 }
 
-/* Writes and deletes a key with the commands of decisions. A replica, a Redis without memory and
- * many others refuse that. */
-static void check_writes(struct redis_blocking *redis, const struct checked_server *server)
+/* Sends a command of decisions. Returns the reply, or NULL after a warning that it was refused. */
+static const struct redis_reply *try_command(struct redis_blocking *redis,
+                                             const struct checked_server *server, int argc,
+                                             const char *const *argv)
 {
-    const struct redis_settings *settings = &server->policy->redis;
-    char key[256];
-    const char *argv[] = {"EVAL",
-                          "local key = KEYS[1]\n"
-                          "redis.call('TIME')\n"
-                          "redis.call('MGET', key)\n"
-                          "redis.call('SET', key, '0', 'PX', '1')\n"
-                          "redis.call('SETRANGE', key, '0', '1')\n"
-                          "return redis.call('DEL', key)\n",
-                          "1", key};
+    const struct redis_reply *reply = redis_command(redis, argc, argv, NULL);
 
-    snprintf(key, sizeof key, "%s:check", settings->key_prefix);
-    const struct redis_reply *reply = redis_command(redis, COUNT_OF(argv), argv, NULL);
     if (!reply || reply->type != RESP_ERROR)
-        return;
+        return reply;
     enum redis_failure failure = redis_failure_of(reply->text.p);
     if (failure != REDIS_FAILURE_AUTH) /* see warn_of_login() */
         fprintf(stderr,
                 "%s: warning: redis %s: %s: \"%s\"; meanwhile limits follow on_failure; %s\n",
                 server->policy->file, server->text, redis_failure_text[failure], reply->text.p,
-                redis_failure_remedy(failure, settings));
+                redis_failure_remedy(failure, &server->policy->redis));
+    return NULL;
+}
+
+/* Writes and deletes a key with the commands of decisions. A replica, a Redis without memory and
+ * many others refuse that. */
+static void check_writes(struct redis_blocking *redis, const struct checked_server *server)
+{
+    static const char script[] = "local key = KEYS[1]\n"
+                                 "redis.call('TIME')\n"
+                                 "redis.call('MGET', key)\n"
+                                 "redis.call('SET', key, '0', 'PX', '1')\n"
+                                 "redis.call('SETRANGE', key, '0', '1')\n"
+                                 "return redis.call('DEL', key)\n";
+    char key[256], sha[41];
+    const struct redis_reply *loaded =
+        try_command(redis, server, 3, (const char *[]){"SCRIPT", "LOAD", script});
+
+    if (!loaded || loaded->type != RESP_STRING || loaded->text.n >= sizeof sha)
+        return;
+    snprintf(sha, sizeof sha, "%s", loaded->text.p);
+    snprintf(key, sizeof key, "%s:check", server->policy->redis.key_prefix);
+    if (try_command(redis, server, 4, (const char *[]){"EVALSHA", sha, "1", key}))
+        (void)try_command(redis, server, 4, (const char *[]){"EVAL", script, "1", key});
 }
 
 void cli_check_redis(const struct policy *policy)

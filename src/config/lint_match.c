@@ -162,10 +162,11 @@ static void warn_of_json(struct loading *l, const struct node *json,
         return;
     while (node && !slice_equal(node->key, name))
         node = node->next;
-    warning(l, node,
-            "%s is not read as JSONPath; write names joined by dots, such as a.b; elements of "
-            "arrays have no name",
-            QUOTE(name));
+    warning(
+        l, node,
+        "%s is not read as JSONPath; write names joined by dots, such as a.b, and put a name with "
+        "such characters in quotes; elements of arrays have no name",
+        QUOTE(name));
 }
 
 /* The warnings of single keys. */

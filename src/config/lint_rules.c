@@ -45,7 +45,8 @@ static void warn_of_path(struct loading *l, const struct node *rule)
                 "%s is not a wildcard; * matches any segment, and /** at the end everything below",
                 QUOTE(segment));
     if (encoded)
-        warning(l, path, "clients send %c as %%%02X, and such requests %s; write * in its place",
+        warning(l, path,
+                "most clients send %c as %%%02X, and such requests %s; * in its place matches both",
                 encoded, (unsigned)encoded,
                 l->policy->paths.ambiguous == AMBIGUOUS_REJECT ? "are refused as ambiguous"
                                                                : "do not match");

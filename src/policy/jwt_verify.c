@@ -193,7 +193,7 @@ static char *replace_number(char *p)
     static const char too_large[] = "-9e99"; /* no longer than any number out of range */
     size_t n = strspn(p, "+-.0123456789eE");
     const char *digits = p + (*p == '-'), *point = memchr(p, '.', n);
-    bool is_integer = strcspn(p, ".eE") >= n;
+    bool is_integer = !point && !memchr(p, 'e', n) && !memchr(p, 'E', n);
     char *end;
 
     /* strtod() takes more than JSON: -.5, 007 and 1.e5 */

@@ -152,6 +152,7 @@ static void try_next_node(struct redis_cluster_map_reader *r, enum redis_failure
 {
     enum redis_failure told = redis_failure_of(why); /* SCRIPT: no known error reply */
     bool known = told != REDIS_FAILURE_SCRIPT;
+    bool general = !known && (cause == REDIS_FAILURE_CONNECT || cause == REDIS_FAILURE_CLUSTER);
     char text[ADDRESS_TEXT_MAX];
 
     r->wanted = true;
@@ -160,8 +161,8 @@ static void try_next_node(struct redis_cluster_map_reader *r, enum redis_failure
         !(atomic_fetch_or(&logged_causes, 1u << r->cause) & 1u << r->cause))
         log_error("redis %s: none of %u nodes returns the slot map (the last, %s: %s); %s",
                   r->settings->address_text, r->known_count, address_format(&r->queried, text), why,
-                  known ? redis_failure_remedy(told, r->settings)
-                        : "check redis.cluster and that they run");
+                  general ? "check redis.cluster and that they run"
+                          : redis_failure_remedy(r->cause, r->settings));
     drop_node(r);
 }
 
@@ -202,7 +203,7 @@ static void on_lost(void *context, const char *why)
     struct redis_cluster_map_reader *r = context;
 
     MAGIC_CHECK(r, READER_MAGIC);
-    try_next_node(r, REDIS_FAILURE_CONNECT, why);
+    try_next_node(r, redis_connection_failure(r->connection, false), why);
 }
 
 static void read_next_node(struct redis_cluster_map_reader *r)
@@ -227,7 +228,8 @@ static void on_read_or_timeout(evutil_socket_t fd, short what, void *arg)
 
     MAGIC_CHECK(r, READER_MAGIC);
     if (r->connection)
-        try_next_node(r, REDIS_FAILURE_CONNECT, redis_connection_timeout(r->connection));
+        try_next_node(r, redis_connection_failure(r->connection, true),
+                      redis_connection_timeout(r->connection));
     else
         read_next_node(r);
 }

@@ -60,8 +60,8 @@ static void count_link(struct redis_outage *outage, enum outage_link before, enu
 }
 
 /* A link is no longer down since `us`. Returns true and closes the outage if no other link is down
- * and at least one is up. This also ends error replies: the next one begins anew. Caller holds the
- * lock. */
+ * and at least one is up. Error replies from before end as well: the next one begins anew.
+ * Caller holds the lock. */
 static bool has_ended(struct redis_outage *outage, uint64_t until_us, uint64_t *us)
 {
     if (until_us > outage->until_us)
@@ -69,7 +69,8 @@ static bool has_ended(struct redis_outage *outage, uint64_t until_us, uint64_t *
     if (!outage->open || outage->down || !outage->up)
         return false;
     outage->open = false;
-    outage->refusing_us = 0;
+    if (outage->refused_us <= outage->until_us)
+        outage->refusing_us = 0;
     *us = outage->until_us - outage->since_us;
     return true;
 }

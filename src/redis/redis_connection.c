@@ -27,6 +27,8 @@ struct redis_connection {
     bool logging_in; /* the next reply belongs to AUTH */
     bool connected;  /* without TLS */
     bool replied;    /* a reply was received */
+    bool malformed;  /* a reply was */
+    bool mute;       /* it closed the connection without a reply, as if it required TLS */
     bool in_callback;
     bool over;     /* freed from inside a callback */
     bool starting; /* inside redis_connection_new(), which reports an immediate failure itself */
@@ -94,6 +96,7 @@ static void on_read(struct bufferevent *stream, void *arg)
             pass_on(connection, reply);
         redis_reply_free(reply);
     }
+    connection->malformed = !good;
     if (!good && !connection->over)
         lose_connection(connection, "a reply in an unexpected format");
     if (connection->over)
@@ -118,11 +121,15 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
     }
     const char *why = what & BEV_EVENT_EOF ? "it closed the connection"
                                            : evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR());
-    if (connection->connected && !connection->replied && !address_is_unix(&connection->address))
+    connection->mute =
+        connection->connected && !connection->replied && !address_is_unix(&connection->address);
+    if (connection->mute)
         why = "it closed the connection without a reply, as a server does that requires TLS";
     if (redis_secure_failure(connection->tls, false, &why) == REDIS_OK_ANSWER &&
-        redis_socket_last_words(bufferevent_getfd(stream), last_words, sizeof last_words))
+        redis_socket_last_words(bufferevent_getfd(stream), last_words, sizeof last_words)) {
         why = last_words;
+        connection->mute = false;
+    }
     lose_connection(connection, why);
     if (connection->over)
         connection_end(connection);
@@ -135,6 +142,18 @@ const char *redis_connection_timeout(const struct redis_connection *connection)
     return redis_secure_failure(connection->tls, true, &detail) == REDIS_FAILURE_TLS_TIMEOUT
                ? "no TLS handshake in time; a server without TLS does not answer it"
                : "no reply in time";
+}
+
+enum redis_failure redis_connection_failure(const struct redis_connection *connection,
+                                            bool timed_out)
+{
+    const char *detail;
+    enum redis_failure failure = redis_secure_failure(connection->tls, timed_out, &detail);
+
+    return failure != REDIS_OK_ANSWER             ? failure
+           : connection->malformed                ? REDIS_FAILURE_REPLY
+           : connection->mute && !connection->tls ? REDIS_FAILURE_TLS_REQUIRED
+                                                  : REDIS_FAILURE_CONNECT;
 }
 
 /* --- Sending ---------------------------------------------------------------------------------- */

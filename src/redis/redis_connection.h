@@ -10,6 +10,7 @@
 
 #include "base/macros.h"
 #include "policy/redis_settings.h"
+#include "redis/failure.h"
 #include "redis/redis_reply.h"
 
 struct redis_connection;
@@ -40,6 +41,10 @@ MUST_CHECK bool redis_connection_send(struct redis_connection *connection, int a
 
 /* Returns the cause, for a caller that has waited for too long. */
 const char *redis_connection_timeout(const struct redis_connection *connection);
+/* Returns the class of the cause: in lost(), or after a wait (`timed_out`). CONNECT if it is none
+ * of TLS or of the format of replies. */
+enum redis_failure redis_connection_failure(const struct redis_connection *connection,
+                                            bool timed_out);
 
 /* Also allowed from inside received() and lost(). NULL is allowed. */
 void redis_connection_free(struct redis_connection *connection);

@@ -270,7 +270,7 @@ def test_a_grant_that_may_not_be_read_has_a_warning(rig):
     put(weir, "a", {"quota": 50, "for": "1h"})
     assert look(weir, "a")["grant"]["quota"] == 50 and look(weir, "a")["warnings"] == []
     rig.redis().command("ACL", "SETUSER", "default", "-hget")
-    unread = "this user may not read grants (HGET): if the client has one, it is not shown"
+    unread = "Redis does not let its user read grants (allow HGET, see docs/backends.md): if the client has one, it is not shown"
     assert look(weir, "a")["grant"] is None and unread in look(weir, "a")["warnings"][0]
     for command in ["inspect", "-c", weir.policy_file, "a"], ["explain", "--state", "-c", weir.policy_file, "-H", "X-Client-Id: a", "/"]:
         done = rig.command(*command)

@@ -289,7 +289,6 @@ def test_invalid_and_error_replies(rig):
         weir.finish()
 
 
-
 def test_check_names_a_redis_that_refuses_writes(rig):
     redis = rig.redis()
     rig.write("checked.yaml", json.dumps(rig.policy(limits=FEW, redis={"address": redis.text})))
@@ -302,7 +301,8 @@ def test_check_names_a_redis_that_refuses_writes(rig):
             (["REPLICAOF", "NO", "ONE"], ["REPLICAOF", "127.0.0.1", "1"], "Redis is a read-only replica.*point redis.address at the master"),
             (["CONFIG", "SET", "min-replicas-to-write", "0"], ["CONFIG", "SET", "min-replicas-to-write", "1"], "min-replicas-to-write"),
             (["CONFIG", "SET", "maxmemory", "0"], ["CONFIG", "SET", "maxmemory", "1"], "Redis is out of memory.*raise maxmemory"),
-            (["ACL", "SETUSER", "default", "+@all"], ["ACL", "SETUSER", "default", "-setrange"], "may not run a command.*docs/backends.md")]:
+            *((["ACL", "SETUSER", "default", "+@all"], ["ACL", "SETUSER", "default", refused], "may not run a command.*docs/backends.md")
+              for refused in ("-setrange", "-evalsha", "-eval", "-script|load"))]:
         redis.command(*breaks)
         assert re.search(f"checked.yaml: warning: redis {redis.text}: .*{words}", warning()), warning()
         redis.command(*mends)

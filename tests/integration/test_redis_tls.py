@@ -129,6 +129,16 @@ def test_a_cluster_over_tls(rig):
     assert rig.command("inspect", "-c", weir.policy_file, "client-3").returncode == 0
 
 
+def test_a_cluster_whose_certificate_is_refused_is_reported(rig):
+    redis = rig.redis(tls=redis_tls())
+    for given, cause, remedy in (tls(ca=os.path.join(TLS_FILES, "two.pem")), "tls_untrusted", "redis.tls.ca"), (None, "tls_required", "set redis.tls"):
+        weir = rig.weir(redis={"cluster": [redis.text], "on_failure": "deny", **({"tls": given} if given else {})}, wait="listening", limits=FEW)
+        weir.expect_errors("none of 1 nodes returns the slot map")
+        weir.wait_for_output(f"none of 1 nodes returns the slot map .*{remedy}")
+        eventually(lambda: get(weir.address).status == 503 and weir.metric("weir_redis_errors_total", cause=cause), what=f"an error {cause}")
+        weir.finish()
+
+
 def test_weir_reconnects_without_a_free_descriptor(rig):
     """A TLS connection needs four descriptors, from the reserve."""
     server = rig.redis(tls=redis_tls())
