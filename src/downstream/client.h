@@ -123,8 +123,8 @@ void clients_add_protocol(struct worker *worker, struct protocol_worker *protoco
 
 /* Begins a graceful stop: closes idle connections now, others after their response. */
 void clients_stop(struct worker *worker);
-/* Closes all connections: timeouts.shutdown has passed. Those with a request that gets 503 are open
- * until it is sent, or until further calls, at most two. */
+/* Closes all connections: timeouts.shutdown has passed. Those with a request that gets 503 stay
+ * open until it is sent, for at most two further calls. */
 void clients_cut(struct worker *worker);
 /* Returns the connection to close to make room, or NULL. The order is:
  * - the oldest one that has not sent a byte;

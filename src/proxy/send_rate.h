@@ -25,7 +25,8 @@
 struct timeouts;
 
 struct rate_mark {
-    uint64_t since_us, bytes; /* its time; the count of bytes then, without the counted surplus */
+    uint64_t since_us,
+        bytes; /* its time; the bytes until then, less the surplus that still counts */
 };
 
 struct send_rate {

@@ -146,7 +146,7 @@ static void drop_node(struct redis_cluster_map_reader *r)
     arm_next(r);
 }
 
-/* `cause`: unless `why` is an error reply that tells it. */
+/* `cause` counts unless `why` is an error reply that names another one. */
 static void try_next_node(struct redis_cluster_map_reader *r, enum redis_failure cause,
                           const char *why)
 {

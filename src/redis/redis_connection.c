@@ -27,7 +27,7 @@ struct redis_connection {
     bool logging_in; /* the next reply belongs to AUTH */
     bool connected;  /* without TLS */
     bool replied;    /* a reply was received */
-    bool malformed;  /* a reply was */
+    bool malformed;  /* a reply had an unexpected format */
     bool mute;       /* it closed the connection without a reply, as if it required TLS */
     bool in_callback;
     bool over;     /* freed from inside a callback */

@@ -199,8 +199,8 @@ static enum link_head take_head(struct connection *c, const struct response_head
     return LINK_HEAD;
 }
 
-/* weir stops to use an idle connection one second before the server closes it. Otherwise a request
- * could arrive after that. */
+/* weir stops using an idle connection one second before the server closes it. Otherwise a request
+ * could arrive too late. */
 static uint64_t idle_max_us(const struct response_head *head)
 {
     uint64_t seconds = CONNECTION_IDLE_US / 1000000, stated;
