@@ -187,6 +187,7 @@ static enum link_head take_head(struct connection *c, const struct response_head
 
     c->scanned = 0;
     c->after_head = 0;
+    c->link.response_begun = false;
     if (got->kept)
         take_kept_head(c, size);
     else if (final) {

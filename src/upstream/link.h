@@ -186,7 +186,7 @@ struct link {
     bool in_flight;      /* its request is counted: server_stats_begin(), */
     bool error_counted;  /* and its failure */
     bool pending;        /* accepted output was not sent yet; set by the protocol */
-    bool response_begun; /* part of a head was received; set by the protocol */
+    bool response_begun; /* HTTP/1.1: a head is incomplete; HTTP/2: one was received */
 };
 
 /* Releases the link: the exchange is over and does not use it again. `complete`: both messages were

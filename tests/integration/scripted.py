@@ -3,6 +3,7 @@
 import socket
 import threading
 
+from rig import eventually
 from wire import Connection
 
 
@@ -24,6 +25,19 @@ class Peer(Connection):
             return head, self.read_chunks()
         length = [line.split(b":")[1] for line in lower.split(b"\r\n") if line.startswith(b"content-length:")]
         return head, self.read_exactly(int(length[0]), "a request's content") if length else b""
+
+    def send_in_pieces(self, data, size):
+        """Sends the first `size` bytes, and the others when the client has read those."""
+        self.send(data[:size])
+        eventually(self.is_read, what="the client to read the first piece")
+        return self.send(data[size:])
+
+    def is_read(self):
+        """Whether the client's socket holds no unread bytes (IPv4 only)."""
+        local, remote = (f"{address[1]:04X}" for address in (self.socket.getpeername(), self.socket.getsockname()))
+        with open("/proc/net/tcp", encoding="ascii") as sockets:
+            queues = [words[4] for words in map(str.split, sockets) if (words[1][-4:], words[2][-4:]) == (local, remote)]
+        return queues and queues[0].endswith(":00000000")
 
     def reset(self):
         """Closes the connection with RST."""

@@ -432,6 +432,18 @@ def test_a_408_that_closes_an_idle_connection_is_no_response_to_the_next_request
         assert weir.metric("weir_upstream_retries_total") == repeated
 
 
+def test_a_408_that_closes_an_idle_connection_may_arrive_in_pieces(rig):
+    def script(peer, number):
+        while peer.read_request() is not None:
+            peer.send(OK)
+            if number == 0 and peer.read_request() is not None:
+                peer.send_in_pieces(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", 30)
+                return
+    weir = weir_before(rig, [Scripted(rig, script)], {"on": []})
+    assert statuses(weir, 3) == [200] * 3
+    assert weir.metric("weir_upstream_retries_total", cause="idle_closed") == 1
+
+
 def test_a_repeated_request_gets_the_408_of_its_new_connection(rig):
     def script(peer, number):
         if number == 0 and peer.read_request() is not None:
