@@ -247,8 +247,10 @@ static bool decide_locally(struct limiter *l, struct fallback_request *requests,
     return admitted;
 }
 
-/* Shadow limits of an admitted request: each is checked alone, as none rejects. */
-static void decide_shadows_locally(struct limiter *l, const struct limit_op *op, struct decision *d)
+/* Shadow limits reject nothing: each is decided alone. `charges`: the request is admitted, or each
+ * limit is charged by itself. */
+static void decide_shadows_locally(struct limiter *l, const struct limit_op *op, bool charges,
+                                   struct decision *d)
 {
     for (unsigned i = 0; i < op->count; i++) {
         const struct op_limit *part = &op->limits[i];
@@ -261,6 +263,7 @@ static void decide_shadows_locally(struct limiter *l, const struct limit_op *op,
         }
         *r = verdict_local_result(l, part);
         struct fallback_request request = verdict_local_request(part, r);
+        request.asks |= !charges;
         if (!decide_locally(l, &request, 1))
             r->verdict = VERDICT_SHADOW;
         d->result_count++;
@@ -298,8 +301,7 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
     d->result_count = local;
     if (local)
         admitted = decide_locally(l, requests, local);
-    if (admitted)
-        decide_shadows_locally(l, op, d);
+    decide_shadows_locally(l, op, admitted || op_charges_each(op), d);
     set_verdict(l, op, d);
     if (d->result_count == 0)
         d->verdict = VERDICT_FAILED_OPEN;

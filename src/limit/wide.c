@@ -180,17 +180,30 @@ static bool quota_passes(const struct wide *wide, const struct limit_reply *repl
     return passes;
 }
 
-/* Shadow limits are decided each by itself. */
-static void decide_wide_shadows(struct limiter *l, const struct wide *wide,
+/* Decides the shadow limits of a descriptor, each by itself. */
+static void decide_span_shadows(struct limiter *l, const struct wide *wide,
+                                const struct wide_span *span, bool charges,
                                 const struct limit_reply *replies)
 {
-    for (unsigned i = 0; i < wide->count; i++) {
+    for (unsigned i = span->first; i < span->first + span->count; i++) {
         const struct op_limit *part = &wide->limits[i];
         if (!is_due(wide, i, replies) || !part->shadow || !verdict_is_local(part))
             continue;
         struct fallback_request request = verdict_local_request(part, &wide->results[i]);
+        request.asks |= !charges;
         if (!fallback_decide(l->fallback, &request, 1))
             wide->results[i].verdict = VERDICT_SHADOW;
+    }
+}
+
+static void decide_wide_shadows(struct limiter *l, const struct wide *wide,
+                                const struct limit_reply *replies)
+{
+    bool over = call_is_over(wide, NULL);
+
+    for (unsigned i = 0; i < wide->span_count; i++) {
+        const struct wide_span *span = &wide->spans[i];
+        decide_span_shadows(l, wide, span, !over && !span_is_over(wide, span, NULL), replies);
     }
 }
 

@@ -53,6 +53,33 @@ def test_without_redis_an_overrun_is_charged_into_debt(rig):
     assert [code("all", hits) for hits in (20, 1)] == ["OVER_LIMIT", "OK"]
 
 
+def test_shadow_descriptors_of_rejected_calls_have_a_status_and_are_not_charged(rig):
+    """With Redis and without. A call of more than 8 limits takes another path."""
+    def entry(key, limit, **more):
+        return {"key": key, "rate_limit": {"unit": "year", "requests_per_unit": limit}, **more}
+    entries = [entry("real", 1), entry("trial", 5, shadow_mode=True), entry("other", 100)]
+    domains = {"all": {"descriptors": entries}, "every": {"charge": "every", "descriptors": entries}}
+    weir, listener = weir_with_service(rig, domains, redis={"on_failure": "local"})
+    weir.expect_errors("[Rr]edis")
+
+    def trial(domain, user, others):
+        keys = ["real", "trial"] + ["other"] * others
+        call = {"domain": domain, "descriptors": [{"entries": [{"key": key, "value": user}]} for key in keys]}
+        status, answer = post_json(listener, call)
+        return status, answer["statuses"][1]
+
+    for user in "redis", "local":
+        for domain, left in ("all", [4, 4, 4]), ("every", [4, 3, 2]):
+            for others in 1, 8:
+                name = f"{user}-{others}"
+                answers = [trial(domain, name, others) for _ in range(3)]
+                assert [status for status, _ in answers] == [200, 429, 429], (name, domain)
+                assert [answer["limitRemaining"] for _, answer in answers] == left, (name, domain, answers)
+                assert {answer["code"] for _, answer in answers} == {"OK"}
+                assert all(answer["currentLimit"]["requestsPerUnit"] == 5 for _, answer in answers), answers
+        rig.the_redis.kill()
+
+
 def test_fields_bodies_and_metadata_of_a_call(rig):
     rig.write("body.txt", "{limit}: slow down")
     entry = {"key": "user", "limits": ["each"], "metadata": {"tier": "gold", "n": 3}}
