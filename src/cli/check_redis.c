@@ -7,6 +7,7 @@
 #include "policy/policy.h"
 #include "redis/blocking.h"
 #include "redis/failure.h"
+#include "redis/slot.h"
 
 enum { TIMEOUT_US = 500000 };
 
@@ -81,6 +82,13 @@ static void check_persistence(struct redis_blocking *redis, const struct checked
                 server->policy->file, server->text);
 }
 
+/* Returns true if the slot is moving to another node of the cluster: decisions follow it. */
+static bool is_redirection(const char *error, const struct redis_settings *settings)
+{
+    return settings->cluster.count &&
+           (redis_error_is(error, "MOVED") || redis_error_is(error, "ASK"));
+}
+
 /* Sends a command of decisions. Returns the reply, or NULL after a warning that it was refused. */
 static const struct redis_reply *try_command(struct redis_blocking *redis,
                                              const struct checked_server *server, int argc,
@@ -91,12 +99,25 @@ static const struct redis_reply *try_command(struct redis_blocking *redis,
     if (!reply || reply->type != RESP_ERROR)
         return reply;
     enum redis_failure failure = redis_failure_of(reply->text.p);
-    if (failure != REDIS_FAILURE_AUTH) /* see warn_of_login() */
+    if (failure != REDIS_FAILURE_AUTH && /* see warn_of_login() */
+        !is_redirection(reply->text.p, &server->policy->redis))
         fprintf(stderr,
                 "%s: warning: redis %s: %s: \"%s\"; meanwhile limits follow on_failure; %s\n",
                 server->policy->file, server->text, redis_failure_text[failure], reply->text.p,
                 redis_failure_remedy(failure, &server->policy->redis));
     return NULL;
+}
+
+/* Writes the name of a key that is deleted at once. In a cluster, its hash tag is found by trial:
+ * each fits with a probability of 1 in 16384. */
+static void name_key(char *key, size_t size, const struct redis_blocking *redis,
+                     const struct redis_settings *settings)
+{
+    unsigned tag = 0;
+
+    snprintf(key, size, "%s:check", settings->key_prefix);
+    while (settings->cluster.count && redis_slot_of(slice_of(key)) != redis_blocking_slot(redis))
+        snprintf(key, size, "%s:check{%u}", settings->key_prefix, tag++);
 }
 
 /* Writes and deletes a key with the commands of decisions. A replica, a Redis without memory and
@@ -116,9 +137,31 @@ static void check_writes(struct redis_blocking *redis, const struct checked_serv
     if (!loaded || loaded->type != RESP_STRING || loaded->text.n >= sizeof sha)
         return;
     snprintf(sha, sizeof sha, "%s", loaded->text.p);
-    snprintf(key, sizeof key, "%s:check", server->policy->redis.key_prefix);
+    name_key(key, sizeof key, redis, &server->policy->redis);
     if (try_command(redis, server, 4, (const char *[]){"EVALSHA", sha, "1", key}))
         (void)try_command(redis, server, 4, (const char *[]){"EVAL", script, "1", key});
+}
+
+static void warn_of_no_reply(const struct policy *policy, const char *server, const char *why)
+{
+    fprintf(stderr,
+            "%s: warning: redis %s: %s (tried now, from this machine); while weir cannot use it, "
+            "limits follow on_failure\n",
+            policy->file, server, why);
+}
+
+static void check_server(const struct policy *policy, struct redis_blocking *redis)
+{
+    struct checked_server server = {.policy = policy};
+
+    snprintf(server.text, sizeof server.text, "%s", policy->redis.address_text);
+    if (policy->redis.cluster.count)
+        address_format(redis_blocking_address(redis), server.text);
+    check_memory(redis, &server);
+    check_persistence(redis, &server);
+    check_writes(redis, &server);
+    if (*redis_blocking_error(redis))
+        warn_of_no_reply(policy, server.text, redis_blocking_error(redis));
 }
 
 void cli_check_redis(const struct policy *policy)
@@ -137,21 +180,11 @@ void cli_check_redis(const struct policy *policy)
     }
     for (unsigned part = 0, parts = 1; part < parts; part++) {
         struct redis_blocking *redis = redis_dial_part(settings, part, &parts, TIMEOUT_US, why);
-        struct checked_server server = {.policy = policy};
         if (!redis) {
-            fprintf(stderr,
-                    "%s: warning: redis %s: %s (tried now, from this machine); while weir cannot "
-                    "use it, limits follow on_failure\n",
-                    policy->file, settings->address_text, why);
+            warn_of_no_reply(policy, settings->address_text, why);
             return;
         }
-        snprintf(server.text, sizeof server.text, "%s", settings->address_text);
-        if (settings->cluster.count)
-            address_format(redis_blocking_address(redis), server.text);
-        check_memory(redis, &server);
-        check_persistence(redis, &server);
-        if (!settings->cluster.count) /* there, a node refuses keys of other nodes */
-            check_writes(redis, &server);
+        check_server(policy, redis);
         redis_blocking_free(redis);
     }
 }

@@ -75,8 +75,9 @@ struct policy;
 bool cli_check_scripts(const struct policy *policy, const char *composed, const char *lua_dir,
                        FILE *report);
 
-/* Warns on standard error if Redis may evict keys or is not persistent, and notes an embedded
- * Redis. Skips checks if Redis is not reachable within 500 ms or denies INFO. */
+/* Warns on standard error if Redis does not reply within 500 ms, refuses the commands of decisions,
+ * may evict keys or is not persistent, and notes an embedded Redis. Skips the checks that need INFO
+ * or CONFIG GET if Redis denies them. */
 void cli_check_redis(const struct policy *policy);
 
 /* Warns on standard error of host names of upstream servers and of Redis that do not resolve.

@@ -18,6 +18,7 @@ struct redis_blocking {
     struct event *timer;
     struct redis_connection *connection;
     struct address address;
+    unsigned slot;
     uint64_t timeout_us;
     struct redis_reply reply;
     bool answered, ended, timed_out;
@@ -68,6 +69,11 @@ const char *redis_blocking_error(const struct redis_blocking *redis)
 const struct address *redis_blocking_address(const struct redis_blocking *redis)
 {
     return &redis->address;
+}
+
+unsigned redis_blocking_slot(const struct redis_blocking *redis)
+{
+    return redis->slot;
 }
 
 /* --- Commands --------------------------------------------------------------------------------- */
@@ -302,6 +308,16 @@ static struct redis_cluster_map *query_map(const struct redis_settings *s, uint6
     return NULL;
 }
 
+/* Returns the first slot of the node. Each node of a map serves one. */
+static unsigned slot_of_node(const struct redis_cluster_map *map, unsigned node)
+{
+    unsigned slot = 0;
+
+    while (slot < REDIS_SLOTS - 1 && map->of_slot[slot] != node + 1)
+        slot++;
+    return slot;
+}
+
 /* Connects to a node of the map and frees the map. `node` < 0: there is none, and `absent` is
  * the error text. */
 static struct redis_blocking *dial_node(const struct redis_settings *s,
@@ -314,6 +330,8 @@ static struct redis_blocking *dial_node(const struct redis_settings *s,
         redis = dial_as(s, &map->nodes[node], s->username, s->password, timeout_us, why);
     else
         snprintf(why, REDIS_WHY_MAX, "%s", absent);
+    if (redis)
+        redis->slot = slot_of_node(map, (unsigned)node);
     free(map);
     return redis;
 }

@@ -31,7 +31,7 @@ void redis_blocking_free(struct redis_blocking *redis);
 
 /* Sends a command and waits for its reply. `sizes` NULL: the arguments end with a NUL. The reply is
  * valid until the next command. Returns NULL if there is none: the connection cannot be used
- * further, and redis_blocking_error() is the cause. */
+ * further, and redis_blocking_error() is the cause. Before, that is empty. */
 const struct redis_reply *redis_command(struct redis_blocking *redis, int argc,
                                         const char *const *argv, const size_t *sizes);
 
@@ -46,5 +46,7 @@ const struct redis_reply *redis_awaited_reply(const struct redis_blocking *redis
 
 const char *redis_blocking_error(const struct redis_blocking *redis);
 const struct address *redis_blocking_address(const struct redis_blocking *redis);
+/* In a cluster: a slot that the node serves. */
+unsigned redis_blocking_slot(const struct redis_blocking *redis);
 
 #endif

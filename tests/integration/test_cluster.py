@@ -324,6 +324,29 @@ def test_a_clusterdown_error_is_cached_for_a_short_time_only(rig):
     eventually(lambda: get(weir.address, headers=client("a")).status == 200, 5)
 
 
+def test_check_tries_to_write_on_every_master(rig):
+    cluster = Cluster(rig, replicas=False)
+    limits = {"each": dict(script="gcra", limit=3, period="10d")}
+    rig.write("checked.yaml", json.dumps(rig.policy(redis=cluster.policy(), limits=limits)))
+
+    def refused():
+        done = rig.command("check", "-c", "checked.yaml")
+        assert done.returncode == 0, done
+        return [line.partition(": warning: redis ")[2] for line in done.stderr.splitlines() if "on_failure" in line]
+    slot = next(slot for slot in range(16384) if cluster.owner(slot) is cluster.masters[1])
+    source = cluster.begin_move(slot, cluster.masters[2])
+    assert refused() == [] and cluster.keys() == [], "also while the slot of the trial moves"
+    cluster.end_move(source, cluster.masters[2], slot)
+    for master in cluster.masters[:2]:
+        master.command("ACL", "SETUSER", "default", "-setrange")
+    lines = refused()
+    assert len(lines) == 2 and all("may not run a command" in line for line in lines), lines
+    assert {line.partition(": ")[0] for line in lines} == {master.text for master in cluster.masters[:2]}, lines
+    for master in cluster.masters[:2]:
+        master.command("ACL", "SETUSER", "default", "+@all")
+    assert refused() == [] and cluster.keys() == []
+
+
 def test_inspect_and_reset_search_all_masters(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"each": dict(script="gcra", limit=3, period="10d"),

@@ -320,3 +320,20 @@ def test_check_names_a_redis_that_cannot_be_used(rig):
         rig.write("checked.yaml", json.dumps(policy))
         result = rig.command("check", "-c", "checked.yaml")
         assert result.returncode == 0 and f"checked.yaml: warning: redis {address}: {words}" in result.stderr, result
+
+
+def test_check_names_a_redis_that_does_not_reply(rig):
+    """Neither to its first command after PING, nor to a later one."""
+    def silent_for(*names):
+        def script(peer, _number):
+            for words in redis_commands(peer):
+                if words[0].upper() not in names:
+                    peer.send(b"+PONG\r\n" if words[0].upper() == b"PING" else b"$15\r\naof_enabled:0\r\n\r\n")
+        return script
+    for names in (b"INFO",), (b"CONFIG",), (b"SCRIPT",), (b"EVALSHA", b"EVAL"):
+        address = Scripted(rig, silent_for(*names)).text
+        rig.write("checked.yaml", json.dumps(rig.policy(limits=FEW, redis={"address": address})))
+        done = rig.command("check", "-c", "checked.yaml")
+        warnings = [line for line in done.stderr.splitlines() if "warning: redis" in line]
+        assert done.returncode == 0 and len(warnings) == 1, (names, done)
+        assert f"redis {address}: no reply in time (tried now, from this machine)" in warnings[0], (names, done)
