@@ -115,6 +115,7 @@ int main(int argc, char **argv)
                                             {"version", no_argument, NULL, 'V'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
+    static const char letters[] = "+c:Vh";
     const char *file = NULL, *lua_dir = getenv("WEIR_LUA_DIR");
 
     open_standard_descriptors();
@@ -122,12 +123,12 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* writing to a closed connection fails with EPIPE instead */
     lua_dir = lua_dir && *lua_dir ? lua_dir : WEIR_LUA_DIR;
     opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, "+c:Vh", options, NULL)) != -1;)
+    for (int c; (c = getopt_long(argc, argv, letters, options, NULL)) != -1;)
         switch (c) {
         case 'c': file = optarg; break;
         case 'V': return finish_output(print_version());
         case 'h': return finish_output(print_usage());
-        default: return cli_bad_option(NULL, argv);
+        default: return cli_bad_option(NULL, argv, letters);
         }
     argc -= optind, argv += optind;
     const struct command *command = argc ? command_named(argv[0]) : NULL;

@@ -61,9 +61,9 @@ MUST_CHECK int cli_read_operands(int argc, char **argv, const char **policy_file
 /* Prints why the arguments of a command are wrong, with the argument `what` if it is not NULL.
  * `command`: NULL if it is not known. Returns the exit status. */
 int cli_bad_usage(const char *command, const char *why, const char *what);
-/* The same for an option that getopt_long(3) does not know, or that lacks its value. Of several
- * letters after one "-", prints only the bad one. */
-int cli_bad_option(const char *command, char **argv);
+/* The same for an option that getopt_long(3) does not know, or whose value is missing or not
+ * allowed. Of several letters after one "-", prints only the bad one. */
+int cli_bad_option(const char *command, char **argv, const char *letters);
 
 /* --- check.c, check_redis.c, check_names.c --- */
 

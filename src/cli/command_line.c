@@ -18,14 +18,21 @@ static bool is_group(const char *argument)
     return argument && argument[0] == '-' && argument[1] != '-';
 }
 
+/* An option without a value: as a letter, it is never wrong. */
+static bool is_flag(const char *letters, int letter)
+{
+    const char *at = strchr(letters, letter);
+    return at && at[1] != ':';
+}
+
 /* getopt_long() is still at a group whose letters are not all read. */
-int cli_bad_option(const char *command, char **argv)
+int cli_bad_option(const char *command, char **argv, const char *letters)
 {
     const char letter[] = {'-', (char)optopt, 0}, *last = argv[optind - 1], *group = argv[optind];
-    bool is_letter = optopt > 0 && optopt < OPTION_LETTERS &&
+    bool is_letter = optopt > 0 && optopt < OPTION_LETTERS && !is_flag(letters, optopt) &&
                      (is_group(last) || (is_group(group) && strchr(group, optopt)));
 
-    return cli_bad_usage(command, "unknown option, or one that lacks its value",
+    return cli_bad_usage(command, "unknown option, or one whose value is missing or not allowed",
                          is_letter ? letter : last);
 }
 
@@ -38,7 +45,7 @@ int cli_read_options(int argc, char **argv, const struct cli_options *known,
         switch (c) {
         case 'c': *policy_file = optarg; break;
         case 'h': return CLI_HELP;
-        case '?': return cli_bad_option(argv[0], argv);
+        case '?': return cli_bad_option(argv[0], argv, known->letters);
         default:
             if (known->take && !known->take(context, c, optarg))
                 return CLI_USAGE;

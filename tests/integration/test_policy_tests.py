@@ -430,7 +430,7 @@ def test_mistakes_are_reported_and_nothing_is_run(rig):
 def test_exit_statuses_and_options(rig):
     assert run(rig, PASSING.replace(", upstream: api", "")).returncode == 0
     assert run(rig, PASSING).returncode == 1
-    for arguments, words in (((), "name at least one file"), (("--nonsense", "x"), "unknown option"), (("-c",), "lacks its value")):
+    for arguments, words in (((), "name at least one file"), (("--nonsense", "x"), "unknown option"), (("-c",), "value is missing")):
         done = rig.command("test", *arguments)
         assert done.returncode == 2 and words in done.stderr, done
     done = rig.command("test", "--help")

@@ -59,8 +59,9 @@ def test_usage_errors_exit_with_2(rig):
         assert result.returncode == 2, (arguments, result)
         assert result.stderr and not result.stdout, (arguments, result)
     for arguments, option in ((["-xz"], "-x"), (["check", "-xz"], "-x"), (["check", "-z"], "-z"), (["replay", "--quiet", "-qxz", "a.log"], "-x"), (["replay", "-qx"], "-x"),
-                              (["test", "--tap=1", "-q"], "--tap=1"), (["check", "--config"], "--config")):
-        assert f"lacks its value: {option}\n" in rig.command(*arguments).stderr, arguments
+                              (["test", "--tap=1", "-q"], "--tap=1"), (["check", "--config"], "--config"), (["--help=x", "-h"], "--help=x"),
+                              (["check", "--help=x", "-h"], "--help=x"), (["replay", "--quiet=x", "-q"], "--quiet=x"), (["replay", "--host=x", "-qc"], "-c")):
+        assert f"is missing or not allowed: {option}\n" in rig.command(*arguments).stderr, arguments
     for arguments in (["policy.yaml"], ["check", "policy.yaml"]):
         assert "a policy is named by -c FILE" in rig.command(*arguments).stderr, arguments
 
