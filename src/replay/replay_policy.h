@@ -16,7 +16,8 @@ struct policy *replay_policy_load(const char *file, const char *lua_dir,
                                   const struct address *redis, const char *prefix,
                                   struct replay_result *result);
 
-/* Makes a limit count without rejecting, with its numbers multiplied by `factor`. */
+/* Makes a limit count without rejecting, whatever its `enforce`, with its numbers multiplied by
+ * `factor`. */
 void replay_policy_try(struct policy *policy, unsigned limit, double factor);
 
 #endif

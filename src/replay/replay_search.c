@@ -55,24 +55,18 @@ static uint64_t most_requests(const struct replay_clients *seen)
     return by_median > by_share ? by_median : by_share;
 }
 
-/* Returns whether `rejected` has a client that is not left out. Rejections of clients that the
+/* Returns whether the limit rejects a client that is not left out. Rejections of clients that the
  * table has no room for count. */
-static bool has_a_client(const struct replay_clients *rejected, const struct limit_stats *tried,
-                         uint64_t most)
+static bool limits_a_client(const struct limit_stats *tried, uint64_t most)
 {
+    const struct replay_clients *rejected = &tried->clients;
+
     for (size_t i = 0; i < rejected->capacity; i++) {
         const struct client_count *one = &rejected->slots[i];
         if (one->count && replay_clients_count(&tried->seen, one->hash) <= most)
             return true;
     }
     return rejected->beyond > 0;
-}
-
-/* The suggestion is for a limit that is enforced for all clients. */
-static bool limits_a_client(const struct limit_stats *tried, uint64_t most)
-{
-    return has_a_client(&tried->clients, tried, most) ||
-           has_a_client(&tried->spared_clients, tried, most);
 }
 
 void replay_search_init(struct replay_search *search, const struct policy *policy,
@@ -115,12 +109,10 @@ static void note_result(struct search_limit *s, const struct limit_stats *tried)
     const struct client_count *top[SUGGESTED_CLIENTS_MAX];
     double applied = tried->applied ? (double)tried->applied : 1;
 
-    uint64_t over = tried->rejected + tried->spared;
-    s->found =
-        (struct limit_suggestion){.limit = s->next,
-                                  .share = 100.0 * (double)over / applied,
-                                  .limited = tried->clients.used + tried->spared_clients.used,
-                                  .clients = tried->seen.used};
+    s->found = (struct limit_suggestion){.limit = s->next,
+                                         .share = 100.0 * (double)tried->rejected / applied,
+                                         .limited = tried->clients.used,
+                                         .clients = tried->seen.used};
     s->found.named = replay_clients_top(&tried->clients, top, SUGGESTED_CLIENTS_MAX);
     for (unsigned i = 0; i < s->found.named; i++)
         memcpy(s->found.names[i], top[i]->name, strlen(top[i]->name) + 1);

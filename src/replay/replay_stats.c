@@ -17,7 +17,6 @@ void replay_stats_init(struct replay_stats *stats, unsigned limit_count)
     for (unsigned i = 0; i < limit_count; i++) {
         replay_clients_init(&stats->limits[i].seen, key);
         replay_clients_init(&stats->limits[i].clients, key);
-        replay_clients_init(&stats->limits[i].spared_clients, key);
     }
 }
 
@@ -26,7 +25,6 @@ void replay_stats_free(struct replay_stats *stats)
     for (unsigned i = 0; i < stats->limit_count; i++) {
         replay_clients_free(&stats->limits[i].seen);
         replay_clients_free(&stats->limits[i].clients);
-        replay_clients_free(&stats->limits[i].spared_clients);
     }
     replay_clients_free(&stats->rejected_clients);
     free(stats->limits);
@@ -98,7 +96,6 @@ static void count_replayed(struct replay_stats *stats, const struct replay_reque
         return;
     if (result->verdict == VERDICT_SHADOW && limit_enforces_share(result->limit)) {
         limit->spared++;
-        replay_clients_add(&limit->spared_clients, request->client);
         return;
     }
     if (limit->rejected++ == 0)

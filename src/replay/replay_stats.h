@@ -33,10 +33,9 @@ struct limit_stats {
     uint64_t delayed;              /* admitted after a wait in the limit's queue */
     struct replay_clients seen;    /* requests to which the limit applied, by client */
     struct replay_clients clients; /* rejections */
-    struct replay_clients spared_clients;
-    struct replay_example first; /* first rejection */
-    int64_t minute;              /* Unix time in minutes of the current minute */
-    uint64_t in_minute;          /* rejections in it */
+    struct replay_example first;   /* first rejection */
+    int64_t minute;                /* Unix time in minutes of the current minute */
+    uint64_t in_minute;            /* rejections in it */
     int64_t worst_minute;
     uint64_t worst_count;
 };

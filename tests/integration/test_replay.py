@@ -173,6 +173,20 @@ def test_requests_that_enforce_lets_through_are_counted_apart(rig):
     assert f"shadow     {some['not_enforced']} " in text and text.count(" would reject 0.000 %, and limit 0 of 100 clients") == 2, text
 
 
+def test_a_suggestion_names_clients_outside_of_enforce(rig):
+    limits = {"some": {"script": "fixed_window", "limit": 50, "period": "1h", "enforce": "0.01%"}}
+    rig.write("replay-some.yaml", json.dumps({**POLICY, "limits": limits, "rules": [{"limits": ["some"]}]}))
+    clients = [f"192.0.2.{i}" for i in range(200)] + ["192.0.2.201"] * 300 + ["192.0.2.202"] * 200
+    rig.write("a.log", "\n".join(common_line(START + i, client, "/log") for i, client in enumerate(clients)))
+    done = rig.command("replay", "-c", "replay-some.yaml", "--json", "a.log")
+    [limit] = json.loads(done.stdout)["policies"][0]["limits"]
+    assert limit["rejected"] == 0 and limit["not_enforced"] > 0, limit
+    assert limit["suggestion"]["limited_clients"] == 2, limit
+    assert limit["suggestion"]["most_limited"] == ["ip:192.0.2.201", "ip:192.0.2.202"], limit
+    text = rig.command("replay", "-c", "replay-some.yaml", "a.log").stdout
+    assert "limit 2 of 202 clients\n               ip:192.0.2.201, ip:192.0.2.202\n" in text, text
+
+
 def test_compare_two_policies(rig):
     rig.write("other.yaml", json.dumps({**POLICY, "limits": {**POLICY["limits"], "log": {"script": "sliding_window_log", "limit": 2, "period": "10s"}}}))
     rig.write("a.log", "\n".join(common_line(START + 1000 * i, "192.0.2.1", "/log") for i in range(6)))
