@@ -14,6 +14,7 @@
 #include "admin/client_query.h"
 #include "base/clock.h"
 #include "base/event_timer.h"
+#include "base/library_memory.h"
 #include "base/magic.h"
 #include "http/chars.h"
 #include "limit/denials.h"
@@ -325,10 +326,14 @@ static bool read_grant(struct evhttp_request *request, struct client_order *orde
     size_t size = evbuffer_get_length(body);
     char why[GRANT_WHY_MAX];
 
-    if (grant_body_read((struct slice){(const char *)evbuffer_pullup(body, -1), size},
-                        &order->quota, &order->us, why))
+    (void)library_memory_failed_here();
+    const char *bytes = (const char *)evbuffer_pullup(body, -1);
+    if (grant_body_read((struct slice){bytes, size}, &order->quota, &order->us, why))
         return true;
-    answer_problem(request, 400, why);
+    if ((size && !bytes) || library_memory_failed_here())
+        answer_problem(request, 500, "no memory");
+    else
+        answer_problem(request, 400, why);
     return false;
 }
 

@@ -6,11 +6,14 @@
 #include <stdlib.h>
 
 static atomic_bool failed;
+static _Thread_local bool failed_here;
 
 static void *note_failure(void *memory, size_t size)
 {
-    if (!memory && size)
+    if (!memory && size) {
         atomic_store_explicit(&failed, true, memory_order_relaxed);
+        failed_here = true;
+    }
     return memory;
 }
 
@@ -46,4 +49,12 @@ void library_memory_watch(void)
 bool library_memory_failed(void)
 {
     return atomic_exchange_explicit(&failed, false, memory_order_relaxed);
+}
+
+bool library_memory_failed_here(void)
+{
+    bool result = failed_here;
+
+    failed_here = false;
+    return result;
 }

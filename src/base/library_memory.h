@@ -9,5 +9,7 @@
 void library_memory_watch(void);
 /* Returns whether an allocation has failed since the last call, in any thread. */
 bool library_memory_failed(void);
+/* The same since the last call in this thread, and in this thread only. */
+bool library_memory_failed_here(void);
 
 #endif

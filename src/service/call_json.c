@@ -4,6 +4,7 @@
 
 #include "base/json_read.h"
 #include "base/json_writer.h"
+#include "base/library_memory.h"
 #include "http/response.h"
 #include "service/call_check.h"
 #include "service/call_reader.h"
@@ -242,8 +243,8 @@ static bool keep_texts(struct call_memory *memory, struct rate_limit_call *call)
     return good;
 }
 
-const char *call_read_json(struct call_memory *memory, struct slice text,
-                           struct rate_limit_call *call)
+static const char *read_document(struct call_memory *memory, struct slice text,
+                                 struct rate_limit_call *call)
 {
     json_t *document = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     const char *why = malformed;
@@ -256,6 +257,17 @@ const char *call_read_json(struct call_memory *memory, struct slice text,
     if (!why && !keep_texts(memory, call))
         why = call_too_much_memory;
     json_decref(document);
+    return why;
+}
+
+const char *call_read_json(struct call_memory *memory, struct slice text,
+                           struct rate_limit_call *call)
+{
+    (void)library_memory_failed_here();
+    const char *why = read_document(memory, text, call);
+
+    if (why && library_memory_failed_here()) /* the content may be valid */
+        memory->lacks = true;
     return why;
 }
 

@@ -23,7 +23,7 @@ struct call_memory {
     struct call_memory_block *first, *last; /* `last` is the one in use */
     size_t used;                            /* bytes of `last` */
     size_t total;                           /* of all blocks */
-    bool lacks;                             /* malloc(3) has failed since call_memory_reset() */
+    bool lacks;                             /* an allocation has failed since call_memory_reset() */
 };
 
 /* Returns memory that is valid until call_memory_reset(). NULL: out of memory, or above

@@ -18,7 +18,7 @@ enum { CALL_CONTENT_MAX = 64 * 1024 };
 
 /* Reads a RateLimitRequest and checks it. The call is valid until call_memory_reset(), and as long
  * as `message`. Returns NULL, or why the call is malformed: static text, with which it is answered
- * (INVALID_ARGUMENT). */
+ * (INVALID_ARGUMENT), unless memory->lacks. */
 MUST_CHECK const char *call_read_protobuf(struct call_memory *memory, struct slice message,
                                           struct rate_limit_call *call);
 
