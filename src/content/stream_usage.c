@@ -195,7 +195,7 @@ static bool ends_event_before(struct stream_usage_filter *filter, char c)
 void stream_usage_filter_read(struct stream_usage_filter *filter, struct slice piece, bool last,
                               struct text *out)
 {
-    const char *p = piece.p, *end = p + piece.n;
+    const char *p = piece.p, *end = piece.n ? p + piece.n : p; /* p may be NULL */
     bool ended;
 
     while (p < end) {

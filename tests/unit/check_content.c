@@ -507,13 +507,15 @@ START_TEST(requests_for_streams_get_the_option)
 }
 END_TEST
 
-/* Returns what the filter sends for the stream, read in pieces of `piece` bytes. */
+/* Appends what the filter sends for the stream, read in pieces of `piece` bytes. The header comes
+ * before the first piece. */
 static void filter_stream(const char *stream, size_t piece, struct text *out)
 {
     struct stream_usage_filter *filter = malloc(sizeof *filter);
     size_t n = strlen(stream);
 
     stream_usage_filter_begin(filter);
+    stream_usage_filter_read(filter, SLICE_NONE, false, out);
     for (size_t at = 0; at < n; at += piece) {
         struct slice part = {stream + at, n - at < piece ? n - at : piece};
         stream_usage_filter_read(filter, part, at + part.n == n, out);
