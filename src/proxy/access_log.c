@@ -193,7 +193,7 @@ static void json_line_end(struct text *t, const struct exchange *x, struct slice
     if (x->grpc && x->record.grpc_status != GRPC_STATUS_NONE)
         json_put_u64(&json, "grpc_status", (uint64_t)x->record.grpc_status);
     json_put_u64(&json, "bytes", x->response.bytes + x->record.reply_bytes);
-    json_put_u64(&json, "bytes_in", x->request.bytes);
+    json_put_u64(&json, "bytes_in", exchange_received(x));
     json_put_u64(&json, "duration_us", duration_us);
     if (x->limits.decision_us)
         json_put_u64(&json, "decision_us", x->limits.decision_us);

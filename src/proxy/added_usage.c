@@ -63,7 +63,7 @@ bool added_usage_add(struct exchange *x)
     x->request.bytes += STREAM_USAGE_MEMBER.n;
     if (in->framing.kind == FRAMING_LENGTH)
         in->framing.length += STREAM_USAGE_MEMBER.n;
-    x->cost.usage_added = true;
+    x->cost.usage_added = STREAM_USAGE_MEMBER.n;
     return true;
 }
 
@@ -96,6 +96,8 @@ bool added_usage_remove(struct exchange *x, const struct content_piece *piece,
                              &out);
     sent->bytes = (*room)->bytes;
     sent->size = out.n;
+    x->response.bytes += out.n;
+    x->response.bytes -= piece->size;
     return true;
 }
 

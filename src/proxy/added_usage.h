@@ -20,8 +20,8 @@ MUST_CHECK bool added_usage_add(struct exchange *x);
 void added_usage_begin(struct exchange *x, const struct response_head *head,
                        const struct framing *framing);
 
-/* Returns the piece that is sent in place of `piece`; `*room` holds its bytes, and is to be
- * returned to the pool afterwards. False: no memory. */
+/* Returns the piece that is sent in place of `piece`, and counts it instead; `*room` holds its
+ * bytes, and is to be returned to the pool afterwards. False: no memory. */
 MUST_CHECK bool added_usage_remove(struct exchange *x, const struct content_piece *piece,
                                    struct content_piece *sent, struct iobuf **room);
 

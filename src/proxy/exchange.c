@@ -213,7 +213,7 @@ static void count_exchange(const struct exchange *x, uint64_t duration_us)
         &s->responses[x->record.status >= 100 && x->record.status < 600 ? x->record.status / 100
                                                                         : 0],
         1);
-    counter_add(&s->bytes_from_clients, x->request.bytes);
+    counter_add(&s->bytes_from_clients, exchange_received(x));
     counter_add(&s->bytes_to_clients, x->response.bytes + x->record.reply_bytes);
     if (x->record.cause != CAUSE_NONE)
         counter_add(&s->errors[x->record.cause], 1);

@@ -108,7 +108,7 @@ struct exchange {
     struct {                        /* response_cost.c */
         struct usage_reader *usage; /* the content of the response is read; NULL: it is not */
         int64_t stated_by_rule;     /* by cost.response_header of the rule; -1: not */
-        bool usage_added;           /* weir has asked for the usage of the stream (added_usage.h) */
+        size_t usage_added;         /* bytes that ask for the usage (added_usage.h); 0: none */
         struct stream_usage_filter *filter; /* and removes it from the response; NULL: not */
     } cost;
 
@@ -144,7 +144,7 @@ struct exchange {
         bool extended; /* the client's deadline, as upstream.extended */
         enum inspection inspection;
         uint64_t max;        /* maximum content length in bytes; 0: no limit */
-        uint64_t bytes;      /* content bytes read so far */
+        uint64_t bytes;      /* content bytes read so far, and those of cost.usage_added */
         struct iobuf *head;  /* as forwarded, kept for a retry until the response starts */
         struct iobuf *kept;  /* all content, as long as `head` is kept (relay.h); NULL: none */
         size_t forwarded;    /* bytes of `kept` that the server has */
@@ -159,7 +159,7 @@ struct exchange {
     struct { /* relay_response.c */
         enum message_progress progress;
         unsigned interim; /* number of 1xx responses received */
-        uint64_t bytes;   /* content bytes read so far */
+        uint64_t bytes;   /* content bytes read so far, without those that weir removes */
     } response;
 
     struct { /* for logs and metrics, and weir's own response */
@@ -193,5 +193,11 @@ struct exchange {
     char identity[IDENTITY_TEXT_MAX];
     char request_id[REQUEST_ID_MAX];
 };
+
+/* Returns the bytes of content that the client has sent. */
+static inline uint64_t exchange_received(const struct exchange *x)
+{
+    return x->request.bytes - x->cost.usage_added;
+}
 
 #endif

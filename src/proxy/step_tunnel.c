@@ -57,7 +57,7 @@ static enum step tunnel_begin(struct exchange *x)
 {
     x->request.kind = FRAMING_UNTIL_CLOSE;
     x->request.progress = MESSAGE_CONTENT;
-    x->request.bytes = x->request.max = 0;
+    x->request.bytes = x->request.max = x->cost.usage_added = 0;
     x->upstream.link->ops->begin_tunnel(x->upstream.link);
     deadline_cancel(&x->upstream.link->deadline);
     arm_idle(x);

@@ -1,0 +1,42 @@
+"""Streams that weir asks for their usage: what is counted of their content."""
+
+import json
+
+from rig import eventually
+from scripted import Scripted
+from wire import Connection, get, request_bytes
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+EVENT = b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n'
+USAGE = b'data: {"choices":[],"usage":{"total_tokens":20}}\n\n'
+ASKS = b'{"stream":true}'
+
+
+def chunk(part):
+    return b"%x\r\n%s\r\n" % (len(part), part)
+
+
+def weir_that_asks(rig, script, **keys):
+    cost = {"reserve": 10, "usage": "openai", "include_usage": "add"}
+    return rig.weir(workers=1, limits={"tokens": {"script": "fixed_window", "limit": 1000, "period": "1d", "cost": cost}},
+                    upstreams={"api": {"servers": [Scripted(rig, script).text]}}, **keys)
+
+
+def test_counts_of_content_are_those_of_the_client(rig):
+    """Neither what weir adds to the request, nor what it removes from the response."""
+    def script(peer, _number):
+        while (request := peer.read_request()) is not None:
+            assert b"include_usage" in request[1]
+            peer.send(HEAD + chunk(EVENT + USAGE) + b"0\r\n\r\n")
+    weir = weir_that_asks(rig, script, log={"access": "json"})
+    with Connection(weir.address) as client:
+        assert client.request(method="POST", body=ASKS).body == EVENT
+        client.send(request_bytes(method="POST", headers={"Transfer-Encoding": "chunked"}) + chunk(ASKS) + b"0\r\n\r\n")
+        assert client.response("POST").body == EVENT
+    weir.counts(2 * len(ASKS), "weir_received_content_bytes_total")
+    weir.counts(2 * len(EVENT), "weir_sent_content_bytes_total")
+
+    def lines():
+        return [json.loads(line) for line in weir.output().splitlines() if line.startswith('{"time"')]
+    eventually(lambda: len(lines()) == 2, what="the access lines")
+    assert [(line["bytes_in"], line["bytes"], line["cost"]) for line in lines()] == [(len(ASKS), len(EVENT), {"tokens": 20})] * 2
