@@ -229,14 +229,32 @@ bool cost_header_is_good(struct loading *l, const struct node *map, const char *
     return good && name;
 }
 
-void cost_check_max(struct loading *l, const struct node *map, const char *what)
+void cost_check_max(struct loading *l, const struct node *map, const char *what,
+                    const char *applies_to)
 {
     const struct node *max = node_find(map, "max");
 
     if (what && !max)
         mistake(l, map, "max is missing: the upper bound for %s", what);
     if (max && !what && !node_find(map, "request_header"))
-        mistake_of_key(l, max, "max applies to request_header; add request_header, or remove max");
+        mistake_of_key(l, max, "max applies to %s, or remove max", applies_to);
+}
+
+/* `header`: request_header is a header name. */
+static void check_max(struct loading *l, const struct node *node, const struct limit_cost *cost,
+                      bool header)
+{
+    const char *what = header                     ? cost->request_header
+                       : cost->request_json.count ? "request_json"
+                       : cost->automatic          ? "reserve: auto"
+                                                  : NULL;
+
+    if (what || cost->include_usage != INCLUDE_USAGE_ADD)
+        cost_check_max(l, node, what,
+                       "request_header, request_json, reserve: auto and include_usage: add; add "
+                       "one of them");
+    if (cost->max && cost->reserve > cost->max)
+        mistake(l, node_find(node, "reserve"), "%lld is more than max", (long long)cost->reserve);
 }
 
 /* Sets the usage of a format with its weights. */
@@ -269,13 +287,7 @@ static void read_cost_map(struct loading *l, const struct node *node, struct lim
     options_read(l, node, "limits.NAME.cost", cost);
     (void)cost_header_is_good(l, node, "response_header", cost->response_header);
     bool header = cost_header_is_good(l, node, "request_header", cost->request_header);
-    cost_check_max(l, node,
-                   header                     ? cost->request_header
-                   : cost->request_json.count ? "request_json"
-                   : cost->automatic          ? "reserve: auto"
-                                              : NULL);
-    if (cost->max && cost->reserve > cost->max)
-        mistake(l, node_find(node, "reserve"), "%lld is more than max", (long long)cost->reserve);
+    check_max(l, node, cost, header);
     finish_usage(l, node, cost);
     if (node_find(node, "on_error") && !limit_cost_is_adjusted(cost))
         mistake_of_key(l, node_find(node, "on_error"),

@@ -60,7 +60,8 @@ static void read_cost_map(struct loading *l, const struct node *node, struct rul
     bool request = cost_header_is_good(l, node, "request_header", rule->cost_request);
     bool response = cost_header_is_good(l, node, "response_header", rule->cost_response);
 
-    cost_check_max(l, node, request ? rule->cost_request : NULL);
+    cost_check_max(l, node, request ? rule->cost_request : NULL,
+                   "request_header; add request_header");
     if (!request && !response && !node_find(node, "request_header") &&
         !node_find(node, "response_header"))
         mistake(l, node, "expected a number, or a map with request_header or response_header");

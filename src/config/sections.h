@@ -164,8 +164,10 @@ bool cost_is_adjusted(const void *cost);
 /* Returns true if `name` is a header name; NULL: the key is missing. Reports other names. */
 bool cost_header_is_good(struct loading *l, const struct node *map, const char *key,
                          const char *name);
-/* Reports that `max` is missing for `what`, or stands without need (NULL). */
-void cost_check_max(struct loading *l, const struct node *map, const char *what);
+/* Reports that `max` is missing for `what`, or stands without need (NULL). `applies_to`: the keys
+ * that need it, and a remedy. */
+void cost_check_max(struct loading *l, const struct node *map, const char *what,
+                    const char *applies_to);
 /* Adds what the cost and the keys of a limit need to its rule. `item` names the limit there. */
 void rule_add_contents(struct loading *l, const struct node *item, struct rule *rule,
                        const struct limit *limit);

@@ -36,7 +36,7 @@ struct limit_cost {
     struct slice *request_json_texts; /* as written */
     int64_t reserve;                  /* charged before the response */
     char *request_header;             /* trusted peers only; NULL: none */
-    int64_t max;                      /* larger values of request_header are reduced to this */
+    int64_t max;                      /* upper bound before the response; 0: none */
     char *response_header;            /* NULL: none */
     struct usage_settings usage;
     enum cost_on_error on_error;
