@@ -17,6 +17,7 @@ struct limit_facts {
     int64_t cost;       /* 0: the cost in the rule or in the limit */
     /* By position in rule->limits: costs of limits with a cost of their own. NULL: the reserves. */
     const int64_t *own_costs;
+    uint32_t raised; /* bit set of places: the cost is that of rule_hidden_usage_costs() */
     struct slice method, host;   /* for per: method and per: host; dedup uses the method as well */
     struct slice path;           /* for dedup: as received, without the query */
     const struct fields *fields; /* for per: header:NAME */

@@ -51,16 +51,25 @@ static unsigned driver_mode(const struct rule *rule, const struct op_limit *part
     return rule_best_effort(rule, part->limit) + (tried ? MODE_SHADOW : 0);
 }
 
-/* Returns the cost in the limit at `place` of the rule. An automatic reserve is at most what this
- * client can use. */
+/* Returns `cost`, or the most that this client can use of the limit at once. */
+static int64_t usable_cost(const struct op_limit *part, int64_t cost)
+{
+    const struct limit *limit = part->limit;
+    int64_t most = limit_capacity(limit, &part->numbers) - limit_reserve(limit, &part->numbers);
+
+    most = most > limit->own_cost->reserve ? most : limit->own_cost->reserve;
+    return cost > most ? most : cost;
+}
+
+/* Returns the cost in the limit at `place` of the rule. */
 static int64_t cost_in_limit(const struct limit_facts *facts, const struct op_limit *part)
 {
     const struct limit *limit = part->limit;
 
     if (limit->own_cost && facts->own_costs) {
+        bool estimated = limit->own_cost->automatic || facts->raised >> part->place & 1;
         int64_t cost = facts->own_costs[part->place];
-        int64_t most = limit_capacity(limit, &part->numbers) - limit_reserve(limit, &part->numbers);
-        return limit->own_cost->automatic && cost > most && most > 0 ? most : cost;
+        return estimated ? usable_cost(part, cost) : cost;
     }
     return facts->cost && !limit->own_cost ? facts->cost : rule_cost_in(facts->rule, limit);
 }

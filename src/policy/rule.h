@@ -106,11 +106,11 @@ MUST_CHECK bool rule_limit_costs(const struct rule *rule, bool peer_trusted,
                                  const struct fields *fields, const struct json_values *values,
                                  uint64_t bytes, int64_t *costs, const char **why);
 /* Raises `costs` to `max` in the limits with include_usage: add to which the request states no
- * cost: its response may be a stream that does not state its usage. A fixed reserve stays within
- * the limit. */
-void rule_hidden_usage_costs(const struct rule *rule, bool peer_trusted,
-                             const struct fields *fields, const struct json_values *values,
-                             int64_t *costs);
+ * cost: its response may be a stream that does not state its usage. Returns the bit set of their
+ * places. */
+uint32_t rule_hidden_usage_costs(const struct rule *rule, bool peer_trusted,
+                                 const struct fields *fields, const struct json_values *values,
+                                 int64_t *costs);
 /* Returns true if the request is a CORS preflight (Fetch Standard section 3.3.2) that the rule does
  * not charge: it does not name OPTIONS in `methods`. A preflight has no content and no method
  * override, which a server could execute. */

@@ -258,21 +258,21 @@ static bool states_cost(const struct limit_cost *own, bool peer_trusted,
             fields_next_named(fields, slice_of(own->request_header), NULL));
 }
 
-void rule_hidden_usage_costs(const struct rule *rule, bool peer_trusted,
-                             const struct fields *fields, const struct json_values *values,
-                             int64_t *costs)
+uint32_t rule_hidden_usage_costs(const struct rule *rule, bool peer_trusted,
+                                 const struct fields *fields, const struct json_values *values,
+                                 int64_t *costs)
 {
+    uint32_t raised = 0;
+
     for (unsigned i = 0; i < rule->limit_count; i++) {
-        const struct limit *limit = rule->limits[i];
-        const struct limit_cost *own = limit->own_cost;
-        struct limit_numbers numbers = limit_numbers_of(limit);
-        int64_t most = own && !own->automatic ? limit_capacity(limit, &numbers) : INT64_MAX;
-        if (!own || own->include_usage != INCLUDE_USAGE_ADD ||
+        const struct limit_cost *own = rule->limits[i]->own_cost;
+        if (!own || own->include_usage != INCLUDE_USAGE_ADD || own->max <= costs[i] ||
             states_cost(own, peer_trusted, fields, values))
             continue;
-        most = own->max < most ? own->max : most;
-        costs[i] = most > costs[i] ? most : costs[i];
+        costs[i] = own->max;
+        raised |= 1U << i;
     }
+    return raised;
 }
 
 int64_t rule_stated_cost(const struct rule *rule, const struct fields *fields)

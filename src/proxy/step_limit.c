@@ -146,9 +146,10 @@ static enum step decide_request(struct exchange *x)
         (void)request_content_read(x, x->route.rule->request_paths, &values);
     if (x->route.rule->has_own_costs && !read_own_costs(x, &values, &why))
         return step_fail(x, CAUSE_BAD_REQUEST, why);
+    uint32_t raised = 0;
     if (x->route.rule->adds_usage && !added_usage_add(x))
-        rule_hidden_usage_costs(x->route.rule, in->identity.peer_trusted, &head->fields, &values,
-                                x->reserves);
+        raised = rule_hidden_usage_costs(x->route.rule, in->identity.peer_trusted, &head->fields,
+                                         &values, x->reserves);
     response_cost_expect(x);
     struct limit_facts facts = {
         .rule = x->route.rule,
@@ -157,6 +158,7 @@ static enum step decide_request(struct exchange *x)
         .uncharged = rule_skips_preflight(x->route.rule, head, in->framing.kind != FRAMING_NONE),
         .cost = x->limits.stated_cost,
         .own_costs = x->route.rule->has_own_costs ? x->reserves : NULL,
+        .raised = raised,
         .method = head->method_text,
         .host = head->host,
         .path = head->path,

@@ -317,8 +317,8 @@ static bool read_facts(struct deciding *d, struct limit_facts *facts, int64_t *c
                           d->given->content.n, costs, &why))
         return refuse_request(d, CAUSE_BAD_REQUEST, why);
     if (rule->adds_usage && may_hide_usage(d))
-        rule_hidden_usage_costs(rule, d->identity.peer_trusted, &head->fields, &engine->values,
-                                costs);
+        facts->raised = rule_hidden_usage_costs(rule, d->identity.peer_trusted, &head->fields,
+                                                &engine->values, costs);
     return true;
 }
 

@@ -1,6 +1,7 @@
-"""Streams that weir asks for their usage: what is counted of their content."""
+"""Streams that weir asks for their usage: their content, and the reserve of those that hide it."""
 
 import json
+import re
 
 from rig import eventually
 from scripted import Scripted
@@ -16,8 +17,8 @@ def chunk(part):
     return b"%x\r\n%s\r\n" % (len(part), part)
 
 
-def weir_that_asks(rig, script, **keys):
-    cost = {"reserve": 10, "usage": "openai", "include_usage": "add"}
+def weir_that_asks(rig, script, cost=(), **keys):
+    cost = {"reserve": 10, "usage": "openai", "include_usage": "add", **dict(cost)}
     return rig.weir(workers=1, limits={"tokens": {"script": "fixed_window", "limit": 1000, "period": "1d", "cost": cost}},
                     upstreams={"api": {"servers": [Scripted(rig, script).text]}}, **keys)
 
@@ -40,3 +41,18 @@ def test_counts_of_content_are_those_of_the_client(rig):
         return [json.loads(line) for line in weir.output().splitlines() if line.startswith('{"time"')]
     eventually(lambda: len(lines()) == 2, what="the access lines")
     assert [(line["bytes_in"], line["bytes"], line["cost"]) for line in lines()] == [(len(ASKS), len(EVENT), {"tokens": 20})] * 2
+
+
+def test_a_stream_that_hides_its_usage_reserves_what_its_client_can_use(rig):
+    def script(peer, _number):
+        while peer.read_request() is not None:
+            peer.send(HEAD + chunk(EVENT) + b"0\r\n\r\n")
+    weir = weir_that_asks(rig, script, {"max": 5000}, clients={"small": {"quota": 200}, "large": {"quota": 100000}}, headers=["ietf"])
+    hides = b'{"stream":true,"stream_options":{"include_usage":false}}'
+
+    def reserved(client):
+        response = get(weir.address, method="POST", body=hides, headers={"X-Client-Id": client})
+        assert response.status == 200, (client, response)
+        return re.fullmatch(r'"tokens";r=(\d+);t=\d+', response["RateLimit"])[1]
+    left = {client: int(reserved(client)) for client in ("small", "other", "large")}
+    assert left == {"small": 0, "other": 0, "large": 100000 - 5000}, left
