@@ -113,6 +113,7 @@ void connections_add(struct bufferevent *connection)
     forget_freed();
     if (count == ADMIN_CONNECTIONS_MAX) /* an operator's request takes milliseconds */
         connections_displace();
+    bufferevent_setwatermark(connection, EV_READ, 0, ADMIN_INPUT_MAX);
     bufferevent_incref(connection);
     connections[count++] = (struct connection){connection, clock_us()};
 }

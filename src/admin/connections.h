@@ -1,5 +1,6 @@
-/* connections.h - the open connections of all admin listeners. evhttp bounds neither their number
- * nor the time in which a request arrives byte by byte. Main thread only.
+/* connections.h - the open connections of all admin listeners. evhttp bounds neither their number,
+ * nor the time in which a request arrives byte by byte, nor what it reads while the client does not
+ * take a response. Main thread only.
  *
  * A connection closes its socket when it is freed (BEV_OPT_CLOSE_ON_FREE), not before: another one
  * could get the descriptor while events of this one still watch it. */
@@ -14,9 +15,11 @@
 
 /* At most so many; a new one then takes the place of the one that has waited for its next request
  * for the longest time. A request must arrive within ADMIN_REQUEST_US after the connection, or
- * after the response before it. */
+ * after the response before it. A connection holds at most ADMIN_INPUT_MAX unread bytes. That is
+ * more than the header and the content of a request. */
 enum {
     ADMIN_CONNECTIONS_MAX = 256,
+    ADMIN_INPUT_MAX = 16384,
     ADMIN_REQUEST_US = 10000000,
     ADMIN_FINISH_US = 1000000,
 };

@@ -134,6 +134,23 @@ def test_idle_admin_connections_are_bounded_and_do_not_lock_operators_out(rig):
     eventually(lambda: weir.descriptors() < before)
 
 
+def test_requests_behind_a_response_that_is_not_read_are_not_buffered(rig):
+    """They wait in the socket. Each is answered when the client reads."""
+    weir = rig.weir()
+    request = request_bytes("/metrics", headers={"X-Pad": "x" * 4000})
+    with Connection(weir.admin, timeout=2) as connection:
+        sent = 0
+        try:
+            while sent < 64 << 20:
+                sent += connection.socket.send(request[sent % len(request):])
+        except TimeoutError:
+            pass
+        assert sent < 32 << 20, "weir reads without a bound"
+        connection.socket.settimeout(20)
+        for _ in range(sent // len(request)):
+            assert connection.response().status == 200
+
+
 def test_a_request_that_arrives_byte_by_byte_has_ten_seconds(rig):
     weir = rig.weir()
     with Connection(weir.admin) as connection:
