@@ -94,8 +94,12 @@ void op_gather(struct limit_op *op)
 
 void op_gather_first(struct limit_op *op)
 {
+    struct op_queue *q = op->limiter->queue;
+
+    if (!TAILQ_EMPTY(&q->gathered))
+        op->now_us = TAILQ_FIRST(&q->gathered)->now_us;
     op_enter(op, OP_GATHERED);
-    TAILQ_INSERT_HEAD(&op->limiter->queue->first, op, sending.entry);
+    TAILQ_INSERT_HEAD(&q->first, op, sending.entry);
 }
 
 void op_gather_later(struct limit_op *op)

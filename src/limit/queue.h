@@ -16,7 +16,8 @@ void op_queue_free(struct op_queue *q);
  * op_gather_quietly() is for adjustments and for ops that were counted before. */
 void op_gather(struct limit_op *op);
 void op_gather_quietly(struct limit_op *op);
-/* The same, before all others, also those that were held back; 2 ms later. */
+/* The same, before all others, also those that were held back; 2 ms later. An op before others gets
+ * the virtual time of the first of them. */
 void op_gather_first(struct limit_op *op);
 void op_gather_later(struct limit_op *op);
 

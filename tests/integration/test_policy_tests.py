@@ -138,6 +138,14 @@ def test_requests_overlap_for_their_duration(rig):
     passes(rig, request("/flight", {"admitted": 334}, repeat=500, every="50ms", duration="125ms"))
 
 
+def test_a_request_that_ends_takes_no_later_time_to_earlier_requests(rig):
+    """Its release and the requests after it are one call of Redis. The answer to a repeat expires
+    between two of them."""
+    seen = {"client": "a", "headers": {"Idempotency-Key": "k"}}
+    passes(rig, request("/seen", {"remaining": 1}, **seen), request("/flight", "admitted", duration="1ms"),
+           request("/seen", {"remaining": 1}, wait="3599999999us", **seen), request("/seen", {"remaining": 1}, wait="1us", client="b"))
+
+
 def test_costs_of_responses(rig):
     chat = {"json": {"model": "gpt-4", "stream": True, "n": 1.5, "stop": None, "messages": [{"role": "user"}]}}
     passes(rig, request("/chat", {"cost": {"tokens": 700, "cents": 3}, "remaining": {"tokens": 900, "cents": 49}},
