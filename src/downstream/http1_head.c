@@ -92,6 +92,15 @@ static void keep_partial_head(struct socket_client *c, const struct request_head
         iobuf_append(c->stream.in, got->all);
 }
 
+/* Waits for the rest of a head. A client that has closed its sending side sends none. */
+static void await_head(struct socket_client *c, const struct request_head_bytes *got)
+{
+    if (c->stream.eof)
+        client_close(&c->client);
+    else if (got->all.n)
+        keep_partial_head(c, got);
+}
+
 /* Rejects a request. `bytes`: the received part of its head. Its end is unknown, and the client may
  * still be sending. */
 static void refuse_request(struct socket_client *c, struct slice bytes, enum cause cause,
@@ -222,14 +231,18 @@ void http1_read_head(struct socket_client *c)
         return;
     if (c->scanned == 0)
         consume_head(c, &got, request_skip_empty_line(got.all));
-    if (got.all.n == 0 || (c->may_be_http2 && take_preface(c, &got)))
+    if (got.all.n == 0) {
+        await_head(c, &got);
+        return;
+    }
+    if (c->may_be_http2 && take_preface(c, &got))
         return;
     enum scan scan = http1_head_parse(got.all, max, &seen, head, &result);
     c->scanned = (uint32_t)seen;
     if (scan == SCAN_REFUSED)
         refuse_request(c, got.all, result.cause, result.status, result.why);
     else if (scan == SCAN_PARTIAL)
-        keep_partial_head(c, &got);
+        await_head(c, &got);
     else
         use_head(c, &got, head, &result.framing);
 }

@@ -255,6 +255,18 @@ def test_half_close_allow_serves_half_closed_clients(rig):
     wait_for_active_requests(weir, 0)
 
 
+def test_half_close_allow_ends_connections_with_their_last_complete_request(rig):
+    server = Waiting(rig)
+    weir = rig.weir(workers=1, upstreams=server.upstreams, half_close="allow", timeouts={"request_header": "50s", "keepalive": "50s"})
+    clients = [send_request(weir, request_bytes() + more) for more in (b"GET / HTTP/1.1\r\nHost: ap", b"\r\n")]
+    wait_for_active_requests(weir, 2)
+    for client in clients:
+        send_fin(client)
+    server.go.set()
+    assert [client.response().status for client in clients] == [200] * 2
+    assert all(client.is_closed() for client in clients)
+
+
 def test_a_reset_ends_the_request_with_half_close_allow(rig):
     server = Waiting(rig)
     weir = rig.weir(workers=1, upstreams=server.upstreams, half_close="allow")
