@@ -110,6 +110,20 @@ def test_live(rig):
     assert page.console_errors() == []
 
 
+def test_a_single_request_is_visible_in_the_charts_of_latency(rig):
+    """The seconds before and after it have no latency, so it is no line but a dot."""
+    weir = start(rig)
+    page = browser.Browser(rig)
+    page.open(url(weir))
+    text_of(page, "#connection", "live")
+    assert get(weir.address).status == 200
+    for chart in "latency", "redis":
+        page.wait_for("""(([line]) => { const [, x, y] = /^M([\\d.]+) ([\\d.]+)/.exec(line?.getAttribute('d')) ?? [];
+                         return x !== undefined && line.isPointInStroke(new DOMPoint(x, y)); })(document.querySelectorAll(arguments[0]))""",
+                      f"#chart-{chart} path.line-1", what=f"a dot in the chart of {chart}")
+    assert page.console_errors() == []
+
+
 def test_calls_of_the_rate_limit_service(rig):
     """A tile and two lines of the first chart, if the policy has the service."""
     entries = [{"key": "user", "rate_limit": {"unit": "day", "requests_per_unit": 1}}]

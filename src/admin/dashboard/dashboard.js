@@ -134,7 +134,7 @@ function chart(id, series, scaleOf) {
       if (value === null || gap) close();
       if (value === null) return;
       const px = x(history[k].time).toFixed(1), point = `${px} ${y(value).toFixed(1)}`;
-      line += (start === null ? "M" : "L") + point;
+      line += start === null ? `M${point}h0` : `L${point}`; /* h0: a second alone is a dot */
       area += (start === null ? "M" : "L") + point;
       if (start === null) start = px;
       last = px;
