@@ -34,6 +34,15 @@ def test_a_reload_by_an_older_systemd_reaches_weir(rig):
     assert "kill -HUP" in reload[0] and "weir check" in reload[1], reload
 
 
+def test_the_installed_manual_names_the_files_that_the_unit_reads(rig):
+    unit = re.findall(r"@sysconfdir@(/\S+)", read("systemd/weir.service.in"))
+    replaced = re.findall(r"-e 's\|(/etc/\S+?)\|\$\(sysconfdir\)(\S+?)\|g'", read("Makefile.am"))
+    named = set(re.findall(r"(?<![\w/])/etc/[\w./]+(?<!\.)", read("man", "weir.8")))
+    assert all("/etc" + path in named for path in set(unit)), (unit, named)
+    for path in named:
+        assert any(path.startswith(old) and old == "/etc" + new for old, new in replaced), (path, replaced)
+
+
 def test_the_completion_contains_every_command_and_option(rig):
     usage = set(re.findall(r"^ +weir ([a-z]+)", rig.command("--help").stdout, re.M))
     completion = read("contrib/bash-completion/weir")
