@@ -1,5 +1,6 @@
 #include "admin/connections.h"
 
+#include <event2/buffer.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -12,7 +13,10 @@ static struct connection {
 static unsigned count;
 static struct event *timer;
 
-enum { CHECK_EVERY_US = 1000000 };
+enum {
+    CHECK_EVERY_US = 1000000,
+    AHEAD_MAX = 16384, /* bytes that are read while a request is being answered */
+};
 static const uint64_t busy = UINT64_MAX;
 
 static void forget(struct connection *connection)
@@ -108,12 +112,31 @@ void connections_displace(void)
     forget(oldest);
 }
 
+static struct connection *find(const struct bufferevent *bufferevent)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (connections[i].bufferevent == bufferevent)
+            return &connections[i];
+    return NULL;
+}
+
+/* evhttp has parsed what it could, unless a request is being answered: the rest is no request. */
+static void on_input(struct evbuffer *input, const struct evbuffer_cb_info *info, void *arg)
+{
+    const struct connection *connection =
+        evbuffer_get_length(input) > ADMIN_INPUT_MAX ? find(arg) : NULL;
+    (void)info;
+
+    if (connection && connection->waits_since_us != busy)
+        hang_up(connection);
+}
+
 void connections_add(struct bufferevent *connection)
 {
     forget_freed();
     if (count == ADMIN_CONNECTIONS_MAX) /* an operator's request takes milliseconds */
         connections_displace();
-    bufferevent_setwatermark(connection, EV_READ, 0, ADMIN_INPUT_MAX);
+    evbuffer_add_cb(bufferevent_get_input(connection), on_input, connection);
     bufferevent_incref(connection);
     connections[count++] = (struct connection){connection, clock_us()};
 }
@@ -121,13 +144,8 @@ void connections_add(struct bufferevent *connection)
 static struct connection *connection_of(struct evhttp_request *request)
 {
     struct evhttp_connection *connection = evhttp_request_get_connection(request);
-    const struct bufferevent *bufferevent =
-        connection ? evhttp_connection_get_bufferevent(connection) : NULL;
 
-    for (unsigned i = 0; i < count; i++)
-        if (connections[i].bufferevent == bufferevent)
-            return &connections[i];
-    return NULL;
+    return connection ? find(evhttp_connection_get_bufferevent(connection)) : NULL;
 }
 
 static void on_answered(struct evhttp_request *request, void *arg)
@@ -135,16 +153,21 @@ static void on_answered(struct evhttp_request *request, void *arg)
     struct connection *connection = connection_of(request);
     (void)arg;
 
-    if (connection)
-        connection->waits_since_us = clock_us();
+    if (!connection)
+        return;
+    connection->waits_since_us = clock_us();
+    bufferevent_setwatermark(connection->bufferevent, EV_READ, 0, 0);
 }
 
 void connections_begin_request(struct evhttp_request *request)
 {
     struct connection *connection = connection_of(request);
 
-    if (connection)
+    if (connection) {
         connection->waits_since_us = busy;
+        /* Only now: evhttp would be called in a loop if it waited for the rest of a request. */
+        bufferevent_setwatermark(connection->bufferevent, EV_READ, 0, AHEAD_MAX);
+    }
     evhttp_request_set_on_complete_cb(request, on_answered, NULL);
 }
 

@@ -151,6 +151,19 @@ def test_requests_behind_a_response_that_is_not_read_are_not_buffered(rig):
             assert connection.response().status == 200
 
 
+def test_a_chunk_line_without_an_end_is_not_buffered(rig):
+    weir = rig.weir()
+    with Connection(weir.admin, timeout=20) as connection:
+        connection.send(b"PUT /api/v1/clients/c HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n\r\n1;")
+        try:
+            for _ in range(12):  # the buffers of the kernel take some of it
+                connection.send(b"x" * (1 << 20))
+            raise AssertionError("weir reads without a bound")
+        except ConnectionError:
+            pass
+    assert get(weir.admin, "/healthz").status == 200
+
+
 def test_a_request_that_arrives_byte_by_byte_has_ten_seconds(rig):
     weir = rig.weir()
     with Connection(weir.admin) as connection:
