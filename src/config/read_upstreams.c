@@ -138,6 +138,12 @@ bool upstream_has_health(const void *upstream)
     return health_is_on(&((const struct upstream *)upstream)->health);
 }
 
+static bool has_path(const struct node *health)
+{
+    const struct node *path = node_find(health, "path");
+    return path && !path->null;
+}
+
 static void read_health(struct loading *l, const struct option *option, const struct node *node,
                         void *field)
 {
@@ -146,7 +152,7 @@ static void read_health(struct loading *l, const struct option *option, const st
     if (node->null || !expect_map(l, node, "a map such as { path: /healthz }"))
         return;
     options_read(l, node, option->path, field);
-    if (health->grpc ? health->path != NULL : !node_find(node, "path"))
+    if (health->grpc ? health->path != NULL : !has_path(node)) /* an invalid path is reported */
         mistake(l, node, "a health check needs either path or grpc");
     if (health->host && !authority_is_valid(slice_of(health->host)))
         mistake(l, node_find(node, "host"),
@@ -172,7 +178,7 @@ static void read_health_path(struct loading *l, const struct option *option,
                 QUOTE(node->text));
 }
 
-const struct option_type type_health_path = {"path", read_health_path, print_text, false,
+const struct option_type type_health_path = {"path", read_health_path, print_text, true,
                                              sizeof(char *)};
 
 /* --- upstreams --- */

@@ -89,6 +89,16 @@ def test_check_prints_the_effective_policy(rig):
         assert again.returncode == 0 and again.stdout == result.stdout, "the output of check is a valid policy"
 
 
+def test_the_printed_policy_of_a_grpc_health_check_is_valid(rig):
+    upstreams = {"api": {"servers": ["127.0.0.1:1"], "protocol": "http2", "health": {"grpc": ""}}}
+    first = check(rig, json.dumps({**rig.policy(limits=LIMIT), "upstreams": upstreams}))
+    again = check(rig, first.stdout)
+    assert first.returncode == again.returncode == 0 and again.stdout == first.stdout, again.stderr
+    for health in {"path": None}, {"path": None, "grpc": None}:
+        upstreams["api"]["health"] = health
+        assert "a health check needs either path or grpc" in check(rig, json.dumps({**rig.policy(), "upstreams": upstreams})).stderr
+
+
 def test_output_that_is_lost_is_an_error(rig):
     file = rig.write("policy.yaml", json.dumps(rig.policy(limits={"each": {"script": "gcra", "limit": 3, "period": "1h"}})))
     for command in ("check", "-c", file), ("inspect", "-c", file, "a"), ("explain", "-c", file, "/"), ("script", "gcra"), ("check", "--help"), ("--version",), ("--help",):
