@@ -127,8 +127,8 @@ struct tls_certificate *tls_client_certificate(const struct stream *stream, bool
     X(TLS_FAILURE_CRL_MISSING, "crl_missing",                                                      \
       "client_crl has no revocation list of its issuer; add the list and reload")                  \
     X(TLS_FAILURE_BAD_CERTIFICATE, "bad_certificate",                                              \
-      "its certificate is not for TLS clients, or malformed; issue one with the extended key "     \
-      "usage clientAuth")                                                                          \
+      "its certificate is not for TLS clients, is malformed, or has more than 8 intermediate "     \
+      "ones above it; issue one with the extended key usage clientAuth")                           \
     X(TLS_FAILURE_MEMORY, "memory_limit",                                                          \
       "buffers and handshakes have reached size_limits.memory; raise it, or against a flood lower " \
       "size_limits.connections_per_ip")                                                            \

@@ -78,8 +78,11 @@ class Authority:
             builder = builder.add_extension(x509.SubjectAlternativeName(list(sans)), critical=False)
         if usage:
             builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        chain = [self.certificate] if self.issuer else []
-        return Issued(self.directory, builder.sign(self.key, hashes.SHA256()), key, chain)
+        return Issued(self.directory, builder.sign(self.key, hashes.SHA256()), key, self.chain())
+
+    def chain(self):
+        """The intermediate certificates from this one up."""
+        return [self.certificate, *self.issuer.chain()] if self.issuer else []
 
     def crl(self, *revoked, until=hours(24), scope=None):
         """Returns a revocation list, PEM. scope: an IssuingDistributionPoint."""

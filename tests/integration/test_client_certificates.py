@@ -80,6 +80,16 @@ def test_bad_certificates(rig):
     assert client_of(weir, ca.issue("plain", usage=None).context()) == "certificate:plain"
 
 
+def test_a_long_chain_is_refused(rig):
+    authority = Authority(rig.directory, "Root")
+    weir = rig.weir(listen=[listener(authority.file)], identity=FROM_CN, limits=MANY)
+    for level in range(8):
+        authority = Authority(rig.directory, f"Level {level}", authority)
+    assert client_of(weir, authority.issue("alice").context()) == "certificate:alice"
+    is_refused(weir, "bad_certificate", Authority(rig.directory, "One more", authority).issue("bob").context())
+    weir.wait_for_output("bad_certificate: .* has more than 8 intermediate ones above it")
+
+
 def test_intermediate_authorities(rig):
     root = Authority(rig.directory, "Root")
     issuing = Authority(rig.directory, "Issuing", root)
