@@ -310,33 +310,46 @@ static const char *made_up_part(const struct policy *policy, const struct rule *
     return "";
 }
 
-/* Returns true if the limit is an enforced rate limit on every request of every client. */
-static bool counts_every_request(const struct limit *limit)
+/* Returns true if `bound` is an enforced rate limit on every request that `limit` counts. */
+static bool counts_as_much(const struct limit *bound, const struct limit *limit)
 {
-    return limit->kind != LIMIT_CONCURRENCY && !limit->counted && limit->enforce == SHARE_WHOLE;
+    if (bound->kind == LIMIT_CONCURRENCY || bound->enforce != SHARE_WHOLE)
+        return false;
+    for (unsigned status = STATUS_MIN; status <= STATUS_MAX; status++)
+        if (statuses_hold(limit->counted, status) && !statuses_hold(bound->counted, status))
+            return false;
+    return true;
+}
+
+/* Returns true if another limit of the rule bounds this one, whatever values clients invent. */
+static bool is_bounded(const struct policy *policy, const struct rule *rule,
+                       const struct limit *limit)
+{
+    char words[MADE_UP_MAX];
+
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        if (!*made_up_part(policy, rule, rule->limits[i], words) &&
+            counts_as_much(rule->limits[i], limit))
+            return true;
+    return false;
 }
 
 static void warn_of_made_up(struct loading *l, const struct node *node, const struct rule *rule)
 {
-    char words[MADE_UP_MAX], first_words[MADE_UP_MAX] = "";
-    const struct limit *first = NULL;
+    char words[MADE_UP_MAX];
 
     for (unsigned i = 0; i < rule->limit_count; i++) {
         const struct limit *limit = rule->limits[i];
         const char *what = made_up_part(l->policy, rule, limit, words);
-        if (!*what && counts_every_request(limit))
-            return;
-        if (*what && !first) {
-            first = limit;
-            snprintf(first_words, sizeof first_words, "%s", what);
-        }
-    }
-    if (first)
+        if (!*what || is_bounded(l->policy, rule, limit))
+            continue;
         warning(l, node_find(node, "limits"),
                 "anyone can invent %s, and limit %s counts each separately: every invented one "
                 "gets a fresh limit and a new key in Redis; add an enforced rate limit with per: "
                 "ip or per: all",
-                first_words, first->name);
+                what, limit->name);
+        return;
+    }
 }
 
 void warn_of_identity(struct loading *l)
