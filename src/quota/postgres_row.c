@@ -10,7 +10,8 @@
 
 bool postgres_error_is_about_id(const char *state)
 {
-    static const char *const codes[] = {"22P02", "22003", "22007", "22008", "22021", "22P05"};
+    static const char *const codes[] = {"22P02", "22003", "22007", "22008",
+                                        "22021", "22023", "22P05"};
     for (size_t i = 0; state && i < COUNT_OF(codes); i++)
         if (strcmp(state, codes[i]) == 0)
             return true;

@@ -19,7 +19,8 @@ bool postgres_row_read(const PGresult *result, struct quota_row *row,
                        struct postgres_row_fault *fault);
 
 /* Returns true if an error with this SQLSTATE is caused by the query's parameter: text for a
- * number, or invalid UTF-8. No row has such an id. `state` may be NULL. */
+ * number, text that decode() refuses, or invalid UTF-8. No row has such an id. `state` may be
+ * NULL. */
 bool postgres_error_is_about_id(const char *state);
 
 #endif
