@@ -45,10 +45,17 @@ static void upgrade_write(struct text *out, struct slice protocol)
     WRITE_FIELD(out, "Upgrade", protocol);
 }
 
-/* Writes one field with all received addresses, then the peer's address. */
-static void forwarded_for_write(struct text *out, const struct fields *fields, struct slice peer_ip)
+/* Writes one field with all received addresses, then the peer's address. Of an untrusted peer
+ * without an address (a unix socket) no field is written: its last element would be taken for
+ * weir's. */
+static void forwarded_for_write(struct text *out, const struct fields *fields,
+                                const struct forward_facts *facts)
 {
+    struct slice peer_ip = facts->peer_ip;
     bool some = false;
+
+    if (peer_ip.n == 0 && !facts->peer_trusted)
+        return;
     if (!fields_have(fields, FIELD_X_FORWARDED_FOR)) {
         if (peer_ip.n)
             WRITE_FIELD(out, "X-Forwarded-For", peer_ip);
@@ -82,7 +89,7 @@ static void forwarding_write(struct text *out, const struct request_head *head,
                              const struct forward_facts *facts)
 {
     struct slice host = forwarded_value(head, FIELD_X_FORWARDED_HOST, facts, head->host);
-    forwarded_for_write(out, &head->fields, facts->peer_ip);
+    forwarded_for_write(out, &head->fields, facts);
     WRITE_FIELD(out, "X-Forwarded-Proto",
                 forwarded_value(head, FIELD_X_FORWARDED_PROTO, facts, facts->scheme));
     if (host.n)

@@ -123,9 +123,10 @@ def test_unix_peers_are_trusted_if_unix_is_listed(rig):
     for trusted, client in (["unix:"], "id:alice"), (["127.0.0.1"], "ip:unix"):
         path = os.path.join(rig.directory, f"weir-{client[:2]}.sock")
         weir = weir_behind_proxy(rig, trusted, listen=[f"unix:{path}"])
-        seen_by_server = echo(path, headers={"X-Client-Id": "alice"})
+        seen_by_server = echo(path, headers={"X-Client-Id": "alice", "X-Forwarded-For": "203.0.113.7"})
         assert client_of(seen_by_server) == client
         assert fields_of(seen_by_server, "X-Client-Id") == (["alice"] if client == "id:alice" else [])
+        assert fields_of(seen_by_server, "X-Forwarded-For") == (["203.0.113.7"] if client == "id:alice" else [])
 
 
 def test_a_limit_per_address_bounds_requests_and_keys_of_made_up_ids(rig):
