@@ -21,6 +21,9 @@ static void pair(struct compared *a, struct compared *b)
                 a->same[i] = b->same[k] = true;
 }
 
+static const char is_twin[] =
+    "servers may take its name for that of a field which weir reads or sends";
+
 /* Returns why a field of the request is not forwarded; NULL: another one replaces it. */
 static const char *why_removed(const struct explainer *m, unsigned i,
                                const struct fields *forwarded)
@@ -36,11 +39,13 @@ static const char *why_removed(const struct explainer *m, unsigned i,
         return "never forwarded";
     if (field->id == FIELD_X_WEIR_CLIENT)
         return "only weir sends this";
+    if (name_is_twin_of_known(field->name))
+        return is_twin;
     if (field->hop_by_hop)
         return "for one connection only";
     if (m->sorted.fields.at[i].hop_by_hop)
         return m->identity.headers_trusted
-                   ? "servers may take its name for that of a field which weir reads or sends"
+                   ? is_twin
                    : "not accepted: the peer is not in identity.trusted_proxies";
     if (replaced >> field->id & 1)
         return "not accepted: the peer is not in identity.trusted_proxies";

@@ -75,6 +75,15 @@ def test_a_header_without_an_address_is_named(rig):
     assert words not in explain(rig, "-H", "X-Forwarded-For: nonsense, 9.9.9.9", "http://api.test/v1/items").stdout
 
 
+def test_why_a_field_is_not_forwarded(rig):
+    fields = [("Keep-Alive", "one connection"), ("X-A", "one connection"), ("X_Forwarded_For", "its name"), ("Content.Length", "its name"),
+              ("X_Client_Id", "its name"), ("Proxy", "never forwarded")]
+    headers = [word for name, _ in fields for word in ("-H", f"{name}: 1")]
+    removed = explain_json(rig, *headers, "-H", "Connection: x-a", "http://api.test/v1/items")["forwarded_request"]["removed"]
+    why = {field["name"]: field["reason"] for field in removed if "reason" in field}
+    assert all(words in why[name] for name, words in fields), why
+
+
 def test_refused_requests_end_with_3_and_their_status(rig):
     for arguments, status, reason in (
             (["http://a.test/x", "-X", "TRACE"], 405, "TRACE"),
