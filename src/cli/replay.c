@@ -62,16 +62,14 @@ const struct command command_replay = {
     .name = "replay",
     .arguments = "[-c FILE] [OPTION...] LOG...",
     .what = "report who would have been limited, from access logs",
-    .help =
-        "LOG is a file in the common or combined format or in weir's JSON, also compressed with "
-        "gzip;\n"
-        "\"-\" is standard input.\n"
-        "    --compare FILE  another policy; both are reported\n"
-        "    --host NAME     Host of the requests, if the log has none\n"
-        "    --user          the user in common and combined logs is the client's id\n"
-        "    --suggest       search the smallest values that would limit no client\n"
-        "                    (default: if the logs are short)\n"
-        "    --no-suggest    do not search them\n"
-        "    --json          print the report as JSON\n"
-        "-q, --quiet         show no progress\n",
+    .help = "LOG is a file in the common, combined or vhost_combined format, or in JSON:\n"
+            "weir's, or with the names of nginx. gzip is read, too; \"-\" is standard input.\n"
+            "    --compare FILE  another policy; both are reported\n"
+            "    --host NAME     Host of the requests, if the log has none\n"
+            "    --user          the user in common and combined logs is the client's id\n"
+            "    --suggest       search the smallest values that would limit no client\n"
+            "                    (default: if the logs are short)\n"
+            "    --no-suggest    do not search them\n"
+            "    --json          print the report as JSON\n"
+            "-q, --quiet         show no progress\n",
     .run = run};
