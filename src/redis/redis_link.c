@@ -323,12 +323,8 @@ static void link_connect(struct redis_link *link)
 
 void redis_link_flush(struct redis_link *link)
 {
-    if (!link->ac)
-        return;
-    if (redis_link_reply_fits(link))
+    if (link->ac)
         redis_link_write_held(link);
-    else
-        redis_link_close(link, REDIS_FAILURE_REPLY, "a reply of more than 1 MiB");
 }
 
 /* --- Create and free -------------------------------------------------------------------------- */

@@ -116,8 +116,6 @@ MUST_CHECK bool redis_link_command(struct redis_link *link, redisCallbackFn *cal
                                    int argc, const char **argv, const size_t *sizes);
 MUST_CHECK bool redis_link_formatted(struct redis_link *link, redisCallbackFn *callback, void *arg,
                                      const char *command, size_t size);
-/* Returns whether the reply that is being received is at most 1 MiB so far. */
-bool redis_link_reply_fits(const struct redis_link *link);
 /* Writes the commands that were held for the flush. */
 void redis_link_write_held(struct redis_link *link);
 

@@ -43,11 +43,21 @@ struct link_events {
     bool ended;
 };
 
+/* Frees `ac` if its connection ends. */
+static void read_replies(redisAsyncContext *ac)
+{
+    if (ac->c.reader->len - ac->c.reader->pos <= REPLY_BYTES_MAX)
+        redisAsyncHandleRead(ac);
+    else
+        redis_link_close(redis_link_of(ac->data), REDIS_FAILURE_REPLY,
+                         "a reply of more than 1 MiB");
+}
+
 static void on_redis_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct link_events *events = arg;
     (void)fd, (void)what;
-    redisAsyncHandleRead(events->ac); /* may free `events` */
+    read_replies(events->ac); /* may free `events` */
 }
 
 #if HIREDIS_MAJOR >= 1
@@ -221,11 +231,6 @@ bool redis_link_formatted(struct redis_link *link, redisCallbackFn *callback, vo
                              redisAsyncFormattedCommand(link->ac, callback, arg, command, size));
 }
 
-bool redis_link_reply_fits(const struct redis_link *link)
-{
-    return link->ac->c.reader->len - link->ac->c.reader->pos <= REPLY_BYTES_MAX;
-}
-
 void redis_link_write_held(struct redis_link *link)
 {
     if (!link->has_held)
@@ -242,5 +247,5 @@ void redis_link_read(struct redis_link *link)
         return;
     if (link->tls)
         tls_pump_receive(link->tls);
-    redisAsyncHandleRead(link->ac);
+    read_replies(link->ac);
 }

@@ -5,6 +5,7 @@
 enum {
     ARRAY_MAX = 65536, /* elements; a decision's reply has a few thousand at most */
     REPLY_MAX = 524288,
+    TEXTS_MAX = 16 << 20, /* bytes: grants, or the map of a very large cluster */
     PREALLOCATED_MAX = 1024,
 };
 
@@ -34,7 +35,7 @@ static struct redis_reply *room_for(const redisReadTask *task)
 
     if (task->parent)
         return &((struct redis_reply *)task->parent->obj)->elements[task->idx];
-    own->elements = 0;
+    own->elements = own->text_bytes = 0;
     if (*own->unanswered > 0)
         return calloc(1, sizeof(struct redis_reply));
     own->unsolicited = true;
@@ -51,9 +52,12 @@ static void *drop_reply(const redisReadTask *task, struct redis_reply *reply)
 
 static void *build_text(const redisReadTask *task, char *bytes, size_t size)
 {
+    struct redis_reply_reader *own = reader_of(task);
     struct redis_reply *reply = room_for(task);
-    char *copy = reply ? malloc(size + 1) : NULL;
+    char *copy;
 
+    own->text_bytes += size;
+    copy = reply && own->text_bytes <= TEXTS_MAX ? malloc(size + 1) : NULL;
     if (!copy)
         return drop_reply(task, reply);
     memcpy(copy, bytes, size);
@@ -76,6 +80,7 @@ static struct redis_reply *take_preallocated(const redisReadTask *task, size_t c
     p->array = (struct redis_reply){
         .type = RESP_ARRAY, .preallocated = true, .count = count, .elements = p->elements};
     own->elements = count;
+    own->text_bytes = 0;
     return &p->array;
 }
 
@@ -173,7 +178,7 @@ void redis_reply_reader_install(struct redis_reply_reader *own, redisReader *rea
     };
     own->unanswered = unanswered;
     own->unsolicited = false;
-    own->elements = 0;
+    own->elements = own->text_bytes = 0;
     reader->fn = &own->functions;
     reader->privdata = own;
 }

@@ -1,9 +1,9 @@
 /* redis_reply_reader.h - makes hiredis' parser build struct redis_reply, within limits.
  *
  * - An unsolicited reply is refused: it would trip an assertion in hiredis' asynchronous context
- * and
- *   abort the process.
- * - So is an array of more than 65536 elements, or a reply of more than 524288 in all.
+ *   and abort the process.
+ * - So is an array of more than 65536 elements, or a reply of more than 524288 in all, or with
+ *   texts of more than 16 MiB.
  * A refused reply is a protocol error. */
 #ifndef WEIR_REDIS_REDIS_REPLY_READER_H
 #define WEIR_REDIS_REDIS_REPLY_READER_H
@@ -18,7 +18,7 @@ struct redis_reply_reader {
     redisReplyObjectFunctions functions;
     const unsigned *unanswered;
     bool unsolicited;                        /* an unsolicited reply was received */
-    size_t elements;                         /* of the reply that is being read */
+    size_t elements, text_bytes;             /* of the reply that is being read */
     struct preallocated_reply *preallocated; /* NULL: every reply is allocated */
 };
 

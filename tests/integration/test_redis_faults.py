@@ -334,6 +334,32 @@ def test_a_redis_that_never_replies(rig):
     assert_within_the_timeout([timed(weir, 200) for _ in range(3)], "no replies")
 
 
+ENDLESS = {"a text": (b"$500000000\r\n", b"x" * 65536), "an array of texts": (b"*60000\r\n", b"$65536\r\n" + b"x" * 65536 + b"\r\n")}
+ENDLESS_MAX = 48 << 20
+
+
+def test_endless_replies_are_not_stored(rig):
+    """Not on the connections of the main thread either."""
+    for name, (start, more) in ENDLESS.items():
+        sent = {}
+
+        def script(peer, number, start=start, more=more, sent=sent):
+            next(redis_commands(peer))
+            sent[number] = 0
+            try:
+                peer.send(start)
+                while sent[number] <= ENDLESS_MAX:
+                    peer.send(more)
+                    sent[number] += len(more)
+            except ConnectionError:
+                pass
+        weir = rig.weir(redis={"on_failure": "allow", "address": Scripted(rig, script).text}, limits=FEW, workers=1)
+        weir.expect_errors(REDIS_LINES)
+        eventually(lambda: len(sent) > 8 or max([0, *sent.values()]) > ENDLESS_MAX, 20, "connections that ended")
+        assert max(sent.values()) <= ENDLESS_MAX, name
+        weir.finish()
+
+
 # --- the maximum for a client during outages
 # -------------------------------------------------------------------------------
 
