@@ -40,8 +40,9 @@ struct check {
     enum { CHECK_WAITS, CHECK_CONNECTS, CHECK_SHAKES_HANDS, CHECK_READS } state;
     struct stream stream;
     struct tls_resumption resumption;
-    char *answer; /* ANSWER_MAX bytes while a check runs */
-    size_t size, scanned;
+    char *answer;               /* ANSWER_MAX bytes while a check runs */
+    size_t size, interim;       /* received bytes; of these, interim responses */
+    size_t scanned;             /* of the rest */
     struct health_http2 *http2; /* NULL: HTTP/1.1 */
     TAILQ_ENTRY(check) link;
 };
@@ -135,7 +136,7 @@ static void look_at_answer(struct check *check)
     size_t size;
 
     for (;;) {
-        struct slice answer = {check->answer, check->size};
+        struct slice answer = {check->answer + check->interim, check->size - check->interim};
         switch (response_head_read(answer, &check->scanned, &size, &head, &refusal)) {
         case SCAN_REFUSED: finish_check(check, refusal.why); return;
         case SCAN_PARTIAL:
@@ -148,9 +149,8 @@ static void look_at_answer(struct check *check)
             check_health_head(check, &head);
             return;
         }
-        check->size -= size;
+        check->interim += size;
         check->scanned = 0;
-        memmove(check->answer, check->answer + size, check->size);
     }
 }
 
@@ -227,7 +227,7 @@ static void send_request(struct check *check)
     enum sent sent;
 
     check->state = CHECK_READS;
-    check->size = check->scanned = 0;
+    check->size = check->interim = check->scanned = 0;
     stream_want_write(&check->stream, false);
     stream_want_read(&check->stream, true);
     if (check->upstream->protocol != UPSTREAM_HTTP2) {

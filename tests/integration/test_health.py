@@ -109,6 +109,7 @@ def test_responses_that_fail_a_check(rig):
     assert_check_fails(rig, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"), "")
     assert_check_fails(rig, lambda peer: peer.send(b"HTTP/2 what\r\n\r\n"), "")
     assert_check_fails(rig, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 20000), "the response header is too large")
+    assert_check_fails(rig, lambda peer: peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000), "the response header is too large")
     assert_check_fails(rig, lambda peer: peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"), "status 404")
     assert_check_fails(rig, b"302 Found", "status 302", status=["2xx"])
     assert_check_fails(rig, lambda peer: peer.socket.recv(1), "no response within health.timeout", timeout="40ms")
