@@ -13,10 +13,7 @@ static struct connection {
 static unsigned count;
 static struct event *timer;
 
-enum {
-    CHECK_EVERY_US = 1000000,
-    AHEAD_MAX = 16384, /* bytes that are read while a request is being answered */
-};
+enum { CHECK_EVERY_US = 1000000 };
 static const uint64_t busy = UINT64_MAX;
 
 static void forget(struct connection *connection)
@@ -120,14 +117,15 @@ static struct connection *find(const struct bufferevent *bufferevent)
     return NULL;
 }
 
-/* evhttp has parsed what it could, unless a request is being answered: the rest is no request. */
+/* Considered: a high-water mark. But evhttp is then called in a loop if it waits for the rest of a
+ * line, and a TLS connection that was stopped within a record does not continue. */
 static void on_input(struct evbuffer *input, const struct evbuffer_cb_info *info, void *arg)
 {
     const struct connection *connection =
         evbuffer_get_length(input) > ADMIN_INPUT_MAX ? find(arg) : NULL;
     (void)info;
 
-    if (connection && connection->waits_since_us != busy)
+    if (connection)
         hang_up(connection);
 }
 
@@ -153,21 +151,16 @@ static void on_answered(struct evhttp_request *request, void *arg)
     struct connection *connection = connection_of(request);
     (void)arg;
 
-    if (!connection)
-        return;
-    connection->waits_since_us = clock_us();
-    bufferevent_setwatermark(connection->bufferevent, EV_READ, 0, 0);
+    if (connection)
+        connection->waits_since_us = clock_us();
 }
 
 void connections_begin_request(struct evhttp_request *request)
 {
     struct connection *connection = connection_of(request);
 
-    if (connection) {
+    if (connection)
         connection->waits_since_us = busy;
-        /* Only now: evhttp would be called in a loop if it waited for the rest of a request. */
-        bufferevent_setwatermark(connection->bufferevent, EV_READ, 0, AHEAD_MAX);
-    }
     evhttp_request_set_on_complete_cb(request, on_answered, NULL);
 }
 

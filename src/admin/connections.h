@@ -15,8 +15,8 @@
 
 /* At most so many; a new one then takes the place of the one that has waited for its next request
  * for the longest time. A request must arrive within ADMIN_REQUEST_US after the connection, or
- * after the response before it. A connection holds at most ADMIN_INPUT_MAX bytes that evhttp has
- * not parsed. That is more than the header and the content of a request. */
+ * after the response before it. A client that sends ADMIN_INPUT_MAX bytes ahead of the responses
+ * is disconnected. */
 enum {
     ADMIN_CONNECTIONS_MAX = 256,
     ADMIN_INPUT_MAX = 65536,

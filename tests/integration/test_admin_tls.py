@@ -55,6 +55,15 @@ def test_everything_is_served_over_tls(rig):
     eventually(lambda: weir.metric("weir_tls_handshake_failures_total", **labels) == 1)
 
 
+def test_requests_that_are_sent_at_once_are_all_answered(rig):
+    """Some of them wait in OpenSSL."""
+    _, address = weir_with_admin(rig)
+    with TlsConnection(address, context=client("one")) as connection:
+        connection.send(request_bytes("/healthz") * 1000)
+        for _ in range(1000):
+            assert connection.response().status == 200
+
+
 def test_all_failed_handshakes_of_an_admin_listener_are_counted(rig):
     """Also those without an alert. check_tls_bufferevent has the timeout, which is 10 s here."""
     weir, address = weir_with_admin(rig)
