@@ -180,11 +180,10 @@ void cli_check_redis(const struct policy *policy)
     }
     for (unsigned part = 0, parts = 1; part < parts; part++) {
         struct redis_blocking *redis = redis_dial_part(settings, part, &parts, TIMEOUT_US, why);
-        if (!redis) {
+        if (redis)
+            check_server(policy, redis);
+        else
             warn_of_no_reply(policy, settings->address_text, why);
-            return;
-        }
-        check_server(policy, redis);
         redis_blocking_free(redis);
     }
 }

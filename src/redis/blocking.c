@@ -318,6 +318,18 @@ static unsigned slot_of_node(const struct redis_cluster_map *map, unsigned node)
     return slot;
 }
 
+/* Puts the node's address in front of the cause, unless that is an error reply, by whose beginning
+ * its remedy is found. */
+static void name_node(const struct address *node, char *why)
+{
+    char text[ADDRESS_TEXT_MAX], cause[REDIS_WHY_MAX];
+
+    if (redis_failure_of(why) != REDIS_FAILURE_SCRIPT)
+        return;
+    snprintf(cause, sizeof cause, "%s", why);
+    snprintf(why, REDIS_WHY_MAX, "node %.64s: %.80s", address_format(node, text), cause);
+}
+
 /* Connects to a node of the map and frees the map. `node` < 0: there is none, and `absent` is
  * the error text. */
 static struct redis_blocking *dial_node(const struct redis_settings *s,
@@ -332,6 +344,8 @@ static struct redis_blocking *dial_node(const struct redis_settings *s,
         snprintf(why, REDIS_WHY_MAX, "%s", absent);
     if (redis)
         redis->slot = slot_of_node(map, (unsigned)node);
+    else if (node >= 0)
+        name_node(&map->nodes[node], why);
     free(map);
     return redis;
 }

@@ -345,6 +345,10 @@ def test_check_tries_to_write_on_every_master(rig):
     for master in cluster.masters[:2]:
         master.command("ACL", "SETUSER", "default", "+@all")
     assert refused() == [] and cluster.keys() == []
+    for master in cluster.masters[:2]:
+        master.kill()
+    lines = [line for line in refused() if "Connection refused (tried now" in line]
+    assert len(lines) == 2 and all(f"node {master.text}: " in "".join(lines) for master in cluster.masters[:2]), lines
 
 
 def test_inspect_and_reset_search_all_masters(rig):
