@@ -43,14 +43,16 @@ struct link_events {
     bool ended;
 };
 
-/* Frees `ac` if its connection ends. */
+/* hiredis ends a connection whose context has an error. Then `ac` is freed. */
 static void read_replies(redisAsyncContext *ac)
 {
-    if (ac->c.reader->len - ac->c.reader->pos <= REPLY_BYTES_MAX)
-        redisAsyncHandleRead(ac);
-    else
-        redis_link_close(redis_link_of(ac->data), REDIS_FAILURE_REPLY,
-                         "a reply of more than 1 MiB");
+    redisContext *c = &ac->c;
+
+    if (c->reader->len - c->reader->pos > REPLY_BYTES_MAX && !c->err) {
+        c->err = REDIS_ERR_PROTOCOL;
+        snprintf(c->errstr, sizeof c->errstr, "a reply of more than 1 MiB");
+    }
+    redisAsyncHandleRead(ac);
 }
 
 static void on_redis_readable(evutil_socket_t fd, short what, void *arg)
