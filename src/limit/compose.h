@@ -54,7 +54,7 @@ int compose_check(const struct redis_settings *settings, const char *script, FIL
  * started for it. 0: all pass. 1: one fails; reported to `report` as FILE:LINE:COLUMN. -1: no
  * redis-server can be started. Blocks the caller for about 0.3 s on success, at most
  * CONTRACT_ALL_US. */
-enum { CONTRACT_ALL_US = 15000000 };
+enum { CONTRACT_ALL_US = 30000000 };
 int contract_check(const struct policy *policy, const char *lua_dir, FILE *report);
 
 #endif
