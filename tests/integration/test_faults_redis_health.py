@@ -37,10 +37,10 @@ def slow_redis(rig, seconds):
 
 @timeout(120)
 def test_own_queueing_is_no_outage_of_redis(rig):
-    """6,000 requests at once at a Redis that makes 64 decisions in 40 ms: the last ones wait for
+    """6,000 requests at once at a Redis that makes 64 decisions in 120 ms: the last ones wait for
     longer than redis.timeout in weir, and no call waits as long for Redis."""
-    redis = slow_redis(rig, 0.04)
-    weir = rig.weir(workers=1, redis={"address": redis.text, "timeout": "2s", "on_failure": "deny"}, limits=EACH,
+    redis = slow_redis(rig, 0.12)
+    weir = rig.weir(workers=1, redis={"address": redis.text, "timeout": "6s", "on_failure": "deny"}, limits=EACH,
                     size_limits={"requests_per_client": 0}).wait_for_redis()
     clients = [Http2(weir.address) for _ in range(60)]
     for client in clients:
