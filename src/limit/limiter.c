@@ -51,27 +51,19 @@ static unsigned driver_mode(const struct rule *rule, const struct op_limit *part
     return rule_best_effort(rule, part->limit) + (tried ? MODE_SHADOW : 0);
 }
 
-/* Returns `cost`, or the most that this client can use of the limit at once. */
-static int64_t usable_cost(const struct op_limit *part, int64_t cost)
-{
-    const struct limit *limit = part->limit;
-    int64_t most = limit_capacity(limit, &part->numbers) - limit_reserve(limit, &part->numbers);
-
-    most = most > limit->own_cost->reserve ? most : limit->own_cost->reserve;
-    return cost > most ? most : cost;
-}
-
-/* Returns the cost in the limit at `place` of the rule. */
-static int64_t cost_in_limit(const struct limit_facts *facts, const struct op_limit *part)
+/* Sets the cost in the limit at `place` of the rule. */
+static void set_cost(const struct limit_facts *facts, struct op_limit *part)
 {
     const struct limit *limit = part->limit;
 
+    part->estimated = false;
     if (limit->own_cost && facts->own_costs) {
-        bool estimated = limit->own_cost->automatic || facts->raised >> part->place & 1;
-        int64_t cost = facts->own_costs[part->place];
-        return estimated ? usable_cost(part, cost) : cost;
-    }
-    return facts->cost && !limit->own_cost ? facts->cost : rule_cost_in(facts->rule, limit);
+        part->estimated = limit->own_cost->automatic || facts->raised >> part->place & 1;
+        part->cost = facts->own_costs[part->place];
+        part->cost = op_usable_cost(part, limit_capacity(limit, &part->numbers));
+    } else
+        part->cost =
+            facts->cost && !limit->own_cost ? facts->cost : rule_cost_in(facts->rule, limit);
 }
 
 /* Copies everything that a decision needs out of the facts. */
@@ -94,7 +86,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
             part->numbers.share = priority->share;
         part->place = i;
         part->free = rule_is_free_in(rule, part->limit);
-        part->cost = cost_in_limit(facts, part);
+        set_cost(facts, part);
         part->shadow = !limit_enforces(part->limit, facts->identity);
         part->mode = driver_mode(rule, part);
         key_write(&keys, l->policy, part->limit, facts, &client);

@@ -40,6 +40,7 @@ struct op_limit {
     unsigned mode;           /* of the driver: MODE_* */
     bool shadow;             /* never rejects */
     bool free;               /* the request costs nothing and is not rejected; see rule->free */
+    bool estimated;          /* the cost is at most what the client can use; see op_usable_cost() */
     uint16_t slot;           /* of the key in a cluster; else 0 */
     struct slice key;        /* in op->keys */
     struct slice repeat_key; /* key of the remembered reply, in op->keys; n == 0: none */
@@ -48,6 +49,17 @@ struct op_limit {
     struct permit *permit; /* of a concurrency limit, else NULL */
     struct op_charge charge;
 };
+
+/* Returns the cost; of an estimated one, at most what a request of this share can use of
+ * `capacity`. */
+static inline int64_t op_usable_cost(const struct op_limit *part, int64_t capacity)
+{
+    int64_t most = capacity - share_reserve(capacity, part->numbers.share);
+
+    if (!part->estimated || part->cost <= most)
+        return part->cost;
+    return most > part->limit->own_cost->reserve ? most : part->limit->own_cost->reserve;
+}
 
 enum { WIDE_LIMITS_MAX = DESCRIPTORS_MAX * LIMITS_PER_RULE_MAX };
 

@@ -218,6 +218,7 @@ struct limit_result verdict_local_result(const struct limiter *l, const struct o
     if (instances > 1 && r.capacity > 0) {
         r.quota = r.quota > instances ? r.quota / instances : 1;
         r.capacity = r.capacity > instances ? r.capacity / instances : 1;
+        r.granted = op_usable_cost(part, r.capacity);
     }
     return r;
 }
@@ -229,7 +230,7 @@ struct fallback_request verdict_local_request(const struct op_limit *part,
 
     return (struct fallback_request){
         .key = part->key,
-        .cost = asks ? 1 : part->cost,
+        .cost = asks ? 1 : op_usable_cost(part, result->capacity),
         .reserve = share_reserve(result->capacity, part->numbers.share),
         .result = result,
         .best_effort = part->mode & MODE_BEST_EFFORT && part->mode != MODE_EVERY,

@@ -56,3 +56,18 @@ def test_a_stream_that_hides_its_usage_reserves_what_its_client_can_use(rig):
         return re.fullmatch(r'"tokens";r=(\d+);t=\d+', response["RateLimit"])[1]
     left = {client: int(reserved(client)) for client in ("small", "other", "large")}
     assert left == {"small": 0, "other": 0, "large": 100000 - 5000}, left
+
+
+def test_an_automatic_reserve_is_at_most_the_share_of_an_instance_without_redis(rig):
+    def script(peer, _number):
+        while peer.read_request() is not None:
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    weir = weir_that_asks(rig, script, {"reserve": "auto", "request_json": "max_tokens", "max": 900}, headers=["ietf"], log={"access": "json"},
+                          redis={"on_failure": "local", "timeout": "200ms", "instances": 4})
+    weir.expect_errors("[Rr]edis")
+    rig.redis().kill()
+    weir.counts(0, "weir_redis_ready_workers")
+    answers = [get(weir.address, method="POST", body=b'{"max_tokens":800}', headers={"X-Client-Id": "one"}) for _ in range(2)]
+    assert [answer.status for answer in answers] == [200, 429], "a quarter of 1000 units, and then the wait for the next window"
+    assert answers[0]["RateLimit"].startswith('"tokens";r=0;') and answers[1]["Retry-After"], answers
+    eventually(lambda: '"cost":{"tokens":250}' in weir.output(), what="the access line")
