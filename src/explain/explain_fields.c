@@ -21,7 +21,7 @@ static void pair(struct compared *a, struct compared *b)
                 a->same[i] = b->same[k] = true;
 }
 
-static const char is_twin[] =
+static const char twin_reason[] =
     "servers may take its name for that of a field which weir reads or sends";
 
 /* Returns why a field of the request is not forwarded; NULL: another one replaces it. */
@@ -40,12 +40,12 @@ static const char *why_removed(const struct explainer *m, unsigned i,
     if (field->id == FIELD_X_WEIR_CLIENT)
         return "only weir sends this";
     if (name_is_twin_of_known(field->name))
-        return is_twin;
+        return twin_reason;
     if (field->hop_by_hop)
         return "for one connection only";
     if (m->sorted.fields.at[i].hop_by_hop)
         return m->identity.headers_trusted
-                   ? is_twin
+                   ? twin_reason
                    : "not accepted: the peer is not in identity.trusted_proxies";
     if (replaced >> field->id & 1)
         return "not accepted: the peer is not in identity.trusted_proxies";

@@ -25,8 +25,8 @@
 struct timeouts;
 
 struct rate_mark {
-    uint64_t since_us,
-        bytes; /* its time; the bytes until then, less the surplus that still counts */
+    uint64_t since_us; /* its time */
+    uint64_t bytes;    /* the bytes until then, less the surplus that still counts */
 };
 
 struct send_rate {

@@ -57,8 +57,9 @@ def test_a_lease_ends_with_its_window(rig):
                 time.sleep((period - since) / 1e9)
                 continue
             few = window % 2
-            connection.send(request_bytes() * (10 if few else 50))
-            statuses = [connection.response().status for _ in range(10 if few else 50)]
+            size = 10 if few else 50
+            connection.send(request_bytes() * size)
+            statuses = [connection.response().status for _ in range(size)]
             if window == time.time_ns() // period:
                 seen[window] = seen.get(window, 0) + statuses.count(200)
                 if 429 in statuses:
