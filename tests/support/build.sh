@@ -37,6 +37,7 @@ have() {
     nghttp2-server) command -v nghttpd ;;
     python3-hypercorn) command -v hypercorn ;;
     python3-protobuf) /usr/bin/python3 -c 'import google.protobuf' ;;
+    python3-grpcio) /usr/bin/python3 -c 'import grpc' ;;
     python3-hpack) /usr/bin/python3 -c 'import hpack' ;;
     python3-jsonschema) /usr/bin/python3 -c 'import jsonschema' ;;
     python3-yaml) /usr/bin/python3 -c 'import yaml' ;;
@@ -75,7 +76,8 @@ hold_services() {
     as_root sh -c 'printf "#!/bin/sh\nexit 101\n" >"$1" && chmod 755 "$1"' sh "$policy_rc"
 }
 
-apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" </dev/null; }
+# Waits while another process installs packages.
+apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" </dev/null; }
 
 apt_install() {
     local held=no ok=yes
