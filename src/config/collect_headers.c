@@ -4,11 +4,12 @@
 #include "policy/identity_source.h"
 
 /* Maximum number of names in identity (from, jwt.header, client_ip_header), limits.NAME.per,
- * limits.NAME.dedup, limits.NAME.granted_header, rules[].match.header, rules[].cost.request_header
- * and upstreams.NAME.client_certificate_header. */
+ * limits.NAME.cost.request_header, limits.NAME.dedup, limits.NAME.granted_header,
+ * rules[].match.header, rules[].cost.request_header and
+ * upstreams.NAME.client_certificate_header. */
 static unsigned headers_max(const struct policy *policy)
 {
-    return IDENTITY_FROM_MAX + 2 + policy->limit_count * (LIMIT_PER_MAX + 2) +
+    return IDENTITY_FROM_MAX + 2 + policy->limit_count * (LIMIT_PER_MAX + 3) +
            policy->criterion_count + policy->rule_count + policy->upstream_count;
 }
 
@@ -117,24 +118,32 @@ static const char *header_of_part(const struct policy *policy, const struct limi
     return source ? source->header : NULL;
 }
 
+static void add_of_limits(struct loading *l)
+{
+    const struct policy *policy = l->policy;
+    const struct node *node = first_in_section(l, "limits");
+
+    for (unsigned i = 0; i < policy->limit_count && node; i++, node = node->next) {
+        const struct limit *limit = &policy->limits[i];
+        for (unsigned k = 0; k < limit->per_count; k++)
+            add_header(l, header_of_part(policy, &limit->per[k]), node_find(node, "per"));
+        if (limit->own_cost)
+            add_header(l, limit->own_cost->request_header,
+                       node_find(node_find(node, "cost"), "request_header"));
+        add_header(l, limit->dedup.header, node_find(node, "dedup"));
+        add_own(l, limit->granted_header, node_find(node, "granted_header"));
+    }
+}
+
 void read_headers_collect(struct loading *l)
 {
     struct policy *policy = l->policy;
-    const struct node *limit_node = first_in_section(l, "limits"),
-                      *rule = first_in_section(l, "rules");
 
     policy->read_headers.names = arena_zeroed(l->arena, headers_max(policy), sizeof(struct slice));
     policy->own_headers = arena_zeroed(l->arena, policy->limit_count + policy->upstream_count,
                                        sizeof *policy->own_headers);
     add_identity(l);
     add_of_upstreams(l);
-    for (unsigned i = 0; i < policy->limit_count && limit_node;
-         i++, limit_node = limit_node->next) {
-        const struct limit *limit = &policy->limits[i];
-        for (unsigned k = 0; k < limit->per_count; k++)
-            add_header(l, header_of_part(policy, &limit->per[k]), node_find(limit_node, "per"));
-        add_header(l, limit->dedup.header, node_find(limit_node, "dedup"));
-        add_own(l, limit->granted_header, node_find(limit_node, "granted_header"));
-    }
-    add_of_rules(l, rule);
+    add_of_limits(l);
+    add_of_rules(l, first_in_section(l, "rules"));
 }

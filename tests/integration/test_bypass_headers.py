@@ -69,13 +69,15 @@ def test_a_twin_does_not_replace_the_identity_header(rig):
 
 def test_a_twin_does_not_replace_a_header_that_a_limit_reads(rig):
     limits = {"each": dict(script="gcra", limit=2, period="1d", per="header:X-Tenant"),
-              "few": dict(script="fixed_window", limit=100, period="1h", dedup="Idempotency-Key")}
+              "few": dict(script="fixed_window", limit=100, period="1h", dedup="Idempotency-Key"),
+              "tokens": dict(script="gcra", limit=100, period="1h", cost={"request_header": "X-Tokens", "max": 5})}
     rules = [{"match": {"path": "/costs"}, "limits": ["few"], "cost": {"request_header": "X-Cost", "max": 5}},
+             {"match": {"path": "/tokens"}, "limits": ["tokens"]},
              {"limits": ["each", "few"]}]
     weir = weir_before_wsgi(rig, limits=limits, rules=rules)
-    twins = {"X_Tenant": "t", "Idempotency_Key": "k", "X_Cost": "1", "My_Field": "kept"}
+    twins = {"X_Tenant": "t", "Idempotency_Key": "k", "X_Cost": "1", "X_Tokens": "1", "My_Field": "kept"}
     seen_by_server = variables(weir.address, twins)
-    assert not {"HTTP_X_TENANT", "HTTP_IDEMPOTENCY_KEY", "HTTP_X_COST"} & set(seen_by_server)
+    assert not {"HTTP_X_TENANT", "HTTP_IDEMPOTENCY_KEY", "HTTP_X_COST", "HTTP_X_TOKENS"} & set(seen_by_server)
     assert seen_by_server["HTTP_MY_FIELD"] == "kept", "no limit or rule uses it"
 
 
