@@ -192,7 +192,8 @@ static void check_rule_cost(struct loading *l, const struct node *node, const st
     }
 }
 
-/* Takes missing options of the rule's rejection from the policy. */
+/* Takes missing options of the rule's rejection from the policy. A document of weir instead of the
+ * policy's body does not have the body's type. */
 static void finish_rejection(struct loading *l, const struct node *node, struct rule *rule)
 {
     struct rejection_settings own = rule->rejection;
@@ -223,6 +224,8 @@ static void finish_rejection(struct loading *l, const struct node *node, struct 
         rule->rejection.pieces = own.pieces;
         rule->rejection.piece_count = own.piece_count;
     }
+    if (l->policy->rejection.body && !rule->rejection.body && !own.content_type)
+        rule->rejection.content_type = arena_text(l->arena, SLICE("application/problem+json"));
 }
 
 static void read_rule(struct loading *l, const struct node *item, struct rule *rule)

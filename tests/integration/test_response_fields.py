@@ -226,14 +226,17 @@ def test_a_rule_can_have_its_own_rejection(rig):
     weir = rig.weir(limits=ONE, rejection={"status": 420, "body_file": "busy.txt", "content_type": "text/plain"}, rules=[
         {"match": {"path": "/page"}, "limits": ["one"],
          "rejection": {"status": 503, "body_file": "sorry.html", "content_type": "text/html"}},
-        {"match": {"path": "/problem"}, "limits": ["one"],
-         "rejection": {"body_file": None, "content_type": "application/problem+json"}},
+        {"match": {"path": "/problem"}, "limits": ["one"], "rejection": {"body_file": None}},
+        {"match": {"path": "/dialect"}, "limits": ["one"], "rejection": {"dialect": "problem"}},
+        {"match": {"path": "/typed"}, "limits": ["one"],
+         "rejection": {"body_file": None, "content_type": "application/json"}},
         {"limits": ["one"]}])
-    answers = [rejected(weir, path) for path in ("/page", "/problem", "/other")]
-    assert [a.status for a in answers] == [503, 420, 420]
-    assert [a["Content-Type"] for a in answers] == ["text/html", "application/problem+json", "text/plain"]
-    assert [answers[0].body, answers[2].body] == [b"<p>Sorry</p>", b"busy"]
-    assert json.loads(answers[1].body)["violated-policies"] == ["one"]
+    answers = [rejected(weir, path) for path in ("/page", "/problem", "/dialect", "/typed", "/other")]
+    assert [a.status for a in answers] == [503, 420, 420, 420, 420]
+    problem = "application/problem+json"  # text/plain is the type of busy.txt
+    assert [a["Content-Type"] for a in answers] == ["text/html", problem, problem, "application/json", "text/plain"]
+    assert [answers[0].body, answers[4].body] == [b"<p>Sorry</p>", b"busy"]
+    assert all(json.loads(a.body)["violated-policies"] == ["one"] for a in answers[1:4])
     assert all(a["Retry-After"] for a in answers)
 
 
