@@ -110,6 +110,32 @@ static struct listen_tls *listen_tls_copy(struct arena *arena, const struct list
     return copy;
 }
 
+static struct own_hosts own_hosts_copy(struct arena *arena, const struct own_hosts *from)
+{
+    struct own_hosts copy = *from;
+
+    copy.names = arena_zeroed(arena, from->count, sizeof *copy.names);
+    for (unsigned i = 0; i < from->count; i++)
+        copy.names[i] = arena_text(arena, slice_of(from->names[i]));
+    return copy;
+}
+
+/* The listener of decisions stays open, so a policy without the section keeps it. */
+static void keep_decisions(struct policy *next, const struct policy *now)
+{
+    const struct identity_settings *peers = &now->decisions.peers;
+    struct ip_range *trusted;
+
+    if (next->decisions.address.length || !now->decisions.address.length)
+        return;
+    trusted = arena_zeroed(next->arena, peers->trusted_count, sizeof *trusted);
+    for (unsigned i = 0; i < peers->trusted_count; i++)
+        trusted[i] = peers->trusted[i];
+    next->decisions = now->decisions;
+    next->decisions.peers.trusted = trusted;
+    next->decisions.hosts = own_hosts_copy(next->arena, &now->decisions.hosts);
+}
+
 void policy_keep_listeners(struct policy *next, const struct policy *now,
                            const struct listen_settings *written)
 {
@@ -121,6 +147,7 @@ void policy_keep_listeners(struct policy *next, const struct policy *now,
         kept[i].tls = same ? same->tls : listen_tls_copy(next->arena, now->listen[i].tls);
         kept[i].http2 = same ? same->http2 : now->listen[i].http2;
     }
+    keep_decisions(next, now);
     for (unsigned i = 0; i < now->listen_count; i++) { /* no memory is needed from here on */
         struct tls_server *server = tls_server_hold(listen_tls_server(kept[i].tls));
         tls_server_keep_sessions(server, listen_tls_server(now->listen[i].tls));
@@ -168,9 +195,7 @@ static struct admin_listener admin_copy(struct arena *arena, const struct admin_
 
     copy.token = from->token ? arena_text(arena, slice_of(from->token)) : NULL;
     copy.token_file = from->token_file ? arena_text(arena, slice_of(from->token_file)) : NULL;
-    copy.hosts.names = arena_zeroed(arena, from->hosts.count, sizeof *copy.hosts.names);
-    for (unsigned i = 0; i < from->hosts.count; i++)
-        copy.hosts.names[i] = arena_text(arena, slice_of(from->hosts.names[i]));
+    copy.hosts = own_hosts_copy(arena, &from->hosts);
     copy.tls = listen_tls_copy(arena, from->tls);
     return copy;
 }

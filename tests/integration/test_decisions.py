@@ -38,6 +38,16 @@ def test_decisions_use_the_forwarded_fields(rig):
     assert weir.metric("weir_limit_decisions_total", limit="per-client", decision="allowed") == 4
 
 
+def test_a_reload_without_the_section_keeps_the_listener_until_a_restart(rig):
+    weir, listener = weir_with_decisions(rig, decisions={"request_from": "original", "deny_status": 403})
+    original = {"X-Original-Method": "POST", "X-Original-URI": "/v1/x"}
+    answers = [get(listener, headers=original, host="api.test").status for _ in range(2)]
+    weir.reload(decisions=None)
+    weir.wait_for_output("changed decisions.listen takes effect after a restart")
+    answers += [get(listener, headers=original, host="api.test").status for _ in range(2)]
+    assert answers == [200, 200, 200, 403]
+
+
 def test_missing_and_malformed_fields_are_refused(rig):
     _, listener = weir_with_decisions(rig)
     good = forwarded()
