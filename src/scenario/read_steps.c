@@ -292,13 +292,15 @@ static void complete(struct loading *l, const struct node *item, struct scenario
 static bool fits_in_time(struct loading *l, const struct node *item,
                          const struct scenario_step *step, int64_t *now_us)
 {
-    __int128 end = (__int128)*now_us + step->wait_us +
-                   (__int128)step->every_us * (step->repeat - 1) + step->duration_us;
+    __int128 last =
+        (__int128)*now_us + step->wait_us + (__int128)step->every_us * (step->repeat - 1);
+    bool fits = last + step->duration_us < TIME_END_US;
 
-    if (end >= TIME_END_US)
+    if (fits)
+        *now_us = (int64_t)last; /* the next request does not wait for the response */
+    else
         mistake(l, item, "is later than 2059, the end of virtual time");
-    *now_us = end >= TIME_END_US ? *now_us : (int64_t)end;
-    return end < TIME_END_US;
+    return fits;
 }
 
 static void read_steps(struct loading *l, const struct option *option, const struct node *node,

@@ -136,6 +136,8 @@ def test_requests_overlap_for_their_duration(rig):
            request("/flight", "rejected", wait="19h"), request("/flight", "admitted", client="other"),
            request("/flight", {"admitted": 9}, wait="1h", repeat=9))
     passes(rig, request("/flight", {"admitted": 334}, repeat=500, every="50ms", duration="125ms"))
+    year = dict(duration="366d")  # virtual time ends after 34 of them
+    passes(rig, *[request("/flight", "admitted", **year)] * 2, *[request("/flight", "rejected", **year)] * 40)
 
 
 def test_a_request_that_ends_takes_no_later_time_to_earlier_requests(rig):
