@@ -17,7 +17,7 @@ enum replay_suggest {
 
 /* How lines of a log become requests. */
 struct replay_options {
-    const char *host; /* Host of lines without one; NULL: that of the rule's first server */
+    const char *host; /* Host of lines without one; NULL: that of the policy's first server */
     bool user_is_id;  /* the user of common and combined lines is an id */
 };
 
