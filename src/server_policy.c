@@ -217,18 +217,34 @@ bool adjust_redis(const struct weir *weir, struct policy *next, FILE *report)
     return true;
 }
 
-/* The open listeners of clients and proxies need upstreams, and stay open until a restart. Returns
- * false after printing that `next` has none. */
+/* Returns what an open listener needs and `next` lacks; NULL: nothing. */
+static const char *missing_for(const struct listen_settings *listener, const struct policy *next)
+{
+    if (listener->serves_limits)
+        return next->rate_limit_service.is_set ? NULL : "rate_limit_service";
+    if (!next->upstream_count)
+        return "upstreams";
+    if (listener->proxy_protocol && !next->identity.trusted_count && !next->identity.trust_unix)
+        return "identity.trusted_proxies";
+    return NULL;
+}
+
+/* The open listeners stay open until a restart. Returns false after printing what `next` lacks for
+ * one of them. */
 static bool serves_listeners(const struct weir *weir, const struct policy *next, FILE *report)
 {
-    for (unsigned i = 0; i < weir->first->listen_count && !next->upstream_count; i++)
-        if (!weir->first->listen[i].serves_limits) {
+    for (unsigned i = 0; i < weir->first->listen_count; i++) {
+        const struct listen_settings *listener = &weir->first->listen[i];
+        const char *missing = missing_for(listener, next);
+        if (missing) {
             fprintf(report,
-                    "upstreams is missing, and listeners of %s stay open until a restart; restart "
-                    "weir, or keep an upstream\n",
-                    listen_option(&weir->first->listen[i]));
+                    "%s is missing, and listeners of %s%s stay open until a restart; restart weir, "
+                    "or keep %s\n",
+                    missing, listen_option(listener),
+                    listener->proxy_protocol ? " with proxy_protocol" : "", missing);
             return false;
         }
+    }
     return true;
 }
 

@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 
+from proxy_header import V1
 from rig import eventually
 from scripted import OK, Scripted
 from tls_client import pair
@@ -127,6 +128,23 @@ def test_a_policy_without_upstreams_is_refused_while_listeners_need_them(rig):
     weir.wait_for_output("upstreams is missing, and listeners of listen stay open until a restart")
     weir.wait_for_output("the current policy stays in effect")
     assert get(weir.address).status == 200
+
+
+def test_a_policy_without_what_an_open_listener_needs_is_refused(rig):
+    proxies = {"trusted_proxies": ["127.0.0.1"]}
+    weir = rig.weir(workers=1, listen=["127.0.0.1:0", {"address": "127.0.0.1:0", "proxy_protocol": True}], identity=proxies,
+                    rate_limit_service={"listen": "127.0.0.1:0", "domains": {}})
+    weir.expect_errors("is missing, and listeners", "the current policy stays in effect")
+    for key, removed in ("identity", "identity.trusted_proxies"), ("rate_limit_service", "rate_limit_service"):
+        policy = {**weir.policy, "listen": ["127.0.0.1:0"]}
+        del policy[key]
+        rig.write(weir.policy_file, json.dumps(policy))
+        weir.signal(signal.SIGHUP)
+        weir.wait_for_output(f"{removed} is missing, and listeners of ")
+        weir.wait_for_output("the current policy stays in effect")
+    with Connection(weir.addresses[1]) as connection:
+        connection.send(V1)
+        assert connection.request().status == 200
 
 
 def test_rules_without_upstreams_are_logged_and_shown(rig):
