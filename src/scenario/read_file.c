@@ -66,11 +66,13 @@ static bool read_known_quota(struct loading *l, const struct node *node, struct 
     return index >= 0;
 }
 
+/* The rows of a test replace those of the file. */
 static void read_quotas(struct loading *l, const struct option *option, const struct node *node,
                         void *field)
 {
     struct scenario_quota **list = field, *quota;
 
+    *list = NULL;
     if (!expect_entries(l, option, node, "a map of clients and quotas", "clients"))
         return;
     if (!quotas_are_set(&l->policy->quotas)) {

@@ -259,6 +259,11 @@ def test_rows_of_the_quota_database(rig):
            request("/fixed", {"admitted": 9}, client="client-1", repeat=9), request("/fixed", {"admitted": 3}, client="client-2", repeat=4),
            request("/", {"admitted": 50}, client="client-3", repeat=51), request("/", {"status": 403}, client="client-4"),
            request("/", "admitted", client="ip:203.0.113.7"), policy=policy, quotas=rows)
+    text = json.dumps({"policy": "policy.yaml", "quotas": {"client-2": 3}, "tests": [
+        {"name": "as for all", "requests": [request("/fixed", {"admitted": 3}, client="client-2", repeat=4)]},
+        {"name": "of its own", "quotas": {"client-3": 2}, "requests": [request("/fixed", {"status": 403}, client="client-2"),
+                                                                       request("/fixed", {"admitted": 2}, client="client-3", repeat=3)]}]})
+    assert [(result["name"], result["failures"]) for result in results(rig, text, policy)] == [("as for all", []), ("of its own", [])]
     known = policy.replace("identity: {", "identity: { known_clients_only: true,").replace(", unknown_client: deny", "")
     by_content = known.replace('"query:key"', '"json:user"')
     assert by_content != known
