@@ -66,6 +66,17 @@ static bool read_known_quota(struct loading *l, const struct node *node, struct 
     return index >= 0;
 }
 
+static bool is_new_client(struct loading *l, const struct node *node,
+                          const struct scenario_quota *before, const struct identity *identity)
+{
+    while (before && !slice_equal(identity_text(&before->identity), identity_text(identity)))
+        before = before->next;
+    if (before)
+        mistake_of_key(l, node, "%s is the same client as that of line %u", QUOTE(node->key),
+                       before->line);
+    return !before;
+}
+
 /* The rows of a test replace those of the file. */
 static void read_quotas(struct loading *l, const struct option *option, const struct node *node,
                         void *field)
@@ -84,11 +95,13 @@ static void read_quotas(struct loading *l, const struct option *option, const st
     for (const struct node *child = node->first; child; child = child->next) {
         const char *why;
         quota = arena_zeroed(l->arena, 1, sizeof *quota);
+        quota->line = child->key_position.line;
         if (child->broken)
             continue;
         if (!client_query_identity(l->policy, child->key, &quota->identity, &why))
             mistake_of_key(l, child, "%s is no client: %s", QUOTE(child->key), why);
-        else if (read_known_quota(l, child, &quota->row)) {
+        else if (is_new_client(l, child, *list, &quota->identity) &&
+                 read_known_quota(l, child, &quota->row)) {
             quota->next = *list;
             *list = quota;
         }

@@ -79,6 +79,7 @@ struct scenario_step {
 struct scenario_quota {
     struct identity identity;
     struct quota_row row;
+    unsigned line; /* of its key */
     struct scenario_quota *next;
 };
 

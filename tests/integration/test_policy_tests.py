@@ -264,6 +264,8 @@ def test_rows_of_the_quota_database(rig):
         {"name": "of its own", "quotas": {"client-3": 2}, "requests": [request("/fixed", {"status": 403}, client="client-2"),
                                                                        request("/fixed", {"admitted": 2}, client="client-3", repeat=3)]}]})
     assert [(result["name"], result["failures"]) for result in results(rig, text, policy)] == [("as for all", []), ("of its own", [])]
+    done = run(rig, "policy: policy.yaml\nquotas:\n  client-2: 3\n  id:client-2: 4\ntests: []", policy=policy)
+    assert done.returncode == 1 and 'test.yaml:4:3: quotas: "id:client-2" is the same client as that of line 3' in done.stderr, done
     known = policy.replace("identity: {", "identity: { known_clients_only: true,").replace(", unknown_client: deny", "")
     by_content = known.replace('"query:key"', '"json:user"')
     assert by_content != known
