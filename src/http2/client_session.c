@@ -31,6 +31,8 @@ void http2_client_session_end(struct http2_session *s)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
+static const struct slice te_name = SLICE("te"), te_value = SLICE("trailers");
+
 /* Writes the request to session->scratch->pairs. Returns their number, or 0: too many. */
 static size_t write_request(struct http2_session *s, const struct request_head *head,
                             struct slice scheme)
@@ -50,7 +52,7 @@ static size_t write_request(struct http2_session *s, const struct request_head *
         if (!field->hop_by_hop && field->id != FIELD_HOST)
             pairs[n++] = http2_pair(s, field->name, field->value);
     if (fields_accept_trailers(&head->fields))
-        pairs[n++] = http2_pair(s, SLICE("te"), SLICE("trailers"));
+        pairs[n++] = http2_pair(s, te_name, te_value);
     return n;
 }
 
@@ -67,6 +69,8 @@ bool http2_request_fits(const struct http2_session *s, const struct request_head
          field++)
         if (!field->hop_by_hop && field->id != FIELD_HOST)
             size += field->name.n + field->value.n + HEAD_TEXT_ENTRY;
+    if (fields_accept_trailers(&head->fields))
+        size += te_name.n + te_value.n + HEAD_TEXT_ENTRY;
     return size <= most;
 }
 

@@ -238,6 +238,25 @@ def test_a_header_list_that_the_server_does_not_permit(rig):
     weir.counts(0, "weir_requests_active")
 
 
+def test_a_header_list_that_the_server_just_permits(rig):
+    """The size is that of RFC 9113 section 6.5.2, of all fields that weir sends."""
+    limit, sizes = 2000, []
+
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            sizes.append(sum(len(name) + len(value) + 32 for name, value in request.fields))
+            request.respond()
+    weir = weir_before(rig, Http2Server(rig, script, settings=[(MAX_HEADER_LIST_SIZE, limit)]))
+    for te in [], [("te", "trailers")]:
+        sizes.clear()
+        with Http2(weir.address) as client:
+            assert client.get(fields=[*te, ("x-large", "")]).status == 200
+            room = limit - sizes.pop()
+            statuses = [client.get(fields=[*te, ("x-large", "x" * (room + n))]).status for n in range(-8, 60)]
+        assert statuses[0] == 200 and statuses[-1] == 431, statuses
+        assert sizes and limit - 8 <= max(sizes) <= limit, (te, sizes)
+
+
 def test_a_server_that_allows_streams_late(rig):
     def script(connection, number):
         asked.wait(20)
