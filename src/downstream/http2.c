@@ -134,6 +134,20 @@ static void await_reader(struct http2_client *connection, bool moved)
     deadline_arm(queue, &c->deadline, now, timeouts->send_us / 2);
 }
 
+/* The time for a header counts from its beginning, also if output has waited for the client since.
+ * The first header shares the deadline of the connection's opening. */
+static void await_header(struct http2_client *connection, uint64_t since_us)
+{
+    struct client *c = &connection->client->client;
+    struct deadline_queue *queue = &c->worker->downstream->queue.head;
+    uint64_t armed_us = connection->head_since_us, now = clock_cached_us(),
+             at_us = since_us + c->worker->policy->timeouts.request_header_us;
+
+    connection->head_since_us = since_us;
+    if (c->deadline.queue != queue || (armed_us && armed_us != since_us))
+        deadline_arm(queue, &c->deadline, now, at_us > now ? at_us - now : 0);
+}
+
 /* Chooses the connection's list and deadline. A connection with requests needs none: they have
  * their own. After GOAWAY, the client has timeouts.send to take the ends of the last responses:
  * libnghttp2 sends END_STREAM only if the stream's window is open. */
@@ -144,6 +158,7 @@ static void choose_list_and_deadline(struct http2_client *connection, bool moved
     const struct timeouts *timeouts = &w->policy->timeouts;
     bool unsent = stream_holds_output(&connection->client->stream),
          busy = unsent || !TAILQ_EMPTY(&connection->requests);
+    uint64_t head_since_us = http2_session_head_since(connection->session);
 
     if (busy)
         client_enter(c, CLIENT_EXCHANGE);
@@ -154,7 +169,9 @@ static void choose_list_and_deadline(struct http2_client *connection, bool moved
     }
     if (unsent)
         await_reader(connection, moved);
-    else if (c->state == CLIENT_HEAD || http2_session_in_head(connection->session))
+    else if (head_since_us)
+        await_header(connection, head_since_us);
+    else if (c->state == CLIENT_HEAD)
         wait_in(c, &w->downstream->queue.head, timeouts->request_header_us);
     else if (busy)
         deadline_cancel(&c->deadline);
@@ -162,14 +179,6 @@ static void choose_list_and_deadline(struct http2_client *connection, bool moved
         wait_in(c, &connection->shared->leaving, timeouts->send_us);
     else
         wait_in(c, &w->downstream->queue.idle, timeouts->keepalive_us);
-}
-
-/* HPACK: without the rest of the header section, no further one can be decoded. */
-static void head_timed_out(struct client *c)
-{
-    if (TAILQ_EMPTY(&connection_of(c)->requests))
-        counter_add(&c->worker->stats.errors[CAUSE_HEAD_TIMEOUT], 1);
-    cut(c, CAUSE_HEAD_TIMEOUT);
 }
 
 static void idle_timed_out(struct client *c)
@@ -387,7 +396,7 @@ static bool awaits_reader(const struct client *c, uint64_t *count)
 
 static const struct socket_protocol http2_protocol = {
     .client = {.has_input = socket_client_has_input,
-               .head_timed_out = head_timed_out,
+               .head_timed_out = http2_head_timed_out,
                .idle_timed_out = idle_timed_out,
                .stop = stop,
                .cut = cut,

@@ -41,6 +41,7 @@ struct http2_client {
     bool left;              /* the client has closed it, and its requests were ended */
     bool stopping;          /* GOAWAY was sent */
     bool idle_over;         /* GOAWAY was sent since the connection was idle */
+    uint64_t head_since_us; /* of the header that the deadline is or was for; 0: none yet */
     struct deadline second; /* of the second GOAWAY */
     struct send_rate rate;  /* of the client, while the socket holds output */
 };
@@ -59,6 +60,7 @@ struct http2_worker {
 };
 
 /* Members of struct client_protocol: http2_request.c. */
+void http2_head_timed_out(struct client *client);
 size_t http2_memory(const struct client *client, uint64_t now_us, uint64_t *still_us);
 unsigned http2_shed(struct client *client);
 

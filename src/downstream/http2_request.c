@@ -10,7 +10,8 @@
 #include "proxy/exchange.h"
 
 enum {
-    PIECE_MAX = 32 * 1024 /* of content, with the head before it, in an upstream's buffer */
+    PIECE_MAX = 32 * 1024, /* of content, with the head before it, in an upstream's buffer */
+    READ_FIRST_US = 10000  /* in which input that has arrived is read */
 };
 
 static const struct downstream_ops ops;
@@ -93,6 +94,21 @@ static void end(struct downstream *d, enum downstream_end how)
     request_end(r);
     if (client_gives_way(c) && !r->connection->lost)
         c->protocol->stop(c);
+}
+
+/* HPACK: without the rest of the header section, no further one can be decoded. The rest may have
+ * arrived while weir read nothing, because output waited for the client. */
+void http2_head_timed_out(struct client *client)
+{
+    struct worker *w = client->worker;
+
+    if (socket_client_has_input(client)) {
+        deadline_arm(&w->downstream->queue.head, &client->deadline, clock_us(), READ_FIRST_US);
+        return;
+    }
+    if (TAILQ_EMPTY(&socket_client_of(client)->http2->requests))
+        counter_add(&w->stats.errors[CAUSE_HEAD_TIMEOUT], 1);
+    client->protocol->cut(client, CAUSE_HEAD_TIMEOUT);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

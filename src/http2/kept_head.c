@@ -21,6 +21,7 @@ void http2_head_begin(struct http2_session *s, struct http2_stream *stream, enum
 
     http2_head_drop(s);
     s->head_of = stream;
+    s->head_since_us = s->now_us;
     s->section = section;
     s->scratch->used_by = s;
     head_text_begin(&s->text, s->scratch->head, s->scratch->side,

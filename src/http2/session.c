@@ -414,9 +414,9 @@ bool http2_session_is_open(const struct http2_session *s)
     return s->open;
 }
 
-bool http2_session_in_head(const struct http2_session *s)
+uint64_t http2_session_head_since(const struct http2_session *s)
 {
-    return s->head_of != NULL;
+    return s->head_of ? s->head_since_us : 0;
 }
 
 bool http2_session_has_work(const struct http2_session *s)

@@ -140,8 +140,9 @@ void http2_session_shut_down(struct http2_session *session);
 unsigned http2_session_streams(const struct http2_session *session);
 /* Returns whether the peer's first SETTINGS were received. */
 bool http2_session_is_open(const struct http2_session *session);
-/* Returns whether a header section is incomplete. */
-bool http2_session_in_head(const struct http2_session *session);
+/* Returns when the incomplete header section began, in the time of http2_session_receive(); 0:
+ * there is none. */
+uint64_t http2_session_head_since(const struct http2_session *session);
 
 void *http2_session_context(const struct http2_session *session);
 struct http2_session *http2_stream_session(const struct http2_stream *stream);

@@ -86,6 +86,7 @@ struct http2_session {
 
     /* the header section being received (kept_head.c) */
     struct http2_stream *head_of; /* NULL: none */
+    uint64_t head_since_us;       /* when it began */
     enum section section;
     struct head_text text;
     char *kept; /* its bytes between reads */

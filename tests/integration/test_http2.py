@@ -6,8 +6,10 @@ import re
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import threading
+import time
 import zlib
 
 from gate import Gate
@@ -483,6 +485,43 @@ def test_an_incomplete_header_ends_the_other_requests(rig):
     weir.counts(1, "weir_errors_total", cause="request_header_timeout")
     weir.wait_for_output(r'"target":"/under-way".*"error":"request_header_timeout"')
     assert weir.metric("weir_errors_total", cause="client_gone") == 0
+
+
+def test_an_incomplete_header_ends_also_while_the_client_reads_slowly(rig):
+    """The time for a header is the time in all, also if output waits for the client meanwhile."""
+    def script(peer, _number):
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            peer.send(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+    weir = rig.weir(upstreams={"api": {"servers": [Scripted(rig, script).text]}}, timeouts={"request_header": "1500ms"})
+    window = 2 ** 31 - 1
+    with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, window)], hold=True) as client:
+        client.put(WINDOW_UPDATE, 0, 0, struct.pack(">I", window - 65535))
+        client.start()
+        client.send(HEADERS, END_STREAM, 3, client.encoder.encode([(":method", "GET")]))
+        pause, since, size = threading.Event(), time.monotonic(), 0
+        while (data := client.socket.recv(65536)) and time.monotonic() - since < 8 * time_scale:
+            size += len(data)
+            pause.wait(0.005)
+        assert not data, f"still open, {size} bytes were read"
+    weir.counts(1, "weir_errors_total", cause="request_header_timeout")
+
+
+def test_each_header_has_its_own_time(rig):
+    """A connection may have an incomplete header whenever weir has read all that arrived."""
+    weir = rig.weir(timeouts={"request_header": "1500ms"})
+    with Http2(weir.address) as client:
+        assert client.get().status == 200
+        pause, since, rest = threading.Event(), time.monotonic(), b""
+        while time.monotonic() - since < 4 * time_scale:
+            stream = client.put_request("/ok")
+            data, client.sent = client.sent, b""
+            client.socket.sendall(rest + data[:12])
+            rest = data[12:]
+            pause.wait(0.1)
+        client.socket.sendall(rest)
+        assert client.response(stream).status == 200
 
 
 def test_continuation_frames(rig):
