@@ -473,6 +473,17 @@ def test_timeouts(rig):
         half.is_closed()
 
 
+def test_a_request_that_weir_answers_at_once_ends_the_idle_time(rig):
+    weir = rig.weir(timeouts={"keepalive": "1500ms"})
+    with Http2(weir.address) as client:
+        pause, since = threading.Event(), time.monotonic()
+        while time.monotonic() - since < 4 * time_scale:
+            assert client.get(method="OPTIONS", fields=[("max-forwards", "0")]).status == 204
+            pause.wait(0.1)
+        assert not client.goaways
+        assert [code for _, code in client.read_to_end()] == [NO_ERROR] * 2  # idle
+
+
 def test_an_incomplete_header_ends_the_other_requests(rig):
     gate = Gate(rig)
     weir = rig.weir(upstreams=gate.upstreams, timeouts={"request_header": "1500ms"}, log={"access": "json"})
