@@ -191,7 +191,7 @@ static void use_head(struct socket_client *c, struct request_head_bytes *got,
     c->scanned = 0;
     c->http1 = (struct http1){.minor = head->minor,
                               .keep_alive = head->keep_alive,
-                              .accepts_trailers = request_accepts_trailers(head, false)};
+                              .accepts_trailers = request_accepts_trailers(head, HTTP_VERSION_1)};
     body_reader_begin(&c->http1.request, framing);
     if (!exchange_begin(&c->downstream, head, framing)) {
         client_close(&c->client);

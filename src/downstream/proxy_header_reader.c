@@ -18,6 +18,7 @@ static bool consume_peeked(struct stream *s, size_t n)
     if (recv_again(s->fd, s->in->bytes + s->in->end, n, 0) != (ssize_t)n)
         return false;
     s->in->end += (uint32_t)n;
+    s->received += n;
     return true;
 }
 

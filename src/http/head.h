@@ -256,8 +256,8 @@ enum scan request_scan(struct slice bytes, size_t *seen, size_t *size, struct re
 
 /* Returns the number of CRLF bytes before the request line. RFC 9112 section 2.2 asks servers to
  * ignore at least one CRLF; weir ignores all, so that the result does not depend on how the bytes
- * are split into reads. The timeout for reading a head bounds them. Call before each request_scan()
- * with `*seen` 0. */
+ * are split into reads. The timeouts for a head and between two requests bound them. Call before
+ * each request_scan() with `*seen` 0. */
 size_t request_skip_empty_line(struct slice bytes);
 
 /* Parses a complete head, as found by head_scan(). For a request, skip request_skip_empty_line()

@@ -112,7 +112,7 @@ static void put_names(struct text *out, X509 *certificate)
         put_shown(out, ASN1_STRING_get0_data(value), ASN1_STRING_length(value));
     }
     if (!listed)
-        text_literal(out, "no host name");
+        text_literal(out, "no host name in its subjectAltName; a common name does not count");
     GENERAL_NAMES_free(names);
 }
 
@@ -318,7 +318,8 @@ void tls_client_free(struct tls_client *client)
     free(client);
 }
 
-/* RFC 6066 section 3: an IP address is not sent as server name. */
+/* RFC 6066 section 3: an IP address is not sent as server name. RFC 9110 section 4.3.4: a common
+ * name is no name of a server. */
 static bool expect_host(SSL *ssl, const char *host, bool verify)
 {
     struct ip ip;
@@ -328,7 +329,8 @@ static bool expect_host(SSL *ssl, const char *host, bool verify)
         return false;
     if (!verify)
         return true;
-    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    SSL_set_hostflags(ssl,
+                      X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     return is_ip ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1
                  : SSL_set1_host(ssl, host) == 1;
 }

@@ -10,6 +10,8 @@ import ssl
 import subprocess
 import threading
 
+from certificates import Authority
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from rig import eventually, free_port
 from scripted import OK, Scripted, respond_to_all
 from tls_server import CA, TlsServer, context, file
@@ -85,6 +87,13 @@ def test_an_expired_certificate_is_refused(rig):
 def test_a_certificate_for_another_name_is_refused(rig):
     assert_certificate_error(rig, "its certificate is not valid for other.test but for server.test (tls.server_name says another)",
             tls={"ca": CA, "server_name": "other.test"})
+
+
+def test_a_common_name_is_no_name_of_a_server(rig):
+    authority = Authority(rig.directory)
+    one = authority.issue("other.test", usage=ExtendedKeyUsageOID.SERVER_AUTH)
+    assert_certificate_error(rig, "its certificate is not valid for other.test but for no host name in its subjectAltName; a common name does not count",
+            tls={"ca": authority.file, "server_name": "other.test"}, tls_context=context(one.file, one.key_file))
 
 
 def test_an_unknown_authority_is_refused(rig):
