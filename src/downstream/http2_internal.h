@@ -24,7 +24,9 @@ struct http2_request {
     struct iobuf *out;          /* content that the session has not taken */
     struct iobuf *out_trailers; /* trailers after it, as text; NULL: none */
     bool out_last;              /* the response ends after it */
-    bool wants_body, body_ended, is_ready, ended;
+    bool wants_body, is_ready, ended;
+    bool body_ended; /* the content has arrived to its end, */
+    bool end_read;   /* and the exchange has read it */
 };
 
 TAILQ_HEAD(http2_requests, http2_request);

@@ -163,7 +163,8 @@ unsigned http2_shed(struct client *client)
 /* Returns whether exchange_body_ready() is due. */
 static bool is_report_due(const struct http2_request *r)
 {
-    return r->wants_body && (r->in_first || r->arriving.n || r->body_ended || !r->stream);
+    bool end = r->body_ended || !r->stream;
+    return r->wants_body && (r->in_first || r->arriving.n || (end && !r->end_read));
 }
 
 static void make_ready(struct http2_request *r)
@@ -220,6 +221,7 @@ static enum body_status read_body(struct downstream *d, bool receive, struct con
     if (n || r->body_ended) {
         *piece = (struct content_piece){
             .bytes = (char *)(uintptr_t)bytes.p, .size = n, .last = r->body_ended && !more};
+        r->end_read = piece->last;
         return piece->last && r->in_trailers ? read_trailers(r, piece, why) : BODY_READ;
     }
     return r->stream ? BODY_AGAIN : BODY_CLOSED;
@@ -313,7 +315,7 @@ void http2_on_request(struct http2_stream *stream, struct request_head *head,
         return;
     }
     if ((r = request_new(stream))) {
-        r->body_ended = framing->kind == FRAMING_NONE;
+        r->body_ended = r->end_read = framing->kind == FRAMING_NONE;
         if (exchange_begin(&r->downstream, head, framing))
             return;
         request_end(r);

@@ -1,9 +1,11 @@
 """Retries on another server: their causes, limits, and which requests are never sent again."""
 
 import random
+import signal
 import threading
 import time
 
+from http2_wire import DATA, END_STREAM, Http2
 from rig import eventually, free_port, time_scale
 from scripted import OK, Scripted, respond_to_all
 from wire import Connection, IncompleteResponse, get, request_bytes
@@ -168,6 +170,48 @@ def test_chunked_content_of_idempotent_methods_is_sent_again(rig):
                 got.append(connection.response("PUT").status)
         assert sorted(got) == expected
     assert set(good_server.contents) == {b"abcdefg"}
+
+
+def test_content_that_is_sent_again_ends_once(rig):
+    """weir learns of the end of the content and of the server's reset in the same loop iteration, and has
+    an idle connection to the other server."""
+    begun, ended, released, unexpected = threading.Event(), threading.Event(), threading.Event(), []
+
+    def reset_at_the_end(peer, _number):
+        peer.read_until(b"3\r\nabc\r\n", "content")
+        begun.set()
+        assert ended.wait(20)
+        peer.reset()
+        weir.signal(signal.SIGCONT)
+
+    def respond(peer):
+        if len(good_server.heads) == 2:
+            assert released.wait(20)
+            peer.socket.setblocking(False)
+            try:
+                peer.buffer += peer.socket.recv(1000)
+            except BlockingIOError:
+                pass
+            peer.socket.setblocking(True)
+            unexpected.append(peer.buffer)
+        peer.send(OK)
+        return True
+
+    good_server = Server(rig, respond)
+    weir = weir_before(rig, [Scripted(rig, reset_at_the_end), good_server])
+    with Http2(weir.address) as client:
+        assert client.get().status == 200
+        stream = client.start("/", "PUT", end=False)
+        client.send(DATA, 0, stream, b"abc")
+        assert begun.wait(20)
+        weir.signal(signal.SIGSTOP)
+        client.send(DATA, END_STREAM, stream)
+        ended.set()
+        assert client.responds_to_ping()
+        released.set()
+        assert client.response(stream).status == 200
+    assert unexpected == [b""]
+    assert good_server.contents == [b"", b"abc"]
 
 
 def test_other_content_that_was_sent_is_not_sent_again(rig):
