@@ -1,6 +1,7 @@
 """A client that closes its HTTP/2 connection after an early response does not cut off the content
 that weir has read."""
 
+import signal
 import threading
 
 from http2_wire import Http2
@@ -55,3 +56,24 @@ def test_an_incomplete_request_ends_with_its_connection(rig):
     weir.counts(0, "weir_requests_active")
     weir.counts(0, "weir_connections")
     goes_on.set()
+
+
+def test_content_that_weir_has_read_reaches_the_server_after_goaway(rig):
+    server, goes_on, received = early_server(rig)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [server.text]}}, size_limits={"request_body": "64m"},
+                    http2={"initial_window": "16m"})
+    with Http2(weir.address) as client:
+        client.read_until(lambda: client.acked and client.granted > 65535 and client.initial > 65535)
+        stream = client.put_request("/", "POST", fields=[("content-length", str(len(CONTENT)))], end=False)
+        client.flush()
+        client.send_within_windows(stream, CONTENT)
+        assert client.response(stream).body == b"ok"
+        assert client.responds_to_ping(), "weir has read all of it"
+        weir.signal(signal.SIGTERM)
+        client.read_until(lambda: len(client.goaways) == 2)
+        assert not client.closed
+        goes_on.set()
+        client.read_to_end()
+    eventually(lambda: received, seconds=20)
+    assert received[0] == CONTENT, len(received[0])
+    assert weir.wait() == 0
