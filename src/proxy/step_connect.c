@@ -68,7 +68,7 @@ static enum step try_next(struct exchange *x)
 enum step step_connect(struct exchange *x)
 {
     if (x->downstream->origin->decides)
-        return step_reply_with(x, 200);
+        return x->overdue ? step_fail(x, x->overdue, NULL) : step_reply_with(x, 200);
     if (exchange_has(x, EVENT_LINK_READY))
         return step_enter(x, PHASE_RELAY);
     if (exchange_has(x, EVENT_LINK_FAILED))

@@ -7,7 +7,8 @@ import socket
 
 from recipe_book import blocks, weir_with_recipe, recipes
 from rig import Process, address_of, eventually, free_port
-from wire import Connection, get
+from scripted import Scripted
+from wire import Connection, get, request_bytes
 
 LIMITS = {"per-client": {"script": "gcra", "limit": 3, "period": "1h", "burst": 3}}
 RULES = [{"match": {"path": "/v1/**", "methods": ["POST"]}, "limits": ["per-client"]}, {"limits": "none"}]
@@ -128,6 +129,20 @@ def test_a_redis_outage_does_not_admit_requests(rig):
     weir.expect_errors("could not connect")
     assert get(listener, headers=forwarded()).status == 503
     assert get(listener, headers=forwarded(method="GET")).status == 200, "no limit"
+
+
+def test_a_decision_after_timeouts_exchange_admits_no_request(rig):
+    silent = Scripted(rig, lambda peer, _number: peer.read_until(b"never", "content"))
+    weir, listener = weir_with_decisions(rig, workers=1, timeouts={"exchange": "200ms"},
+                                         upstreams={"api": {"servers": [silent.text]}})
+    weir.expect_errors("timeouts.exchange")
+    with Connection(listener) as connection:
+        rig.redis().freeze()
+        connection.send(request_bytes(headers=forwarded()))
+        assert get(weir.address).status == 504, "this request, without limits, began later"
+        rig.redis().thaw()
+        assert connection.response().status == 504
+    assert [get(listener, headers=forwarded()).status for _ in range(4)] == [200, 200, 200, 429], "it was refunded"
 
 
 def test_errors_and_warnings_in_decision_settings(rig):
