@@ -9,8 +9,8 @@
 #include "proxy/upgrade.h"
 #include "proxy/waiting_request.h"
 
-/* Writes the header for the upstream to x->request.head. False: no memory, or it is too long. */
-static bool write_request_head(struct exchange *x)
+/* Writes the header for the upstream to x->request.head. */
+static enum step write_request_head(struct exchange *x)
 {
     const struct incoming *in = &x->worker->incoming;
     const struct request_head *head = in->head;
@@ -44,10 +44,12 @@ static bool write_request_head(struct exchange *x)
     request_head_write(&out, head, &in->framing, &facts);
     if (x->policy->has_granted_headers && !out.failed)
         granted_append(x, &out);
-    if (out.failed || !(x->request.head = iobuf_get(&x->worker->buffers, out.n)))
-        return false;
+    if (out.failed)
+        return step_fail(x, CAUSE_HEAD_TOO_LARGE, "with weir's own fields it exceeds 80 KiB");
+    if (!(x->request.head = iobuf_get(&x->worker->buffers, out.n)))
+        return step_fail(x, CAUSE_NO_MEMORY, NULL);
     iobuf_append(x->request.head, text_slice(&out));
-    return true;
+    return STEP_NEXT;
 }
 
 static uint16_t rejection_status(const struct exchange *x)
@@ -167,8 +169,8 @@ static enum step decide_request(struct exchange *x)
         .values = &in->key_values};
     bool now = limiter_decide(x->generation->limiter, &facts, &x->decision_request) == DECIDED_NOW;
     bool may_forward = !now || decision_admits(&x->decision_request.decision);
-    if (may_forward && !x->downstream->origin->decides && !write_request_head(x))
-        return step_fail(x, CAUSE_NO_MEMORY, NULL);
+    if (may_forward && !x->downstream->origin->decides && write_request_head(x) == STEP_FAIL)
+        return STEP_FAIL;
     if (x->waiting)
         waiting_request_free(x);
     return now ? apply(x) : STEP_WAIT;

@@ -101,6 +101,14 @@ def test_the_status_of_refused_requests(rig):
             assert connection.send(request).response().status == status
 
 
+def test_a_header_that_is_too_large_with_the_fields_of_weir(rig):
+    """Host is written three times. The client is at fault: weir has memory."""
+    weir = rig.weir(workers=1, size_limits={"request_header": "64k"},
+                    upstreams={"api": {"servers": [rig.upstream().text], "forwarded": True}})
+    assert [get(weir.address, host="a" * size).status for size in (20000, 60000)] == [200, 431]
+    weir.counts(1, "weir_errors_total", cause="request_header_too_large")
+
+
 def test_connect_and_trace_are_refused(rig):
     weir = rig.weir(workers=1)
     with Connection(weir.address) as connection:
