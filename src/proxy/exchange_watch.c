@@ -53,6 +53,8 @@ uint64_t exchange_still_us(const struct exchange *x, uint64_t now_us)
         since_us = x->send.kept_us;
     else if (client->queue == &x->worker->queue.content)
         since_us = client->at_us - x->policy->timeouts.request_body_us;
+    else if (client->queue == &x->worker->queue.tunnel)
+        since_us = client->at_us - x->policy->timeouts.tunnel_us;
     else if (x->upstream.link &&
              x->upstream.link->deadline.queue == &x->worker->upstream.queue.response)
         since_us = x->upstream.link->deadline.at_us - x->route.rule->upstream->response_timeout_us;

@@ -8,8 +8,9 @@ import time
 from http2_wire import DATA, INITIAL_WINDOW_SIZE, SETTINGS, WINDOW_UPDATE, Http2
 from queues import queue
 from rig import address_of, eventually, sanitized, text_of
-from scripted import Scripted
+from scripted import OK, Scripted
 from tls_client import TlsConnection, pair, weir_with_tls
+from tunnels import SWITCH, open_tunnel
 from wire import Connection, get, request_bytes
 
 MIB = 1024 * 1024
@@ -245,6 +246,33 @@ def test_a_steady_reader_is_not_reset(rig):
         take(10000)
     take(10000)
     for client in [*clients, reader]:
+        client.socket.close()
+
+
+def test_a_tunnel_that_moves_is_not_reset(rig):
+    """However old it is."""
+    def pour(peer, _number):
+        upgrades = b"upgrade" in peer.read_request()[0].lower()
+        peer.send(SWITCH if upgrades else OK)
+        while upgrades:
+            peer.send(bytes(65536))
+    weir = small_weir(rig, limits={"slow": queue(limit=650, period="1h", max_delay="1h")},
+                      upstreams={"api": {"servers": [Scripted(rig, pour).text]}},
+                      rules=[{"match": {"path": "/slow"}, "limits": ["slow"]}, {}],
+                      listen=[{"address": "127.0.0.1:0", "tls": pair("one")}, "127.0.0.1:0"])
+    secure, plain = weir.addresses
+    tunnel = TlsConnection(secure)
+    open_tunnel(tunnel)
+    eventually(lambda: used(weir) > 60000, what="content that the client does not take")
+    assert get(plain, "/slow").status == 200
+    clients = []
+    while not weir.metric("weir_errors_total", cause="memory_limit"):
+        clients.append(Http2(plain, hold=True))
+        clients[-1].send_body(clients[-1].start("/slow", method="POST", end=False), bytes(60000), end=False)
+        tunnel.read_exactly(100000, "content")
+    for _ in range(3000):
+        tunnel.read_exactly(10000, "content, more than sockets hold")
+    for client in [*clients, tunnel]:
         client.socket.close()
 
 
