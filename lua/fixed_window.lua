@@ -26,16 +26,16 @@ return function(state, now, limit, period, burst, cost, mode, offset)
     s, u, e = state:match("^(%d+):(%d+):(%d+)$")
     if s then
       needed, counted = e + 0, s + 0
-      since, used = counted, u + 0
-      start = offset and since - (since - offset) % period or since
-      if now - start >= period then
-        if now >= needed then
-          since, used, start = now, 0, nil
-        elseif offset then
-          since, start = now, nil
-        else
-          start = now - (now - start) % period
-          since = start
+      if now < needed then
+        since, used = counted, u + 0
+        start = offset and since - (since - offset) % period or since
+        if now - start >= period then
+          if offset then
+            since, start = now, nil
+          else
+            start = now - (now - start) % period
+            since = start
+          end
         end
       end
     end

@@ -32,12 +32,14 @@ local function check(name, ok, what, ...)
   return false
 end
 
--- A limiter with its state, stored as in Redis: deleted at its expiry.
+-- A limiter with its state, stored as by the driver: deleted up to two SLOTs after its end. A state of
+-- sliding_window_counter is deleted at its end, since it contains its period only to one part in 390.
 local function client(path)
   local limiter = assert(loadfile(path))(muldiv)
   local c = { state = nil, ends = 0 }
+  local stays = path:find("sliding_window_counter") and 0 or 2 * 4194304
   function c.ask(now, d, cost, mode)
-    if now >= c.ends then c.state = nil end
+    if now >= c.ends + stays then c.state = nil end
     local granted, remaining, retry_after, reset, state, delay, _, lasts =
       limiter(c.state, now, d.limit, d.period, d.burst, cost, mode or 0, d.offset, d.option)
     history[#history + 1] = ("now %.0f limit %d period %.0f burst %d cost %d mode %.0f: state %s -> %.0f %.0f %.0f %.0f %s"):format(
@@ -50,7 +52,7 @@ local function client(path)
     return granted, remaining, retry_after, reset, delay
   end
   function c.look(now, d)
-    return limiter(now < c.ends and c.state or nil, now, d.limit, d.period, d.burst, 0, 0, d.offset, d.option)
+    return limiter(now < c.ends + stays and c.state or nil, now, d.limit, d.period, d.burst, 0, 0, d.offset, d.option)
   end
   return c
 end
@@ -410,6 +412,14 @@ local function limit_lowered()
   check(name, granted == 0 and retry_after == HOUR + HOUR * 101 / 150, "150 charged, more than the limit: rejected for %.0f s by a lower limit", retry_after / SECOND)
 end
 
+local function period_raised_after_the_window()
+  local c, name = client(luadir .. "/fixed_window.lua"), "fixed_window"
+  history = {}
+  check(name, c.ask(START, numbers(10, SECOND), 10) == 10, "used up")
+  local granted, _, retry_after = c.ask(START + SECOND, numbers(10, DAY), 10)
+  check(name, granted == 10, "10/s used up, changed to 10/d when the second is over: rejected for %.0f s", retry_after / SECOND)
+end
+
 math.randomseed(seed)
 for _, name in ipairs(#only > 0 and only or names) do
   local left = steps
@@ -429,6 +439,7 @@ for _, name in ipairs(#only > 0 and only or names) do
     hidden_for_centuries(name)
   end
   if name == "token_bucket" then part_of_a_token() end
+  if name == "fixed_window" then period_raised_after_the_window() end
   if name == "sliding_window_counter" then limit_lowered() end
 end
 if #only == 0 then a_shorter_period_keeps_fresh_use() end
