@@ -57,11 +57,14 @@ static void note_good(const struct limit *limit, uint64_t now_us)
                  (int)(good_after_us / 1000000));
 }
 
+static unsigned limit_count(const struct limit_op *op)
+{
+    return op->wide ? op->wide->count : op->count;
+}
+
 void failures_note(const struct limit_op *op, const struct limit_reply *replies, uint64_t now_us)
 {
-    unsigned limits = op->wide ? op->wide->count : op->count;
-
-    for (unsigned i = 0; i < limits; i++, replies++) {
+    for (unsigned i = 0; i < limit_count(op); i++, replies++) {
         const struct op_limit *part = &op_limits(op)[i];
         if (!is_own(part->limit))
             continue;
@@ -74,7 +77,7 @@ void failures_note(const struct limit_op *op, const struct limit_reply *replies,
 
 void failures_note_late(const struct limit_op *op)
 {
-    for (unsigned i = 0; i < op->count; i++)
-        if (is_own(op->limits[i].limit))
-            count_failure(op, op->limits[i].limit, SCRIPT_LATE_COLUMN);
+    for (unsigned i = 0; i < limit_count(op); i++)
+        if (is_own(op_limits(op)[i].limit))
+            count_failure(op, op_limits(op)[i].limit, SCRIPT_LATE_COLUMN);
 }

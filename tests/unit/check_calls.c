@@ -15,6 +15,7 @@
 #include "limit/call_decision.h"
 #include "limit/compose.h"
 #include "limit/denials.h"
+#include "limit/failed_limits.h"
 #include "limit/grants.h"
 #include "limit/limiter_parts.h"
 #include "limit/sub_op.h"
@@ -713,6 +714,18 @@ START_TEST(a_failing_limit_of_a_wide_call_denies)
 }
 END_TEST
 
+START_TEST(own_scripts_of_a_wide_call_count_as_late)
+{
+    start(1, true);
+    begin(&last, 0, "all", "fq=a bigq=a k=b");
+    failures_note_late(last.request.ops[0].request.op);
+    rig_run_until(base, flush_all, none_under_way, NULL);
+    /* All limits of these tests have the same row. */
+    ck_assert_uint_eq(counter_read(counter_table_row(&stats[0].by_limit, 0) + SCRIPT_LATE_COLUMN),
+                      2);
+}
+END_TEST
+
 START_TEST(a_failing_limit_of_a_wide_call_is_counted_in_this_process)
 {
     start(1, true);
@@ -1071,6 +1084,7 @@ int main(void)
     tcase_add_test(tests, a_failing_refund_may_reject);
     tcase_add_test(tests, a_failing_limit_of_a_wide_call_allows);
     tcase_add_test(tests, a_failing_limit_of_a_wide_call_denies);
+    tcase_add_test(tests, own_scripts_of_a_wide_call_count_as_late);
     tcase_add_test(tests, a_failing_limit_of_a_wide_call_is_counted_in_this_process);
     tcase_add_loop_test(tests, charges_of_a_failing_limit_of_a_wide_call_are_given_back, 0, 2);
     tcase_add_test(tests, without_redis_this_process_counts);
