@@ -57,7 +57,9 @@ static void set_cost(const struct limit_facts *facts, struct op_limit *part)
     const struct limit *limit = part->limit;
 
     part->estimated = false;
-    if (limit->own_cost && facts->own_costs) {
+    if (limit->kind == LIMIT_CONCURRENCY)
+        part->cost = limit->cost; /* not the rule's cost */
+    else if (limit->own_cost && facts->own_costs) {
         part->estimated = limit->own_cost->automatic || facts->raised >> part->place & 1;
         part->cost = facts->own_costs[part->place];
         part->cost = op_usable_cost(part, limit_capacity(limit, &part->numbers));

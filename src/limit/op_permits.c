@@ -14,7 +14,6 @@ bool op_use_permits(struct limit_op *op)
         part->permit = NULL;
         if (part->limit->kind != LIMIT_CONCURRENCY)
             continue;
-        part->cost = part->limit->cost; /* not the rule's cost */
         if (!(part->permit = permits_use(l->permits, part->limit, part->numbers, part->key)))
             return false;
         op->permits.list[op->permits.count++] = part->permit;

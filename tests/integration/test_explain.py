@@ -225,6 +225,18 @@ def test_state_is_read_without_charging(rig):
     assert explain_json(rig, *url, address=redis.text, status=3)["client_limits"]["quota"] == "prohibited"
 
 
+def test_the_cost_of_a_rule_does_not_apply_to_requests_in_flight(rig):
+    path = rig.write("weir.yaml", """listen: 127.0.0.1:0
+redis: { address: "127.0.0.1:1" }
+limits:
+  in-flight: { script: concurrency, limit: 3, cost: 2 }
+upstreams: { api: { servers: [ 127.0.0.1:1 ] } }
+rules: [ { limits: [ in-flight ], cost: 5, upstream: api } ]
+""")
+    done = rig.command("explain", "-c", path, "http://api.test/")
+    assert done.returncode == 0 and "in-flight  concurrency 3 in flight, cost 2" in done.stdout, (done.stdout, done.stderr)
+
+
 def test_priorities_leave_room_to_higher_ones(rig):
     """The queue is 70 s long: a share of 50% may wait for 50 s."""
     policy = rig.policy(limits={"queue": {"script": "leaky_bucket", "limit": 60, "period": "10m", "max_delay": "100s", "per": "all"},
