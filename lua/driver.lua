@@ -194,15 +194,15 @@ end
 local function leaving(run, reserve, longest)
   return function(state, now, amount, period, burst, cost, mode, offset, first, ...)
     if longest > 0 then first = longest end
-    if cost < 1 or mode > 1 then return run(state, now, amount, period, burst, cost, mode, offset, first, ...) end
-    if mode == 1 then
+    if cost < 0 or mode > 1 then return run(state, now, amount, period, burst, cost, mode, offset, first, ...) end
+    if mode == 1 and cost > 0 then
       local granted = run(state, now, amount, period, burst, cost + reserve, 1, offset, first, ...)
       cost = granted > reserve and granted - reserve or 1
     end
     local granted, remaining, retry_after, reset, new_state, delay, needed, lasts, next_unit =
-      run(state, now, amount, period, burst, cost + reserve, 0, offset, first, ...)
-    if granted > 0 then return run(state, now, amount, period, burst, cost, 0, offset, first, ...) end
-    if next_unit and remaining <= reserve and cost > 1 then
+      run(state, now, amount, period, burst, cost > 0 and cost + reserve or 0, 0, offset, first, ...)
+    if granted > 0 and cost > 0 then return run(state, now, amount, period, burst, cost, 0, offset, first, ...) end
+    if next_unit and remaining <= reserve and cost ~= 1 then
       local _
       _, _, next_unit = run(state, now, amount, period, burst, 1 + reserve, 0, offset, first, ...)
     elseif next_unit and remaining <= reserve then

@@ -63,6 +63,17 @@ local function expected(run, state, now, call, cost, option)
   return 0
 end
 
+-- A request that costs nothing, of a rule with cost 0: if nothing is left for its priority, the time until more units are
+-- available is the wait for one unit.
+local function check_question(name, state, now, call, option)
+  local function ask(cost)
+    return decide(name, { k = state }, now, setmetatable({ cost = cost, mode = 0 }, { __index = call }), option, true)
+  end
+  local granted, _, wait = ask(1)
+  local next_unit = select(6, ask(0))
+  if granted == 0 and wait >= 0 and next_unit ~= wait then fail(name, ("next of a question: %.0f, not %.0f"):format(next_unit, wait), call, now, state) end
+end
+
 local function run_one(name, option_of, queue, next)
   local run, states, now = limiter(name), {}, 1790000000000000 + random(1e6)
   local limit, period = random(1, 12), random(20, 2000) * 100
@@ -94,6 +105,7 @@ local function run_one(name, option_of, queue, next)
     elseif (delay or 0) > 0 and delay > call.longest then
       fail(name, "delay " .. delay, call, now, state)
     end
+    if next then check_question(name, state, now, call, option) end
     passed = passed + 1
   end
 end
