@@ -10,7 +10,8 @@ enum {
     COUNTERS = 1024,
     WARM = 16, /* intervals; longer than a lease lives */
 };
-#define LEVEL_MAX (INT64_C(1) << 61)
+#define LEVEL_MAX (INT64_C(1) << 62)
+_Static_assert(LEVEL_MAX / PERIOD_MAX_US > LEASE_MOST, "a level is more than a lease holds");
 
 /* Shared by all keys with the same hash. A collision costs one more lookup. */
 struct counter {

@@ -384,6 +384,20 @@ START_TEST(returned_units_do_not_count_as_leaked)
 }
 END_TEST
 
+START_TEST(the_largest_lease_leaks_away)
+{
+    struct limit limit = {
+        .kind = LIMIT_BUCKET, .period_us = PERIOD_MAX_US, .lease_units = LEASE_MOST};
+    struct lease *lease;
+
+    leases = leases_new();
+    lease = busy_for(&limit, LIMIT_MAX, 8, 1000000, 1000000); /* leaks 31 units per us */
+    lease_take(lease, &(struct lease_charge){LEASE_MOST, 5, 900, 15000, 100, 1, 1000000}, 1000000);
+    ck_assert_int_eq(lease_left(lease, 1010000), 0);
+    leases_free(leases);
+}
+END_TEST
+
 START_TEST(units_of_changed_limits_are_not_spent)
 {
     struct limit limit = {.kind = LIMIT_BUCKET, .period_us = 60000000, .lease_units = 10};
@@ -441,6 +455,7 @@ int main(void)
     tcase_add_test(test_case, auto_is_for_large_limits_and_for_clients_that_stay_busy);
     tcase_add_test(test_case, after_a_pause_a_client_must_be_busy_again);
     tcase_add_test(test_case, returned_units_do_not_count_as_leaked);
+    tcase_add_test(test_case, the_largest_lease_leaks_away);
     tcase_add_test(test_case, units_of_changed_limits_are_not_spent);
     tcase_add_test(test_case, units_of_two_plans_are_not_spent_in_turn);
     tcase_add_test(test_case, remaining_decreases_at_the_rate_of_other_workers);
