@@ -111,8 +111,9 @@ struct call_request {
 void call_request_init(struct call_request *call, void (*decided)(struct call_request *call));
 
 /* Decides a call. DECIDED_NOW: `decision` is set. DECIDED_LATER: decided() will be called within
- * redis.timeout, unless call_request_end() is called first; it is called at most once, and never
- * from inside limiter_decide_call(). The message is not used after the call returns. */
+ * redis.timeout, or in a cluster a quarter of it later if refunds follow charges, unless
+ * call_request_end() is called first; it is called at most once, and never from inside
+ * limiter_decide_call(). The message is not used after the call returns. */
 MUST_CHECK enum decided limiter_decide_call(struct limiter *limiter,
                                             const struct rate_limit_call *message,
                                             struct call_request *call);
