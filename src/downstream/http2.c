@@ -287,17 +287,6 @@ static void linger_after_goaway(struct http2_client *connection)
     linger_begin(c, HTTP2_CONNECTION_WINDOWS * window + LINGER_HEADS_MAX);
 }
 
-/* All requests that are left go on without a stream, as in client_left(). */
-static bool awaits_servers(const struct http2_client *connection)
-{
-    const struct http2_request *r;
-
-    TAILQ_FOREACH (r, &connection->requests, link)
-        if (r->stream)
-            return false;
-    return !TAILQ_EMPTY(&connection->requests);
-}
-
 static void flush(struct http2_client *connection)
 {
     struct socket_client *c = connection->client;
@@ -321,7 +310,7 @@ static void flush(struct http2_client *connection)
     }
     if (connection->lost)
         client_left(connection);
-    else if (sent && http2_session_is_over(session) && !awaits_servers(connection))
+    else if (sent && http2_session_is_over(session) && !http2_awaits_servers(connection))
         linger_after_goaway(connection);
     else {
         stream_want_read(&c->stream, sent);

@@ -61,6 +61,10 @@ struct http2_worker {
     char receive[IOBUF_LARGE]; /* worker->receive is used by exchanges meanwhile */
 };
 
+/* http2_request.c: returns whether there are requests, and all go on without a stream: the client
+ * has its responses, but the servers do not have all content yet. */
+bool http2_awaits_servers(const struct http2_client *connection);
+
 /* Members of struct client_protocol: http2_request.c. */
 void http2_head_timed_out(struct client *client);
 size_t http2_memory(const struct client *client, uint64_t now_us, uint64_t *still_us);

@@ -114,6 +114,16 @@ void http2_head_timed_out(struct client *client)
     client->protocol->cut(client, CAUSE_HEAD_TIMEOUT);
 }
 
+bool http2_awaits_servers(const struct http2_client *connection)
+{
+    const struct http2_request *r;
+
+    TAILQ_FOREACH (r, &connection->requests, link)
+        if (r->stream)
+            return false;
+    return !TAILQ_EMPTY(&connection->requests);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static size_t memory_of(const struct http2_request *r)
