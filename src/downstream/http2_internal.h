@@ -20,9 +20,11 @@ struct http2_request {
     struct slice arriving;            /* content that is being reported by the session */
     size_t kept;                /* stored content of a closed stream, in the connection's window */
     struct iobuf *in_trailers;  /* of the request, as text; NULL: none */
+    uint64_t in_never_indexed;  /* of these, see struct fields */
     uint64_t content_sent;      /* content bytes that the session has taken */
     struct iobuf *out;          /* content that the session has not taken */
     struct iobuf *out_trailers; /* trailers after it, as text; NULL: none */
+    uint64_t out_never_indexed; /* of these */
     bool out_last;              /* the response ends after it */
     bool wants_body, is_ready, ended;
     bool body_ended; /* the content has arrived to its end, */

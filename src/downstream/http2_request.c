@@ -215,6 +215,7 @@ static enum body_status read_trailers(struct http2_request *r, struct content_pi
 
     if (!trailers_parse(iobuf_slice(r->in_trailers), trailers, why))
         return BODY_BAD;
+    trailers->never_indexed = r->in_never_indexed;
     piece->trailers = trailers_any(trailers) ? trailers : NULL;
     return BODY_READ;
 }
@@ -363,6 +364,7 @@ void http2_on_content_end(struct http2_stream *stream, struct slice trailers)
     }
     if (trailers.n)
         iobuf_append(r->in_trailers, trailers);
+    r->in_never_indexed = http2_trailers_never_indexed(stream);
     r->body_ended = true;
     /* At once: a decision that follows goes to Redis in this loop iteration. */
     if (is_report_due(r) && !r->is_ready)

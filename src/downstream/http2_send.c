@@ -31,6 +31,11 @@ static unsigned collect_fields(const struct response *response, struct http2_fie
     return count;
 }
 
+static uint64_t never_indexed(const struct response *response)
+{
+    return response->fields ? response->fields->never_indexed : 0;
+}
+
 /* Stores what the session has not taken. */
 static bool store_out(struct http2_request *r, struct slice rest, bool last)
 {
@@ -47,6 +52,7 @@ static bool store_trailers(struct http2_request *r, const struct fields *trailer
     char bytes[TRAILERS_TEXT_MAX + 2];
     struct text lines = text_over(bytes, sizeof bytes);
 
+    r->out_never_indexed = trailers->never_indexed;
     trailers_write(&lines, trailers);
     text_literal(&lines, "\r\n");
     if (lines.failed || !(r->out_trailers = iobuf_get(&r->downstream.worker->buffers, lines.n)))
@@ -125,7 +131,7 @@ enum downstream_sent http2_request_send_head(struct downstream *d, const struct 
         response_image_store(response->image, RESPONSE_IMAGE_BARE, response->lines, 0, response,
                              content, count);
     if (!http2_send_head(r->stream, response->status, fields, collect_fields(response, fields),
-                         empty))
+                         never_indexed(response), empty))
         return DOWNSTREAM_TOO_LARGE;
     if (empty)
         return DOWNSTREAM_SENT;
@@ -156,7 +162,8 @@ enum downstream_sent http2_request_send_interim(struct downstream *d,
     if (!r->stream || r->connection->lost)
         return DOWNSTREAM_GONE;
     http2_touch(r->connection);
-    return http2_send_interim(r->stream, response->status, fields, collect_fields(response, fields))
+    return http2_send_interim(r->stream, response->status, fields, collect_fields(response, fields),
+                              never_indexed(response))
                ? DOWNSTREAM_SENT
                : DOWNSTREAM_GONE;
 }
@@ -189,9 +196,11 @@ static bool send_stored_trailers(struct http2_request *r)
     struct fields *trailers = &r->downstream.worker->trailers;
     const char *why;
 
-    if (r->out_trailers && trailers_parse(iobuf_slice(r->out_trailers), trailers, &why) &&
-        !http2_send_trailers(r->stream, trailers))
-        return false;
+    if (r->out_trailers && trailers_parse(iobuf_slice(r->out_trailers), trailers, &why)) {
+        trailers->never_indexed = r->out_never_indexed;
+        if (!http2_send_trailers(r->stream, trailers))
+            return false;
+    }
     iobuf_put(&r->downstream.worker->buffers, &r->out_trailers);
     return true;
 }

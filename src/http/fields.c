@@ -107,6 +107,7 @@ const char *fields_parse(const char *p, const char *end, unsigned max, struct fi
     fields->odd_names = !names;
     fields->present = present;
     fields->repeated = repeated;
+    fields->never_indexed = 0;
     return p + 2;
 }
 

@@ -105,6 +105,9 @@ struct fields {
     bool odd_names;    /* a name contains a character other than letters, digits and "-" */
     uint64_t present;  /* FIELD_BIT(id): at least one field has this id */
     uint64_t repeated; /* FIELD_BIT(id): several fields have this id */
+    /* HTTP/2: a bit per name of the fields that were received as never indexed, and may enter no
+     * table of HPACK (hpack_fields.c). Names may share a bit. The parsers set 0. */
+    uint64_t never_indexed;
     struct field at[RESPONSE_FIELDS_MAX];
 };
 

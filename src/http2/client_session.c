@@ -53,6 +53,7 @@ static size_t write_request(struct http2_session *s, const struct request_head *
             pairs[n++] = http2_pair(s, field->name, field->value);
     if (fields_accept_trailers(&head->fields))
         pairs[n++] = http2_pair(s, te_name, te_value);
+    http2_never_index(pairs, n, head->fields.never_indexed);
     return n;
 }
 

@@ -29,6 +29,7 @@ struct head_text {
     struct text side; /* requests: pseudo-fields; after the request line is written: cookies */
     uint32_t pseudo_at[PSEUDO_COUNT], pseudo_size[PSEUDO_COUNT]; /* in `side` */
     uint32_t list_size, list_max; /* decoded size, and the size above which it is refused */
+    uint64_t never_indexed;       /* see struct fields */
     uint8_t pseudo;               /* bit per pseudo-field of a request received */
     bool line_written;            /* the first line was written: no more pseudo-fields */
     bool has_authority, has_length;

@@ -1,5 +1,6 @@
 /* hpack_fields.c - fields for nghttp2, and which of them enter the table of HPACK (RFC 7541), by
  * which later messages of the connection refer to them. */
+#include "base/hash.h"
 #include "http2/session_internal.h"
 
 /* Fields whose values change from one message to the next, or belong to one client of many: a bit
@@ -45,8 +46,39 @@ nghttp2_nv http2_pair(struct http2_session *s, struct slice name, struct slice v
                         value.n, flags_of(s, name)};
 }
 
+/* ---- never indexed --------------------------------------------------------------------------- */
+
+/* What was received as never indexed must be sent so (RFC 7541 section 6.2.3). These always are:
+ * weir indexes no cookie, nghttp2 no Authorization. */
+static bool is_never_indexed(struct slice name)
+{
+    return slice_equal(name, SLICE("cookie")) || slice_equal(name, SLICE("authorization"));
+}
+
+uint64_t http2_never_indexed_bit(struct slice name)
+{
+    uint64_t hash = FNV_START;
+
+    if (is_never_indexed(name))
+        return 0;
+    if (slice_equal(name, SLICE("host")))
+        name = SLICE(":authority"); /* as weir sends it */
+    for (size_t i = 0; i < name.n; i++)
+        hash = fnv_byte(hash, (char)(name.p[i] | 0x20)); /* in any case */
+    return UINT64_C(1) << (hash >> 58);
+}
+
+void http2_never_index(nghttp2_nv *pairs, size_t count, uint64_t names)
+{
+    for (nghttp2_nv *pair = pairs; names && pair < pairs + count; pair++)
+        if (names & http2_never_indexed_bit((struct slice){(char *)pair->name, pair->namelen}))
+            pair->flags |= NGHTTP2_NV_FLAG_NO_INDEX;
+}
+
+/* ---- responses ------------------------------------------------------------------------------- */
+
 size_t http2_write_pairs(struct http2_session *s, unsigned status, const struct http2_field *fields,
-                         unsigned count)
+                         unsigned count, uint64_t never_indexed)
 {
     struct http2_scratch *scratch = s->scratch;
 
@@ -58,5 +90,7 @@ size_t http2_write_pairs(struct http2_session *s, unsigned status, const struct 
     scratch->pairs[0] = http2_pair(s, SLICE(":status"), (struct slice){scratch->status, 3});
     for (unsigned i = 0; i < count; i++)
         scratch->pairs[i + 1] = http2_pair(s, fields[i].name, fields[i].value);
+    if (never_indexed)
+        http2_never_index(scratch->pairs, count + 1, never_indexed);
     return count + 1;
 }

@@ -73,10 +73,12 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
                      void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
-    const char *why =
-        add_field(s, slice_of_bytes(name, name_size), slice_of_bytes(value, value_size));
-    (void)ng, (void)flags;
+    const char *why;
+    (void)ng;
 
+    if (flags & NGHTTP2_NV_FLAG_NO_INDEX)
+        s->text.never_indexed |= http2_never_indexed_bit(slice_of_bytes(name, name_size));
+    why = add_field(s, slice_of_bytes(name, name_size), slice_of_bytes(value, value_size));
     if (why)
         return refuse_section(s, frame->hd.stream_id, NGHTTP2_PROTOCOL_ERROR, why);
     if (s->section == SECTION_TRAILERS && s->text.too_large)
@@ -274,6 +276,12 @@ static void report_head(struct http2_session *s, struct http2_stream *stream)
     else if (is_listening(stream))
         report_request(s, stream);
     http2_head_drop(s);
+}
+
+uint64_t http2_trailers_never_indexed(const struct http2_stream *stream)
+{
+    const struct http2_session *s = stream->session;
+    return s->head_of == stream ? s->text.never_indexed : 0;
 }
 
 static void report_content_end(struct http2_session *s, struct http2_stream *stream)

@@ -164,6 +164,7 @@ enum request_text_end request_text_end(struct head_text *text, bool end_stream,
     if (!request_head_parse(text_slice(&text->out), head, refusal) ||
         !request_framing(head, framing, refusal))
         return REQUEST_TEXT_REFUSED;
+    head->fields.never_indexed = text->never_indexed;
     if (end_stream && framing->kind != FRAMING_NONE) { /* RFC 9113 section 8.1.1 */
         *refusal = (struct refusal){400, "Content-Length without content"};
         return REQUEST_TEXT_MALFORMED;

@@ -67,6 +67,7 @@ const char *response_text_end(struct head_text *text, enum method method, bool e
     if (!response_head_parse(text_slice(&text->out), head, &refusal) ||
         !response_framing(head, method, framing, &refusal))
         return refusal.why;
+    head->fields.never_indexed = text->never_indexed;
     if (head->status < 200 && end_stream) /* RFC 9113 section 8.1 */
         return "an interim response that ends the stream";
     if (framing->kind == FRAMING_UNTIL_CLOSE) /* no content, and no Content-Length */

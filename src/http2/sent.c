@@ -69,6 +69,7 @@ static ssize_t give_trailers(struct http2_session *s, int32_t id, uint32_t *flag
     for (unsigned i = 0; i < s->trailers->count; i++)
         if (!s->trailers->at[i].hop_by_hop)
             pairs[n++] = http2_pair(s, s->trailers->at[i].name, s->trailers->at[i].value);
+    http2_never_index(pairs, n, s->trailers->never_indexed);
     if (nghttp2_submit_trailer(s->ng, id, pairs, n) != 0)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     s->trailers_of = NULL;
@@ -209,10 +210,10 @@ bool http2_send_trailers(struct http2_stream *stream, const struct fields *trail
 /* ---- heads ----------------------------------------------------------------------------------- */
 
 bool http2_send_interim(struct http2_stream *stream, unsigned status,
-                        const struct http2_field *fields, unsigned count)
+                        const struct http2_field *fields, unsigned count, uint64_t never_indexed)
 {
     struct http2_session *s = stream->session;
-    size_t n = http2_write_pairs(s, status, fields, count);
+    size_t n = http2_write_pairs(s, status, fields, count, never_indexed);
 
     s->work = true;
     return stream->closed || (n && nghttp2_submit_headers(s->ng, NGHTTP2_FLAG_NONE, stream->id,
@@ -220,11 +221,11 @@ bool http2_send_interim(struct http2_stream *stream, unsigned status,
 }
 
 bool http2_send_head(struct http2_stream *stream, unsigned status, const struct http2_field *fields,
-                     unsigned count, bool end)
+                     unsigned count, uint64_t never_indexed, bool end)
 {
     struct http2_session *s = stream->session;
     nghttp2_data_provider content = http2_content_of(stream);
-    size_t n = http2_write_pairs(s, status, fields, count);
+    size_t n = http2_write_pairs(s, status, fields, count, never_indexed);
 
     s->work = true;
     stream->end_given = end;

@@ -150,19 +150,25 @@ struct http2_session *http2_stream_session(const struct http2_stream *stream);
 void *http2_stream_user(const struct http2_stream *stream);
 void http2_stream_set_user(struct http2_stream *stream, void *user);
 
+/* In `content_end`: returns the names of the trailers that are never indexed, see struct fields. */
+uint64_t http2_trailers_never_indexed(const struct http2_stream *stream);
+
 struct http2_field {
     struct slice name; /* in any case */
     struct slice value;
 };
 
-/* Sends an interim response (1xx except 101). Returns false if there is no memory. */
+/* Sends an interim response (1xx except 101). `never_indexed`: see struct fields. Returns false if
+ * there is no memory. */
 MUST_CHECK bool http2_send_interim(struct http2_stream *stream, unsigned status,
-                                   const struct http2_field *fields, unsigned count);
+                                   const struct http2_field *fields, unsigned count,
+                                   uint64_t never_indexed);
 /* Sends the head of the response. `end`: it has no content. The fields are copied; none is
  * connection-specific. Returns false if there is no memory, or if there are HTTP2_SENT_FIELDS_MAX
  * fields or more. */
 MUST_CHECK bool http2_send_head(struct http2_stream *stream, unsigned status,
-                                const struct http2_field *fields, unsigned count, bool end);
+                                const struct http2_field *fields, unsigned count,
+                                uint64_t never_indexed, bool end);
 /* Sends content as far as windows and output buffer permit, and returns the bytes taken. If they
  * are fewer than bytes.n, `writable` follows: streams that wait take turns. `end`: the content ends
  * with these bytes, and nothing more is to be sent if all are taken. */

@@ -161,7 +161,11 @@ nghttp2_data_provider http2_content_of(struct http2_stream *stream);
 nghttp2_nv http2_pair(struct http2_session *session, struct slice name, struct slice value);
 /* Writes :status and the fields to session->scratch->pairs. Returns their number; 0: too many. */
 size_t http2_write_pairs(struct http2_session *session, unsigned status,
-                         const struct http2_field *fields, unsigned count);
+                         const struct http2_field *fields, unsigned count, uint64_t never_indexed);
+/* Returns the bit of a name in fields.never_indexed. */
+uint64_t http2_never_indexed_bit(struct slice name);
+/* Keeps the fields with these names out of the table of HPACK. */
+void http2_never_index(nghttp2_nv *pairs, size_t count, uint64_t names);
 /* Frees a stream that is in no list of nghttp2 any more. */
 void http2_stream_free(struct http2_stream *stream);
 

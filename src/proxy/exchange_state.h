@@ -153,6 +153,7 @@ struct exchange {
          * The time in which the server does not read is added to it. */
         struct rate_mark mark;
         uint64_t blocked_since_us; /* the server has not read content since; 0: it reads */
+        uint64_t never_indexed;    /* of `head`, see struct fields */
         size_t upgrade_size;       /* of `upgrade` */
     } request;
 

@@ -115,6 +115,7 @@ enum relay relay_request_head(struct exchange *x, const char **why)
     struct link_request request = {.head = iobuf_slice(x->request.head),
                                    .method = x->request.method,
                                    .content = x->request.kind,
+                                   .never_indexed = x->request.never_indexed,
                                    .response_head_max = x->policy->size_limits.response_header};
     struct content_piece piece;
 

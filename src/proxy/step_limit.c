@@ -49,6 +49,7 @@ static enum step write_request_head(struct exchange *x)
     if (!(x->request.head = iobuf_get(&x->worker->buffers, out.n)))
         return step_fail(x, CAUSE_NO_MEMORY, NULL);
     iobuf_append(x->request.head, text_slice(&out));
+    x->request.never_indexed = head->fields.never_indexed;
     return STEP_NEXT;
 }
 

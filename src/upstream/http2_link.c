@@ -198,6 +198,7 @@ static bool store_trailers(struct http2_link *l, const struct fields *trailers)
     char bytes[TRAILERS_TEXT_MAX + 2];
     struct text lines = text_over(bytes, sizeof bytes);
 
+    l->out_never_indexed = trailers->never_indexed;
     trailers_write(&lines, trailers);
     text_literal(&lines, "\r\n");
     return !lines.failed && http2_link_append(l, &l->out_trailers, text_slice(&lines));
@@ -209,9 +210,11 @@ static bool send_stored_trailers(struct http2_link *l)
     struct fields *trailers = l->link.worker->io.trailers;
     const char *why;
 
-    if (l->out_trailers && trailers_parse(iobuf_slice(l->out_trailers), trailers, &why) &&
-        !http2_send_trailers(l->stream, trailers))
-        return false;
+    if (l->out_trailers && trailers_parse(iobuf_slice(l->out_trailers), trailers, &why)) {
+        trailers->never_indexed = l->out_never_indexed;
+        if (!http2_send_trailers(l->stream, trailers))
+            return false;
+    }
     iobuf_put(http2_link_buffers(l), &l->out_trailers);
     return true;
 }
@@ -252,6 +255,7 @@ static enum link_sent send_head(struct link *link, const struct link_request *re
     l->loss = LINK_CLOSED_IDLE;
     if (!h || h->lost || !request_head_parse_forwarded(request->head, head, &refusal))
         return broke(l);
+    head->fields.never_indexed = request->never_indexed;
     if (!http2_request_fits(h->session, head)) {
         l->loss = LINK_HEAD_TOO_LARGE;
         return broke(l);

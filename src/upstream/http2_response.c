@@ -18,6 +18,7 @@ static bool store_head(struct http2_link *l, const struct response_head *head)
 {
     char status[] = "HTTP/1.1 000 \r\n";
 
+    l->never_indexed |= head->fields.never_indexed;
     status[9] = (char)('0' + head->status / 100);
     status[10] = (char)('0' + head->status / 10 % 10);
     status[11] = (char)('0' + head->status % 10);
@@ -115,6 +116,7 @@ static enum link_head parse_stored(struct http2_link *l, struct response_head *h
     if (framing->kind == FRAMING_UNTIL_CLOSE)
         framing->kind = FRAMING_CHUNKED;
     complete_head(head);
+    head->fields.never_indexed = l->never_indexed;
     iobuf_take(l->heads, size);
     if (iobuf_held(l->heads) == 0)
         iobuf_put(http2_link_buffers(l), &l->heads);
@@ -165,6 +167,7 @@ void http2_link_on_content_end(struct http2_stream *stream, struct slice trailer
     struct http2_link *l = http2_stream_user(stream);
 
     l->body_ended = true;
+    l->never_indexed |= http2_trailers_never_indexed(stream);
     if (!http2_link_append(l, &l->trailers, trailers))
         reject_response(l, "no memory");
     else if (!l->in && !l->heads)
@@ -180,6 +183,7 @@ static enum body_status read_trailers(struct http2_link *l, struct content_piece
 
     if (!trailers_parse(iobuf_slice(l->trailers), trailers, why))
         return BODY_BAD;
+    trailers->never_indexed = l->never_indexed;
     piece->trailers = trailers_any(trailers) ? trailers : NULL;
     return BODY_READ;
 }

@@ -50,6 +50,7 @@ struct http2_link {
     /* request */
     struct iobuf *out;          /* content that the session has not taken */
     struct iobuf *out_trailers; /* that follow it, as trailers_parse() reads them */
+    uint64_t out_never_indexed; /* of these, see struct fields */
     bool out_last;              /* the request ends after them */
 
     /* response */
@@ -60,6 +61,7 @@ struct http2_link {
     struct slice arriving;            /* content that is being reported by the session */
     struct iobuf *in;                 /* content that the owner has not read */
     struct iobuf *trailers;           /* as trailers_parse() reads them */
+    uint64_t never_indexed;           /* of `heads` and `trailers`, see struct fields */
     bool body_ended;
     enum link_loss loss; /* how the stream has ended before the response did */
     const char *why;     /* static text, or NULL */

@@ -105,6 +105,7 @@ struct link_request {
     struct slice head; /* serialised as HTTP/1.1; used during the call only */
     enum method method;
     enum framing_kind content;  /* FRAMING_CHUNKED: of unknown length */
+    uint64_t never_indexed;     /* see struct fields */
     uint64_t response_head_max; /* maximum size of the header of the response, in bytes */
 };
 

@@ -105,9 +105,9 @@ static void respond(struct http2_stream *stream)
     struct request *request = http2_stream_user(stream);
 
     if (choose(4))
-        PROPERTY(http2_send_interim(stream, 103, fields, 1));
+        PROPERTY(http2_send_interim(stream, 103, fields, 1, 0));
     request->left = choose(2) ? 0 : choose(2) ? 10 : 200000;
-    PROPERTY(http2_send_head(stream, 200, fields, 2, request->left == 0));
+    PROPERTY(http2_send_head(stream, 200, fields, 2, 0, request->left == 0));
     if (request->left)
         send_more(stream, request);
 }
@@ -141,7 +141,7 @@ static void on_refused(struct http2_stream *stream, const struct refusal *refusa
 {
     (void)text;
     PROPERTY(refusal->status >= 400 && refusal->status < 600 && refusal->why);
-    PROPERTY(http2_send_head(stream, refusal->status, NULL, 0, true));
+    PROPERTY(http2_send_head(stream, refusal->status, NULL, 0, 0, true));
     http2_stream_detach(stream);
 }
 

@@ -18,11 +18,12 @@ MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_HEADER_LIST_SIZE = 3, 4, 6
 
 class Stream:
     """Everything received on one stream. `reset`: the error code of RST_STREAM; `cut`: the
-    connection ended first; `granted`: bytes granted by WINDOW_UPDATE."""
+    connection ended first; `granted`: bytes granted by WINDOW_UPDATE; `secret`: names of the fields
+    that were never indexed."""
 
     def __init__(self):
         self.status, self.fields, self.body, self.interim, self.trailers = None, {}, b"", [], []
-        self.ended, self.reset, self.cut, self.granted = False, None, False, 0
+        self.ended, self.reset, self.cut, self.granted, self.secret = False, None, False, 0, []
 
     def __getitem__(self, name):
         return self.fields.get(name.lower())
@@ -135,6 +136,7 @@ class Http2:
         if kind == HEADERS:
             fields = self.decoder.decode(payload)
             assert flags & END_HEADERS
+            stream.secret += never_indexed(fields)
             status = int(dict(fields).get(":status", 0))
             if stream.status is not None:
                 stream.trailers = fields
@@ -197,6 +199,16 @@ class Http2:
     def read_to_end(self):
         self.read_until(lambda: False)
         return self.goaways
+
+
+def never_indexed(fields):
+    """The names of decoded fields that are never indexed (RFC 7541 section 6.2.3)."""
+    return [field[0] for field in fields if not field.indexable]
+
+
+def in_table(coder):
+    """The names in the dynamic table of an encoder or decoder."""
+    return {name.decode() for name, _ in coder.header_table.dynamic_entries}
 
 
 def frame(kind, flags=0, stream=0, payload=b""):

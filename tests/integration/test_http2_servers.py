@@ -13,7 +13,8 @@ import time
 
 from http2_server import Http2Peer, Http2Server, respond_to_requests
 from http2_wire import (CANCEL, DATA, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS,
-                        MAX_HEADER_LIST_SIZE, PING, PUSH_PROMISE, REFUSED_STREAM, SETTINGS, Http2, frame)
+                        MAX_HEADER_LIST_SIZE, PING, PUSH_PROMISE, REFUSED_STREAM, SETTINGS, WINDOW_UPDATE, Http2, frame, in_table,
+                        never_indexed)
 from rig import Process, eventually, free_port
 from scripted import Scripted, respond_to_all
 from tls_server import CA, TlsServer, context
@@ -128,6 +129,89 @@ def test_trailers_are_forwarded_in_both_directions(rig):
         assert response.body == b"body" and response.trailers == [("grpc-status", "0")]
     request = server.next_recorded()
     assert request.body == b"content" and request.trailers == [("x-sum", "7")] and request["te"] == "trailers"
+
+
+def test_fields_stay_never_indexed(rig):
+    """RFC 7541 section 6.2.3, in both directions: no table contains the field, and other fields of
+    the message are still in it. With small windows, weir stores trailers until they can be sent."""
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            request.read_all()
+            server.record((request, in_table(connection.decoder)))
+            secret = request["x-token"] is not None
+            request.head(103, [("x-early", "1", secret)])
+            request.respond(b"some body", fields=[("x-answer", "2", secret), ("x-plain", "3")], end=False)
+            request.raw_head([("x-last", "4", secret), ("x-plain", "5")], end=True)
+    for window in 65535, 2:
+        server = Http2Server(rig, script, settings=[(INITIAL_WINDOW_SIZE, window)])
+        weir = weir_before(rig, server)
+        with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, window)]) as client:
+            def send(secret):
+                fields = [("x-plain", "1"), *([("x-token", "2", True), ("authorization", "Basic YQ==", True)] if secret else [])]
+                stream = client.put_request("/", method="POST", fields=fields, end=False)
+                client.put(DATA, 0, stream, b"content")
+                client.put_headers([("x-sum", "7", secret), ("x-rest", "8")], stream)
+                client.flush()
+                response = client.response(stream)
+                assert response.interim == [103] and response["x-answer"] == "2" and response.body == b"some body"
+                assert response.trailers == [("x-last", "4"), ("x-plain", "5")]
+                return response.secret, *server.next_recorded()
+            secret, request, table = send(True)
+            assert request["x-token"] == "2" and request["x-plain"] == "1" and request.trailers == [("x-sum", "7"), ("x-rest", "8")]
+            assert never_indexed(request.fields) == ["x-token", "authorization"]
+            assert never_indexed(request.trailers) == ["x-sum"]
+            assert {"x-plain", "x-rest"} <= table and not {"x-token", "authorization", "x-sum"} & table
+            assert secret == ["x-early", "x-answer", "x-last"]
+            assert "x-plain" in in_table(client.decoder) and not set(secret) & in_table(client.decoder)
+            secret, request, table = send(False)  # the rule is per message
+            assert not {"x-plain", "x-sum", "x-early", "x-answer", "x-last"} & {*secret, *never_indexed(request.fields + request.trailers)}
+            assert "x-sum" in table and {"x-early", "x-answer", "x-last"} <= in_table(client.decoder)
+
+
+def test_trailers_after_content_that_waits_stay_never_indexed(rig):
+    """The client's window has no room for the last piece of the content."""
+    def script(connection, _number):
+        request = connection.next_request()
+        request.respond(b"some ", end=False)
+        connection.next_request().respond()  # when the first piece has filled the window
+        request.data(b"body")
+        request.raw_head([("x-last", "4", True), ("x-plain", "5")], end=True)
+        connection.next_request().respond()
+    weir = weir_before(rig, Http2Server(rig, script))
+    with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 2)], hold=True) as client:
+        stream = client.start()
+        first = client.streams[stream]
+        client.read_until(lambda: first.body == b"so")
+        for _ in range(2):  # with the second response, weir has all of the first one
+            other = client.streams[client.start()]
+            client.read_until(lambda: other.status == 200)
+        for size, body in (4, b"some b"), (4, b"some body"):
+            client.send(WINDOW_UPDATE, 0, stream, struct.pack(">I", size))
+            client.read_until(lambda: first.body == body)
+        response = client.response(stream)
+        assert response.trailers == [("x-last", "4"), ("x-plain", "5")] and response.secret == ["x-last"]
+
+
+def test_fields_of_a_kept_request_stay_never_indexed(rig):
+    """weir reads the content before it chooses the rule, and the server refuses the first try."""
+    def script(connection, _number):
+        connection.next_request().rst(REFUSED_STREAM)
+        request = connection.next_request()
+        server.record(request)
+        request.read_all()
+        request.respond()
+    server = Http2Server(rig, script)
+    weir = rig.weir(upstreams={"api": {"servers": [server.text], "protocol": "http2"}},
+                    rules=[{"match": {"json": {"model": "a"}}, "limits": "none"}])
+    with Http2(weir.address) as client:
+        stream = client.put_headers([(":method", "POST"), (":scheme", "http"), (":path", "/"), ("host", "api.test", True),
+                                     ("x-token", "2", True), ("x-plain", "1"), ("content-type", "application/json")], end=False)
+        assert client.responds_to_ping()  # the header waits for the content
+        client.send_body(stream, b'{"model": "a"}')
+        assert client.response(stream).status == 200
+    names = never_indexed(server.next_recorded().fields)
+    assert {"x-token", ":authority"} <= set(names) and "x-plain" not in names
+    weir.counts(1, "weir_upstream_retries_total", cause="refused")
 
 
 def test_an_upgrade_is_not_forwarded(rig):

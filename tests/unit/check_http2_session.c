@@ -64,7 +64,7 @@ static void respond(struct http2_stream *stream)
 
     http2_stream_set_user(stream, reply);
     reply->left = reply_size;
-    ck_assert(http2_send_head(stream, 200, fields, 1, reply_size == 0));
+    ck_assert(http2_send_head(stream, 200, fields, 1, 0, reply_size == 0));
     if (reply_size)
         send_reply(stream, reply);
 }
@@ -85,7 +85,7 @@ static void on_refused(struct http2_stream *stream, const struct refusal *refusa
 {
     (void)text;
     note("refused %u %u;", stream->id, refusal->status);
-    ck_assert(http2_send_head(stream, refusal->status, NULL, 0, true));
+    ck_assert(http2_send_head(stream, refusal->status, NULL, 0, 0, true));
     http2_stream_detach(stream);
 }
 
@@ -740,7 +740,7 @@ START_TEST(an_end_without_content_waits_for_room)
     peer_headers(&peer, END_STREAM, 1, PEER_GET);
     deliver();
     struct http2_stream *ends = last_stream;
-    ck_assert(http2_send_head(ends, 200, NULL, 0, false));
+    ck_assert(http2_send_head(ends, 200, NULL, 0, 0, false));
     run_output();
     no_reply = false;
     peer_headers(&peer, END_STREAM, 3, PEER_GET);
@@ -836,7 +836,7 @@ START_TEST(an_early_response_is_no_fault_of_the_client)
     for (unsigned i = 0; i < 500; i++) {
         peer_headers(&peer, 0, 2 * i + 1, PEER_POST);
         deliver();
-        ck_assert(http2_send_head(last_stream, 429, NULL, 0, true));
+        ck_assert(http2_send_head(last_stream, 429, NULL, 0, 0, true));
         run_output();
         http2_stream_detach(last_stream);
         peer_u32_frame(&peer, NGHTTP2_RST_STREAM, 2 * i + 1, NGHTTP2_CANCEL);
@@ -888,7 +888,7 @@ static void respond_early(uint16_t id)
     no_reply = true;
     peer_headers(&peer, 0, id, PEER_POST);
     deliver();
-    ck_assert(http2_send_head(last_stream, 429, NULL, 0, true));
+    ck_assert(http2_send_head(last_stream, 429, NULL, 0, 0, true));
     http2_stream_detach(last_stream);
     run_output();
 }
@@ -970,8 +970,8 @@ START_TEST(interim_responses_precede_the_final_one)
     no_reply = true;
     peer_headers(&peer, END_STREAM, 1, PEER_GET);
     deliver();
-    ck_assert(http2_send_interim(last_stream, 103, NULL, 0));
-    ck_assert(http2_send_head(last_stream, 204, NULL, 0, true));
+    ck_assert(http2_send_interim(last_stream, 103, NULL, 0, 0));
+    ck_assert(http2_send_head(last_stream, 204, NULL, 0, 0, true));
     run_output();
     ck_assert_uint_eq(sent[NGHTTP2_HEADERS], 2);
     ck_assert_uint_eq(end_streams, 1);
