@@ -25,17 +25,26 @@ def early_server(rig):
     return Scripted(rig, script), goes_on, received
 
 
+def weir_with_large_windows(rig, server):
+    return rig.weir(workers=1, upstreams={"api": {"servers": [server.text]}}, size_limits={"request_body": "64m"},
+                    http2={"initial_window": "16m"})
+
+
+def send_and_get_response(client):
+    """Returns when weir has read all of the content."""
+    client.read_until(lambda: client.acked and client.granted > 65535 and client.initial > 65535)
+    stream = client.put_request("/", "POST", fields=[("content-length", str(len(CONTENT)))], end=False)
+    client.flush()
+    client.send_within_windows(stream, CONTENT)
+    assert client.response(stream).body == b"ok"
+    assert client.responds_to_ping(), "weir has read all of it"
+
+
 def test_content_that_weir_has_read_reaches_the_server(rig):
     server, goes_on, received = early_server(rig)
-    weir = rig.weir(workers=1, upstreams={"api": {"servers": [server.text]}}, size_limits={"request_body": "64m"},
-                    http2={"initial_window": "16m"})
+    weir = weir_with_large_windows(rig, server)
     with Http2(weir.address) as client:
-        client.read_until(lambda: client.acked and client.granted > 65535 and client.initial > 65535)
-        stream = client.put_request("/", "POST", fields=[("content-length", str(len(CONTENT)))], end=False)
-        client.flush()
-        client.send_within_windows(stream, CONTENT)
-        assert client.response(stream).body == b"ok"
-        assert client.responds_to_ping(), "weir has read all of it"
+        send_and_get_response(client)
     weir.counts(1, "weir_requests_active")
     goes_on.set()
     weir.counts(0, "weir_requests_active")
@@ -60,15 +69,9 @@ def test_an_incomplete_request_ends_with_its_connection(rig):
 
 def test_content_that_weir_has_read_reaches_the_server_after_goaway(rig):
     server, goes_on, received = early_server(rig)
-    weir = rig.weir(workers=1, upstreams={"api": {"servers": [server.text]}}, size_limits={"request_body": "64m"},
-                    http2={"initial_window": "16m"})
+    weir = weir_with_large_windows(rig, server)
     with Http2(weir.address) as client:
-        client.read_until(lambda: client.acked and client.granted > 65535 and client.initial > 65535)
-        stream = client.put_request("/", "POST", fields=[("content-length", str(len(CONTENT)))], end=False)
-        client.flush()
-        client.send_within_windows(stream, CONTENT)
-        assert client.response(stream).body == b"ok"
-        assert client.responds_to_ping(), "weir has read all of it"
+        send_and_get_response(client)
         weir.signal(signal.SIGTERM)
         client.read_until(lambda: len(client.goaways) == 2)
         assert not client.closed
