@@ -34,7 +34,7 @@ struct limiter {
     struct redis_client *redis;        /* NULL: the policy needs none */
     struct limiter_observer *observer; /* gets decisions in place of Redis; NULL: none */
     struct deadlines deadlines;
-    /* Ops with a caller. All have the same timeout, but refunds of a call in a cluster. */
+    /* Ops with a caller. All have the same timeout, except refunds of calls in a cluster. */
     struct deadline_queue waiting;
     struct grants_hold grants;
     struct op_pool *ops;
