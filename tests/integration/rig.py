@@ -435,8 +435,8 @@ class Rig:
         policy["redis"] = {"timeout": "5s", "on_failure": "deny", **keys.get("redis", {})}
         if not {"address", "sentinel", "cluster"} & policy["redis"].keys():
             policy["redis"]["address"] = self.redis().text
-        if "upstreams" not in keys:
-            policy["upstreams"] = {"api": {"servers": [self.upstream().text], "connect_timeout": "20s"}}
+        upstreams = keys["upstreams"] if "upstreams" in keys else {"api": {"servers": [self.upstream().text]}}
+        policy["upstreams"] = {name: {"connect_timeout": "20s", **upstream} for name, upstream in upstreams.items()}
         if "rules" not in keys and "limits" in keys:
             policy["rules"] = [{"limits": list(keys["limits"])}]
         return policy
