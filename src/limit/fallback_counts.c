@@ -3,7 +3,10 @@
 #include "limit/next_unit.h"
 #include "policy/calendar.h"
 
-enum { SMALL_STEP_US = 100000 /* by which the clock may be set back without effect on windows */ };
+enum {
+    SMALL_STEP_US = 100000,   /* by which the clock may be set back without effect on windows */
+    UNKNOWN_WAIT_US = 1000000 /* as lua/concurrency.lua */
+};
 
 static const int64_t most_used = (int64_t)1 << 53; /* units of a window, as in the scripts */
 
@@ -17,6 +20,12 @@ static int64_t granted_cost(const struct fallback_request *request, int64_t avai
 {
     return request->best_effort && request->cost > available && available > 0 ? available
                                                                               : request->cost;
+}
+
+/* The end of the outage is unknown. */
+static int64_t wait_if_too_large(const struct fallback_request *request)
+{
+    return request->part ? UNKNOWN_WAIT_US : -1;
 }
 
 /* Bounds a debt, so that the arrival time is valid even for a bucket that takes over 36,000 years
@@ -111,7 +120,7 @@ static void bucket_charge(struct fallback_state *state, const struct fallback_re
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = debt < full ? (int64_t)((full - debt) / period) : 0;
     r->retry_after_us = admit                                   ? 0
-                        : cost > r->capacity - request->reserve ? -1
+                        : cost > r->capacity - request->reserve ? wait_if_too_large(request)
                                                                 : divide_up(after - most, r->quota);
     r->reset_us = divide_up(debt, r->quota);
     next_unit_set(r, next_unit_us(r->limit, r->quota, r->capacity,
@@ -196,7 +205,7 @@ static void window_charge(struct fallback_state *state, const struct fallback_re
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = available;
     r->retry_after_us = admit                                   ? 0
-                        : cost > r->capacity - request->reserve ? -1
+                        : cost > r->capacity - request->reserve ? wait_if_too_large(request)
                                                                 : window.end_us - now;
     r->reset_us = used || (charge && cost > 0) ? window.end_us - now : 0;
     next_unit_set(r, r->reset_us);
@@ -222,8 +231,8 @@ static void flight_charge(struct fallback_state *state, const struct fallback_re
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = r->capacity > used ? r->capacity - used : 0;
     r->retry_after_us = admit                  ? 0
-                        : request->cost > most ? -1
-                                               : 1000000; /* as lua/concurrency.lua */
+                        : request->cost > most ? wait_if_too_large(request)
+                                               : UNKNOWN_WAIT_US;
     r->reset_us = 0;
 }
 

@@ -227,14 +227,17 @@ struct fallback_request verdict_local_request(const struct op_limit *part,
                                               struct limit_result *result)
 {
     bool asks = part->cost == 0 && !part->free;
+    int64_t cost = asks ? 1 : op_usable_cost(part, result->capacity);
+    int64_t whole = limit_whole(part->limit, &part->numbers);
 
     return (struct fallback_request){
         .key = part->key,
-        .cost = asks ? 1 : op_usable_cost(part, result->capacity),
+        .cost = cost,
         .reserve = share_reserve(result->capacity, part->numbers.share),
         .result = result,
         .best_effort = part->mode & MODE_BEST_EFFORT && part->mode != MODE_EVERY,
         .asks = asks,
+        .part = cost <= whole - share_reserve(whole, part->numbers.share),
         .debt = part->mode == MODE_EVERY};
 }
 

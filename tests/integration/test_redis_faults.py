@@ -79,6 +79,20 @@ def test_the_local_fallback_enforces_a_share_with_redis_instances(rig):
     assert [get(weir.address, "/bucket").status for _ in range(3)] == [200, 429, 429], "at least one"
 
 
+def test_a_cost_above_the_share_of_an_instance_waits_for_redis(rig):
+    """Only a cost above the whole limit is never admitted."""
+    kinds = ("fixed_window", "gcra")
+    weir = rig.weir(redis={"address": f"127.0.0.1:{free_port()}", "on_failure": "local", "instances": 4},
+                    identity={"from": ["ip"], "trusted_proxies": ["127.0.0.1"]},
+                    limits={kind: dict(script=kind, limit=20, period="1d") for kind in kinds},
+                    rules=[{"match": {"path": f"/{kind}"}, "limits": [kind], "cost": {"request_header": "X-Cost", "max": 30}} for kind in kinds])
+    weir.expect_errors("[Rr]edis")
+    for kind in kinds:
+        part, whole = (get(weir.address, f"/{kind}", headers={"X-Cost": cost}) for cost in ("6", "21"))
+        assert (part.status, part.all("Retry-After"), whole.status, whole.all("Retry-After")) == (429, ["1"], 429, []), kind
+        assert b"Try again in 1 second." in part.body and b"ever allows" in whole.body, kind
+
+
 def test_on_failure_of_a_limit_overrides_that_of_redis(rig):
     rig.redis(start=False)
     weir = weir_with(rig, "allow", limits={"few": dict(script="gcra", limit=3, period="1d", on_failure="local")})
