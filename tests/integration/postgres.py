@@ -110,9 +110,14 @@ class Postgres:
         return int(self.sql("SELECT count(*) FROM log" + (f" WHERE id = '{client}'" if client else "")))
 
     def freeze(self):
-        """Stops the server and its backend processes. The kernel still accepts connections."""
-        for pid in self.process.pids():
-            os.kill(pid, signal.SIGSTOP)
+        """Stops the server, so that it starts no other backend, and its backend processes. The kernel
+        still accepts connections."""
+        self.process.signal(signal.SIGSTOP)
+        for pid in children_of(self.process.pid):
+            try:
+                os.kill(pid, signal.SIGSTOP)
+            except ProcessLookupError:  # it has exited
+                pass
 
     def thaw(self):
         for pid in self.process.pids():

@@ -1095,5 +1095,5 @@ int main(void)
     tcase_add_test(tests, the_model_decides_alike_in_a_cluster);
     tcase_add_loop_test(tests, the_model_decides_alike_beside_scripts_that_fail, 0, 2);
     suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_suite_in_processes(suite);
 }

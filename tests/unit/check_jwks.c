@@ -576,5 +576,5 @@ int main(void)
     tcase_add_test(tcase, a_reload_keeps_the_keys_of_the_same_url_only);
     tcase_add_test(tcase, kept_keys_are_used_until_the_first_fetch);
     suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_suite_in_processes(suite);
 }

@@ -133,5 +133,5 @@ int main(void)
     tcase_add_test(tests, long_segments_are_hashed);
     tcase_add_test(tests, values_that_servers_read_in_many_spellings_count_as_absent);
     suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_suite_in_processes(suite);
 }

@@ -1572,5 +1572,5 @@ int main(void)
     tcase_add_test(fake_case, a_limiter_can_be_freed_with_decisions_in_flight);
     suite_add_tcase(suite, real_case);
     suite_add_tcase(suite, fake_case);
-    return run_suite(suite);
+    return run_suite_in_processes(suite);
 }

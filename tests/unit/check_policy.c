@@ -1071,5 +1071,5 @@ int main(void)
     add_loading(suite);
     add_finding(suite);
     add_errors(suite);
-    return run_suite(suite);
+    return run_suite_in_processes(suite);
 }

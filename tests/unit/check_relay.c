@@ -760,5 +760,5 @@ int main(void)
     tcase_add_test(tests, without_a_pipe_content_is_copied);
     tcase_add_test(tests, a_buffer_grows_for_a_head_in_pieces);
     suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_suite_in_processes(suite);
 }

@@ -228,5 +228,5 @@ int main(void)
     tcase_add_test(c, some_handshakes_are_admitted_without_memory);
     tcase_add_test(c, handshakes_use_an_eighth_of_the_memory);
     suite_add_tcase(suite, c);
-    return run_suite(suite);
+    return run_suite_in_processes(suite);
 }

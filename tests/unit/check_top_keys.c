@@ -159,5 +159,5 @@ int main(void)
     tcase_add_test(tests, few_keys_are_counted_exactly_for_a_minute);
     tcase_add_test(tests, a_reader_sees_complete_keys);
     suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_suite_in_processes(suite);
 }
