@@ -6,11 +6,13 @@
 
 #include "base/log.h"
 #include "downstream/peer_counts.h"
+#include "net/listener.h"
 #include "proxy/exchange.h"
 
 enum {
     SECOND_GOAWAY_US = 1000000, /* if the PING between the two is not answered */
     ROUNDS_MAX = 4,             /* buffers written per connection and loop iteration */
+    QUEUED_MAX = 16,            /* frames behind output that waits for the client */
     FREE_REQUESTS_MAX = 256,
     LINGER_HEADS_MAX = 64 * 1024, /* dropped in the lingering close, beside content */
     RESETS_OF_PROXIES = 1000000   /* per second: no bound */
@@ -254,6 +256,14 @@ bool http2_push(struct http2_client *connection)
     return sent == SENT_ALL;
 }
 
+/* Requests, resets and window updates of a client are read while output waits for it, so that a
+ * slow download does not delay them. */
+static bool may_read(const struct http2_client *connection)
+{
+    return !stream_holds_output(&connection->client->stream) ||
+           http2_session_queued(connection->session) < QUEUED_MAX;
+}
+
 /* The client has closed the connection, or it has failed. Requests whose content is complete and
  * whose response was sent go on: the server still gets the rest of the content, which weir has
  * read, as over HTTP/1.1. They have no stream any more. */
@@ -313,7 +323,7 @@ static void flush(struct http2_client *connection)
     else if (sent && http2_session_is_over(session) && !http2_awaits_servers(connection))
         linger_after_goaway(connection);
     else {
-        stream_want_read(&c->stream, sent);
+        stream_want_read(&c->stream, may_read(connection));
         if (sent && (c->stream.out || http2_session_has_work(session)))
             http2_touch(connection);
         choose_list_and_deadline(connection, moved);
@@ -354,7 +364,7 @@ static void readable(struct socket_client *c, bool closed)
     char *receive = connection->shared->receive;
 
     (void)closed;
-    if (stream_holds_output(&c->stream)) { /* resumed by flush() */
+    if (!may_read(connection)) { /* resumed by flush() */
         stream_want_read(&c->stream, false);
         return;
     }
@@ -477,6 +487,7 @@ void http2_begin(struct socket_client *c, struct slice bytes)
         client_close(&c->client);
         return;
     }
+    socket_limit_unsent(c->stream.fd);
     connection->client = c;
     connection->shared = h;
     TAILQ_INIT(&connection->requests);

@@ -419,6 +419,11 @@ uint64_t http2_session_head_since(const struct http2_session *s)
     return s->head_of ? s->head_since_us : 0;
 }
 
+size_t http2_session_queued(const struct http2_session *s)
+{
+    return nghttp2_session_get_outbound_queue_size(s->ng);
+}
+
 bool http2_session_has_work(const struct http2_session *s)
 {
     return s->work;

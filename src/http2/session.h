@@ -118,8 +118,8 @@ MUST_CHECK struct http2_session *http2_session_new(const struct http2_settings *
 /* Frees the session and its streams, without events. NULL is allowed. */
 void http2_session_free(struct http2_session *session);
 
-/* Processes input. Do not call it while `*out` holds output that the socket did not accept: a
- * client that does not read must not make weir produce more. */
+/* Processes input. While `*out` holds output that the socket did not accept, call it only as long
+ * as few frames are queued: a client that does not read must not make weir produce more. */
 void http2_session_receive(struct http2_session *session, struct slice bytes, uint64_t now_us);
 
 /* Produces pending output and reports the streams that have become writable or closed. Call it
@@ -127,6 +127,9 @@ void http2_session_receive(struct http2_session *session, struct slice bytes, ui
  * http2_session_has_work(). */
 void http2_session_send(struct http2_session *session);
 bool http2_session_has_work(const struct http2_session *session);
+
+/* Returns the number of frames that wait for room in the output buffer, without those of content. */
+size_t http2_session_queued(const struct http2_session *session);
 
 /* Returns whether the session has ended: send `*out`, then close the connection. */
 bool http2_session_is_over(const struct http2_session *session);

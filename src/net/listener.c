@@ -133,3 +133,10 @@ void socket_set_options(int fd, const struct address *peer)
         /* Send heads and pieces of content immediately. */
         (void)set_on(fd, IPPROTO_TCP, TCP_NODELAY);
 }
+
+void socket_limit_unsent(int fd)
+{
+    int bytes = UNSENT_MAX;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}

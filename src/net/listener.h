@@ -5,7 +5,10 @@
 
 #include "net/address.h"
 
-enum { LISTENER_BACKLOG = 4096 };
+enum {
+    LISTENER_BACKLOG = 4096,
+    UNSENT_MAX = 128 * 1024 /* 0.1 s at 10 Mbit/s */
+};
 
 /* Opens `count` non-blocking listening sockets for `address` into `fds`: all or none. If the port
  * is 0, the kernel chooses one and `address` is updated. A Unix socket is opened once and shared
@@ -22,5 +25,9 @@ void listener_unlink(const struct address *address);
 /* Sets TCP_NODELAY on a TCP socket; accepted sockets have that of their listening one. Does nothing
  * for Unix sockets. */
 void socket_set_options(int fd, const struct address *peer);
+
+/* Lets the kernel store at most UNSENT_MAX bytes that it cannot send yet, for a TCP connection with
+ * several responses: the next one waits behind these bytes. Does nothing for Unix sockets. */
+void socket_limit_unsent(int fd);
 
 #endif

@@ -2,6 +2,7 @@
 
 import json
 import os
+import queue
 import re
 import signal
 import socket
@@ -16,7 +17,7 @@ from gate import Gate
 from http2_wire import (CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, NO_ERROR,
                         PROTOCOL_ERROR, RST_STREAM, WINDOW_UPDATE, Http2, Stream)
 from rig import eventually, time_scale, top
-from scripted import Scripted
+from scripted import OK, Scripted
 from wire import Connection, get
 
 CERTIFICATE = {name: os.path.join(top, "tests/tls", file) for name, file in (("certificate", "cert.pem"), ("key", "key.pem"))}
@@ -305,6 +306,65 @@ def test_streams_share_the_window_of_the_connection(rig):
         client.flush()
         client.read_until(lambda: sum(len(stream.body) for stream in streams) >= 2000000)
         assert min(len(stream.body) for stream in streams) > 200000, [len(stream.body) for stream in streams]
+
+
+class Download:
+    """An endless response to /large that the client has stopped reading."""
+
+    def __init__(self, rig, **keys):
+        self.requests, self.sent, self.cancelled = queue.Queue(), 0, threading.Event()
+        self.weir = rig.weir(workers=1, upstreams={"api": {"servers": [Scripted(rig, self.script).text]}}, **keys)
+        self.client = Http2(self.weir.address, settings=[(INITIAL_WINDOW_SIZE, 2 ** 31 - 1)], hold=True)
+        self.client.put(WINDOW_UPDATE, 0, 0, struct.pack(">I", 2 ** 31 - 65536))
+        self.stream = self.client.start("/large")
+        rig.add_cleanup(self.client.socket.close)
+        for _ in range(1500):  # frames; the kernel's buffers grow with the speed
+            self.client.take(int.from_bytes(self.client.take(9)[:3], "big"))
+        eventually(self.waits, what="the kernel's buffers to be full")
+
+    def script(self, peer, _number):
+        while (request := peer.read_request()) is not None:
+            target = request[0].split()[1].decode()
+            self.requests.put(target)
+            if target != "/large":
+                peer.send(OK)
+                continue
+            peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+            try:
+                while True:
+                    peer.send(b"x" * 65536)
+                    self.sent += 65536
+            except OSError:
+                self.cancelled.set()
+                return
+
+    def waits(self):
+        before = self.sent
+        time.sleep(0.2)
+        return self.sent == before
+
+
+    def unsent(self):
+        """The bytes that the kernel stores for the client; its receive window is full."""
+        local, remote = (f"{port:04X}" for port in (self.weir.address[1], self.client.socket.getsockname()[1]))
+        with open("/proc/net/tcp", encoding="ascii") as sockets:
+            queues = [words[4] for words in map(str.split, sockets) if (words[1][-4:], words[2][-4:]) == (local, remote)]
+        return int(queues[0].partition(":")[0], 16)
+
+
+def test_frames_are_read_while_output_waits_for_the_client(rig):
+    """A slow download does not delay the client's other requests, and it can be cancelled."""
+    download = Download(rig)
+    assert download.requests.get(timeout=20) == "/large"
+    download.client.start("/other")
+    assert download.requests.get(timeout=20) == "/other"
+    download.client.send(RST_STREAM, 0, download.stream, struct.pack(">I", CANCEL))
+    assert download.cancelled.wait(20)
+
+
+def test_little_output_waits_in_the_kernel(rig):
+    """The next response of the connection waits behind it."""
+    assert 0 < Download(rig).unsent() < 512 * 1024
 
 
 def test_a_rejection_waits_for_the_window(rig):
