@@ -245,17 +245,6 @@ void http2_touch(struct http2_client *connection)
     h->dirty_count++;
 }
 
-bool http2_push(struct http2_client *connection)
-{
-    struct socket_client *c = connection->client;
-    enum sent sent = stream_flush(&c->stream, &c->client.worker->buffers);
-
-    if (sent == SENT_PART)
-        stream_want_write(&c->stream, true);
-    connection->lost |= sent == SENT_FAILED;
-    return sent == SENT_ALL;
-}
-
 /* Requests, resets and window updates of a client are read while output waits for it, so that a
  * slow download does not delay them. */
 static bool may_read(const struct http2_client *connection)

@@ -108,6 +108,17 @@ static enum downstream_sent send_pieces(struct http2_request *r, const struct io
     return sent;
 }
 
+bool http2_push(struct http2_client *connection)
+{
+    struct socket_client *c = connection->client;
+    enum sent sent = stream_flush(&c->stream, &c->client.worker->buffers);
+
+    if (sent == SENT_PART)
+        stream_want_write(&c->stream, true);
+    connection->lost |= sent == SENT_FAILED;
+    return sent == SENT_ALL;
+}
+
 /* Writes early if much output is held, so that the buffer has room for other streams. */
 static void push_if_much(struct http2_client *connection)
 {

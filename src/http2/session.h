@@ -128,7 +128,7 @@ void http2_session_receive(struct http2_session *session, struct slice bytes, ui
 void http2_session_send(struct http2_session *session);
 bool http2_session_has_work(const struct http2_session *session);
 
-/* Returns the number of frames that wait for room in the output buffer, without those of content. */
+/* Returns the number of frames without content that wait for room in the output buffer. */
 size_t http2_session_queued(const struct http2_session *session);
 
 /* Returns whether the session has ended: send `*out`, then close the connection. */
