@@ -118,8 +118,9 @@ MUST_CHECK struct http2_session *http2_session_new(const struct http2_settings *
 /* Frees the session and its streams, without events. NULL is allowed. */
 void http2_session_free(struct http2_session *session);
 
-/* Processes input. While `*out` holds output that the socket did not accept, call it only as long
- * as few frames are queued: a client that does not read must not make weir produce more. */
+/* Processes input. Server's role: while `*out` holds output that the socket did not accept, call it
+ * only as long as few frames are queued. A client that does not read must not make weir produce
+ * more. */
 void http2_session_receive(struct http2_session *session, struct slice bytes, uint64_t now_us);
 
 /* Produces pending output and reports the streams that have become writable or closed. Call it
