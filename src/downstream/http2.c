@@ -12,7 +12,6 @@
 enum {
     SECOND_GOAWAY_US = 1000000, /* if the PING between the two is not answered */
     ROUNDS_MAX = 4,             /* buffers written per connection and loop iteration */
-    QUEUED_MAX = 16,            /* frames behind output that waits for the client */
     FREE_REQUESTS_MAX = 256,
     LINGER_HEADS_MAX = 64 * 1024, /* dropped in the lingering close, beside content */
     RESETS_OF_PROXIES = 1000000   /* per second: no bound */
@@ -250,7 +249,7 @@ void http2_touch(struct http2_client *connection)
 static bool may_read(const struct http2_client *connection)
 {
     return !stream_holds_output(&connection->client->stream) ||
-           http2_session_queued(connection->session) < QUEUED_MAX;
+           http2_session_takes_input(connection->session);
 }
 
 /* The client has closed the connection, or it has failed. Requests whose content is complete and

@@ -40,9 +40,11 @@ static struct http2_request *request_new(struct http2_stream *stream)
     r->stream = stream;
     TAILQ_INSERT_TAIL(&connection->requests, r, link);
     http2_stream_set_user(stream, r);
-    /* The connection is idle from its end on, even if that is in this loop iteration. */
+    /* The connection is idle from its end on, even if that is in this loop iteration. The time for
+     * output that waits for the client runs on. */
     client_enter(c, CLIENT_EXCHANGE);
-    deadline_cancel(&c->deadline);
+    if (c->deadline.queue != &connection->shared->unsent)
+        deadline_cancel(&c->deadline);
     return r;
 }
 

@@ -6,6 +6,7 @@
 
 enum {
     OUTBOUND_ACKS_MAX = 64, /* SETTINGS and PING acknowledgements that wait to be sent */
+    QUEUED_MAX = 16,        /* frames without content that wait to be sent */
     SENT_HEAD_MAX = 128 * 1024,
     FRAME_SIZE_MAX = 16384,           /* RFC 9113 section 4.2: weir does not raise it */
     FRAME_TYPE_PRIORITY_UPDATE = 0x10 /* RFC 9218 section 7.1 */
@@ -419,9 +420,9 @@ uint64_t http2_session_head_since(const struct http2_session *s)
     return s->head_of ? s->head_since_us : 0;
 }
 
-size_t http2_session_queued(const struct http2_session *s)
+bool http2_session_takes_input(const struct http2_session *s)
 {
-    return nghttp2_session_get_outbound_queue_size(s->ng);
+    return !s->failed && nghttp2_session_get_outbound_queue_size(s->ng) < QUEUED_MAX;
 }
 
 bool http2_session_has_work(const struct http2_session *s)

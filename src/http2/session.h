@@ -119,7 +119,7 @@ MUST_CHECK struct http2_session *http2_session_new(const struct http2_settings *
 void http2_session_free(struct http2_session *session);
 
 /* Processes input. Server's role: while `*out` holds output that the socket did not accept, call it
- * only as long as few frames are queued. A client that does not read must not make weir produce
+ * only if http2_session_takes_input(). A client that does not read must not make weir produce
  * more. */
 void http2_session_receive(struct http2_session *session, struct slice bytes, uint64_t now_us);
 
@@ -129,8 +129,8 @@ void http2_session_receive(struct http2_session *session, struct slice bytes, ui
 void http2_session_send(struct http2_session *session);
 bool http2_session_has_work(const struct http2_session *session);
 
-/* Returns the number of frames without content that wait for room in the output buffer. */
-size_t http2_session_queued(const struct http2_session *session);
+/* Returns false if many frames wait for room in the output buffer, or the session has failed. */
+bool http2_session_takes_input(const struct http2_session *session);
 
 /* Returns whether the session has ended: send `*out`, then close the connection. */
 bool http2_session_is_over(const struct http2_session *session);

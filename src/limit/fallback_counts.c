@@ -15,11 +15,13 @@ static int64_t divide_up(__int128 a, int64_t b)
     return a <= 0 ? 0 : (int64_t)((a + b - 1) / b);
 }
 
-/* With best effort, a request that costs more than the available units is granted these. */
+/* With best effort, a request that costs more than the available units is granted these; it needs
+ * one. */
 static int64_t granted_cost(const struct fallback_request *request, int64_t available)
 {
-    return request->best_effort && request->cost > available && available > 0 ? available
-                                                                              : request->cost;
+    if (!request->best_effort || request->cost <= available)
+        return request->cost;
+    return available > 0 ? available : 1;
 }
 
 /* The end of the outage is unknown. */

@@ -14,8 +14,8 @@ import time
 import zlib
 
 from gate import Gate
-from http2_wire import (CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, NO_ERROR,
-                        PROTOCOL_ERROR, RST_STREAM, WINDOW_UPDATE, Http2, Stream)
+from http2_wire import (CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, NO_ERROR, PING,
+                        PROTOCOL_ERROR, RST_STREAM, WINDOW_UPDATE, Http2, Stream, frame)
 from rig import eventually, time_scale, top
 from scripted import OK, Scripted
 from wire import Connection, get
@@ -360,6 +360,32 @@ def test_frames_are_read_while_output_waits_for_the_client(rig):
     assert download.requests.get(timeout=20) == "/other"
     download.client.send(RST_STREAM, 0, download.stream, struct.pack(">I", CANCEL))
     assert download.cancelled.wait(20)
+
+
+def test_requests_do_not_prolong_the_time_for_output(rig):
+    download = Download(rig, timeouts={"send": "2s"})
+    client = download.client
+
+    def is_closed():
+        time.sleep(0.3)
+        try:
+            client.send(RST_STREAM, 0, client.start("/other"), struct.pack(">I", CANCEL))
+        except OSError:
+            return True
+        return download.weir.metric("weir_connections") == 0
+    eventually(is_closed, 20)
+
+
+def test_input_after_a_fault_is_not_read_while_output_waits(rig):
+    client = Download(rig).client
+    client.socket.settimeout(1)
+    client.socket.sendall(frame(PING, 0, 0, b"at once ") * 300)
+    try:
+        for _ in range(1024):  # more than the kernel stores
+            client.socket.sendall(b"x" * 65536)
+    except TimeoutError:
+        return
+    raise AssertionError("weir has read all of it")
 
 
 def test_little_output_waits_in_the_kernel(rig):

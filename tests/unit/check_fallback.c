@@ -186,6 +186,8 @@ START_TEST(best_effort_grants_the_remaining_units)
         ck_assert(decide(f, l, key, 7, begin_us, &r));
         ck_assert_int_eq(r.remaining, 0);
         ck_assert(!decide(f, l, key, 7, begin_us, &r));
+        ck_assert(!decide(f, l, key, 20, begin_us, &r));
+        ck_assert_int_eq(r.retry_after_us, i ? 1000000 : 100000); /* until one unit is free */
     }
     fallback_free(f);
 }
