@@ -19,14 +19,14 @@ void fallback_free(struct fallback *fallback);
 /* One limit of one request: its key, its cost, and its result. The caller sets the result's
  * limit, quota and capacity. `best_effort`: takes what is left if that is less than the cost.
  * `asks`: rejects as otherwise, but charges nothing. `debt`: if it rejects, it is charged all the
- * same, beyond the limit. `part`: the result's capacity is that of a part of the limit, and the
- * whole limit could admit the cost. A larger cost than the part's is then told to wait, not that
- * it is never admitted. */
+ * same, beyond the limit. `fits_whole`: the whole limit could admit the cost. If the
+ * result's capacity is one instance's part and too small for it, the request is told to wait, not
+ * that it is never admitted. */
 struct fallback_request {
     struct slice key;
     int64_t cost;
     struct limit_result *result;
-    bool best_effort, asks, debt, part;
+    bool best_effort, asks, debt, fits_whole;
     int64_t reserve; /* of the capacity, left to higher priorities; the result includes it */
     bool quota;      /* the limits of its descriptor reject only if those of all with `quota` do */
     bool passes;     /* with `quota`: another descriptor passes, so this one never rejects */

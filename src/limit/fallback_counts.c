@@ -27,7 +27,7 @@ static int64_t granted_cost(const struct fallback_request *request, int64_t avai
 /* The end of the outage is unknown. */
 static int64_t wait_if_too_large(const struct fallback_request *request)
 {
-    return request->part ? UNKNOWN_WAIT_US : -1;
+    return request->fits_whole ? UNKNOWN_WAIT_US : -1;
 }
 
 /* Bounds a debt, so that the arrival time is valid even for a bucket that takes over 36,000 years

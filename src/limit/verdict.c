@@ -237,7 +237,7 @@ struct fallback_request verdict_local_request(const struct op_limit *part,
         .result = result,
         .best_effort = part->mode & MODE_BEST_EFFORT && part->mode != MODE_EVERY,
         .asks = asks,
-        .part = cost <= whole - share_reserve(whole, part->numbers.share),
+        .fits_whole = cost <= whole - share_reserve(whole, part->numbers.share),
         .debt = part->mode == MODE_EVERY};
 }
 
