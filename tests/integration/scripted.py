@@ -7,6 +7,17 @@ from rig import eventually
 from wire import Connection
 
 
+def kernel_queues(local_port, remote_port):
+    """The bytes in the send and in the receive queue of a TCP socket (IPv4 only); None: there is no
+    such socket."""
+    ports = f"{local_port:04X}", f"{remote_port:04X}"
+    with open("/proc/net/tcp", encoding="ascii") as sockets:
+        for words in map(str.split, sockets):
+            if (words[1][-4:], words[2][-4:]) == ports:
+                return [int(queue, 16) for queue in words[4].split(":")]
+    return None
+
+
 class Peer(Connection):
     """The server's side of one connection."""
 
@@ -34,10 +45,8 @@ class Peer(Connection):
 
     def is_read(self):
         """Whether the client's socket holds no unread bytes (IPv4 only)."""
-        local, remote = (f"{address[1]:04X}" for address in (self.socket.getpeername(), self.socket.getsockname()))
-        with open("/proc/net/tcp", encoding="ascii") as sockets:
-            queues = [words[4] for words in map(str.split, sockets) if (words[1][-4:], words[2][-4:]) == (local, remote)]
-        return queues and queues[0].endswith(":00000000")
+        queues = kernel_queues(self.socket.getpeername()[1], self.socket.getsockname()[1])
+        return queues is not None and queues[1] == 0
 
     def reset(self):
         """Closes the connection with RST."""
