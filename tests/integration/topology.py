@@ -168,6 +168,11 @@ class Node(Redis):
     def id(self):
         return self.command("CLUSTER", "MYID")
 
+    def epoch(self, which):
+        """`which`: "my" for the node's own, "current" for the highest one that it knows."""
+        info = self.command("CLUSTER", "INFO")
+        return int(info.split(f"cluster_{which}_epoch:")[1].split()[0])
+
 
 class Cluster:
     """Three masters with a third of the slots each, and one replica for each. Without replicas, nodes
