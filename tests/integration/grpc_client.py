@@ -109,7 +109,8 @@ def rate_limits():
 
 def rate_limit_load():
     """Calls from 64 clients, each with a connection of its own, to the addresses in turn: as many as
-    sys.argv[4], or until a line is read if it is 0. Yields the number of replies by their text."""
+    sys.argv[4]. If it is 0, until a line is read, with pauses, which leave the processor to Redis.
+    Yields the number of replies by their text."""
     addresses, message, left = address.split(","), bytes.fromhex(sys.argv[3]), int(sys.argv[4])
     over, lock, results = threading.Event(), threading.Lock(), {}
     each = left // 64
@@ -127,6 +128,8 @@ def rate_limit_load():
             made += 1
             with lock:
                 results[result] = results.get(result, 0) + 1
+            if not left:
+                over.wait(0.05)
     threads = [threading.Thread(target=call, args=(number,)) for number in range(64)]
     for thread in threads:
         thread.start()

@@ -26,13 +26,14 @@ class LoopIterations:
         self.environment = {"LD_PRELOAD": library, "LOOP_ITERATIONS": self.files}
 
     def worker(self):
-        """The iterations of the busiest thread, in order."""
+        """The iterations of the thread with the most events, in order. By CPU time, it could be the
+        thread that has read the policy."""
         threads = []
         for name in glob.glob(self.files + ".*"):
             with open(name, "rb") as file:
                 data = file.read()
             threads.append(list(RECORD.iter_unpack(data[:len(data) - len(data) % RECORD.size])))
-        return max(threads, key=lambda iterations: sum(i[2] for i in iterations))
+        return max(threads, key=lambda iterations: sum(events for *_, events in iterations))
 
 
 def longest_cpu_us(iterations, since_us=0, until_us=1 << 62):

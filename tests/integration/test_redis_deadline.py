@@ -12,16 +12,17 @@ from wire import connect, request_bytes
 
 @timeout(180)
 def test_decisions_meet_the_timeout_during_every_failure(rig):
-    server = FailingRedis(rig)
-    table = [heading()]
+    iterations = None if sanitized else LoopIterations(rig)
+    server = FailingRedis(rig, iterations=iterations)
+    table = [heading(own=iterations)]
 
     def in_time(failure):
         times = server.measure(failure, 1)
         table.append(times.line(failure))
         print(table[-1])
-        # A busy machine wakes processes late.
+        # A busy machine wakes processes late, and lets them wait for a core.
         allowed_us = (TIMEOUT_MS * 2.5 * time_scale + 20) * 1000 + 3 * times.delay.max_us
-        return len(times.every) > 50 and times.every[-1] <= allowed_us
+        return len(times.every) > 50 and (times.own or times.every)[-1] <= allowed_us
     for failure in FAILURES:
         # a bug exceeds the bound every time
         assert any(in_time(failure) for _ in range(3)), "\n".join(table)
