@@ -12,7 +12,7 @@ from queues import reset
 from resets import assert_reset_applies_at_once
 from rig import eventually, free_port, time_scale, timeout, top
 from scripted import Scripted
-from topology import Cluster, Load, charged_twice, slot_of, slot_of_client
+from topology import LATE_NODE, Cluster, Load, charged_twice, slot_of, slot_of_client
 from wire import Connection, count, flood, get, request_bytes
 
 
@@ -152,6 +152,8 @@ def test_a_slot_moves_under_load(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"each": dict(script="sliding_window_log", limit=3000, period="10d")}
     weirs = weirs_with(rig, cluster.policy(cluster.masters[0]), 2, limits=limits)
+    for weir in weirs:
+        weir.expect_errors(LATE_NODE)
     slot, name = slot_of_client("mover"), "mover"
     source = cluster.owner(slot)
     to = next(m for m in cluster.masters if m is not source)
@@ -425,6 +427,7 @@ def test_an_acl_user_with_the_documented_permissions(rig):
                  "+time", "+get", "+mget", "+set", "+setrange", "+del", "+scan", "+publish", "+subscribe", "+cluster|slots", "+asking")
     policy = cluster.policy(cluster.masters[0], username="weir", password="sesame")
     weir, = weirs_with(rig, policy, limits={"each": dict(script="gcra", limit=3, period="10d")})
+    weir.expect_errors(LATE_NODE)
     slot = slot_of_client("a")
     to = next(m for m in cluster.masters if m is not cluster.owner(slot))
     source = cluster.begin_move(slot, to)

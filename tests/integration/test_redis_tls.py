@@ -7,7 +7,7 @@ from few_descriptors import exhaust
 from redis_errors import FEW, assert_refused, assert_decided_by_redis, weir_before
 from rig import TLS_FILES, Redis, eventually, redis_tls
 from scripted import Scripted
-from topology import Cluster, Load, Sentinels, charged_twice
+from topology import LATE_NODE, Cluster, Load, Sentinels, charged_twice
 from wire import count, flood, get
 
 CA = os.path.join(TLS_FILES, "ca.pem")
@@ -123,6 +123,7 @@ def test_sentinels_over_tls(rig):
 def test_a_cluster_over_tls(rig):
     cluster = Cluster(rig, replicas=False, tls=redis_tls())
     weir = rig.weir(redis=cluster.policy(cluster.masters[0], tls=tls()), limits=FEW)
+    weir.expect_errors(LATE_NODE)
     weir.wait_for_redis()
     for name in [f"client-{i}" for i in range(12)]:
         assert count(flood([weir.address], 25, connections=4, headers={"X-Client-Id": name})) == {200: 20, 429: 5}, name

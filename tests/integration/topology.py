@@ -14,6 +14,8 @@ MASTER = "shop"
 # delay a server for longer.
 DOWN_AFTER_MS = 800 * time_scale
 NEVER_MS = 600_000
+# Logged if all nodes that weir knows are late. That is at first the only one in the policy: a busy machine delays it.
+LATE_NODE = "none of 1 nodes returns the slot map .*: no reply in time"
 
 
 class Sentinel(Process):
