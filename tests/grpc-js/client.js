@@ -73,7 +73,7 @@ const scenarios = {
       'client stream': await sum(['1', '2', '3']),
       both: await chat(),
       Fail: await unary('Fail', Buffer.alloc(0), 10),
-      Wait: await unary('Wait', Buffer.alloc(0), 0.3),
+      Wait: await unary('Wait', Buffer.alloc(0), 2),
       None: await unary('None', Buffer.alloc(0), 10)
     };
   },

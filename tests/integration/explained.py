@@ -20,8 +20,8 @@ ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
 SOURCES = ["header:X-Client-Id", "header:X-User", "cookie:session", "query:key", "jwt:sub", "json:user", "ip"]
 LIMITS = {
     "small": dict(script="fixed_window", limit=100, period="1d"),
-    "gcra": dict(script="gcra", limit=50000, period="1d", burst=40000),
-    "tokens": dict(script="token_bucket", limit=60000, period="1d"),
+    "gcra": dict(script="gcra", limit=50000, period="30d", burst=40000),
+    "tokens": dict(script="token_bucket", limit=60000, period="30d"),
     "rolling": dict(script="rolling_window", limit=60000, period="1d"),
     "routes": dict(script="fixed_window", limit=60000, period="1d", per=["client", "route", "method"]),
     "hosts": dict(script="fixed_window", limit=60000, period="1d", per=["ip", "host"]),
@@ -32,7 +32,7 @@ LIMITS = {
     "models": dict(script="fixed_window", limit=60000, period="1d", per=["client", "json:model"]),
     "repeats": dict(script="fixed_window", limit=60000, period="1d", dedup="Idempotency-Key"),
     "shadow": dict(script="fixed_window", limit=100, period="1d", shadow=True),
-    "some": dict(script="gcra", limit=60000, period="1d", best_effort=True, granted_header="X-Granted"),
+    "some": dict(script="gcra", limit=60000, period="30d", best_effort=True, granted_header="X-Granted"),
     "reserved": dict(script="token_bucket", limit=60000, period="1d",
                      cost=dict(reserve="auto", request_json=["max_tokens"], max=500, usage="openai")),
     "flight": dict(script="concurrency", limit=100),

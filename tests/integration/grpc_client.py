@@ -57,7 +57,7 @@ def calls():
     for reply in channel.stream_stream("/t.Echo/Chat")(messages(), timeout=10):
         ping.append(reply.decode())
     yield "both", ping
-    for name, timeout in ("Fail", 10), ("Wait", 0.3), ("None", 10):
+    for name, timeout in ("Fail", 10), ("Wait", 2), ("None", 10):
         try:
             channel.unary_unary("/t.Echo/" + name)(b"", timeout=timeout)
         except grpc.RpcError as error:

@@ -36,7 +36,8 @@ def fail(_request, context):
 
 def wait(_request, context):
     over = threading.Event()
-    context.add_callback(over.set)
+    if not context.add_callback(over.set):
+        over.set()
     print("waiting", flush=True)
     over.wait(30)
     print("cancelled" if not context.is_active() else "finished", flush=True)

@@ -112,6 +112,14 @@ class Http2Peer:
         if kind in (HEADERS, DATA) and flags & END_STREAM:
             request.ended = True
 
+    def release(self):
+        """Ends `hold`: extends the windows by the content that has arrived."""
+        self.hold = False
+        arrived = {number: len(request.body) for number, request in self.requests.items()}
+        for number, size in (0, sum(arrived.values())), *arrived.items():
+            if size:
+                self.put(WINDOW_UPDATE, 0, number, struct.pack(">I", size))
+
     def read_until(self, condition):
         while not condition() and self.read_frame():
             pass

@@ -170,6 +170,15 @@ class Http2:
         if kind in (HEADERS, DATA) and flags & END_STREAM:
             stream.ended = True
 
+    def release(self):
+        """Ends `hold`: extends the windows by the content that has arrived."""
+        self.hold = False
+        arrived = {number: len(stream.body) for number, stream in self.streams.items()}
+        for number, size in (0, sum(arrived.values())), *arrived.items():
+            if size:
+                self.put(WINDOW_UPDATE, 0, number, struct.pack(">I", size))
+        self.flush()
+
     def read_until(self, condition):
         """Reads frames until the condition holds or the connection ends."""
         while not condition() and self.read_frame() is not None:

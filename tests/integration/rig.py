@@ -327,10 +327,16 @@ class Weir(Process):
         self.signal(signal.SIGHUP)
         self.reloads += 1
         self.wait_for_output("is in effect", count=self.reloads)
+        return self
 
     def expect_errors(self, *patterns):
         """Error log lines that the test expects. All other error lines fail the test."""
         self.expected_errors += patterns
+
+    def output(self):
+        """Without the last line while weir is writing it."""
+        text = super().output()
+        return text[:text.rfind("\n") + 1] if self.alive() else text
 
     def log(self):
         return LOG_LINE.findall(self.output())
@@ -425,6 +431,13 @@ class Rig:
         if more or not self.the_upstream:
             self.the_upstream = Upstream(self, f"upstream-{len(self.processes)}", **more)
         return self.the_upstream
+
+    def checked(self, policy):
+        """The result of weir check for this file, once Redis has replied to it within 0.5 s."""
+        def replied():
+            result = self.command("check", "-c", policy)
+            return "no reply in time" not in result.stderr and result
+        return eventually(replied, what="replies to weir check")
 
     def policy(self, **keys):
         """The base policy with these top-level keys. Adds `redis` and `upstreams`, and a rule with

@@ -32,7 +32,7 @@ def table(text):
 # --- weir inspect -------------------------------------------------------------------------------------------------
 
 def test_inspect_shows_every_limit_and_charges_nothing(rig):
-    weir = rig.weir(limits={"day": daily(5), "bucket": dict(script="token_bucket", limit=60, period="1m", burst=3),
+    weir = rig.weir(limits={"day": daily(5), "bucket": dict(script="token_bucket", limit=60, period="1d", burst=3),
                             "log": dict(script="sliding_window_log", limit=4, period="1h"), "everyone": daily(100, per="all")},
                     clients={"small": {"quota": 3}})
     fetch(weir, "a", 2)

@@ -87,12 +87,12 @@ def test_options_of_path_matching(rig):
     def limit(target):
         return get(weir.address, target)["X-Rate-Limit-Policy"]
     assert [limit(t) for t in ("/Login", "/Login/", "/login")] == ["logins", "logins", None]
-    weir.reload(paths={"ignore_case": True})
+    weir.reload(paths={"ignore_case": True}).wait_for_redis()
     assert [limit(t) for t in ("/Login", "/LOGIN/", "/login", "/%6CoGiN")] == ["logins"] * 4
     assert get(weir.address, "/x%2f..%2fLOGIN").status == 400
-    weir.reload(paths={"trailing_slash": "exact"})
+    weir.reload(paths={"trailing_slash": "exact"}).wait_for_redis()
     assert [limit(t) for t in ("/Login", "/Login/", "/login")] == ["logins", None, None]
-    weir.reload(paths={"ambiguous": "allow"})
+    weir.reload(paths={"ambiguous": "allow"}).wait_for_redis()
     assert [limit(t) for t in ("/Login;a", "//Login", "/x%2f..%2fLogin", "/Login")] == [None, None, None, "logins"]
     assert get(weir.address, "/x/../Login").status == 400, "dot segments have their own option"
 
@@ -142,7 +142,7 @@ def test_a_request_without_host_matches_the_rule_of_the_upstreams_host(rig):
                     rules=[{"match": {"host": "127.0.0.1"}, "limits": ["few"]}])
     assert get(weir.address, host=None, version="HTTP/1.0").status == 400
     assert not api.accepted
-    weir.reload(rules=[{"match": {"host": "a.test"}, "limits": ["few"]}])
+    weir.reload(rules=[{"match": {"host": "a.test"}, "limits": ["few"]}]).wait_for_redis()
     assert get(weir.address, host=None, version="HTTP/1.0").status == 200
 
 
@@ -189,7 +189,7 @@ def test_refused_request_lines_of_any_length_are_logged(rig):
     logged."""
     api = {"servers": [echo_server(rig).text]}
     weir, brief = (rig.weir(workers=1, upstreams={"api": api}, log={"access": "json"}, size_limits={"request_header": "4k"},
-                            timeouts={"request_header": within}) for within in ("20s", "1500ms"))
+                            timeouts={"request_header": within}) for within in ("20s", "3s"))
     with Connection(weir.address) as connection:
         connection.send(request_bytes("/long/" + "a" * 8000))
         assert connection.response().status == 414

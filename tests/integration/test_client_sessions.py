@@ -48,7 +48,7 @@ def test_sessions_survive_a_reload_that_changes_neither_file(rig):
             _, session = visit(weir, made)
             with TlsConnection(weir.address, context=context(version=version)) as open_connection:
                 assert open_connection.request().status == 200
-                weir.reload(limits={"per-client": {"script": "gcra", "limit": 500, "period": "1h"}})
+                weir.reload(limits={"per-client": {"script": "gcra", "limit": 500, "period": "1h"}}).wait_for_redis()
                 for _ in range(4):  # by any worker
                     resumed, session = visit(weir, made, session)
                     assert resumed
@@ -67,7 +67,7 @@ def test_sessions_end_with_a_reload_that_changes_a_file(rig):
         theirs = bob.context()
         session = None if is_refused(weir, theirs) else visit(weir, theirs)[1]
         step()
-        weir.reload()
+        weir.reload().wait_for_redis()
         for context, one in zip(contexts, sessions):
             assert not visit(weir, context, one)[0], "a session from before the reload was resumed"
         assert is_refused(weir, theirs, session)
@@ -94,7 +94,7 @@ def test_open_connections_are_drained_when_a_file_changes(rig):
     stream = http2.start()
     eventually(lambda: gate.now == 2)
     write(rig, "crl.pem", ca.crl(alice))
-    weir.reload()
+    weir.reload().wait_for_redis()
     assert idle.is_closed()
     http2.read_until(lambda: http2.goaways)
     gate.open.set()
@@ -120,7 +120,7 @@ def test_drained_connections_are_cut_after_the_shutdown_timeout(rig):
         assert connection.read_exactly(4, "the echo") == b"ping"
         start = time.monotonic()
         write(rig, "crl.pem", ca.crl(alice))
-        weir.reload()
+        weir.reload().wait_for_redis()
         try:
             assert connection.is_closed()
         except ssl.SSLEOFError:  # an abrupt end
@@ -150,7 +150,7 @@ def test_a_connection_and_its_session_end_with_the_revocation_list_of_its_issuer
     weir = rig.weir(listen=[listener(authorities, client_crl=crl)], identity=FROM_CN, limits=MANY)
     context, others = ca.issue("alice").context(), other.issue("bob").context()
     write(rig, "crl.pem", ca.crl(until=soon(6)), other.crl())
-    weir.reload()
+    weir.reload().wait_for_redis()
     _, session = visit(weir, context)
     _, kept = visit(weir, others)
     weir.expect_errors("the revocation list .*crl.pem has expired: all clients of its issuer are refused; replace the file and reload")
@@ -177,7 +177,7 @@ def test_of_several_revocation_lists_of_an_issuer_the_latest_counts(rig):
                                                 only_some_reasons=None, indirect_crl=False, only_contains_attribute_certs=False)
     write(rig, "crl.pem", ca.crl(until=soon(-60), scope=authorities), ca.crl())
     weir.expect_errors("a revocation list in this file has expired")
-    weir.reload()
+    weir.reload().wait_for_redis()
     eventually(lambda: weir.metric("weir_problem", problem="crl_expired") == 1, what="a list of another scope to count")
 
 
@@ -189,7 +189,7 @@ def test_a_session_without_a_certificate_does_not_satisfy_required(rig):
         context = client("one", version=version)
         _, session = visit(weir, context)
         assert visit(weir, context, session)[0]
-        weir.reload(listen=[listener(ca.file)])
+        weir.reload(listen=[listener(ca.file)]).wait_for_redis()
         assert is_refused(weir, context, session)
-        weir.reload(listen=optional)
+        weir.reload(listen=optional).wait_for_redis()
         eventually(lambda: not is_refused(weir, context))

@@ -228,6 +228,7 @@ def test_without_redis_each_process_counts_its_requests(rig):
     assert get(weir.address).status == 429
     gate.open.set()
     assert [c.response().status for c in before + [third]] == [200] * 3
+    weir.counts(0, "weir_requests_active")
     responses = flood(weir.address, 200, connections=3)
     assert count(responses) == {200: 200}, count(responses)
 

@@ -133,7 +133,7 @@ def test_a_redis_outage_does_not_admit_requests(rig):
 
 def test_a_decision_after_timeouts_exchange_admits_no_request(rig):
     silent = Scripted(rig, lambda peer, _number: peer.read_until(b"never", "content"))
-    weir, listener = weir_with_decisions(rig, workers=1, timeouts={"exchange": "200ms"},
+    weir, listener = weir_with_decisions(rig, workers=1, timeouts={"exchange": "3s"},
                                          upstreams={"api": {"servers": [silent.text]}})
     weir.expect_errors("timeouts.exchange")
     with Connection(listener) as connection:
@@ -233,15 +233,16 @@ def test_behind_caddy(rig):
 def start_haproxy(rig, address, script, config):
     """HAProxy as in the recipe, with the decision listener at `address`; returns its address."""
     port = free_port()
-    rig.write("weir.lua", script.replace("127.0.0.1:9190", address))
+    assert "timeout = 1000" in script
+    rig.write("weir.lua", script.replace("127.0.0.1:9190", address).replace("timeout = 1000", "timeout = 20000"))
     config = "\n".join("  " + line for line in config.splitlines())
     rig.write("haproxy.cfg", f"""global
   lua-load {rig.directory}/weir.lua
 defaults
   mode http
-  timeout connect 2s
-  timeout client 5s
-  timeout server 5s
+  timeout connect 20s
+  timeout client 20s
+  timeout server 20s
 frontend f
   bind 127.0.0.1:{port}
 {config}

@@ -298,7 +298,11 @@ def test_an_ejection_is_logged_once_for_all_workers(rig):
     upstream = {"servers": [bad.text, good.text], "retry": NO_RETRY, "eject": {"failures": 1}}
     weir = rig.weir(workers=4, upstreams={"api": upstream}, identity=BEHIND_PROXY)
     weir.expect_errors("upstream|server|api")
-    eventually(lambda: get_once(weir) and weir.metric("weir_upstream_ejections_total") == 4, 20, "an ejection by each worker")
+    for connection in one_per_worker(weir, 4):
+        for _ in range(4):  # two of them to the bad server
+            connection.request(method="POST", headers=another_client())
+        connection.close()
+    weir.counts(4, "weir_upstream_ejections_total")
     weir.wait_for_output("ejected for")
     assert len(lines(weir, "ejected for")) == 1
 

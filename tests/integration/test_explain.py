@@ -211,7 +211,9 @@ def test_state_is_read_without_charging(rig):
         found = explain_json(rig, *url, address=redis.text)
         assert found["limits"][0]["remaining"] == 3 and found["state_read"]
     assert redis.command("KEYS", "*") == []
-    weir = rig.weir((POLICY % redis.text).replace("127.0.0.1:1 ", rig.upstream().text + " "))
+    policy = (POLICY % redis.text).replace("127.0.0.1:1 ", rig.upstream().text + " ")
+    policy = policy.replace(redis.text + '"', redis.text + '", timeout: 5s, on_failure: deny')
+    weir = rig.weir(policy + "admin: 127.0.0.1:0\n").wait_for_redis()
     for _ in range(3):
         assert x.Connection(weir.address).request("/v1/x", headers={"X-Client-Id": "zoe"}).status == 200
     found = explain_json(rig, *url, address=redis.text, status=3)
@@ -295,6 +297,7 @@ def test_the_row_of_a_database_counts_where_redis_has_it(rig):
     assert read["client_limits"]["from"] == "database" and read["client_limits"]["database_read"]
     assert (read["limits"][0]["limit"], read["limits"][0]["remaining"]) == (3, 2)
     assert x.Connection(weir.address).request(headers={"X-Client-Id": "client-0"}).status == 429
+    eventually(lambda: len(redis.command("KEYS", "*:q")) == 2, what="the second row in Redis")
     assert found("--state", client="client-0", status=3)["reason"] == "the client's quota is 0"
     assert database.query_count("client-2") == 1
 

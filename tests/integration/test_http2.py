@@ -301,10 +301,14 @@ def test_flow_control_to_a_slow_client(rig):
 def test_streams_share_the_window_of_the_connection(rig):
     """The client reads at full speed. No response may be cut because others take its windows."""
     weir = rig.weir(workers=1)
-    with Http2(weir.address) as client:
-        streams = [client.streams[client.put_request("/bytes/3000000")] for _ in range(5)]
+    with Http2(weir.address, hold=True) as client:
+        streams = {number: client.streams[number] for number in [client.put_request("/bytes/3000000") for _ in range(5)]}
         client.flush()
-        client.read_until(lambda: sum(len(stream.body) for stream in streams) >= 2000000)
+        client.read_until(lambda: all(stream.status for stream in streams.values()))
+        client.release()
+        begun = sum(len(stream.body) for stream in streams.values())
+        client.read_until(lambda: sum(len(stream.body) for stream in streams.values()) - begun >= 2000000)
+        streams = list(streams.values())
         assert min(len(stream.body) for stream in streams) > 200000, [len(stream.body) for stream in streams]
 
 

@@ -48,7 +48,7 @@ def test_a_lease_ends_with_its_window(rig):
     """Windows of 300 ms aligned to the clock, which Redis shares with the test: never more requests are admitted within
     one window than the limit. Every second window ends with units left, and the next one is exhausted. Requests that
     are pipelined over the end of a window do not count."""
-    weir = rig.weir(workers=1, limits={"w": dict(script="fixed_window", limit=200, period="300ms", align="clock", lease=50)})
+    weir = rig.weir(workers=1, limits={"w": dict(script="fixed_window", limit=80, period="300ms", align="clock", lease=20)})
     start, seen, exhausted, period = time.monotonic(), {}, set(), 300_000_000
     with Connection(weir.address) as connection:
         while time.monotonic() < start + 2.5 or (len(exhausted) < 3 and time.monotonic() < start + 30):
@@ -57,7 +57,7 @@ def test_a_lease_ends_with_its_window(rig):
                 time.sleep((period - since) / 1e9)
                 continue
             few = window % 2
-            size = 10 if few else 50
+            size = 5 if few else 40
             connection.send(request_bytes() * size)
             statuses = [connection.response().status for _ in range(size)]
             if window == time.time_ns() // period:
@@ -66,7 +66,7 @@ def test_a_lease_ends_with_its_window(rig):
                     exhausted.add(window)
             if few:
                 time.sleep(0.02)
-    assert max(seen.values()) <= 200, seen
+    assert max(seen.values()) <= 80, seen
     assert len(exhausted) >= 3 and units([weir], "used"), f"too few requests: {seen}"
 
 

@@ -28,6 +28,7 @@ def lines_of(rig, count, access, **more):
     eventually(lambda: " ready" in look() or " ready" in weir.output(), what="weir ready")
     text = look() + weir.output()
     weir.address = address_of(re.search(r"listening on (\S+)", text)[1])
+    weir.admin = address_of(re.search(r"admin on (\S+)", text)[1])
     for target in ["/a?b=1", '/"quoted"\\x', "/c"][:count]:
         with Connection(weir.address) as connection:
             connection.send(request_bytes(target.replace('"', "%22").replace("\\", "%5C"),
@@ -209,6 +210,7 @@ def test_a_full_disk_loses_lines_and_logs_their_number(rig):
         return weir.output().count("cannot be written: No space left on device")
     eventually(error_count, what="an error on stderr")
     assert error_count() == 1, "one error for all lost lines"
+    eventually(lambda: weir.metric("weir_log_lines_dropped_total") >= 2, what="two lost lines")
     move_to(later)
 
     def lost_line_messages():

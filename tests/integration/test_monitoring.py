@@ -97,7 +97,8 @@ def expiring_certificate(directory, seconds):
 
 
 def test_a_certificate_that_expires_while_weir_runs_is_reported_everywhere(rig):
-    files = expiring_certificate(rig.directory, 4)
+    rig.redis(), rig.upstream()  # before the certificate's time runs
+    files = expiring_certificate(rig.directory, 6)
     weir = rig.weir(listen=["127.0.0.1:0", {"address": "127.0.0.1:0", "tls": files}], rules=[{"limits": "none"}])
     weir.expect_errors("soon.pem has expired")
     weir.wait_for_output("soon.pem has expired: .*reload", seconds=30)

@@ -5,12 +5,14 @@ import datetime
 import http.server
 import json
 import os
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import threading
 import time
+import urllib.parse
 import urllib.request
 
 from cryptography import x509
@@ -19,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from few_descriptors import exhaust
 from ports import accepts
-from rig import Process, Redis, Upstream, eventually, free_port, text_of, top
+from rig import Process, Redis, Upstream, eventually, free_port, text_of, timeout, top
 from shifted_clock import ShiftedClock
 from wire import Connection, IncompleteResponse, connect, get
 
@@ -315,6 +317,9 @@ class Clock(Fault):
     def end(self):
         self.clock.shift(0)
 
+    def log_text(self):  # written once; a reply that Redis sends late adds to the difference
+        return re.sub(r"\b360\d\.\d s ahead", "3600.0 s ahead", super().log_text())
+
 
 FAULTS = (RedisStopped, RedisSlow, RedisFull, RedisPassword, ApiDown, ApiFails, ApiSlow, Descriptors, Disk, Certificate, CutOffCustomer, Flood, Clock)
 
@@ -338,10 +343,18 @@ class Prometheus:
         except OSError:
             return False
 
+    def data(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            return json.load(answer)["data"]
+
     def firing(self, listener):
-        with urllib.request.urlopen(self.url + "/api/v1/alerts", timeout=10) as answer:
-            alerts = json.load(answer)["data"]["alerts"]
+        alerts = self.data("/api/v1/alerts")["alerts"]
         return {a["labels"]["alertname"] for a in alerts if a["state"] == "firing" and a["labels"]["instance"] == text_of(listener)}
+
+    def has_missed(self, listener, seconds):
+        """Whether a scrape of the last seconds took longer than one, on a busy machine: alerts begin again."""
+        query = f'min_over_time(up{{instance="{text_of(listener)}"}}[{seconds}s]) == 0'
+        return self.data("/api/v1/query?" + urllib.parse.urlencode({"query": query}))["result"]
 
 
 def signals(fault, prometheus):
@@ -365,29 +378,34 @@ def remains(fault, prometheus):
     return left + (["top"] if "Problem" in fault.screen() else [])
 
 
-def within(seconds, look, what, complaints):
-    """Collects what look() still returns after this time. Signals are exact times of the issue, so nothing is scaled."""
-    end, last = time.monotonic() + seconds, None
-    while time.monotonic() < end:
-        last = look()
-        if not last:
+def within(seconds, look, what, complaints, missed):
+    """Collects what look() still returns after this time: exact times of the issue, so nothing is scaled. But it begins again,
+    a few times, if missed(seconds)."""
+    end = time.monotonic() + seconds
+    latest = end + 4 * seconds
+    while last := look():
+        if time.monotonic() > end and (time.monotonic() > latest or not missed(seconds)):
+            complaints.append(f"{what}: {last}")
             return
         time.sleep(0.5)
-    complaints.append(f"{what}: {last}")
 
 
+@timeout(240)
 def test_every_fault_is_named_within_15_s_and_silent_30_s_after_its_end(rig):
     faults = [kind(rig) for kind in FAULTS]
     prometheus = Prometheus(rig, [fault.weir.admin for fault in faults])
-    eventually(lambda: all(not prometheus.firing(fault.weir.admin) and fault.ready() == "ready" for fault in faults), what="peace")
+    eventually(lambda: all(not prometheus.firing(fault.weir.admin) and fault.ready() == "ready" for fault in faults), 30, "peace")
     complaints = []
 
     def night(fault):
         name = type(fault).__name__
+
+        def missed(seconds):
+            return prometheus.has_missed(fault.weir.admin, seconds)
         fault.begin()
-        within(15, lambda: signals(fault, prometheus), f"{name}, not named", complaints)
+        within(15, lambda: signals(fault, prometheus), f"{name}, not named", complaints, missed)
         fault.end()
-        within(30, lambda: remains(fault, prometheus), f"{name}, not silent", complaints)
+        within(30, lambda: remains(fault, prometheus), f"{name}, not silent", complaints, missed)
         fault.stop()
 
     threads = [threading.Thread(target=night, args=(fault,)) for fault in faults]

@@ -48,7 +48,7 @@ def test_another_plan_keeps_the_used_units(rig):
         weir = weir_with_plans(rig, script, dict(limit=1000, period="1d"), dict(limit=1000, period="30d"), {"other": {"plan": "gold"}},
                           redis={"key_prefix": script})
         assert count(flood(weir.address, 1000, connections=4, headers=GOLD)).get(200, 0) == 1000
-        weir.reload(clients={"golden": {"plan": "gold"}})
+        weir.reload(clients={"golden": {"plan": "gold"}}).wait_for_redis()
         eventually(lambda weir=weir: "w=2592000" in get(weir.address, headers=GOLD)["RateLimit-Policy"], what="the new plan to be in effect")
         assert count(flood(weir.address, 50, connections=4, headers=GOLD)).get(200, 0) <= 1, f"{script}: the limit is exhausted"
 

@@ -221,7 +221,7 @@ def test_shares_in_a_cluster(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {**shared("gcra", 40), "own": dict(script="fixed_window", limit=1000, period="20d")}
     rules = [{**rule, "limits": ["own", "shared"]} for rule in RULES]
-    weir = rig.weir(**{"redis": cluster.policy(), "priorities": SHARES, "limits": limits, "rules": rules})
+    weir = rig.weir(redis=cluster.policy(), priorities=SHARES, limits=limits, rules=rules).wait_for_redis()
     for path, most in ("/batch", 20), ("/", 12), ("/critical", 8):
         answers = flood(weir.address, 60, connections=8, target=path, headers={"X-Client-Id": "a"})
         assert count(answers).get(200) == most, path

@@ -123,7 +123,7 @@ def test_connections_that_close_before_their_header_are_not_counted(rig):
 def test_the_setting_applies_per_listener_and_survives_reloads(rig):
     weir = weir_behind_proxy(rig, listen=["127.0.0.1:0", {"address": "127.0.0.1:0", "proxy_protocol": True}])
     plain, proxied = weir.addresses
-    for _ in range(2):
+    for number in range(2):
         assert fields_of_request(get(plain, "/echo"))["x-weir-client"] == "ip:127.0.0.1"
         assert get(plain).status == 200
         with Connection(proxied) as connection:
@@ -132,7 +132,8 @@ def test_the_setting_applies_per_listener_and_survives_reloads(rig):
             connection.send(V1 + request_bytes("/"))
             assert connection.response().status == 400
         weir.signal(1)
-        weir.wait_for_output(r"info +(reload: .* is in effect)")
+        weir.wait_for_output(r"info +(reload: .* is in effect)", count=number + 1)
+        weir.wait_for_redis()
 
 
 def test_the_proxy_protocol_on_a_unix_socket(rig):

@@ -1,6 +1,7 @@
 """Quotas from PostgreSQL: the meaning of rows, one query for all workers, and a database that is
 slow, down or back."""
 
+import itertools
 import json
 import os
 import re
@@ -254,10 +255,14 @@ def test_other_weirs_read_the_cache_in_redis(rig):
     assert database.query_count("client-2") == 1 and database.query_count("stranger") == 1
     second.counts(2, "weir_quota_redis_hits_total")
     assert 0 < rig.redis().command("PTTL", "weir:{id:stranger}:q") <= 300000
-    calls = rig.redis().calls("evalsha")
-    for _ in range(10):
-        limit_of(second, "client-1")
-    assert rig.redis().calls("evalsha") - calls <= 2, "a cached unlimited client causes no calls"
+    limit_of(second, "client-1")
+
+    def causes_no_calls():  # apart from those that each weir makes every few seconds
+        calls = rig.redis().calls("evalsha")
+        for _ in range(10):
+            limit_of(second, "client-1")
+        return rig.redis().calls("evalsha") == calls
+    eventually(causes_no_calls, what="requests of a cached unlimited client without a call")
 
 
 def test_a_reset_clears_the_cache_on_every_weir(rig):
@@ -384,9 +389,11 @@ def test_a_failing_and_a_slow_query_are_failures(rig):
                                   ("SELECT 5 FROM pg_sleep(60) WHERE $1 <> ''", "200ms", "the query timed out")):
         weir = weir_with_database(rig, database, settings={"query": query, "timeout": timeout, "on_failure": "deny"})
         weir.expect_errors("postgres")
-        assert fetch(weir, "client-2").status == 503
-        weir.wait_for_output(words)
-        assert fetch(weir, "client-2").status == 503
+
+        def fails(weir=weir, words=words):  # a lookup that is late before its query ends without it
+            assert fetch(weir, "client-2").status == 503
+            return words in weir.output()
+        eventually(fails, what=words)
 
 
 def test_an_unavailable_database_with_known_clients_only(rig):
@@ -458,7 +465,8 @@ def test_the_database_hangs(rig):
     begun = time.monotonic()
     assert limit_of(weir, "client-2") == 3, "although it has expired"
     assert time.monotonic() - begun < 3
-    wait_for_down(weir)
+    numbers = itertools.count()
+    eventually(lambda: limit_of(weir, f"hang-{next(numbers)}") == 60 and weir.metric("weir_quota_database_up") == 0, what="the database to be down")
     took = []
     for n in range(20):
         begun = time.monotonic()
@@ -475,8 +483,12 @@ def test_a_slow_query_is_cancelled(rig):
     slow = "SELECT quota FROM clients, (SELECT pg_sleep(seconds) FROM pace) p WHERE id = $1"
     weir = weir_with_database(rig, database, settings={"timeout": "200ms", "query": slow})
     weir.expect_errors(SLOW)
-    begun = time.monotonic()
-    assert limit_of(weir, "client-2") == 60 and time.monotonic() - begun < 3
+
+    def times_out():
+        begun = time.monotonic()
+        assert limit_of(weir, "client-2") == 60 and time.monotonic() - begun < 3
+        return "the query timed out" in weir.output()
+    eventually(times_out, what="a query that times out")
     wait_for_down(weir)
     assert get(weir.admin, "/readyz").status == 200
     eventually(lambda: database.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND state = 'active' "
@@ -558,7 +570,7 @@ def test_quotas_with_redis_over_tls(rig):
     redis = rig.redis(tls=redis_tls())
     database = Postgres(rig)
     address = {"address": f"rediss://{redis.text}", "tls": {"ca": os.path.join(TLS_FILES, "ca.pem")}}
-    weirs = [weir_with_database(rig, database, redis=address) for _ in range(2)]
+    weirs = [weir_with_database(rig, database, redis=address).wait_for_redis() for _ in range(2)]
     assert [limit_of(weir, "client-2") for weir in weirs] == [3, 3] and database.query_count() == 1
     weirs[1].counts(1, "weir_quota_redis_hits_total")
     database.sql("UPDATE clients SET quota = 4 WHERE id = 'client-2'")

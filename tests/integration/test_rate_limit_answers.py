@@ -32,7 +32,7 @@ def test_shadow_answers_ok_with_the_statuses_of_the_limits(rig):
     status, response = post_json(listener, {"domain": "edge", "descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]})
     assert (status, response["overallCode"], response["statuses"][0]["code"]) == (200, "OK", "OVER_LIMIT")
     weir.counts(4, "weir_rate_limit_service_requests_total", domain="edge", code="OK")
-    weir.reload(rate_limit_service={**weir.policy["rate_limit_service"], "shadow": False})
+    weir.reload(rate_limit_service={**weir.policy["rate_limit_service"], "shadow": False}).wait_for_redis()
     with Caller(listener) as caller:
         over = caller.call("edge", USER)
     assert over.overall_code == OVER and over.raw_body == b"slow down" and int(field_of(over, "retry-after")) > 0
@@ -99,11 +99,11 @@ def test_fields_bodies_and_metadata_of_a_call(rig):
         assert int(field_of(over, "retry-after")) in (over.statuses[0].duration_until_reset.seconds + n for n in (0, 1))
         assert over.raw_body == b"each: slow down"
         assert dict(over.dynamic_metadata) == {"tier": "free"}, "entries over their limits have none"
-        weir.reload(rate_limit_service={**section, "headers": ["x-ratelimit"]}, rejection={"dialect": "openai"})
+        weir.reload(rate_limit_service={**section, "headers": ["x-ratelimit"]}, rejection={"dialect": "openai"}).wait_for_redis()
         over = caller.call("edge", USER)
         assert names_of(over) == ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "retry-after"]
         assert json.loads(over.raw_body)["error"]["code"] == "insufficient_quota"
-        weir.reload(rate_limit_service={**section, "headers": []}, rejection={})
+        weir.reload(rate_limit_service={**section, "headers": []}, rejection={}).wait_for_redis()
         over = caller.call("edge", USER)
         assert names_of(over) == ["retry-after"] and over.raw_body == b""
         assert names_of(caller.call("edge", {"user": "bob"})) == []

@@ -57,7 +57,7 @@ def test_every_recipe_has_its_test(rig):
 
 
 def test_a_token_bucket_for_each_address(rig):
-    weir = weir_with_recipe(rig, "A token bucket for each address")
+    weir = weir_with_recipe(rig, "A token bucket for each address", replace=[("period: 1d }", "period: 1d, lease: off }")])
     assert statuses(weir, 1, "/batch/1") == [200]
     assert count(flood(weir.address, 1200)) == {200: 990, 429: 210}
 
@@ -478,7 +478,8 @@ def test_tokens_per_minute_for_each_key_and_model(rig):
 
 
 def test_a_monthly_budget_for_each_user_and_team(rig):
-    weir = weir_with_recipe(rig, "A monthly budget for each user and team", upstream=json_server(rig, lambda _: usage(1000000, 2000000)))
+    weir = weir_with_recipe(rig, "A monthly budget for each user and team", replace=[("listen:", "workers: 1\nlisten:")],  # charged in order
+                            upstream=json_server(rig, lambda _: usage(1000000, 2000000)))
     statuses = [post(weir, "/", {}, X_User=user, X_Team="t").status for user in "aaa" "b"]
     assert statuses == [200, 200, 200, 200]
     assert left(post(weir, "/", {}, X_User="b", X_Team="t")) == {"user-budget": 5000000 - 2250000 - 1000, "team-budget": 100000000 - 4 * 2250000 - 1000}

@@ -26,17 +26,21 @@ def test_without_limits_redis_is_not_needed(rig):
 
 
 def test_the_start_waits_for_redis_as_long_as_a_decision_may(rig):
-    """The slowest start with a timeout of 10 ms is compared with the fastest one with 1 s."""
+    """The fastest start with a timeout of 10 ms is compared with the fastest one with 1 s, which takes that long at least."""
     silent = Scripted(rig, lambda peer, number: peer.socket.recv(1))
-    waits = {}
-    for timeout in ("10ms", "1s") * 2:
-        began = time.monotonic()
-        weir = rig.weir(wait="listening", redis={"address": silent.text, "timeout": timeout, "on_failure": "allow"}, limits=LIMITED,
-                        rules=[{"limits": ["day"]}])
-        weir.wait_for_output("ready$")
-        waits.setdefault(timeout, []).append(time.monotonic() - began)
-        weir.expect_errors("^redis ")
-    assert min(waits["10ms"]) < min(waits["1s"]) - 0.4, waits
+    waits = {"10ms": [], "1s": []}
+
+    def differ():
+        for timeout, taken in waits.items():
+            began = time.monotonic()
+            weir = rig.weir(wait="listening", redis={"address": silent.text, "timeout": timeout, "on_failure": "allow"}, limits=LIMITED,
+                            rules=[{"limits": ["day"]}])
+            weir.wait_for_output("ready$")
+            taken.append(time.monotonic() - began)
+            weir.expect_errors("^redis ")
+        return min(waits["10ms"]) < min(waits["1s"]) - 0.4
+    eventually(differ, 30, "a start that does not wait")
+    assert min(waits["1s"]) >= 0.8, waits
 
 
 def test_a_new_connection_waits_as_long_as_a_decision_may(rig):

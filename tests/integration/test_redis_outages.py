@@ -97,8 +97,11 @@ def test_an_unstable_connection_is_one_outage(rig):
     for _ in range(6):
         rig.redis().command("CLIENT", "KILL", "TYPE", "normal")
         eventually(lambda: weir.metric("weir_redis_ready_workers") == 2)
-    weir.wait_for_output(AGAIN)
-    durations = lines(weir)
+
+    def ended():
+        levels = [level for level, _ in lines(weir)]
+        return levels and levels.count("error") == levels.count("info") and lines(weir)
+    durations = eventually(ended, what="the end of each outage")
     # If the machine stalls for a second in between, it can be two outages.
     assert len(durations) <= 4 and [level for level, _ in durations] == ["error", "info"] * (len(durations) // 2), durations
 

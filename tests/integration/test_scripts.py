@@ -178,7 +178,7 @@ def cpu_of(pid):
 def check_stopped_during_trial(rig):
     """Starts `weir check` of a valid script, and stops the Redis of its trial during the trial."""
     with open(LOCKOUT, encoding="utf-8") as lockout:
-        script = rig.write("slow.lua", re.sub(r"(return function\([^)]*\)\n)", r"\1  for _ = 1, 3000 do end\n", lockout.read()))
+        script = rig.write("slow.lua", re.sub(r"(return function\([^)]*\)\n)", r"\1  for _ = 1, 6000 do end\n", lockout.read()))
     rig.write("own.yaml", json.dumps({"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, "rules": [{"limits": ["own"]}],
                                       "limits": {"own": {"script": script, "limit": 10, "period": "1m"}}}))
     weir = subprocess.Popen([weir_program, "check", "-c", "own.yaml"], cwd=rig.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

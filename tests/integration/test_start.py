@@ -216,7 +216,7 @@ def test_check_warns_about_a_redis_that_evicts_keys(rig):
     policy = json.dumps(rig.policy(limits=LIMIT))
     for maxmemory, warned in (("100mb", True), ("0", False)):
         redis.command("CONFIG", "SET", "maxmemory", maxmemory)
-        result = check(rig, policy)
+        result = rig.checked(rig.write("policy.yaml", policy))
         assert result.returncode == 0 and ("maxmemory-policy is allkeys-lru" in result.stderr) == warned, result
     redis.kill()
     assert check(rig, policy).returncode == 0, "also without Redis"
@@ -229,7 +229,7 @@ def test_check_warns_about_a_redis_without_persistence(rig):
     policy = rig.write("policy.yaml", json.dumps(rig.policy(limits=limits)))
 
     def is_warned():
-        result = rig.command("check", "-c", policy)
+        result = rig.checked(policy)
         assert result.returncode == 0, result
         return "has no persistence" in result.stderr
     assert is_warned()
@@ -292,7 +292,7 @@ def is_running(pid):
 
 
 def test_embedded_redis(rig):
-    weir = rig.weir(redis={"address": "embedded"}, limits=LIMIT)
+    weir = rig.weir(redis={"address": "embedded"}, limits=LIMIT).wait_for_redis()
     assert count(flood(weir.address, 10, connections=4)) == {200: 3, 429: 7}
     (server,) = redis_servers_of(weir)
     weir.signal(signal.SIGTERM)

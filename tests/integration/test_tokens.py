@@ -73,6 +73,7 @@ def test_reasons_for_invalid_tokens(rig):
     assert charged_identity(weir, {**bearer(fine), "Connection": "Authorization"}) == "jwt:alice", "Connection cannot remove the token"
     assert charged_identity(weir) == charged_identity(weir, {"Authorization": "Basic YTpi"}) == "ip:127.0.0.1", "no token"
     weir.counts(len(wrong) + 1, "weir_errors_total", cause="invalid_token")
+    weir.wait_for_output("invalid token")
     lines = [text for _, text in weir.log() if "invalid token" in text]
     assert lines == ["1 invalid token; the last, from 127.0.0.1: it has expired"], "the other errors are in the next line"
     assert not any(token in weir.output() for token, _ in wrong if len(token) > 20), "the log contains no token"

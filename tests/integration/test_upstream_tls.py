@@ -345,7 +345,7 @@ def test_a_hanging_server_has_one_probe_at_a_time(rig):
 
     server = Scripted(rig, mute)
     # longer than the interval between probes
-    weir = weir_before(rig, server, connect_timeout="2500ms", retry={"on": ["reset"]})
+    weir = weir_before(rig, server, connect_timeout="5s", retry={"on": ["reset"]})
     weir.expect_errors("upstream|server|api")
     with Connection(weir.address) as first, Connection(weir.address) as second:
         first.send(request_bytes())

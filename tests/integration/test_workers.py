@@ -4,7 +4,7 @@ import contextlib
 import threading
 
 from rig import eventually
-from wire import Connection, count, flood, get
+from wire import Connection, count, flood, get, request_bytes
 
 
 def test_four_workers_enforce_one_limit(rig):
@@ -53,17 +53,16 @@ def test_every_worker_gets_connections(rig):
 
 
 def test_the_connection_limit_is_exact(rig):
-    """Thirty clients with incomplete heads, and ten slots: accepted connections are not closed, and
+    """Thirty clients with incomplete content, and ten slots: accepted connections are not closed, and
     the others wait for a free slot."""
     weir = rig.weir(workers=2, size_limits={"connections": 10, "connections_per_ip": 0})
-    connections = [Connection(weir.address) for _ in range(30)]
-    for connection in connections:
-        connection.send(b"GET / HTTP/1.1\r\n")
+    begun = request_bytes("/echo", "POST", {"Content-Length": "2"}) + b"1"
+    connections = [Connection(weir.address).send(begun) for _ in range(30)]
     eventually(lambda: weir.metric("weir_connections") == 10)
     for connection in connections:
         assert weir.metric("weir_connections") <= 10
-        connection.send(b"Host: x\r\n\r\n")
-    assert [connection.response().status for connection in connections] == [200] * 30
+        connection.send(b"2")
+    assert [connection.response("POST").status for connection in connections] == [200] * 30
     assert weir.metric("weir_connections") <= 10
     for connection in connections:
         connection.close()

@@ -14,6 +14,8 @@ MASTER = "shop"
 # delay a server for longer.
 DOWN_AFTER_MS = 800 * time_scale
 NEVER_MS = 600_000
+# Nodes of a cluster count as failed after this time, unless a test waits for that.
+LONG_MS = 30_000
 # Logged if all nodes that weir knows are late. That is at first the only one in the policy: a busy machine delays it.
 LATE_NODE = "none of 1 nodes returns the slot map .*: no reply in time"
 
@@ -192,8 +194,11 @@ class Cluster:
             eventually(lambda m=master, r=replica: self.replicates(m, r), 10, "a replica")
         eventually(lambda: all(self.is_ready(n, masters) for n in self.nodes), 20, "a cluster")
         if not replicas:
-            for node in self.nodes:
-                node.command("CONFIG", "SET", "cluster-node-timeout", 30_000)
+            self.fail_after_ms(LONG_MS)
+
+    def fail_after_ms(self, milliseconds):
+        for node in filter(lambda node: node.process.alive(), self.nodes):
+            node.command("CONFIG", "SET", "cluster-node-timeout", milliseconds)
 
     def have_met(self):
         """Whether all nodes list each other. Nodes give up a handshake after a second: it is begun again."""
