@@ -345,15 +345,10 @@ class Weir(Process):
         """The sum of the samples of this metric with these labels. None if there are none."""
         from wire import get
         assert re.sub(r"_(bucket|count|sum)$", "", name) in documented_metrics, f"{name} is not in docs/monitoring.md or backends.md"
-        total = None
-        for line in get(self.admin, "/metrics", host="127.0.0.1").body.decode().splitlines():
-            if not line.startswith(name):
-                continue
-            found = re.fullmatch(r"([a-zA-Z0-9_:]+)(?:\{(.*)\})? ([-+0-9.eEinfNa]+)", line)
-            if found and found[1] == name:
-                have = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found[2] or ""))
-                if labels.items() <= have.items():
-                    total = (total or 0) + float(found[3])
+        total, text = None, get(self.admin, "/metrics", host="127.0.0.1").body.decode()
+        for have, value in re.findall(rf"^{name}(?:\{{(.*)\}})? ([-+0-9.eEinfNa]+)$", text, re.M):
+            if labels.items() <= dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', have)).items():
+                total = (total or 0) + float(value)
         return total
 
     def counts(self, value, name, **labels):
