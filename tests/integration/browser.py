@@ -54,7 +54,7 @@ class Browser:
             return log.read()
 
     def command(self, method, path, body=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request(method, f"/session/{self.session}{path}" if self.session else "/session",
                            json.dumps(body if body is not None else {}) if method == "POST" else None, {"Content-Type": "application/json"})
         value = json.loads(connection.getresponse().read())["value"]

@@ -54,7 +54,7 @@ class Caller:
         self.http2.socket.close()
 
     def begin(self, path, body, fields=(TYPE, TE), end=True):
-        stream = self.http2.start(path, method="POST", fields=fields, end=False)
+        stream = self.http2.put_request(path, method="POST", fields=fields, end=False)
         self.http2.send_body(stream, body, end=end)
         return stream
 

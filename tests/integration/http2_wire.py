@@ -102,6 +102,13 @@ class Http2:
             if at == len(body) or got.over() or n <= 0 and self.read_frame() is None:
                 return
 
+    def answer(self, *args, **more):
+        """Answers a frame. If the peer has closed the connection, the next read finds its end."""
+        try:
+            self.send(*args, **more)
+        except OSError:
+            pass
+
     # --- receiving ---
 
     def read_frame(self):
@@ -148,19 +155,18 @@ class Http2:
             stream.body += payload
             if payload and not self.hold:
                 self.put(WINDOW_UPDATE, 0, 0, struct.pack(">I", len(payload)))
-                self.put(WINDOW_UPDATE, 0, number, struct.pack(">I", len(payload)))
-                self.flush()
+                self.answer(WINDOW_UPDATE, 0, number, struct.pack(">I", len(payload)))
         elif kind == RST_STREAM:
             stream.reset = struct.unpack(">I", payload)[0]
         elif kind == GOAWAY:
             self.goaways.append(struct.unpack(">II", payload[:8]))
         elif kind == PING and not flags & ACK:
-            self.send(PING, ACK, 0, payload)
+            self.answer(PING, ACK, 0, payload)
         elif kind == PING:
             self.pings += 1
         elif kind == SETTINGS and not flags & ACK:
             self.initial = dict(struct.iter_unpack(">HI", payload)).get(INITIAL_WINDOW_SIZE, self.initial)
-            self.send(SETTINGS, ACK)
+            self.answer(SETTINGS, ACK)
         elif kind == WINDOW_UPDATE and number:
             stream.granted += int.from_bytes(payload, "big")
         elif kind == WINDOW_UPDATE:

@@ -335,8 +335,8 @@ class Weir(Process):
 
     def output(self):
         """Without the last line while weir is writing it."""
-        text = super().output()
-        return text[:text.rfind("\n") + 1] if self.alive() else text
+        alive, text = self.alive(), super().output()
+        return text[:text.rfind("\n") + 1] if alive else text
 
     def log(self):
         return LOG_LINE.findall(self.output())

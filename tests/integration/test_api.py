@@ -420,6 +420,8 @@ def test_resets_work_again_after_a_redis_outage(rig):
     for weir in weirs:
         weir.expect_errors("redis")
     rig.redis().kill()
+    for weir in weirs:  # else, ready can be from before it
+        weir.counts(0, "weir_redis_ready_workers")
     rig.redis().start()
     eventually(lambda: rig.redis().command("PUBSUB", "NUMSUB", "weir:resets") == ["weir:resets", 2], 20, "both subscriptions")
     for weir in weirs:

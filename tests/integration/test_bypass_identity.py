@@ -156,5 +156,5 @@ def test_limits_of_an_address_do_not_apply_to_requests_with_an_id(rig):
 def test_a_reload_changes_trusted_proxies(rig):
     weir = weir_behind_proxy(rig, ["127.0.0.1"])
     assert client_of(echo(weir.address, headers={"X-Client-Id": "alice"})) == "id:alice"
-    weir.reload(identity={"from": FROM, "trusted_proxies": ["10.0.0.0/8"]})
+    weir.reload(identity={"from": FROM, "trusted_proxies": ["10.0.0.0/8"]}).wait_for_redis()
     assert client_of(echo(weir.address, headers={"X-Client-Id": "alice"})) == "ip:127.0.0.1"

@@ -112,10 +112,10 @@ def test_intermediate_authorities(rig):
     lists = rig.weir(listen=[listener(root.file, client_crl=crl)], identity=FROM_CN, limits=MANY)
     is_refused(lists, "crl_missing", alice.context())
     write(rig, "root.crl", root.crl(), issuing.crl())
-    lists.reload()
+    lists.reload().wait_for_redis()
     assert client_of(lists, alice.context()) == "certificate:alice"
     write(rig, "root.crl", root.crl(issuing), issuing.crl())
-    lists.reload()
+    lists.reload().wait_for_redis()
     eventually(lambda: is_revoked(lists, alice), what="the revoked authority")
 
 
@@ -143,7 +143,7 @@ def test_an_expired_revocation_list_refuses_and_is_named(rig):
     assert weir.metric("weir_problem", problem="crl_expired") == 1
     assert weir.metric("weir_certificate_expiry_timestamp_seconds", certificate=crl, kind="crl") > 0
     write(rig, "crl.pem", ca.crl())
-    weir.reload()
+    weir.reload().wait_for_redis()
     eventually(lambda: weir.metric("weir_problem", problem="crl_expired") == 0)
     eventually(lambda: succeeds(weir, alice), what="the new list")
 
@@ -199,7 +199,7 @@ def test_the_client_is_limited_and_named_everywhere(rig):
     shown = rig.command("inspect", "-c", weir.policy_file, "certificate:alice")
     assert shown.returncode == 0 and "certificate:alice" in shown.stdout and re.search("per-client", shown.stdout), shown
     assert rig.command("reset", "-c", weir.policy_file, "certificate:alice").returncode == 0
-    assert status(alice) == 200
+    eventually(lambda: status(alice) == 200, what="the reset to reach the worker's denials")
     first = weir.wait_for_output(r'^\{.*"client".*$')[0]
     assert json.loads(first)["client"] == "certificate:alice"
 

@@ -43,7 +43,7 @@ def test_a_reload_without_the_section_keeps_the_listener_until_a_restart(rig):
     weir, listener = weir_with_decisions(rig, decisions={"request_from": "original", "deny_status": 403})
     original = {"X-Original-Method": "POST", "X-Original-URI": "/v1/x"}
     answers = [get(listener, headers=original, host="api.test").status for _ in range(2)]
-    weir.reload(decisions=None)
+    weir.reload(decisions=None).wait_for_redis()
     weir.wait_for_output("changed decisions.listen takes effect after a restart")
     answers += [get(listener, headers=original, host="api.test").status for _ in range(2)]
     assert answers == [200, 200, 200, 403]
@@ -133,7 +133,7 @@ def test_a_redis_outage_does_not_admit_requests(rig):
 
 def test_a_decision_after_timeouts_exchange_admits_no_request(rig):
     silent = Scripted(rig, lambda peer, _number: peer.read_until(b"never", "content"))
-    weir, listener = weir_with_decisions(rig, workers=1, timeouts={"exchange": "3s"},
+    weir, listener = weir_with_decisions(rig, workers=1, timeouts={"exchange": "3s"}, redis={"timeout": "10s"},
                                          upstreams={"api": {"servers": [silent.text]}})
     weir.expect_errors("timeouts.exchange")
     with Connection(listener) as connection:

@@ -143,10 +143,11 @@ def test_a_server_returns_after_the_ejection_time_which_doubles(rig):
     failing.set()
     bad, good = Failing(rig, lambda _: failing.is_set()), Failing(rig, never)
     weir = weir_before(rig, [bad, good], {"time": "1s"})
-    for seconds in 1, 2:
+    for number, seconds in (1, 1), (2, 2):
         before = bad.requests
-        eventually(lambda: get_once(weir) and lines(weir, f"ejected for {seconds} s"), 20, "its ejection")
+        eventually(lambda: get_once(weir) and weir.metric("weir_upstream_ejections_total") == number, 20, "its ejection")
         assert bad.requests - before == 5, "five failures eject the server again"
+        weir.wait_for_output(f"ejected for {seconds} s")
     failing.clear()
     before = bad.requests
     eventually(lambda: get_once(weir).status == 200 and bad.requests > before, 20, "requests to the returned server")
@@ -298,9 +299,11 @@ def test_an_ejection_is_logged_once_for_all_workers(rig):
     upstream = {"servers": [bad.text, good.text], "retry": NO_RETRY, "eject": {"failures": 1}}
     weir = rig.weir(workers=4, upstreams={"api": upstream}, identity=BEHIND_PROXY)
     weir.expect_errors("upstream|server|api")
-    for connection in one_per_worker(weir, 4):
-        for _ in range(4):  # two of them to the bad server
+    connections = one_per_worker(weir, 4)
+    for _ in range(4):  # two of each worker's to the bad server
+        for connection in connections:
             connection.request(method="POST", headers=another_client())
+    for connection in connections:
         connection.close()
     weir.counts(4, "weir_upstream_ejections_total")
     weir.wait_for_output("ejected for")

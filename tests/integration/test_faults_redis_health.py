@@ -37,12 +37,12 @@ def slow_redis(rig, seconds):
 
 @timeout(120)
 def test_own_queueing_is_no_outage_of_redis(rig):
-    """6,000 requests at once at a Redis that makes 64 decisions in 120 ms: the last ones wait for
+    """10,000 requests at once at a Redis that makes 64 decisions in 120 ms: the last ones wait for
     longer than redis.timeout in weir, and no call waits as long for Redis."""
     redis = slow_redis(rig, 0.12)
-    weir = rig.weir(workers=1, redis={"address": redis.text, "timeout": "6s", "on_failure": "deny"}, limits=EACH,
+    weir = rig.weir(workers=1, redis={"address": redis.text, "timeout": "10s", "on_failure": "deny"}, limits=EACH,
                     size_limits={"requests_per_client": 0}).wait_for_redis()
-    clients = [Http2(weir.address) for _ in range(60)]
+    clients = [Http2(weir.address) for _ in range(100)]
     for client in clients:
         for _ in range(100):
             client.put_request()
@@ -52,8 +52,8 @@ def test_own_queueing_is_no_outage_of_redis(rig):
     def decided():
         by_redis = weir.metric("weir_limit_decisions_total", limit="each", decision="allowed") or 0
         assert weir.metric("weir_redis_errors_total", cause="timeout") in (0, None)
-        return by_redis + (weir.metric("weir_redis_errors_total", cause="busy") or 0) == 6000
-    eventually(decided, 60, "6,000 decisions")
+        return by_redis + (weir.metric("weir_redis_errors_total", cause="busy") or 0) == 10000
+    eventually(decided, 60, "10,000 decisions")
     assert weir.metric("weir_redis_errors_total", cause="busy") > 0, "the load was too small for the test"
     assert "no reply within" not in weir.output()
     assert get(weir.address).status == 200

@@ -16,7 +16,7 @@ FEW = {"few": dict(script="token_bucket", limit=1, period="1h")}
 
 
 def call(client, fields=(TYPE, TE), path="/echo.Echo/Say", body=FRAME):
-    stream = client.start(path, method="POST", fields=fields, end=False)
+    stream = client.put_request(path, method="POST", fields=fields, end=False)
     client.send_body(stream, body)
     return client.response(stream)
 

@@ -229,7 +229,7 @@ def test_an_end_that_does_not_fit_the_window(rig):
             read.wait(20)
             peer.send(b"0\r\n\r\n")
     read, api = threading.Event(), Scripted(rig, script)
-    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, timeouts={"keepalive": "1500ms", "send": "3s"})
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, timeouts={"keepalive": "3s", "send": "3s"})
     with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 5)], hold=True) as client:
         stream = client.start()
         client.read_until(lambda: client.streams[stream].body == b"hello")

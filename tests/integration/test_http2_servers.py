@@ -302,6 +302,7 @@ def test_a_server_that_allows_no_stream(rig):
     weir = weir_before(rig, server, upstream={"connect_timeout": "300ms"})
     assert_problem(weir, 504, "upstream_connect_timeout")
     eventually(lambda: "no HTTP/2 SETTINGS that allow a stream within connect_timeout" in weir.output())
+    eventually(lambda: server.accepted, what="the connection")
     assert server.accepted == 1
 
 
@@ -765,7 +766,7 @@ def test_a_stream_without_a_response_times_out_alone(rig):
             else:
                 request.respond()
     server = Http2Server(rig, script)
-    weir = weir_before(rig, server, upstream={"response_timeout": "3s"})
+    weir = weir_before(rig, server, upstream={"response_timeout": "6s"})
     with Http2(weir.address) as client:
         silent = client.start("/silent")
         request = server.next_recorded()
@@ -812,7 +813,7 @@ def test_after_a_timeout_a_silent_server_gets_a_new_connection(rig):
             pass
     server = Http2Server(rig, script)
     # A third of it is the deadline of a PING, which this server must meet on a busy machine.
-    weir = weir_before(rig, server, upstream={"response_timeout": "3s"})
+    weir = weir_before(rig, server, upstream={"response_timeout": "6s"})
     assert get(weir.address).status == 504
     assert get(weir.address).status == 200
     assert server.accepted == 2, server.accepted

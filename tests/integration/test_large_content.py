@@ -12,7 +12,7 @@ import termios
 import threading
 import zlib
 
-from rig import eventually, sanitized
+from rig import eventually, sanitized, timeout
 from scripted import Scripted
 from wire import Connection, IncompleteResponse, get, request_bytes
 
@@ -63,13 +63,15 @@ def test_sizes_around_the_splice_threshold_arrive_complete(rig):
             assert (echoed["content_length"], echoed["content_crc32"]) == (size, zlib.crc32(content)), (size, echoed)
 
 
+@timeout(120)
 def test_large_content_in_both_directions_at_once(rig):
     weir = rig.weir(workers=1)
     content = block(BIG)[:BIG]
     crc, results = zlib.crc32(content), []
 
     def up():
-        results.append(json.loads(get(weir.address, "/echo", method="POST", body=content).body)["content_crc32"] == crc)
+        with Connection(weir.address, timeout=100) as connection:  # sends all content within this time
+            results.append(json.loads(connection.request("/echo", "POST", body=content).body)["content_crc32"] == crc)
 
     def down():
         results.append(len(get(weir.address, f"/bytes/{BIG}").body) == BIG)

@@ -127,7 +127,7 @@ def test_reloads_have_counters_and_timestamps(rig):
     loaded = weir.metric("weir_policy_loaded_timestamp_seconds")
     assert before - 1 <= started <= loaded <= time.time()
     assert weir.metric("weir_reload_total", result="success") == weir.metric("weir_reload_total", result="failure") == 0
-    weir.reload(limits={"each": {**HOUR["each"], "limit": 4}})
+    weir.reload(limits={"each": {**HOUR["each"], "limit": 4}}).wait_for_redis()
     assert weir.metric("weir_reload_total", result="success") == 1
     reloaded = weir.metric("weir_policy_loaded_timestamp_seconds")
     assert loaded < reloaded <= time.time()

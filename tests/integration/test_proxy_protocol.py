@@ -87,7 +87,7 @@ def test_an_untrusted_peer_is_closed(rig):
 
 
 def test_header_and_request_head_share_a_timeout(rig):
-    weir = weir_behind_proxy(rig, timeouts={"request_header": "2s"})
+    weir = weir_behind_proxy(rig, timeouts={"request_header": "4s"})
     with Connection(weir.address) as silent, Connection(weir.address) as half, Connection(weir.address) as headless:
         half.send(V1[:20])
         headless.send(V1 + b"GET / HT")

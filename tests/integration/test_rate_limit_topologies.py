@@ -56,9 +56,9 @@ def test_descriptors_in_several_slots_of_a_cluster_are_exact(rig):
 def test_a_rejected_call_refunds_nothing_in_a_cluster(rig):
     """With quota_mode, each descriptor is an op; without, the slots are asked in turn."""
     cluster = Cluster(rig, replicas=False)
-    _, quotas = weir_with_service(rig, domains(5, 5, quota_mode=True), redis=cluster.policy())
+    first, quotas = weir_with_service(rig, domains(5, 5, quota_mode=True), redis=cluster.policy())
     weir, plain = weir_with_service(rig, domains(5, 5), redis=cluster.policy())
-    weir.wait_for_redis()
+    first.wait_for_redis(), weir.wait_for_redis()
     with Caller(plain) as caller:
         assert caller.code("edge", {"group": "full"}, hits_addend=5) == envoy.OK
     for listener in quotas, plain:

@@ -64,7 +64,7 @@ def test_loop_iterations_are_short_with_thousands_of_decisions(rig):
         return
     iterations = LoopIterations(rig)
     redis = rig.redis()
-    weir = rig.weir(workers=1, environment=iterations.environment, redis={"timeout": "5s", "on_failure": "deny"}, size_limits={"connections_per_ip": 0, "requests_per_client": 0},
+    weir = rig.weir(workers=1, environment=iterations.environment, redis={"timeout": "10s", "on_failure": "deny"}, size_limits={"connections_per_ip": 0, "requests_per_client": 0},
                     limits={"each": dict(script="gcra", limit=100_000_000, period="1h")})
     weir.expect_errors("redis ")
     with contextlib.ExitStack() as stack:

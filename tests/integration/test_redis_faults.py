@@ -227,6 +227,7 @@ def test_the_timeout_of_a_single_decision(rig):
     def took():
         weir = weir_with(rig, "allow", MANY)
         eventually(lambda: is_limited_by_redis(weir))
+        weir.wait_for_redis()  # also the other worker: one that Redis did not answer in time decides at once
         rig.redis().freeze()
         try:
             start = time.monotonic()
@@ -328,24 +329,26 @@ def timed(weir, *statuses):
     return time.monotonic() - start
 
 
-def assert_within_the_timeout(times, what):
-    """Of three requests, a busy machine may delay one."""
-    assert sorted(times)[1] < 0.7 * time_scale and max(times) < 3 * time_scale, (what, times)
+def assert_within_the_timeout(rig, redis, what, *statuses):
+    """Of three requests, a busy machine may delay one, and rarely two; a bug delays those of each weir."""
+    for _ in range(3):
+        weir = weir_with(rig, "allow", address=redis.text)
+        times = [timed(weir, *statuses) for _ in range(3)]
+        weir.finish()
+        if sorted(times)[1] < 0.7 * time_scale and max(times) < 3 * time_scale:
+            return
+    raise AssertionError((what, times))
 
 
 @timeout(120)
 def test_invalid_replies_are_handled_within_the_timeout(rig):
     for name, answer in REPLIES.items():
-        redis = Scripted(rig, invalid_redis(answer))
-        weir = weir_with(rig, "allow", address=redis.text)
-        assert_within_the_timeout([timed(weir, 200, 429) for _ in range(3)], name)
-        weir.finish()
+        assert_within_the_timeout(rig, Scripted(rig, invalid_redis(answer)), name, 200, 429)
 
 
 def test_a_redis_that_never_replies(rig):
     redis = Scripted(rig, lambda peer, _number: peer.fill() and peer.read_until(b"never", "silence"))
-    weir = weir_with(rig, "allow", address=redis.text)
-    assert_within_the_timeout([timed(weir, 200) for _ in range(3)], "no replies")
+    assert_within_the_timeout(rig, redis, "no replies", 200)
 
 
 ENDLESS = {"a text": (b"$500000000\r\n", b"x" * 65536), "an array of texts": (b"*60000\r\n", b"$65536\r\n" + b"x" * 65536 + b"\r\n")}

@@ -17,7 +17,7 @@ NEVER_MS = 600_000
 # Nodes of a cluster count as failed after this time, unless a test waits for that.
 LONG_MS = 30_000
 # Logged if all nodes that weir knows are late. That is at first the only one in the policy: a busy machine delays it.
-LATE_NODE = "none of 1 nodes returns the slot map .*: no reply in time"
+LATE_NODE = "none of 1 nodes returns the slot map .*: no (reply|TLS handshake) in time"
 
 
 class Sentinel(Process):
@@ -74,7 +74,7 @@ class Sentinels:
         for sentinel in filter(Sentinel.alive, self.sentinels):
             sentinel.command("SENTINEL", "SET", MASTER, "down-after-milliseconds", milliseconds)
 
-    def new_master(self, seconds=15):
+    def new_master(self, seconds=30):
         """Waits until a sentinel names another master. Returns that server and the time."""
         alive = [s for s in self.sentinels if s.alive()]
         self.down_after(DOWN_AFTER_MS)

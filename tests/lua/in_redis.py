@@ -279,10 +279,10 @@ def longer_period_extends_expiry(redis):
     """A rejected request with a longer period extends the expiry of its key accordingly."""
     for name in ("fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra", "token_bucket"):
         option = {"rolling_window": 10}.get(name)
-        short, long = (redis.call("SCRIPT", "LOAD", driver_script([(name, period, None, option)])) for period in (1_000_000, 3_600_000_000))
+        short, long = (redis.call("SCRIPT", "LOAD", driver_script([(name, period, None, option)])) for period in (60_000_000, 3_600_000_000))
         redis.call("FLUSHALL")
         redis.call("EVALSHA", short, 1, "k", "", 11, 1, 1, 10, 0, 10, 10)
-        check(redis.call("PTTL", "k") < 15_000, name, "lives for", redis.call("PTTL", "k"))
+        check(redis.call("PTTL", "k") < 135_000, name, "lives for", redis.call("PTTL", "k"))
         check(redis.call("EVALSHA", long, 1, "k", "", 11, 1, 1, 1, 0, 10, 10)[0] == 0, name, "the limit is used up")
         check(redis.call("PTTL", "k") > 3_000_000, name, "expires after", redis.call("PTTL", "k"), "after the period was made longer")
         check(redis.call("EVALSHA", long, 1, "k", "", 11, 1, 1, 1, 0, 10, 10)[0] == 0, name, "the limit is used up")

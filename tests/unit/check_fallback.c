@@ -422,6 +422,7 @@ START_TEST(several_limits_are_charged_all_or_none)
                                       {.key = SLICE("narrow"), .cost = 1, .result = &r[1]},
                                       {.key = SLICE("other"), .cost = 1, .result = &r[2]}};
 
+    test_clock_set_wall_us(begin_us);
     for (int i = 0; i < 5; i++) {
         r[0] = r[2] = result_for(&wide);
         r[1] = result_for(&narrow);

@@ -422,15 +422,15 @@ START_TEST(decisions_are_batched_while_a_call_is_in_flight)
     timeout = "5s";
     start_real(1);
     calls = &stats[0].redis_calls;
+    uint64_t before = clock_us();
     (void)!send_request(0, 0, "two", "a");
     flush_all(NULL);
     ck_assert_uint_eq(counter_read(calls), 1); /* no delay if no call is in flight */
-    uint64_t before = clock_us();
     for (unsigned i = 1; i < 10; i++)
         (void)!send_request(i, 0, "two", i % 2 ? "a" : "b");
     flush_all(NULL);
     if (clock_us() - before <
-        150) /* a busy machine may have stopped us here for longer than they wait */
+        400) /* a busy machine may have stopped us here for longer than they wait */
         ck_assert_uint_eq(counter_read(calls), 1);
     iterate_until(all_decided);
     ck_assert_uint_eq(counter_read(calls), 2);

@@ -12,6 +12,7 @@
 #include "run_suite.h"
 
 static const uint64_t hour_us = 3600 * (uint64_t)1000000;
+static const int64_t margin_us = 10000000; /* more than the handshakes of a test take */
 static uint64_t passed_us;
 
 static void pass(uint64_t us)
@@ -117,20 +118,20 @@ START_TEST(a_key_encrypts_for_two_hours_and_decrypts_for_two_more)
 
     ck_assert(!visit(server, versions[_i]));
     memcpy(first, made, sizeof first);
-    pass(2 * hour_us - 1000000);
+    pass(2 * hour_us - margin_us);
     SSL_SESSION *old = offered_copy();
     ck_assert(visit(server, versions[_i]));
     ck_assert_mem_eq(made, first, sizeof first);
     SSL_SESSION *late = offered_copy(), *later = offered_copy();
-    pass(1000000);
+    pass(margin_us);
     offer(late);
     ck_assert_msg(visit(server, versions[_i]), "a ticket of the key before");
     ck_assert_mem_eq(used, first, sizeof first);
     ck_assert_mem_ne(made, first, sizeof first);
-    pass(2 * hour_us - 1000000);
+    pass(2 * hour_us - margin_us);
     offer(later);
     ck_assert_msg(visit(server, versions[_i]), "the last second of the last ticket");
-    pass(1000000);
+    pass(margin_us);
     offer(old);
     ck_assert_msg(!visit(server, versions[_i]), "the key is still there");
     offer(NULL);
@@ -161,14 +162,14 @@ START_TEST(keys_are_wiped_without_handshakes)
     struct tls_server *server = server_new(NULL);
 
     ck_assert(!visit(server, versions[_i]));
-    pass(4 * hour_us - 1000000);
+    pass(4 * hour_us - margin_us);
     tls_server_wipe_old_keys(server);
     SSL_SESSION *copy = offered_copy();
     ck_assert(visit(server, versions[_i]));
     offer(copy);
-    pass(1000000);
+    pass(margin_us);
     tls_server_wipe_old_keys(server);
-    pass(-1000000);
+    pass(-margin_us);
     ck_assert(!visit(server, versions[_i]));
     tls_server_wipe_old_keys(NULL);
     offer(NULL);
