@@ -106,7 +106,7 @@ class Http2:
         """Answers a frame. If the peer has closed the connection, the next read finds its end."""
         try:
             self.send(*args, **more)
-        except OSError:
+        except ConnectionError:
             pass
 
     # --- receiving ---

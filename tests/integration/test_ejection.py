@@ -300,7 +300,7 @@ def test_an_ejection_is_logged_once_for_all_workers(rig):
     weir = rig.weir(workers=4, upstreams={"api": upstream}, identity=BEHIND_PROXY)
     weir.expect_errors("upstream|server|api")
     connections = one_per_worker(weir, 4)
-    for _ in range(4):  # two of each worker's to the bad server
+    for _ in range(4):  # enough for each worker to choose the bad server
         for connection in connections:
             connection.request(method="POST", headers=another_client())
     for connection in connections:

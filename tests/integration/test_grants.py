@@ -71,7 +71,7 @@ def test_a_grant_expires_and_can_be_revoked(rig):
     put(weirs[0], "long", {"quota": 0, "for": "30d"})
     for weir in weirs:
         wait_for_grants(weir, 2)
-    loaded = time.monotonic()  # each weir counts the 6 s from when it has read the grant
+    loaded = time.monotonic()  # weir counts the rest of the 6 s from when it reads the reply of Redis
     assert fetch(weirs[1], "long") == [429] and fetch(weirs[0], "long") == [429]
 
     def has_ended(weir):

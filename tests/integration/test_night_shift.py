@@ -352,9 +352,11 @@ class Prometheus:
         return {a["labels"]["alertname"] for a in alerts if a["state"] == "firing" and a["labels"]["instance"] == text_of(listener)}
 
     def has_missed(self, listener, seconds):
-        """Whether a scrape of the last seconds took longer than one, on a busy machine: alerts begin again."""
-        query = f'min_over_time(up{{instance="{text_of(listener)}"}}[{seconds}s]) == 0'
-        return self.data("/api/v1/query?" + urllib.parse.urlencode({"query": query}))["result"]
+        """Whether a scrape of this weir and one of another took longer than 1 s in the last seconds: the machine is busy, and
+        the alerts begin again."""
+        query = urllib.parse.urlencode({"query": f"min_over_time(up[{seconds}s]) == 0"})
+        missed = [one["metric"]["instance"] for one in self.data("/api/v1/query?" + query)["result"]]
+        return len(missed) > 1 and text_of(listener) in missed
 
 
 def signals(fault, prometheus):
@@ -379,15 +381,16 @@ def remains(fault, prometheus):
 
 
 def within(seconds, look, what, complaints, missed):
-    """Collects what look() still returns after this time: exact times of the issue, so nothing is scaled. But it begins again,
-    a few times, if missed(seconds)."""
+    """Adds to complaints what look() still returns after this time. The times are those of the issue, so they are not scaled.
+    While missed(seconds), it waits for up to five times as long."""
     end = time.monotonic() + seconds
     latest = end + 4 * seconds
-    while last := look():
-        if time.monotonic() > end and (time.monotonic() > latest or not missed(seconds)):
-            complaints.append(f"{what}: {last}")
+    while time.monotonic() < end or (time.monotonic() < latest and missed(seconds)):
+        last = look()
+        if not last:
             return
         time.sleep(0.5)
+    complaints.append(f"{what}: {last}")
 
 
 @timeout(300)

@@ -20,8 +20,8 @@ def test_decisions_meet_the_timeout_during_every_failure(rig):
         times = server.measure(failure, 1)
         table.append(times.line(failure))
         print(table[-1])
-        # A busy machine wakes processes late, and lets them wait for a core.
-        allowed_us = (TIMEOUT_MS * 2.5 * time_scale + 20) * 1000 + 3 * times.delay.max_us
+        # A busy machine wakes processes late; `own` leaves that out.
+        allowed_us = (TIMEOUT_MS * 2.5 * time_scale + 20) * 1000 + (0 if times.own else 3 * times.delay.max_us)
         return len(times.every) > 50 and (times.own or times.every)[-1] <= allowed_us
     for failure in FAILURES:
         # a bug exceeds the bound every time

@@ -204,7 +204,7 @@ def test_content_that_is_sent_again_ends_once(rig):
         stream = client.start("/", "PUT", end=False)
         client.send(DATA, 0, stream, b"abc")
         assert begun.wait(20)
-        assert client.responds_to_ping()  # weir no longer handles "abc", after which it looks for a response
+        assert client.responds_to_ping()  # weir has handled "abc"; after it, it looks for a response
         weir.signal(signal.SIGSTOP)
         client.send(DATA, END_STREAM, stream)
         ended.set()

@@ -143,8 +143,9 @@ def test_a_server_that_closes_new_connections_gets_one_more_try(rig):
     weir.counts(2, "weir_upstream_retries_total", cause="connect")
     accepted, server.until = server.accepted, 1 << 20
     assert get(weir.address).status == 502
-    weir.counts(3, "weir_upstream_retries_total", cause="connect")  # no more than one more try
-    assert server.accepted >= accepted + 2
+    # the server may count a connection later; 1 s after the failure, weir probes it
+    weir.counts(3, "weir_upstream_retries_total", cause="connect")
+    eventually(lambda: server.accepted >= accepted + 2, what="one more try")
     weir.counts(1, "weir_errors_total", cause="upstream_connect")
 
 

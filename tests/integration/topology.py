@@ -16,7 +16,7 @@ DOWN_AFTER_MS = 800 * time_scale
 NEVER_MS = 600_000
 # Nodes of a cluster count as failed after this time, unless a test waits for that.
 LONG_MS = 30_000
-# Logged if all nodes that weir knows are late. That is at first the only one in the policy: a busy machine delays it.
+# Logged if no node that weir knows replies in time. At first, that is the only node in the policy: a busy machine can delay it.
 LATE_NODE = "none of 1 nodes returns the slot map .*: no (reply|TLS handshake) in time"
 
 

@@ -130,7 +130,7 @@ START_TEST(a_key_encrypts_for_two_hours_and_decrypts_for_two_more)
     ck_assert_mem_ne(made, first, sizeof first);
     pass(2 * hour_us - margin_us);
     offer(later);
-    ck_assert_msg(visit(server, versions[_i]), "the last second of the last ticket");
+    ck_assert_msg(visit(server, versions[_i]), "shortly before the end of the last ticket");
     pass(margin_us);
     offer(old);
     ck_assert_msg(!visit(server, versions[_i]), "the key is still there");
