@@ -5,7 +5,7 @@ import queue
 import struct
 
 from http2_wire import (ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, PING, PREFACE, RST_STREAM, SETTINGS,
-                        WINDOW_UPDATE, Decoder, Encoder, frame)
+                        WINDOW_UPDATE, Decoder, Encoder, frame, window_updates)
 from scripted import Scripted
 
 
@@ -115,10 +115,7 @@ class Http2Peer:
     def release(self):
         """Ends `hold`: extends the windows by the content that has arrived."""
         self.hold = False
-        arrived = {number: len(request.body) for number, request in self.requests.items()}
-        for number, size in (0, sum(arrived.values())), *arrived.items():
-            if size:
-                self.put(WINDOW_UPDATE, 0, number, struct.pack(">I", size))
+        self.peer.socket.sendall(window_updates({number: len(request.body) for number, request in self.requests.items()}))
 
     def read_until(self, condition):
         while not condition() and self.read_frame():

@@ -16,6 +16,11 @@ NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_C
 MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_HEADER_LIST_SIZE = 3, 4, 6
 
 
+def window_updates(sizes):
+    """Frames that extend the windows of the streams by these bytes, and that of the connection by all of them."""
+    return b"".join(frame(WINDOW_UPDATE, 0, number, struct.pack(">I", size)) for number, size in ((0, sum(sizes.values())), *sizes.items()) if size)
+
+
 class Stream:
     """Everything received on one stream. `reset`: the error code of RST_STREAM; `cut`: the
     connection ended first; `granted`: bytes granted by WINDOW_UPDATE; `secret`: names of the fields
@@ -179,11 +184,7 @@ class Http2:
     def release(self):
         """Ends `hold`: extends the windows by the content that has arrived."""
         self.hold = False
-        arrived = {number: len(stream.body) for number, stream in self.streams.items()}
-        for number, size in (0, sum(arrived.values())), *arrived.items():
-            if size:
-                self.put(WINDOW_UPDATE, 0, number, struct.pack(">I", size))
-        self.flush()
+        self.socket.sendall(window_updates({number: len(stream.body) for number, stream in self.streams.items()}))
 
     def read_until(self, condition):
         """Reads frames until the condition holds or the connection ends."""
