@@ -17,6 +17,7 @@ _Static_assert(LEVEL_MAX / PERIOD_MAX_US > LEASE_MOST, "a level is more than a l
 struct counter {
     uint32_t stretch, busy_stretch; /* last interval with a request; last busy interval */
     uint32_t met;
+    uint64_t warm_from_us; /* before, requests were not noted */
 };
 
 struct leases {
@@ -63,7 +64,8 @@ static unsigned counter_of(struct slice key)
     return (unsigned)(stir(sum, last) >> 32) % COUNTERS;
 }
 
-static bool is_warm(struct leases *leases, struct slice key, uint64_t now_us)
+/* NULL: the key is not busy. */
+static const struct counter *warm_counter(struct leases *leases, struct slice key, uint64_t now_us)
 {
     struct counter *counter = &leases->counters[counter_of(key)];
     uint32_t stretch =
@@ -73,9 +75,12 @@ static bool is_warm(struct leases *leases, struct slice key, uint64_t now_us)
         counter->stretch = stretch;
         counter->met = 0;
     }
-    if (++counter->met >= LEASE_LEAST)
+    if (++counter->met >= LEASE_LEAST) {
+        if (stretch - counter->busy_stretch >= WARM)
+            counter->warm_from_us = now_us;
         counter->busy_stretch = stretch;
-    return stretch - counter->busy_stretch < WARM;
+    }
+    return stretch - counter->busy_stretch < WARM ? counter : NULL;
 }
 
 static bool is_of(const struct lease *lease, const uint64_t key[2], const struct limit *limit,
@@ -161,22 +166,27 @@ static void count_request(struct lease *lease, uint64_t now_us)
 static __attribute__((noinline)) struct lease *look_closer(struct leases *leases, struct slice text,
                                                            const struct limit *limit,
                                                            const struct limit_numbers *numbers,
-                                                           uint64_t now_us)
+                                                           uint64_t now_us, uint64_t warm_from_us)
 {
     uint64_t key[2];
 
     hash_slice_128(&leases->hash, text, key);
     key[1] ^= (uint64_t)numbers->share; /* each priority has its own lease */
     struct lease *lease = lease_slot(leases->table[key[0] % SETS], key, limit, numbers, now_us);
-    if (lease)
-        count_request(lease, now_us);
+    if (!lease)
+        return NULL;
+    if (lease->since_us < warm_from_us) /* or requests not noted would count as those of others */
+        lease->since_us = 0;
+    count_request(lease, now_us);
     return lease;
 }
 
 struct lease *leases_meet(struct leases *leases, struct slice key, const struct limit *limit,
                           const struct limit_numbers *numbers, uint64_t now_us)
 {
-    return is_warm(leases, key, now_us) ? look_closer(leases, key, limit, numbers, now_us) : NULL;
+    const struct counter *counter = warm_counter(leases, key, now_us);
+
+    return counter ? look_closer(leases, key, limit, numbers, now_us, counter->warm_from_us) : NULL;
 }
 
 /* --- How many units --------------------------------------------------------------------------- */

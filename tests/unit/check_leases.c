@@ -346,6 +346,28 @@ START_TEST(remaining_decreases_at_the_rate_of_other_workers)
 }
 END_TEST
 
+/* Redis was slow, so that less than LEASE_LEAST requests per interval arrived. */
+START_TEST(requests_of_a_client_that_is_not_busy_are_no_use_by_others)
+{
+    struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 10};
+    struct lease *lease;
+
+    leases = leases_new();
+    lease = busy_for(&limit, 1000, 8, 1000000, 1000000);
+    lease_note(lease, 5, 900, 1000000);
+    for (uint64_t at_us = 1020000; at_us < 1320000; at_us += 20000) {
+        ck_assert_ptr_eq(busy_for(&limit, 1000, 1, at_us, at_us), lease);
+        lease_note(lease, 1, 899 - (int64_t)(at_us - 1020000) / 20000, at_us);
+    }
+    ck_assert_ptr_null(busy_for(&limit, 1000, 1, 1320000, 1320000)); /* Redis charges it: 884 */
+    ck_assert_ptr_eq(busy_for(&limit, 1000, 4, 1340000, 1340000), lease); /* and three of these */
+    lease_note(lease, 11, 870, 1340000);
+    lease_take(lease, &(struct lease_charge){10, 1, 870, 50000000, 100, 1000, 1340000}, 1340000);
+    ck_assert_int_eq(lease_remaining(lease, 1440000), 880);
+    leases_free(leases);
+}
+END_TEST
+
 START_TEST(a_full_table_keeps_leases_with_units)
 {
     struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 10};
@@ -459,6 +481,7 @@ int main(void)
     tcase_add_test(test_case, units_of_changed_limits_are_not_spent);
     tcase_add_test(test_case, units_of_two_plans_are_not_spent_in_turn);
     tcase_add_test(test_case, remaining_decreases_at_the_rate_of_other_workers);
+    tcase_add_test(test_case, requests_of_a_client_that_is_not_busy_are_no_use_by_others);
     tcase_add_test(test_case, a_full_table_keeps_leases_with_units);
     suite_add_tcase(suite, test_case);
     return run_suite(suite);
