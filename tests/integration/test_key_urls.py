@@ -511,6 +511,8 @@ def test_names_are_resolved_by_weir(rig):
     weir = rig.weir(limits=LIMIT, resolver={"nameservers": [dns.text], "timeout": "5s"},
                     identity={"from": ["jwt:sub", "ip"], "jwt": settings(elsewhere, plain, server)})
     weir.expect_errors(f"keys {re.escape(server.url)}: cannot be fetched: none.test: ")
+    # A token of a key that is not fetched yet causes another fetch of all.
+    eventually(lambda: fetched(weir, elsewhere) == fetched(weir, plain) == 1, what="the keys")
     for issuer in (one, two):
         assert identity_of(weir, issuer.sign("EdDSA", CLAIMS)[0]) == "jwt:alice"
     eventually(lambda: fetched(weir, server, "failed"), what="a failure")

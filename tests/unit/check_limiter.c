@@ -1406,8 +1406,9 @@ START_TEST(after_timeouts_redis_gets_no_calls_until_it_replies)
     iterate_until(none_ready);
     ck_assert_int_eq(send_request(3, 0, "window", "a"), DECIDED_NOW);
     fake.mode = FAKE_GOOD;
-    iterate_until(all_ready); /* the watchdog reconnects */
-    ck_assert(!decide("window", "a")->results[0].local);
+    do                            /* a busy machine may miss the timeout */
+        iterate_until(all_ready); /* the watchdog reconnects */
+    while (decide("window", "a")->results[0].local);
     ck_assert_uint_eq(count_verdict(4, VERDICT_ALLOWED), 4);
     stop_fake();
 }
@@ -1433,6 +1434,7 @@ static const char *const wrong_shapes[] = {
 
 START_TEST(a_malformed_reply_is_a_failure)
 {
+    timeout = "5s";
     start_fake();
     fake.reply = wrong_shapes[_i];
     ck_assert(decide("window", "a")->results[0].local);
@@ -1444,6 +1446,7 @@ END_TEST
 
 START_TEST(an_abandoned_request_is_never_decided)
 {
+    timeout = "5s";
     start_fake();
     (void)!send_request(0, 0, "window", "a"); /* not sent yet */
     limiter_abandon(&requests[0].decision_request);
