@@ -12,6 +12,7 @@ request. The policy is written as JSON, which is valid YAML.
 """
 
 import binascii
+import contextlib
 import ctypes
 import json
 import os
@@ -176,6 +177,24 @@ class Upstream(Process):
         return json.loads(get(self.address, "/stats").body)
 
 
+class RedisProcess(Process):
+    """redis-server, with the processes that it forks to send its data to replicas."""
+
+    def kill(self):
+        forked = []
+        if self.alive():
+            self.popen.send_signal(signal.SIGSTOP)  # from here on it forks no more
+            with open(f"/proc/{self.pid}/task/{self.pid}/children", encoding="ascii") as listing:
+                forked = list(map(int, listing.read().split()))
+        super().kill()
+        for pid in forked:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)  # an orphan is a child of this process, see run()
+
+    finish = kill
+
+
 class Redis:
     """A real redis-server without persistence. It can be killed, stopped, and started again at the
     same address. With `file`, it keeps a configuration file, so that a restarted server keeps the
@@ -199,7 +218,7 @@ class Redis:
         options = [*where, "--save", "", "--appendonly", "no", "--dir", self.rig.directory, *self.arguments]
         if self.file and not os.path.exists(self.file):
             self.rig.write(self.name + ".conf", "".join(f'\n{o[2:]}' if o.startswith("--") else f' "{o}"' for o in options) + "\n")
-        self.process = Process(self.rig, self.name, [redis_program, self.file] if self.file else [redis_program, *options])
+        self.process = RedisProcess(self.rig, self.name, [redis_program, self.file] if self.file else [redis_program, *options])
         eventually(self.is_up, 10, "PONG from Redis")
         return self
 
