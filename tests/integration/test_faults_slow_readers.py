@@ -246,6 +246,7 @@ def test_an_http2_reader_below_the_rate_loses_the_connection(rig):
     """A write alone does not renew the time, whether requests are left or not."""
     weir = rig.weir(workers=1, timeouts={"send": "4s", "send_min_rate": 1000000})
     with SlowHttp2(weir) as client:
+        weir.counts(1, "weir_connections")
         with Background(lambda: client.socket.recv(1024), 0.05):
             eventually(lambda: weir.metric("weir_connections") == 0, seconds=30, what="the close")
     weir.counts(1, "weir_errors_total", cause="client_stalled")
