@@ -28,6 +28,7 @@ server.on('stream', stream => {
 });
 process.on('SIGTERM', () => {
   server.close();
+  setTimeout(() => {}, 200);  // or Node ends at once, before it has sent its output
   for (const session of sessions) session.goaway();  // weir closes it; close() of Node 18 resets new calls
 });
 server.listen(0, '127.0.0.1', () => console.log('port ' + server.address().port));
