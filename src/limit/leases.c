@@ -17,7 +17,7 @@ _Static_assert(LEVEL_MAX / PERIOD_MAX_US > LEASE_MOST, "a level is more than a l
 struct counter {
     uint32_t stretch, busy_stretch; /* last interval with a request; last busy interval */
     uint32_t met;
-    uint64_t warm_from_us; /* before, requests were not noted */
+    uint64_t warm_from_us; /* busy since then; replies to earlier requests were not noted */
 };
 
 struct leases {
@@ -64,7 +64,7 @@ static unsigned counter_of(struct slice key)
     return (unsigned)(stir(sum, last) >> 32) % COUNTERS;
 }
 
-/* NULL: the key is not busy. */
+/* Counts a request of the key. Returns its counter, or NULL if the key is not busy. */
 static const struct counter *warm_counter(struct leases *leases, struct slice key, uint64_t now_us)
 {
     struct counter *counter = &leases->counters[counter_of(key)];
@@ -175,7 +175,7 @@ static __attribute__((noinline)) struct lease *look_closer(struct leases *leases
     struct lease *lease = lease_slot(leases->table[key[0] % SETS], key, limit, numbers, now_us);
     if (!lease)
         return NULL;
-    if (lease->since_us < warm_from_us) /* or requests not noted would count as those of others */
+    if (lease->since_us < warm_from_us) /* or requests not noted count as use by others */
         lease->since_us = 0;
     count_request(lease, now_us);
     return lease;

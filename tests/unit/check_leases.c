@@ -346,7 +346,7 @@ START_TEST(remaining_decreases_at_the_rate_of_other_workers)
 }
 END_TEST
 
-/* Redis was slow, so that less than LEASE_LEAST requests per interval arrived. */
+/* Redis was slow, so that fewer than LEASE_LEAST requests per interval arrived. */
 START_TEST(requests_of_a_client_that_is_not_busy_are_no_use_by_others)
 {
     struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 10};
