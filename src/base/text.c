@@ -85,8 +85,10 @@ void text_hex_fixed(struct text *t, uint64_t value, unsigned digits)
         return;
     char *start = t->p + t->n;
     t->n += digits;
-    for (char *p = start + digits; p > start; value >>= 4)
+    for (char *p = start + digits; p > start; value >>= 8) {
         *--p = hex_digit[value & 15];
+        *--p = hex_digit[value >> 4 & 15];
+    }
 }
 
 void text_percent(struct text *t, unsigned char byte)
@@ -181,12 +183,10 @@ static unsigned escaped_code(struct slice utf8, size_t n)
 
 int text_json_byte(struct slice s)
 {
-    static const char digits[] = "0123456789abcdef";
-
     if (s.n < TEXT_JSON_BYTE || memcmp(s.p, "\xef\xbf\xbd", 3) != 0)
         return -1;
-    const char *high = memchr(digits, s.p[3], 16), *low = memchr(digits, s.p[4], 16);
-    return high && low ? (int)((high - digits) << 4 | (low - digits)) : -1;
+    const char *high = memchr(hex_digit, s.p[3], 16), *low = memchr(hex_digit, s.p[4], 16);
+    return high && low ? (int)((high - hex_digit) << 4 | (low - hex_digit)) : -1;
 }
 
 void text_json(struct text *t, struct slice s)

@@ -64,7 +64,8 @@ void text_u64(struct text *t, uint64_t value);
 void text_i64(struct text *t, int64_t value);
 /* Writes four numbers separated by dots: an IPv4 address. */
 void text_dotted(struct text *t, const unsigned char octets[4]);
-/* Writes lower-case hexadecimal digits: without leading zeros, or exactly `digits` (at most 16). */
+/* Writes lower-case hexadecimal digits: without leading zeros, or exactly `digits` (an even number,
+ * at most 16). */
 void text_hex(struct text *t, uint64_t value);
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits);
 /* Writes "%" and two upper-case hexadecimal digits (RFC 3986 section 2.1). */

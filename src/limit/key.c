@@ -32,10 +32,7 @@ static inline void escape(struct text *out, struct slice s)
         text_put(out, (struct slice){start, (size_t)(p - start)});
         if (p == end)
             return;
-        unsigned char c = (unsigned char)*p;
-        text_char(out, '%');
-        text_char(out, "0123456789ABCDEF"[c >> 4]);
-        text_char(out, "0123456789ABCDEF"[c & 15]);
+        text_percent(out, (unsigned char)*p);
     }
 }
 
@@ -257,8 +254,8 @@ static void write_target_hash(struct text *out, const struct limit_facts *facts)
     hash_key_mix(&key, facts->host);
     hash_key_mix(&key, facts->method);
     hash_slice_128(&key, facts->path, hash);
-    for (unsigned i = 0; i < 32; i++)
-        text_char(out, "0123456789abcdef"[hash[i / 16] >> (60 - i % 16 * 4) & 15]);
+    text_hex_fixed(out, hash[0], 16);
+    text_hex_fixed(out, hash[1], 16);
 }
 
 void key_write_repeat(struct text *out, struct slice key, const struct limit_facts *facts,

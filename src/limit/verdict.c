@@ -406,7 +406,7 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
 {
     const struct denial *denial;
 
-    if (op->count > DENIAL_LIMITS_MAX || op->denial.barred || !denials_any(l->denials, now_us) ||
+    if (op->count > DENIAL_LIMITS_MAX || op->denial.barred ||
         !(denial = denials_find(l->denials, denial_key_of(op), now_us)) || was_refunded(op, denial))
         return false;
     uint64_t elapsed = now_us - denial->requested_us;

@@ -46,6 +46,31 @@ static enum found write_plain(const struct identity_settings *settings,
                               const struct identity_source *source, struct slice scheme,
                               struct slice value, struct identity *identity);
 
+/* Returns why some servers may read another value; NULL if none. */
+static const char *field_fault(const struct field *field)
+{
+    return field_is_named_away(field)              ? "Connection names the identity header"
+           : slice_has_control_bytes(field->value) ? "the identity header contains control bytes"
+           : value_may_be_trimmed(field->value)
+               ? "the identity header begins or ends with a blank of Unicode"
+               : NULL;
+}
+
+/* Not inlined: most headers of identities are known, and Authorization is not. */
+static __attribute__((noinline)) enum found write_credentials(const struct identity_search *search,
+                                                              const struct identity_from *from,
+                                                              const struct field *field)
+{
+    char bytes[CREDENTIALS_SCHEME_MAX];
+    struct text scheme = text_over(bytes, sizeof bytes);
+    struct slice rest = field->value;
+    const char *why = credentials_split(field->name, &rest, &scheme);
+
+    return why ? identity_bad(search, why)
+               : write_plain(&search->input->policy->identity, from->source, text_slice(&scheme),
+                             rest, search->identity);
+}
+
 static enum found find_header(const struct identity_search *search,
                               const struct identity_from *from)
 {
@@ -59,21 +84,12 @@ static enum found find_header(const struct identity_search *search,
         return FOUND_NONE;
     if (known ? fields_repeat(fields, from->field) : fields_next_named(fields, name, field) != NULL)
         return identity_bad(search, "the identity header occurs twice");
-    if (field_is_named_away(field))
-        return identity_bad(search, "Connection names the identity header");
-    if (slice_has_control_bytes(field->value))
-        return identity_bad(search, "the identity header contains control bytes");
-    char bytes[CREDENTIALS_SCHEME_MAX];
-    struct text scheme = text_over(bytes, sizeof bytes);
-    struct slice rest = field->value;
-    if (value_may_be_trimmed(rest))
-        return identity_bad(search, "the identity header begins or ends with a blank of Unicode");
-    /* Authorization has no id. */
-    const char *why = known ? NULL : credentials_split(field->name, &rest, &scheme);
+    const char *why = field_fault(field);
     if (why)
         return identity_bad(search, why);
-    return write_plain(&search->input->policy->identity, from->source, text_slice(&scheme), rest,
-                       search->identity);
+    return known ? write_plain(&search->input->policy->identity, from->source, SLICE(""),
+                               field->value, search->identity)
+                 : write_credentials(search, from, field);
 }
 
 const struct identity_source identity_sources[] = {
