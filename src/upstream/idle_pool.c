@@ -86,6 +86,7 @@ void connection_release(struct connection *c, bool reusable)
         connection_close(c);
         return;
     }
+    uint64_t now = clock_cached_us();
     server->outstanding--;
     server->pooled_count++;
     c->state = CONNECTION_POOLED;
@@ -93,10 +94,10 @@ void connection_release(struct connection *c, bool reusable)
     c->scanned = 0;
     c->pooled_iteration = w->iteration;
     c->empty_iteration = c->stream.drained && !c->stream.layer ? w->iteration : 0;
-    c->use_until_us = clock_cached_us() + c->idle_max_us;
+    c->use_until_us = now + c->idle_max_us;
     TAILQ_INSERT_HEAD(&server->pooled, c, entry);
     stream_want_read(&c->stream, true);
-    deadline_arm(&w->queue.pooled, &c->link.deadline, clock_cached_us(), CONNECTION_IDLE_US);
+    deadline_arm(&w->queue.pooled, &c->link.deadline, now, CONNECTION_IDLE_US);
 }
 
 bool server_keeps_idle(const struct server *server)
