@@ -135,11 +135,12 @@ def open_page(rig, url, *flags):
     return Process(rig, f"chromium-{len(rig.processes)}", [
         shutil.which("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", *NO_CRASH_HANDLER,
-        "--remote-debugging-port=0", f"--user-data-dir={os.path.join(rig.directory, 'browser')}", *flags, url])
+        "--remote-debugging-port=0", f"--user-data-dir={os.path.join(rig.directory, 'browser')}", *flags, url], start_new_session=True)
 
 
 def close(browser):
     browser.kill()
+    eventually(lambda: is_over(browser.popen.pid), what="the end of the browser's processes")
     kill_crash_handlers()
 
 

@@ -30,7 +30,7 @@ from tokens import Issuer
 from wire import Connection, count, flood, get, request_bytes
 
 
-DAY = [("period: 1m", "period: 1d")]  # so that no unit is refilled during a test
+DAY = [("period: 1m", "period: 1d")]  # so that no unit is refilled and no state expires during a test
 
 
 def statuses(weir, times, path="/", method="GET", **headers):
@@ -350,7 +350,7 @@ def test_api_keys_that_are_never_stored(rig):
     command = blocks(recipes()[1][heading], "sh")[0]
     made = subprocess.run(["sh", "-ec", command], env={**os.environ, "API_KEY": "pk_partner", "WEIR_HASH_KEY": "a secret"},
                           capture_output=True, text=True, check=True).stdout.strip()
-    weir = weir_with_recipe(rig, heading, replace=[("${WEIR_HASH_KEY}", "a secret"), ("id:h:HASH", "id:h:" + made)])
+    weir = weir_with_recipe(rig, heading, replace=DAY + [("${WEIR_HASH_KEY}", "a secret"), ("id:h:HASH", "id:h:" + made)])
     assert statuses(weir, 1, X_Api_Key="pk_partner") == statuses(weir, 1, X_Api_Key="pk_other") == [200]
     for key, quota in (("pk_partner", "1000"), ("pk_other", "100")):
         assert re.search(rf"per-key .*\b{quota}\b", rig.command("inspect", "-c", weir.policy_file, "id:" + key).stdout)
