@@ -4,6 +4,7 @@ name servers do not respond."""
 import json
 import socket
 import threading
+import time
 
 from nameserver import Nameserver
 from rig import eventually
@@ -27,10 +28,14 @@ def two_servers(rig, first=respond_with_body(b"one"), second=respond_with_body(b
             one.close()
 
 
-def weir_with_dns(rig, server, port, name="api.test", resolver=None, **more):
+def weir_with_dns(rig, server, port, name="api.test", resolver=None, resolved=True, **more):
+    """`resolved`: waits until the name has an address. weir itself waits at most 1 s."""
     policy = {"upstreams": {"api": {"servers": [f"{name}:{port}"]}}, "rules": [], "workers": 1,
               "resolver": {**SOON, "nameservers": [server.text], **(resolver or {})}, **more}
-    return rig.weir(**policy)
+    weir = rig.weir(**policy)
+    if resolved:
+        eventually(lambda: all(s["address"] for s in servers_of(weir)), what="the name to be resolved")
+    return weir
 
 
 def count_log_lines(weir, words):
@@ -44,8 +49,16 @@ def servers_of(weir):
 def test_the_first_request_uses_the_resolved_address(rig):
     one, _, port = two_servers(rig)
     dns = Nameserver(rig, ttl=60, **{"api.test": ["127.0.0.1"]})
+
+    def start():
+        """Returns whether the first request got its response. It may fail only if the start took
+        more than 1 s."""
+        began = time.monotonic()
+        answer = get(weir_with_dns(rig, dns, port, resolved=False, workers=2).address)
+        assert answer.body == b"one" or time.monotonic() - began > 1, answer
+        return answer.body == b"one"
     for _ in range(3):
-        assert get(weir_with_dns(rig, dns, port, workers=2).address).body == b"one"
+        eventually(start, 15, what="a start in which the name is resolved within 1 s")
 
 
 def test_a_changed_address_takes_effect(rig):
@@ -90,8 +103,13 @@ def test_both_families(rig):
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         return  # this machine has no IPv6
-    one = Scripted(rig, respond_with_body(b"one"))
-    listener = socket.create_server(("::1", one.address[1]), family=socket.AF_INET6)
+    while True:
+        one = Scripted(rig, respond_with_body(b"one"))
+        try:
+            listener = socket.create_server(("::1", one.address[1]), family=socket.AF_INET6)
+            break
+        except OSError:  # the port is in use at that address
+            one.close()
     rig.add_cleanup(listener.close)
     dns = Nameserver(rig, ttl=60, **{"api.test": ["127.0.0.1", "::1"]})
     assert len(servers_of(weir_with_dns(rig, dns, one.address[1]))) == 2
@@ -150,7 +168,7 @@ def test_weir_starts_without_dns(rig):
     one, _, port = two_servers(rig)
     dns = Nameserver(rig)
     dns.silent = True
-    weir = weir_with_dns(rig, dns, port, resolver={"timeout": "90ms", "max_ttl": "50ms"})
+    weir = weir_with_dns(rig, dns, port, resolver={"timeout": "90ms", "max_ttl": "50ms"}, resolved=False)
     answer = get(weir.address)
     assert answer.status == 503 and b"its name is not resolved" in answer.body
     weir.counts(1, "weir_errors_total", cause="upstream_no_server")
