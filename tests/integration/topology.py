@@ -16,8 +16,9 @@ DOWN_AFTER_MS = 800 * time_scale
 NEVER_MS = 600_000
 # Nodes of a cluster count as failed after this time, unless a test waits for that.
 LONG_MS = 30_000
-# Logged if no node that weir knows replies in time. At first, that is the only node in the policy: a busy machine can delay it.
-LATE_NODE = "none of 1 nodes returns the slot map .*: no (reply|TLS handshake) in time"
+# Logged if no node that weir knows replies within 0.5 s. At first, weir knows only the nodes in the
+# policy. A busy machine can delay them.
+LATE_NODE = r"none of \d+ nodes returns the slot map .*: no (reply|TLS handshake) in time"
 
 
 class Sentinel(Process):
