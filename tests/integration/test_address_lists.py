@@ -68,7 +68,7 @@ def test_a_reload_reads_the_lists_again_and_errors_keep_the_policy(rig):
     assert f'{path}:3:3: "nonsense": ' in weir.output() and f"{path}:4:1: " in weir.output(), weir.output()
     assert fetch(weir, "203.0.113.9") == [403] and fetch(weir, "203.0.113.10") == [200]
     rig.write("block.txt", "203.0.113.10\n")
-    weir.reload()
+    weir.reload().wait_for_redis()
     assert fetch(weir, "203.0.113.9") == [200] and fetch(weir, "203.0.113.10") == [403]
     done = rig.command("check", "-c", weir.policy_file)
     assert "addresses:\n  allow: [ allow.txt ]\n  block: [ block.txt ]\n" in done.stdout, done.stdout

@@ -87,7 +87,7 @@ def test_live(rig):
         for thread in load:
             thread.join()
         return
-    flood(weir.address, 160, connections=8, headers={"X-Client-Id": "busy"})
+    flood(weir.address, 400, connections=8, headers={"X-Client-Id": "busy"})
     flood(weir.address, 30, connections=2, headers={"X-Client-Id": SCRIPT}, target="/search")
     text_of(page, "#limited", "id:busy")
     text_of(page, "#limited", SCRIPT)

@@ -320,7 +320,7 @@ def test_a_server_that_responds_early_and_stops_reading_has_not_failed(rig):
         peer.send(OK)
         gate.wait()
     servers = [Scripted(rig, early) for _ in range(2)]
-    upstream = {"servers": [s.text for s in servers], "response_timeout": "1s", "eject": {"failures": 1}}
+    upstream = {"servers": [s.text for s in servers], "response_timeout": "3s", "eject": {"failures": 1}}
     weir = rig.weir(workers=1, upstreams={"api": upstream}, identity=BEHIND_PROXY)
     weir.expect_errors("upstream|server|api")
     for _ in range(4):

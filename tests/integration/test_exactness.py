@@ -211,7 +211,7 @@ def test_thousands_of_connections_get_exactly_the_limit(rig):
     """All requests arrive at once, each on its own connection, at two workers; then again after the
     limit is exhausted."""
     weir = rig.weir(workers=2, size_limits={"connections_per_ip": 0, "requests_per_client": 0}, redis={"timeout": "10s"},
-                    limits={"all": dict(script="gcra", limit=1500, period="10d", per="all", lease="off")})
+                    timeouts={"request_header": "100s"}, limits={"all": dict(script="gcra", limit=1500, period="10d", per="all", lease="off")})
     request = request_bytes("/x")
     with contextlib.ExitStack() as stack:
         crowd = [stack.enter_context(connect(weir.address)) for _ in range(4000)]

@@ -112,7 +112,7 @@ def test_a_client_retries_after_the_pushback_time(rig):
 
 
 def test_grpc_health_checks(rig):
-    health = {"grpc": "echo", "interval": "50ms", "unhealthy": 1, "healthy": 1}
+    health = {"grpc": "echo", "interval": "50ms", "timeout": "20s", "unhealthy": 1, "healthy": 1}
     weir, server = weir_before_grpc(rig, health)
     host, port = server.text.split(":")
     direct = (host, int(port))
@@ -127,6 +127,6 @@ def test_grpc_health_checks(rig):
 
 
 def test_a_health_check_of_an_unknown_service_fails(rig):
-    weir, _ = weir_before_grpc(rig, {"grpc": "other", "interval": "50ms", "unhealthy": 1})
+    weir, _ = weir_before_grpc(rig, {"grpc": "other", "interval": "50ms", "timeout": "20s", "unhealthy": 1})
     eventually(lambda: "it does not know the service (grpc-status 5)" in weir.output())
     weir.expect_errors("upstream|server|health")
