@@ -104,7 +104,7 @@ def post_json(address, content, headers=None, path="/json", method="POST"):
 
 def check_client(rig, language):
     """Calls of a real gRPC client, see grpc_client.py and tests/grpc-js/client.js."""
-    limit = {"unit": "day", "requests_per_unit": 2}
+    limit = {"unit": "year", "requests_per_unit": 2}
     _, listener = weir_with_service(rig, {"edge": {"descriptors": [{"key": "user", "rate_limit": limit}]}})
     message = envoy.request("edge", {"user": "alice"}).SerializeToString().hex()
     *replies, refused = run(listener, "rate_limits", *[message] * 3, "", language=language)["calls"]

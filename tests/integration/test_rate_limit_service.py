@@ -509,11 +509,11 @@ def test_every_call_is_answered_while_redis_fails(rig):
 # --- operators: descriptors as clients ---
 
 TENANTS = {"payments": {"descriptors": [
-    {"key": "tenant", "value": "007", "rate_limit": {"unit": "day", "requests_per_unit": 2}},
-    {"key": "tenant", "rate_limit": {"unit": "day", "requests_per_unit": 5}, "descriptors": [
+    {"key": "tenant", "value": "007", "rate_limit": {"unit": "year", "requests_per_unit": 2}},
+    {"key": "tenant", "rate_limit": {"unit": "year", "requests_per_unit": 5}, "descriptors": [
         {"key": "path", "limits": ["each", "spare"]}]},
-    {"key": "user", "value": "a*", "share_threshold": True, "rate_limit": {"unit": "day", "requests_per_unit": 3}},
-    {"key": "trial", "rate_limit": {"unit": "day", "requests_per_unit": 1}, "shadow_mode": True},
+    {"key": "user", "value": "a*", "share_threshold": True, "rate_limit": {"unit": "year", "requests_per_unit": 3}},
+    {"key": "trial", "rate_limit": {"unit": "year", "requests_per_unit": 1}, "shadow_mode": True},
     {"key": "guest", "rate_limit": {"unlimited": True}},
     {"key": "bare"}]}}
 LIMITS = {"each": {"script": "gcra", "limit": 4, "period": "1d"},
@@ -562,7 +562,7 @@ def test_inspect_shows_the_limits_of_descriptors(rig):
     assert look["client"] == BOND and look["client_limits"] == "default" and look["database"] is None, look
     [row] = look["limits"]
     assert (row["limit"], row["quota"], row["remaining"], row["admits"]) == ("payments.tenant_007", 2, 1, True), row
-    assert row["per"] == ["descriptor"] and row["key"] == "weir:{descriptor:payments%2Ftenant=007}:l:unit:day".replace("%2F", "/")
+    assert row["per"] == ["descriptor"] and row["key"] == "weir:{descriptor:payments%2Ftenant=007}:l:unit:year".replace("%2F", "/")
     assert re.search(r"^payments\.tenant_007 +descriptor +2 in \S+ +1 of 2 +\S", command(rig, weir, "inspect", BOND), re.M)
 
     nested = [("tenant", "a b/%"), ("path", "/x=y{1}")]
@@ -662,7 +662,7 @@ def test_a_grant_for_a_descriptor_applies_to_every_weir(rig):
 
 
 def test_top_and_the_dashboard_list_the_busiest_rate_limits(rig):
-    many = [{"key": "k", "value": str(i), "rate_limit": {"unit": "day", "requests_per_unit": 2}} for i in range(2000)]
+    many = [{"key": "k", "value": str(i), "rate_limit": {"unit": "year", "requests_per_unit": 2}} for i in range(2000)]
     weir, listener = weir_with_service(rig, {"edge": {"descriptors": many}}, limits={"each": LIMITS["each"]}, rules=[{"limits": ["each"]}])
     with Caller(listener) as caller:
         for i in range(30):
