@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from nameserver import Nameserver
-from rig import eventually, sanitized, top
+from rig import eventually, free_port, sanitized, top
 from scripted import Scripted
 from tls_server import CA, TlsServer, context
 from wire import get
@@ -125,9 +125,7 @@ def test_responses_that_pass_a_check(rig):
 
 
 def test_a_refused_connection_fails_a_check(rig):
-    gone = Scripted(rig, lambda *_: None)
-    gone.close()
-    weir = weir_with_checks(rig, gone, Checked(rig))
+    weir = weir_with_checks(rig, f"127.0.0.1:{free_port()}", Checked(rig))
     eventually(lambda: count_log_lines(weir, "health check: Connection refused") == 1)
     assert {get(weir.address).status for _ in range(10)} == {200}
     assert weir.metric("weir_upstream_retries_total") == 0

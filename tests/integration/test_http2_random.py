@@ -389,8 +389,12 @@ def test_random_order(rig):
     threads = [threading.Thread(target=repeat, args=(run, f"client {n}", play), daemon=True) for n, play in enumerate(plays)]
     for thread in threads:
         thread.start()
-    end = time.monotonic() + SECONDS * (2 if sanitized else 1)
-    while time.monotonic() < end and weir.alive() and not run.failures:
+    began, seconds = time.monotonic(), SECONDS * (2 if sanitized else 1)
+
+    def over():
+        """A busy machine may take longer for the responses that the test requires."""
+        return time.monotonic() - began > (seconds if run.counts["status 200"] > 100 else 5 * seconds)
+    while not over() and weir.alive() and not run.failures:
         time.sleep(chosen.uniform(0.3, 1.5))
         weir.reload(**policy(servers, chosen))
     run.over.set()

@@ -5,7 +5,7 @@ import json
 import time
 
 from leasing import ONE, admitted, no_units_are_held, send_pipelined, use_the_rest, units
-from rig import eventually, timeout
+from rig import eventually, time_scale, timeout
 from topology import Cluster
 from wire import Connection, flood, get, request_bytes
 
@@ -51,7 +51,7 @@ def test_a_lease_ends_with_its_window(rig):
     weir = rig.weir(workers=1, limits={"w": dict(script="fixed_window", limit=80, period="300ms", align="clock", lease=20)})
     start, seen, exhausted, period = time.monotonic(), {}, set(), 300_000_000
     with Connection(weir.address) as connection:
-        while time.monotonic() < start + 2.5 or (len(exhausted) < 3 and time.monotonic() < start + 30):
+        while time.monotonic() < start + 2.5 or (len(exhausted) < 3 and time.monotonic() < start + 30 * time_scale):
             window, since = divmod(time.time_ns(), period)
             if period - since < 10_000_000:
                 time.sleep((period - since) / 1e9)
@@ -157,7 +157,7 @@ def test_without_redis_a_lease_is_used_before_on_failure_applies(rig):
 
 @timeout(60)
 def test_leases_are_used_by_default_from_a_limit_of_1000(rig):
-    weir = rig.weir(workers=1, limits={"w": dict(script="token_bucket", limit=10000, period="20d")})
+    weir = rig.weir(workers=1, limits={"w": dict(script="token_bucket", limit=10_000_000, period="20d")})
     make_busy([weir], 2000, connections=4, depth=250)
     small = rig.weir(workers=1, limits={"s": dict(script="token_bucket", limit=999, period="20d")})
     send_pipelined([small], 1000, connections=4, depth=250)
