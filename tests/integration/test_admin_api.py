@@ -241,7 +241,7 @@ def test_event_listeners_are_limited_and_slow_ones_are_dropped(rig):
 
 
 def test_snapshots_count_calls_of_the_rate_limit_service(rig):
-    weir, listener = weir_with_service(rig, {"edge": {"descriptors": [{"key": "user", "rate_limit": {"unit": "day", "requests_per_unit": 2}}]}})
+    weir, listener = weir_with_service(rig, {"edge": {"descriptors": [{"key": "user", "rate_limit": {"unit": "year", "requests_per_unit": 2}}]}})
     with Caller(listener) as caller:
         for _ in range(3):
             caller.call("edge", {"user": "a"})
