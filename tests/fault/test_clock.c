@@ -8,13 +8,23 @@
 #include <time.h>
 #include <unistd.h>
 
-static _Atomic uint64_t ahead_us; /* ahead of the machine's clocks */
-static _Atomic uint64_t wall_us;  /* 0: not set */
+static _Atomic uint64_t ahead_us;     /* ahead of the machine's clocks */
+static _Atomic uint64_t wall_us;      /* 0: not set */
+static _Atomic uint64_t stands_at_ns; /* the monotonic clock of the machine; 0: it goes on */
 static atomic_bool skips_waits;
 
 void test_clock_advance_us(uint64_t us)
 {
     atomic_fetch_add(&ahead_us, us);
+}
+
+void test_clock_stand(bool on)
+{
+    struct timespec t = {0, 0};
+
+    if (on)
+        syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
+    atomic_store(&stands_at_ns, (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec);
 }
 
 void test_clock_set_wall_us(uint64_t us)
@@ -37,6 +47,9 @@ int clock_gettime(clockid_t id, struct timespec *t)
     }
     if (syscall(SYS_clock_gettime, id, t) < 0)
         return -1;
+    uint64_t stands_ns = atomic_load(&stands_at_ns);
+    if (stands_ns && (id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE))
+        *t = (struct timespec){(time_t)(stands_ns / 1000000000), (long)(stands_ns % 1000000000)};
     uint64_t ns = (uint64_t)t->tv_nsec + atomic_load(&ahead_us) % 1000000 * 1000;
     t->tv_sec += (time_t)(atomic_load(&ahead_us) / 1000000 + ns / 1000000000);
     t->tv_nsec = (long)(ns % 1000000000);

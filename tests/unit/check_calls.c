@@ -153,6 +153,7 @@ static void start(unsigned count, bool with_redis)
 
 static void tear_down(void)
 {
+    test_clock_stand(false);
     while (limiter_count)
         limiter_free(limiters[--limiter_count]);
     fallback_free(fallback);
@@ -363,6 +364,7 @@ START_TEST(a_refund_forgets_the_denials_of_its_descriptors)
     static const char *const domains[] = {"all", "every"};
 
     start(1, true);
+    test_clock_stand(true); /* denials are remembered for 1 s */
     for (unsigned i = 0; i < COUNT_OF(domains); i++) {
         decide("all", "k=a 3 k=b 3");
         ck_assert_call("all", "k=a", "limited: over 0");
@@ -376,6 +378,7 @@ START_TEST(a_refund_forgets_the_denials_of_its_descriptors)
         ck_assert_call("all", "k=a", i == 0 ? "allowed: 0" : "limited: over 0");
         real_redis_do(&real, "FLUSHALL");
         denials_forget_all();
+        test_clock_advance_us(1); /* later replies are remembered again */
     }
 }
 END_TEST
@@ -383,6 +386,7 @@ END_TEST
 START_TEST(a_rejected_refund_forgets_nothing)
 {
     start(1, true);
+    test_clock_stand(true); /* denials are remembered for 1 s */
     ck_assert_call("all", "k=a 3", "allowed: 0");
     ck_assert_call("all", "k=a", "limited: over 0");
     uint64_t before = remembered();

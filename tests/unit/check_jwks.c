@@ -469,14 +469,14 @@ START_TEST(an_unknown_key_is_fetched_at_once_but_every_30_seconds)
     ck_assert(fetches == 2 && remote_keys_may_come(remote));
     pass(1);
     ck_assert(!remote_keys_may_come(remote));
-    for (unsigned second = 0; second < 28; second++) {
+    for (unsigned second = 0; second < 25; second++) {
         pass(1);
         ck_assert(!remote_keys_may_come(remote));
         for (unsigned i = 0; i < 100; i++)
             want();
     }
     ck_assert_uint_eq(fetches, 2);
-    pass(2);
+    pass(5);
     ck_assert_uint_eq(fetches, 3);
     for (unsigned second = 0; second < 300; second++) {
         want();

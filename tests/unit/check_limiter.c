@@ -285,6 +285,7 @@ static void set_up(void)
 
 static void tear_down(void)
 {
+    test_clock_stand(false);
     stop_limiters();
     fallback_free(fallback);
     fallback = NULL;
@@ -520,6 +521,7 @@ START_TEST(the_first_requests_of_an_iteration_are_admitted_and_the_others_get_th
 {
     timeout = "5s";
     start_real(1);
+    test_clock_stand(true); /* denials are remembered for 1 s */
     for (unsigned i = 0; i < 30; i++)
         (void)!send_request(i, 0, "one", "a");
     iterate_until(all_decided);
@@ -926,13 +928,16 @@ START_TEST(a_late_call_does_not_delay_other_requests)
     timeout = "100ms";
     start_real(1);
     kill(real.pid, SIGSTOP);
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; limiter_redis_ready(limiters[0]) && i < 20; i++) {
         (void)!send_request(i, 0, "one", "a");
         for (flush_once(NULL); !all_decided(NULL); flush_once(NULL))
             event_base_loop(base, EVLOOP_ONCE);
     }
-    ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 3);
     ck_assert(!limiter_redis_ready(limiters[0]));
+    /* On a busy machine, a request may time out before it is sent. */
+    ck_assert_uint_ge(counter_read(&stats[0].redis_calls), 3);
+    ck_assert_uint_eq(counter_read(&stats[0].redis_calls),
+                      counter_read(&stats[0].redis_failures[REDIS_FAILURE_TIMEOUT]));
     kill(real.pid, SIGCONT);
     stop_real();
 }
@@ -980,6 +985,7 @@ START_TEST(a_denial_is_cached_until_its_wait_has_passed)
 {
     timeout = "5s";
     start_real(1);
+    test_clock_stand(true); /* denials are remembered for 1 s */
     ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_ALLOWED);
     ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_LIMITED);
     /* The limiter counts from a moment between the request and its decision. */
@@ -1006,6 +1012,7 @@ START_TEST(a_cached_denial_expires_after_a_second)
 {
     timeout = "5s";
     start_real(1);
+    test_clock_stand(true); /* denials are remembered for 1 s */
     for (unsigned i = 0; i < 10; i++)
         ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_ALLOWED);
     ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_LIMITED);
@@ -1140,6 +1147,7 @@ START_TEST(a_refund_ends_the_denials_of_its_limits)
 {
     timeout = "5s";
     start_real(2);
+    test_clock_stand(true); /* denials are remembered for 1 s */
     for (unsigned i = 0; i < 6; i++)
         ck_assert_int_eq(decide("two", "client-3")->verdict, VERDICT_ALLOWED);
     struct decision_request *everyone = charge_units("all", "other");
@@ -1248,6 +1256,7 @@ START_TEST(a_shadow_limit_counts_and_rejects_no_request)
 {
     timeout = "5s";
     start_real(1);
+    test_clock_stand(true); /* denials are remembered for 1 s */
     for (int i = 1; i <= 10; i++) {
         const struct decision *d = decide("tried", "a");
         ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
