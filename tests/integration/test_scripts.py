@@ -158,13 +158,15 @@ def test_an_endless_script_is_refused(rig):
     with open(weir.policy_file, "w", encoding="utf-8") as out:
         json.dump(weir.policy, out)
     weir.signal(1)
+    signalled = time.monotonic()
     slowest, refused = 0, lambda: any("has errors" in message for _, message in weir.log())
     while not refused():
         began = time.monotonic()
         assert get(weir.address).status == 200
         slowest = max(slowest, time.monotonic() - began)
         time.sleep(0.02)  # the trial needs CPU time
-    assert slowest < 3 * time_scale, slowest
+    took = time.monotonic() - signalled
+    assert slowest < max(3 * time_scale, took / 2), (slowest, took)
     inputs = re.search(r"it does not end[^$]*arguments: .* limit (\d+), .* cost (\d+)", weir.output())
     assert inputs and int(inputs[2]) > int(inputs[1]), weir.output()
     assert get(weir.address).status == 200
@@ -183,7 +185,7 @@ def check_stopped_during_trial(rig):
                                       "limits": {"own": {"script": script, "limit": 10, "period": "1m"}}}))
     weir = subprocess.Popen([weir_program, "check", "-c", "own.yaml"], cwd=rig.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     redis, = eventually(lambda: children_of(weir.pid, "redis-server"))
-    eventually(lambda: cpu_of(redis) >= 0.15, what="the trial to run")
+    eventually(lambda: cpu_of(redis) >= 0.05, what="the trial to run")
     os.kill(redis, signal.SIGSTOP)
     return weir, redis
 

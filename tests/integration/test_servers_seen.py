@@ -182,8 +182,15 @@ def test_top_names_the_failing_server_at_80_columns(rig):
     rig.add_cleanup(lambda: (stop.set(), thread.join()))
     weir.counts(0, "weir_upstream_responses_total", server=bad, **{"class": "2xx"})
     eventually(lambda: weir.metric("weir_upstream_responses_total", server=bad, **{"class": "5xx"}) > 0)
-    shown = subprocess.run([weir_program, "top", "--once", "http://%s" % text_of(weir.admin)], capture_output=True, text=True,
-                           timeout=30, env={**os.environ, "COLUMNS": "80"}, check=True).stdout
+
+    def screen():
+        return subprocess.run([weir_program, "top", "--once", "http://%s" % text_of(weir.admin)], capture_output=True, text=True,
+                              timeout=30, env={**os.environ, "COLUMNS": "80"}, check=True).stdout
+    shown = screen()
+    for _ in range(10):  # on a busy machine, top may see no response between its two readings
+        if re.search(r"5xx [1-9]", shown):
+            break
+        shown = screen()
     assert all(len(line) <= 80 for line in shown.splitlines()), shown
     row = re.search(r"^127\.0\.0\.1:\S+ .*$", shown.split("SERVERS")[1], re.M)[0].split()
     assert re.search(r"5xx [1-9][\d.k]*/s", shown), shown

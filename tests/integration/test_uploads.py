@@ -430,11 +430,14 @@ def test_a_shutdown_forwards_content_after_an_early_response(rig):
 def test_a_reload_forwards_content_after_an_early_response(rig):
     total = []
     weir, _ = weir_before(rig, respond_and_read(total))
-    with Connection(weir.address) as connection, rejected_upload(weir_that_rejects(rig)) as lingering:
+    rejecting = weir_that_rejects(rig)
+    with Connection(weir.address) as connection, rejected_upload(rejecting) as lingering:
         connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}))
         assert connection.response("POST").status == 401
         weir.reload(timeouts={"linger": "1s"})
         connection.send(CONTENT)
+        lingering.send(bytes(100_000))  # weir closes after a pause of 5 s, or below 1000 B/s
+        rejecting.reload(timeouts={"linger": "1h"})
         assert is_accepting(lingering)
         eventually(lambda: total == [SIZE], what="the whole content to reach the server")
 
@@ -486,7 +489,11 @@ def test_many_lingering_connections_need_little_memory(rig):
     rejected_upload(weir).close()
     weir.counts(0, "weir_connections_lingering")
     before_it = weir.resident_kib()
-    lingering = [rejected_upload(weir) for _ in range(200)]
+    lingering = []
+    for _ in range(10):
+        lingering += [rejected_upload(weir) for _ in range(20)]
+        for connection in lingering:
+            connection.send(bytes(10_000))  # weir closes after a pause of 5 s, or below 1000 B/s
     for connection in lingering:
         connection.send(bytes(100_000))
     weir.counts(200, "weir_connections_lingering")
