@@ -8,21 +8,22 @@ enum {
     RATE_US = 20000,  /* interval over which requests are counted */
     AHEAD_US = 50000, /* units are taken for this time ahead */
     COUNTERS = 1024,
-    WARM = 16, /* intervals; longer than a lease lives */
+    WARM = 16, /* intervals; after a charge, its lease ends earlier */
 };
 #define LEVEL_MAX (INT64_C(1) << 62)
 _Static_assert(LEVEL_MAX / PERIOD_MAX_US > LEASE_MOST, "a level is more than a lease holds");
 
 /* Shared by all keys with the same hash. A collision costs one more lookup. */
-struct counter {
-    uint32_t stretch, busy_stretch; /* last interval with a request; last busy interval */
+struct key_counter {
+    uint32_t stretch;      /* the last interval with a request */
+    uint32_t busy_stretch; /* the last interval that was busy, or in which a lease was charged */
     uint32_t met;
     uint64_t warm_from_us; /* busy since then; replies to earlier requests were not noted */
 };
 
 struct leases {
     struct hash_key hash;
-    struct counter counters[COUNTERS];
+    struct key_counter counters[COUNTERS];
     struct lease table[SETS][WAYS];
 };
 
@@ -64,23 +65,39 @@ static unsigned counter_of(struct slice key)
     return (unsigned)(stir(sum, last) >> 32) % COUNTERS;
 }
 
-/* Counts a request of the key. Returns its counter, or NULL if the key is not busy. */
-static const struct counter *warm_counter(struct leases *leases, struct slice key, uint64_t now_us)
+static uint32_t stretch_of(uint64_t now_us)
 {
-    struct counter *counter = &leases->counters[counter_of(key)];
-    uint32_t stretch =
-        WARM + (uint32_t)(now_us / RATE_US); /* a free counter's interval is long past */
+    return WARM + (uint32_t)(now_us / RATE_US); /* a free counter's interval is long past */
+}
+
+/* The busy interval is later than `stretch` if a charge was later than the cached time. */
+static bool is_warm(const struct key_counter *counter, uint32_t stretch)
+{
+    return stretch <= counter->busy_stretch || stretch - counter->busy_stretch < WARM;
+}
+
+static void keep_warm(struct key_counter *counter, uint64_t now_us)
+{
+    uint32_t stretch = stretch_of(now_us);
+
+    if (!is_warm(counter, stretch))
+        counter->warm_from_us = now_us;
+    counter->busy_stretch = stretch;
+}
+
+/* Counts a request of the key. Returns its counter, or NULL if the key is not busy. */
+static struct key_counter *warm_counter(struct leases *leases, struct slice key, uint64_t now_us)
+{
+    struct key_counter *counter = &leases->counters[counter_of(key)];
+    uint32_t stretch = stretch_of(now_us);
 
     if (counter->stretch != stretch) {
         counter->stretch = stretch;
         counter->met = 0;
     }
-    if (++counter->met >= LEASE_LEAST) {
-        if (stretch - counter->busy_stretch >= WARM)
-            counter->warm_from_us = now_us;
-        counter->busy_stretch = stretch;
-    }
-    return stretch - counter->busy_stretch < WARM ? counter : NULL;
+    if (++counter->met >= LEASE_LEAST)
+        keep_warm(counter, now_us);
+    return is_warm(counter, stretch) ? counter : NULL;
 }
 
 static bool is_of(const struct lease *lease, const uint64_t key[2], const struct limit *limit,
@@ -163,10 +180,9 @@ static void count_request(struct lease *lease, uint64_t now_us)
     count_for_auto(lease, now_us);
 }
 
-static __attribute__((noinline)) struct lease *look_closer(struct leases *leases, struct slice text,
-                                                           const struct limit *limit,
-                                                           const struct limit_numbers *numbers,
-                                                           uint64_t now_us, uint64_t warm_from_us)
+static __attribute__((noinline)) struct lease *
+look_closer(struct leases *leases, struct slice text, const struct limit *limit,
+            const struct limit_numbers *numbers, uint64_t now_us, struct key_counter *counter)
 {
     uint64_t key[2];
 
@@ -175,8 +191,9 @@ static __attribute__((noinline)) struct lease *look_closer(struct leases *leases
     struct lease *lease = lease_slot(leases->table[key[0] % SETS], key, limit, numbers, now_us);
     if (!lease)
         return NULL;
-    if (lease->since_us < warm_from_us) /* or requests not noted count as use by others */
+    if (lease->since_us < counter->warm_from_us) /* or requests not noted count as use by others */
         lease->since_us = 0;
+    lease->counter = counter;
     count_request(lease, now_us);
     return lease;
 }
@@ -184,9 +201,9 @@ static __attribute__((noinline)) struct lease *look_closer(struct leases *leases
 struct lease *leases_meet(struct leases *leases, struct slice key, const struct limit *limit,
                           const struct limit_numbers *numbers, uint64_t now_us)
 {
-    const struct counter *counter = warm_counter(leases, key, now_us);
+    struct key_counter *counter = warm_counter(leases, key, now_us);
 
-    return counter ? look_closer(leases, key, limit, numbers, now_us, counter->warm_from_us) : NULL;
+    return counter ? look_closer(leases, key, limit, numbers, now_us, counter) : NULL;
 }
 
 /* --- How many units --------------------------------------------------------------------------- */
@@ -275,6 +292,7 @@ void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t
             of_spent = least_of(leaked, spent);
     int64_t ends_us = charge->time_us + charge->reset_us;
 
+    keep_warm(lease->counter, now_us); /* or its requests do not spend the units */
     leak_until(lease, now_us);
     if (!is_bucket(lease) && lease->window_ends_us != ends_us) {
         lease->free = 0; /* of the previous window */

@@ -44,10 +44,12 @@ enum {
  * A lease has no phases: it holds `units` or none, and a request for more is pending or not
  * (`requested`). Both change independently: units are spent, leak and return while a request is
  * pending. */
+struct key_counter;
 struct lease {
     uint64_t key[2];
     const struct limit *limit; /* NULL: a free slot */
     struct limit_numbers numbers;
+    struct key_counter *counter; /* of its key */
     uint64_t met_us, counted_from_us, auto_from_us;
     unsigned met, met_before; /* requests in this interval of RATE_US and in the one before */
     unsigned auto_met, auto_before[2]; /* in this interval of LEASE_AUTO_US and in the two before */

@@ -368,6 +368,25 @@ START_TEST(requests_of_a_client_that_is_not_busy_are_no_use_by_others)
 }
 END_TEST
 
+/* At 15 intervals after the last busy one, so that the key would not be busy any more before the
+ * lease ends: its requests would go to Redis, which counts the units of the lease as used. */
+START_TEST(a_lease_is_spent_although_its_key_is_not_busy_any_more)
+{
+    struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 10};
+    struct lease *lease;
+
+    leases = leases_new();
+    lease = busy_for(&limit, 1000, 8, 1000000, 1000000);
+    ck_assert_ptr_eq(busy_for(&limit, 1000, 1, 1300000, 1300000), lease);
+    lease_take(lease, &(struct lease_charge){10, 1, 900, 50000000, 100, 1000, 1300000}, 1310000);
+    for (uint64_t at_us = 1320000; at_us < 1400000; at_us += 20000) {
+        ck_assert_ptr_eq(busy_for(&limit, 1000, 1, at_us, at_us), lease);
+        ck_assert(lease_spend(lease, at_us));
+    }
+    leases_free(leases);
+}
+END_TEST
+
 START_TEST(a_full_table_keeps_leases_with_units)
 {
     struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 10};
@@ -482,6 +501,7 @@ int main(void)
     tcase_add_test(test_case, units_of_two_plans_are_not_spent_in_turn);
     tcase_add_test(test_case, remaining_decreases_at_the_rate_of_other_workers);
     tcase_add_test(test_case, requests_of_a_client_that_is_not_busy_are_no_use_by_others);
+    tcase_add_test(test_case, a_lease_is_spent_although_its_key_is_not_busy_any_more);
     tcase_add_test(test_case, a_full_table_keeps_leases_with_units);
     suite_add_tcase(suite, test_case);
     return run_suite(suite);
