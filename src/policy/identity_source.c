@@ -46,7 +46,7 @@ static enum found write_plain(const struct identity_settings *settings,
                               const struct identity_source *source, struct slice scheme,
                               struct slice value, struct identity *identity);
 
-/* Returns why some servers may read another value; NULL if none. */
+/* Returns why servers may read the value differently; NULL if they do not. */
 static const char *field_fault(const struct field *field)
 {
     return field_is_named_away(field)              ? "Connection names the identity header"
@@ -56,7 +56,7 @@ static const char *field_fault(const struct field *field)
                : NULL;
 }
 
-/* Not inlined: most headers of identities are known, and Authorization is not. */
+/* For headers without a field id, such as Authorization. Not inlined: most have one. */
 static __attribute__((noinline)) enum found write_credentials(const struct identity_search *search,
                                                               const struct identity_from *from,
                                                               const struct field *field)

@@ -10,7 +10,7 @@
 
 static _Atomic uint64_t ahead_us;     /* ahead of the machine's clocks */
 static _Atomic uint64_t wall_us;      /* 0: not set */
-static _Atomic uint64_t stands_at_ns; /* the monotonic clock of the machine; 0: it goes on */
+static _Atomic uint64_t stands_at_ns; /* the monotonic clock; 0: it runs */
 static atomic_bool skips_waits;
 
 void test_clock_advance_us(uint64_t us)

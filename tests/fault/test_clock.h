@@ -10,8 +10,8 @@
 /* Advances the monotonic and the wall clock. */
 void test_clock_advance_us(uint64_t us);
 
-/* While on, the monotonic clock advances only by test_clock_advance_us, and no timer expires. For
- * steps that must come before a time has passed, on a busy machine too. */
+/* While on, only the functions of this file advance the monotonic clock. For steps that must end
+ * before a time has passed, on a busy machine too. */
 void test_clock_stand(bool on);
 
 /* Sets the wall clock, which then stands. The monotonic clock goes on. */

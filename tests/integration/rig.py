@@ -405,7 +405,7 @@ class Weir(Process):
                 self.kill()
                 raise AssertionError("weir did not end within 40 s of SIGTERM") from None
         output = self.output()
-        fatal = FATAL.search(output.replace(self.directory, ""))  # whose random name may contain such a word
+        fatal = FATAL.search(output.replace(self.directory, ""))  # its random name may match
         assert not fatal, f"in weir's output: {fatal[0]}"
         code = self.popen.returncode
         assert self.expected_exit is None or code == self.expected_exit, f"weir ended with {code}"

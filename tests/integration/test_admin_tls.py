@@ -130,7 +130,7 @@ def test_admin_connections_end_with_the_certificate(rig):
         assert events.read_head().status == 200
         status = 200
         while events.fill():  # until weir closes the stream
-            if status == 200:  # weir closes connections that are idle for 10 s, and after a 421
+            if status == 200:  # weir closes the connection after 10 s without a request, and after a 421
                 status = connection.request("/healthz").status
         assert (connection.request("/healthz").status if status == 200 else status) == 421
 

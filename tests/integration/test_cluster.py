@@ -414,8 +414,8 @@ def test_a_reload_from_one_server_to_a_cluster_and_back(rig):
 
 
 def test_grants_reach_every_weir(rig):
-    """Each weir also reads all grants every 5 s. Without the message of a new grant, all but the
-    first would take 5 s."""
+    """Each weir also reads all grants every 5 s. Without the message of a new grant, all but the first
+    take almost 5 s."""
     cluster = Cluster(rig, replicas=False)
     weirs = weirs_with(rig, cluster.policy(), 2, limits={"each": dict(script="fixed_window", limit=2, period="10d")})
     waits = []
@@ -426,7 +426,7 @@ def test_grants_reach_every_weir(rig):
         began = time.monotonic()
         eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, what="the grant")
         waits.append(time.monotonic() - began)
-    assert sorted(waits)[1] < 3, waits
+    assert sorted(waits)[2] < 3, waits
     eventually(lambda: all(weir.metric("weir_grants") == 4 for weir in weirs))
 
 

@@ -157,6 +157,7 @@ def test_without_redis_a_lease_is_used_before_on_failure_applies(rig):
 
 @timeout(60)
 def test_leases_are_used_by_default_from_a_limit_of_1000(rig):
+    # A large limit, so that leases begin before it is used.
     weir = rig.weir(workers=1, limits={"w": dict(script="token_bucket", limit=10_000_000, period="20d")})
     make_busy([weir], 2000, connections=4, depth=250)
     small = rig.weir(workers=1, limits={"s": dict(script="token_bucket", limit=999, period="20d")})

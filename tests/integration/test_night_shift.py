@@ -325,7 +325,7 @@ FAULTS = (RedisStopped, RedisSlow, RedisFull, RedisPassword, ApiDown, ApiFails, 
 
 
 class Lateness:
-    """When this process was woken more than 0.5 s late."""
+    """Records when this process woke more than 0.5 s late."""
 
     def __init__(self):
         self.times = []
@@ -371,8 +371,8 @@ class Prometheus:
         return {a["labels"]["alertname"] for a in alerts if a["state"] == "firing" and a["labels"]["instance"] == text_of(listener)}
 
     def has_missed(self, listener, seconds):
-        """Whether a scrape of this weir took longer than 1 s in the last seconds, and either one of another weir did or the test
-        was woken late: the machine is busy, and the alerts begin again."""
+        """Returns whether the machine was busy in the last seconds: this weir missed a scrape, and another
+        weir did too or the test woke late. The alerts then begin again."""
         query = urllib.parse.urlencode({"query": f"min_over_time(up[{seconds}s]) == 0"})
         missed = [one["metric"]["instance"] for one in self.data("/api/v1/query?" + query)["result"]]
         return text_of(listener) in missed and (len(missed) > 1 or self.lateness.within(seconds))

@@ -438,6 +438,7 @@ def test_a_reload_forwards_content_after_an_early_response(rig):
         connection.send(CONTENT)
         lingering.send(bytes(100_000))  # weir closes after a pause of 5 s, or below 1000 B/s
         rejecting.reload(timeouts={"linger": "1h"})
+        rejecting.counts(1, "weir_connections_lingering")
         assert is_accepting(lingering)
         eventually(lambda: total == [SIZE], what="the whole content to reach the server")
 

@@ -196,15 +196,15 @@ class Cluster:
             eventually(lambda m=master, r=replica: self.replicates(m, r), 10, "a replica")
         eventually(lambda: all(self.is_ready(n, masters) for n in self.nodes), 20, "a cluster")
         if not replicas:
-            eventually(lambda: self.lasts(masters), 60, "a cluster without failed nodes")
+            eventually(lambda: self.has_long_timeout(masters), 60, "a cluster without failed nodes")
 
     def fail_after_ms(self, milliseconds):
         for node in filter(lambda node: node.process.alive(), self.nodes):
             node.command("CONFIG", "SET", "cluster-node-timeout", milliseconds)
 
-    def lasts(self, masters):
-        """Sets the long timeout. Returns whether no node had failed before: it would stay so for twice that time. Otherwise the
-        nodes can recover before the next call."""
+    def has_long_timeout(self, masters):
+        """Sets the long timeout. Returns whether no node counts as failed: it would do so for twice that
+        time. Otherwise sets the short timeout and waits until all nodes are ready."""
         self.fail_after_ms(LONG_MS)
         if all(self.is_ready(node, masters) and "fail" not in node.command("CLUSTER", "NODES") for node in self.nodes):
             return True
