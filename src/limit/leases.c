@@ -8,8 +8,9 @@ enum {
     RATE_US = 20000,  /* interval over which requests are counted */
     AHEAD_US = 50000, /* units are taken for this time ahead */
     COUNTERS = 1024,
-    WARM = 16, /* intervals; after a charge, its lease ends earlier */
+    WARM = 16, /* a key stays busy for so many intervals */
 };
+_Static_assert((WARM - 1) * RATE_US > LEASE_US, "a key stays busy until its lease ends");
 #define LEVEL_MAX (INT64_C(1) << 62)
 _Static_assert(LEVEL_MAX / PERIOD_MAX_US > LEASE_MOST, "a level is more than a lease holds");
 

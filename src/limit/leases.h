@@ -39,12 +39,13 @@ enum {
     LEASE_AUTO_LAST = 10, /* and nothing while less than 1/10 remains: there each reply is exact */
 };
 
+struct key_counter;
+
 /* One key, with these numbers. Remaining units are those of the priority.
  *
  * A lease has no phases: it holds `units` or none, and a request for more is pending or not
  * (`requested`). Both change independently: units are spent, leak and return while a request is
  * pending. */
-struct key_counter;
 struct lease {
     uint64_t key[2];
     const struct limit *limit; /* NULL: a free slot */

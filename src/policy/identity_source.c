@@ -56,7 +56,7 @@ static const char *field_fault(const struct field *field)
                : NULL;
 }
 
-/* For headers without a field id, such as Authorization. Not inlined: most have one. */
+/* For headers without a field id, such as Authorization. Not inlined: most headers have one. */
 static __attribute__((noinline)) enum found write_credentials(const struct identity_search *search,
                                                               const struct identity_from *from,
                                                               const struct field *field)
