@@ -331,8 +331,10 @@ def test_a_fetch_that_began_before_the_key_was_published(rig):
 def test_requests_that_end_while_they_wait_for_a_key_are_in_the_access_log(rig):
     old, new = Issuer(rig, "EdDSA", kid="1"), Issuer(rig, "EdDSA", kid="2")
     server = KeyServer(rig, old.jwks)
-    weir, late = (wait_for_first_fetches(rig.weir(limits=LIMIT, workers=1, identity={"from": ["jwt:sub"], "jwt": settings(server)}, log={"access": "json"},
-                                 timeouts={"exchange": exchange}), server) for exchange in ("20s", "1s"))
+    weir, late = (rig.weir(limits=LIMIT, workers=1, identity={"from": ["jwt:sub"], "jwt": settings(server)}, log={"access": "json"},
+                           timeouts={"exchange": exchange}) for exchange in ("20s", "1s"))
+    for one in weir, late:
+        wait_for_first_fetches(one, server)
     server.gate = threading.Event()
     rig.add_cleanup(server.gate.set)
     token = bearer(new.sign("EdDSA", CLAIMS)[0])
