@@ -414,19 +414,13 @@ def test_a_reload_from_one_server_to_a_cluster_and_back(rig):
 
 
 def test_grants_reach_every_weir(rig):
-    """Each weir also reads all grants every 5 s. Without the message of a new grant, all but the first
-    take almost 5 s."""
     cluster = Cluster(rig, replicas=False)
     weirs = weirs_with(rig, cluster.policy(), 2, limits={"each": dict(script="fixed_window", limit=2, period="10d")})
-    waits = []
     for i in range(4):
         name = f"c{i}"
         assert [get(weirs[0].address, headers=client(name)).status for _ in range(3)] == [200, 200, 429]
         assert rig.command("grant", "-c", weirs[0].policy_file, name, "5", "1h").returncode == 0
-        began = time.monotonic()
-        eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, what="the grant")
-        waits.append(time.monotonic() - began)
-    assert sorted(waits)[2] < 3, waits
+        eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, 3, "the grant")
     eventually(lambda: all(weir.metric("weir_grants") == 4 for weir in weirs))
 
 

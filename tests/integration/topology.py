@@ -16,7 +16,6 @@ DOWN_AFTER_MS = 800 * time_scale
 NEVER_MS = 600_000
 # Nodes of a cluster count as failed after this time, unless a test waits for that.
 LONG_MS = 30_000
-SHORT_MS = 1000
 # Logged if no node that weir knows replies within 0.5 s. At first, weir knows only the nodes in the
 # policy. A busy machine can delay them.
 LATE_NODE = r"none of \d+ nodes returns the slot map .*: no (reply|TLS handshake) in time"
@@ -168,7 +167,7 @@ class Node(Redis):
         self.bus = free_port()
         super().__init__(rig, f"node-{number}", tcp=True, start=start, tls=tls and [*tls, "--tls-cluster", "yes"], arguments=[
             "--cluster-enabled", "yes", "--cluster-port", str(self.bus), "--cluster-config-file", f"node-{number}.conf",
-            "--cluster-node-timeout", str(SHORT_MS), "--cluster-replica-validity-factor", "0",
+            "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0",
             "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"])
 
     def id(self):
@@ -196,21 +195,11 @@ class Cluster:
             eventually(lambda m=master, r=replica: self.replicates(m, r), 10, "a replica")
         eventually(lambda: all(self.is_ready(n, masters) for n in self.nodes), 20, "a cluster")
         if not replicas:
-            eventually(lambda: self.has_long_timeout(masters), 60, "a cluster without failed nodes")
+            self.fail_after_ms(LONG_MS)
 
     def fail_after_ms(self, milliseconds):
         for node in filter(lambda node: node.process.alive(), self.nodes):
             node.command("CONFIG", "SET", "cluster-node-timeout", milliseconds)
-
-    def has_long_timeout(self, masters):
-        """Sets the long timeout. Returns whether no node counts as failed: it would do so for twice that
-        time. Otherwise sets the short timeout and waits until all nodes are ready."""
-        self.fail_after_ms(LONG_MS)
-        if all(self.is_ready(node, masters) and "fail" not in node.command("CLUSTER", "NODES") for node in self.nodes):
-            return True
-        self.fail_after_ms(SHORT_MS)
-        eventually(lambda: all(self.is_ready(n, masters) for n in self.nodes), 20, "a cluster again")
-        return False
 
     def have_met(self):
         """Whether all nodes list each other. Nodes give up a handshake after a second: it is begun again."""
