@@ -162,12 +162,17 @@ static const struct criterion *shared(struct policy *policy, struct criterion *m
     return made;
 }
 
+/* Those that need the content are last: it is not read for a rule that others exclude. */
 static void add_criterion(struct loading *l, struct rule *rule, struct criterion *made)
 {
+    unsigned at = rule->criterion_count++;
+
     if (!rule->criteria)
         rule->criteria =
             arena_zeroed(l->arena, CRITERIA_PER_RULE_MAX, sizeof(const struct criterion *));
-    rule->criteria[rule->criterion_count++] = shared(l->policy, made);
+    for (; !made->kind->is_json && at > 0 && rule->criteria[at - 1]->kind->is_json; at--)
+        rule->criteria[at] = rule->criteria[at - 1];
+    rule->criteria[at] = shared(l->policy, made);
 }
 
 static struct criterion *new_criterion(struct loading *l, const struct criterion_kind *kind)

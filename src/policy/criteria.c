@@ -244,21 +244,15 @@ static enum truth cut_json_truth(const struct criterion *criterion, struct slice
 static enum truth json_truth(const struct criterion *criterion,
                              const struct criteria_request *request)
 {
-    struct content_facts *content = request->facts->content;
+    const struct content_facts *content = request->facts->content;
 
     if (!content || content->state == CONTENT_ABSENT)
         return TRUTH_NO;
-    if (content->state != CONTENT_VALUES ||
-        json_values_ambiguous(content->values, criterion->path)) {
-        content->decides = true;
+    if (content->state != CONTENT_VALUES || json_values_ambiguous(content->values, criterion->path))
         return TRUTH_MAYBE;
-    }
     struct slice value = json_values_text(content->values, criterion->path);
-    if (json_values_cut(content->values, criterion->path)) {
-        enum truth truth = cut_json_truth(criterion, value, request->steps);
-        content->decides |= truth == TRUTH_MAYBE;
-        return truth;
-    }
+    if (json_values_cut(content->values, criterion->path))
+        return cut_json_truth(criterion, value, request->steps);
     return value.p && json_matches(criterion, value, request->steps) ? TRUTH_YES : TRUTH_NO;
 }
 

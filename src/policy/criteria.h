@@ -59,7 +59,7 @@ enum content_state {
 
 struct content_facts {
     enum content_state state;
-    bool decides; /* set if a criterion has needed a content that is not known or not certain */
+    bool decides; /* set if a rule depends on it, and it is not known or not certain */
     const struct json_values *values;
 };
 

@@ -147,6 +147,16 @@ static void search_all(const struct policy *policy, struct search *search)
     }
 }
 
+/* Returns whether only the content would tell that the rule matches, and it is not known. */
+static bool awaits_content(const struct rule *rule, const struct rule_request *request)
+{
+    for (unsigned i = 0; i < rule->criterion_count; i++)
+        if (rule->criteria[i]->kind->is_json &&
+            request->truth[rule->criteria[i]->index] == TRUTH_MAYBE)
+            return true;
+    return false;
+}
+
 const struct rule *policy_match(const struct policy *policy, const struct rule_request *request)
 {
     struct search search = {request, &policy->rules[policy->rule_count - 1], TRUTH_YES};
@@ -157,8 +167,13 @@ const struct rule *policy_match(const struct policy *policy, const struct rule_r
         search_all(policy, &search);
     if (*request->criteria.steps > MATCH_STEPS_MAX)
         return NULL;
-    return search.truth == TRUTH_YES || policy->paths.ambiguous == AMBIGUOUS_ALLOW ? search.first
-                                                                                   : NULL;
+    if (search.truth == TRUTH_YES)
+        return search.first;
+    if (awaits_content(search.first, request)) {
+        request->criteria.facts->content->decides = true;
+        return NULL;
+    }
+    return policy->paths.ambiguous == AMBIGUOUS_ALLOW ? search.first : NULL;
 }
 
 /* --- one rule covers another --- */

@@ -134,6 +134,30 @@ def test_content_that_decides_must_be_certain(rig):
     assert chosen(weir, b'{"x": "%s", "model": "gpt-4"}' % (b"y" * 65000)) == "strict"
 
 
+def test_content_that_decides_must_be_certain_where_other_readings_are_allowed(rig):
+    """paths.ambiguous: allow takes the first rule that may match, but not by what the content may be."""
+    weir = matching_weir(rig, paths={"ambiguous": "allow"})
+    assert chosen(weir, b'{"model": "x"}') == "lax" and chosen(weir, b'{"model": "o1"}') == "strict"
+    for body in (b'{"model": "x"', b'{"model": "x", "Model": "y"}', b"model=x"):
+        assert chosen(weir, body) == 400, body
+    assert chosen(weir, b'{"model": "x"}' + b" " * 70000) == 413
+    assert get(weir.address, "/", method="POST", body=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"}).status == 400
+
+
+def test_content_is_not_read_for_a_rule_that_another_condition_excludes(rig):
+    rules = [{"match": {"client": "partner", "json": {"stream": True}}, "limits": ["strict"]},
+             {"match": {"path": "/a/b"}, "limits": ["strict"]}, {"limits": ["lax"]}]
+    limits = {name: dict(script="fixed_window", limit=1000000, period="1d") for name in ("strict", "lax")}
+    weir = rig.weir(limits=limits, upstreams=echo(rig), rules=rules)
+    for client, inspected in ("other", 0), ("partner", 1):
+        body = b'{"stream": true}'
+        response = get(weir.address, method="POST", body=body, headers={"X-Client-Id": client})
+        assert f'"{"strict" if inspected else "lax"}"' in response["RateLimit"], response
+        assert (weir.metric("weir_content_inspected_total", direction="request", result="read") or 0) == inspected, client
+    assert chosen(weir, b" " * 70000) == "lax", "its size does not matter"
+    assert chosen(weir, b" " * 70000, "/a//b") == 400, "nor is it blamed"
+
+
 PATTERNS = [{"match": {"json": {"query": ["*mutation*", "ad*min", "exact"]}}, "limits": ["strict"]},
             {"match": {"json": {"start": ["gpt-4*", "5"]}}, "limits": ["strict"]},
             {"match": {"json": {"any": ["x", "*"]}}, "limits": ["strict"]},
@@ -423,6 +447,14 @@ def test_content_is_read_only_where_an_earlier_source_has_no_value(rig):
     assert weir.metric("weir_content_inspected_total", direction="request", result="read") == 1
     untrusted = identity_weir(rig, identity={"from": ["json:user", "ip"], "trusted_proxies": ["192.0.2.1"]})
     assert client_of(untrusted, b'{"user": "alice"}') == "ip:127.0.0.1", "believed like a header"
+
+
+def test_a_blocked_address_does_not_block_the_clients_that_the_content_names(rig):
+    blocked = {"ip:0.0.0.0/0": {"blocked": True}, "json:mallory": {"blocked": True}}
+    weir = identity_weir(rig, identity={"from": ["json:user", "ip"]}, clients=blocked)
+    answers = [(b'{"user": "alice"}', "json:alice"), (b'{"user": "mallory"}', 403), (b"{}", 403), (b'{"user"', 403), (b"", 403)]
+    for body, answer in answers:
+        assert client_of(weir, body) == answer, body
 
 
 def test_clients_by_content_have_their_plans(rig):
