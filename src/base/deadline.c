@@ -19,10 +19,29 @@ static void set_deadline_timer(struct deadlines *all, uint64_t at_us, uint64_t n
         all->timer_at_us = at_us;
 }
 
+struct deadline *deadline_first(const struct deadline_queue *queue)
+{
+    struct deadline *first = NULL;
+
+    for (unsigned i = 0; i < DEADLINE_LISTS; i++) {
+        struct deadline *d = TAILQ_FIRST(&queue->armed[i]);
+        if (d && (!first || d->at_us < first->at_us))
+            first = d;
+    }
+    return first;
+}
+
+static struct deadline *first_due(const struct deadline_queue *queue, uint64_t now)
+{
+    struct deadline *first = deadline_first(queue);
+
+    return first && first->at_us <= now ? first : NULL;
+}
+
 static bool any_is_due(const struct deadlines *all, uint64_t now)
 {
     for (const struct deadline_queue *q = all->queues; q; q = q->next)
-        if (!TAILQ_EMPTY(&q->armed) && TAILQ_FIRST(&q->armed)->at_us <= now)
+        if (first_due(q, now))
             return true;
     return false;
 }
@@ -36,13 +55,13 @@ void deadlines_pass(struct deadlines *all)
         all->before(all->context);
     for (struct deadline_queue *q = all->queues; q; q = q->next) {
         struct deadline *d;
-        while ((d = TAILQ_FIRST(&q->armed)) && d->at_us <= now) {
+        while ((d = first_due(q, now))) {
             deadline_cancel(d);
             q->passed(d);
         }
     }
     for (struct deadline_queue *q = all->queues; q; q = q->next) {
-        struct deadline *d = TAILQ_FIRST(&q->armed);
+        const struct deadline *d = deadline_first(q);
         if (d && d->at_us < earliest)
             earliest = d->at_us;
     }
@@ -87,30 +106,51 @@ void deadlines_clear(struct deadlines *all)
 void deadline_queue_init(struct deadlines *all, struct deadline_queue *queue,
                          void (*passed)(struct deadline *))
 {
-    TAILQ_INIT(&queue->armed);
+    for (unsigned i = 0; i < DEADLINE_LISTS; i++)
+        TAILQ_INIT(&queue->armed[i]);
     queue->all = all;
     queue->passed = passed;
     queue->next = all->queues;
     all->queues = queue;
 }
 
-void deadline_arm(struct deadline_queue *queue, struct deadline *deadline, uint64_t now_us,
-                  uint64_t after_us)
+/* Appends the deadline to the first list that has no later one. Returns false if all have. */
+static inline bool append(struct deadline_queue *queue, struct deadline *deadline)
 {
-    struct deadline *before;
+    for (unsigned i = 0; i < DEADLINE_LISTS; i++) {
+        struct deadline_list *list = &queue->armed[i];
+        const struct deadline *last = TAILQ_LAST(list, deadline_list);
+        if (last && last->at_us > deadline->at_us)
+            continue;
+        deadline->list = list;
+        TAILQ_INSERT_TAIL(list, deadline, link);
+        return true;
+    }
+    return false;
+}
 
-    deadline_cancel(deadline);
-    deadline->at_us = now_us + after_us;
-    deadline->queue = queue;
-    /* Nearly always inserted last: lengths differ only after a reload and in a few special
-     * cases. */
-    before = TAILQ_LAST(&queue->armed, deadline_list);
+/* Inserts the deadline in the last list. */
+static void insert(struct deadline_queue *queue, struct deadline *deadline)
+{
+    struct deadline *before = TAILQ_LAST(&queue->armed[DEADLINE_LISTS - 1], deadline_list);
+
+    deadline->list = &queue->armed[DEADLINE_LISTS - 1];
     while (before && before->at_us > deadline->at_us)
         before = TAILQ_PREV(before, deadline_list, link);
     if (before)
-        TAILQ_INSERT_AFTER(&queue->armed, before, deadline, link);
+        TAILQ_INSERT_AFTER(deadline->list, before, deadline, link);
     else
-        TAILQ_INSERT_HEAD(&queue->armed, deadline, link);
+        TAILQ_INSERT_HEAD(deadline->list, deadline, link);
+}
+
+void deadline_arm(struct deadline_queue *queue, struct deadline *deadline, uint64_t now_us,
+                  uint64_t after_us)
+{
+    deadline_cancel(deadline);
+    deadline->at_us = now_us + after_us;
+    deadline->queue = queue;
+    if (!append(queue, deadline))
+        insert(queue, deadline);
     if (deadline->at_us < queue->all->timer_at_us)
         set_deadline_timer(queue->all, deadline->at_us, now_us);
 }

@@ -1,9 +1,11 @@
 /* deadline.h - thousands of deadlines on one timer.
  *
- * All deadlines of a queue usually have the same length, so a queue is a sorted list and arming is
- * O(1), without a system call. One timerfd fires at the earliest deadline of all queues. It is only
- * set again for an earlier deadline, so requests that finish in time cost nothing. libevent's own
- * timers can be 4 ms late: they use CLOCK_MONOTONIC_COARSE. */
+ * The deadlines of a queue have few different lengths, such as the response_timeout of each
+ * upstream. So a queue consists of a few sorted lists, and a deadline is appended to the first one
+ * that stays sorted: arming is O(1) for up to DEADLINE_LISTS lengths, without a system call. One
+ * timerfd fires at the earliest deadline of all queues. It is only set again for an earlier
+ * deadline, so requests that finish in time cost nothing. libevent's own timers can be 4 ms late:
+ * they use CLOCK_MONOTONIC_COARSE. */
 #ifndef WEIR_BASE_DEADLINE_H
 #define WEIR_BASE_DEADLINE_H
 
@@ -12,16 +14,21 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+enum { DEADLINE_LISTS = 8 };
+
 struct deadline_queue;
+
+TAILQ_HEAD(deadline_list, deadline);
 
 struct deadline {
     TAILQ_ENTRY(deadline) link;
     struct deadline_queue *queue; /* NULL: not armed */
+    struct deadline_list *list;   /* the one of the queue that has it */
     uint64_t at_us;               /* monotonic */
 };
 
 struct deadline_queue {
-    TAILQ_HEAD(deadline_list, deadline) armed; /* earliest first */
+    struct deadline_list armed[DEADLINE_LISTS]; /* each earliest first */
     struct deadlines *all;
     struct deadline_queue *next;
     /* Called once, after the deadline is disarmed. May arm and free any deadline. */
@@ -45,6 +52,9 @@ void deadlines_clear(struct deadlines *all);
 void deadline_queue_init(struct deadlines *all, struct deadline_queue *queue,
                          void (*passed)(struct deadline *));
 
+/* Returns the earliest armed deadline of the queue, or NULL. */
+struct deadline *deadline_first(const struct deadline_queue *queue);
+
 /* Arms or moves `deadline` to `now_us` + `after_us`. */
 void deadline_arm(struct deadline_queue *queue, struct deadline *deadline, uint64_t now_us,
                   uint64_t after_us);
@@ -67,7 +77,7 @@ static inline void deadline_cancel(struct deadline *deadline)
 {
     if (!deadline->queue)
         return;
-    TAILQ_REMOVE(&deadline->queue->armed, deadline, link);
+    TAILQ_REMOVE(deadline->list, deadline, link);
     deadline->queue = NULL;
 }
 

@@ -252,7 +252,7 @@ static void end_leases(struct op_leases *leases, void (*end)(struct lease *lease
 {
     struct deadline *deadline;
 
-    while ((deadline = TAILQ_FIRST(&leases->ends.armed)))
+    while ((deadline = deadline_first(&leases->ends)))
         end(CONTAINER_OF(deadline, struct lease, deadline));
 }
 
@@ -266,7 +266,7 @@ void op_leases_retire(struct op_leases *leases)
 
 bool op_leases_hold_units(const struct op_leases *leases)
 {
-    return leases && !TAILQ_EMPTY(&leases->ends.armed);
+    return leases && deadline_first(&leases->ends);
 }
 
 void op_leases_free(struct op_leases *leases)

@@ -408,6 +408,59 @@ START_TEST(deadlines_of_a_queue_expire_in_order_of_time)
 }
 END_TEST
 
+static uint64_t last_passed_us;
+
+static void note_order(struct deadline *d)
+{
+    ck_assert_uint_ge(d->at_us, last_passed_us);
+    last_passed_us = d->at_us;
+}
+
+START_TEST(deadlines_of_more_lengths_than_lists_expire_in_order_of_time)
+{
+    static struct deadline armed[300];
+    struct event_base *base = event_base_new();
+    struct deadlines all;
+    struct deadline_queue queue;
+    uint64_t now = clock_us();
+
+    ck_assert_int_eq(deadlines_init(&all, base), 0);
+    deadline_queue_init(&all, &queue, note_order);
+    for (unsigned i = 0; i < COUNT_OF(armed); i++)
+        deadline_arm(&queue, &armed[i], now - 1000, (i * 7 % (DEADLINE_LISTS * 2)) * 10 + i / 20);
+    for (unsigned i = 0; i < COUNT_OF(armed); i += 3)
+        deadline_cancel(&armed[i]);
+    deadlines_pass(&all);
+    for (unsigned i = 0; i < COUNT_OF(armed); i++)
+        ck_assert(!deadline_is_armed(&armed[i]));
+    ck_assert_uint_gt(last_passed_us, 0);
+    ck_assert_ptr_null(deadline_first(&queue));
+    deadlines_clear(&all);
+    event_base_free(base);
+}
+END_TEST
+
+/* Thousands of long deadlines, as of event streams, are not passed over for each short one. */
+START_TEST(each_length_has_a_list_of_its_own)
+{
+    static struct deadline armed[DEADLINE_LISTS * 2];
+    struct event_base *base = event_base_new();
+    struct deadlines all;
+    struct deadline_queue queue;
+    uint64_t now = clock_us();
+
+    ck_assert_int_eq(deadlines_init(&all, base), 0);
+    deadline_queue_init(&all, &queue, note_order);
+    for (unsigned i = 0; i < COUNT_OF(armed); i++)
+        deadline_arm(&queue, &armed[i], now + i, (DEADLINE_LISTS - i % DEADLINE_LISTS) * 30000000);
+    for (unsigned i = 0; i < COUNT_OF(armed); i++)
+        ck_assert_ptr_eq(armed[i].list, &queue.armed[i % DEADLINE_LISTS]);
+    ck_assert_ptr_eq(deadline_first(&queue), &armed[DEADLINE_LISTS - 1]);
+    deadlines_clear(&all);
+    event_base_free(base);
+}
+END_TEST
+
 static void cancel_a_due_deadline(void *context)
 {
     strcat(passed, "b");
@@ -821,6 +874,8 @@ int main(void)
     tcase_add_test(tests, a_value_on_a_bound_is_in_the_lower_bucket);
     tcase_add_test(tests, latencies_of_servers_are_shown_within_a_factor_of_3_4);
     tcase_add_test(tests, deadlines_of_a_queue_expire_in_order_of_time);
+    tcase_add_test(tests, deadlines_of_more_lengths_than_lists_expire_in_order_of_time);
+    tcase_add_test(tests, each_length_has_a_list_of_its_own);
     tcase_add_test(tests, due_deadlines_run_without_the_timer_and_can_be_cancelled);
     tcase_add_test(tests, deadlines_need_no_descriptor);
     tcase_add_test(tests, a_long_iteration_is_reported_when_the_clock_is_read);
