@@ -233,6 +233,14 @@ static void log_error_reply(struct redis_link *link, enum redis_failure cause, c
            redis_failure_text[cause], message, redis_failure_remedy(cause, link->settings));
 }
 
+/* Returns whether a call with this error is sent again, if it was not late. */
+static bool would_be_sent_again(const struct redis_link *link, const char *error)
+{
+    return redis_error_is(error, "NOSCRIPT") ||
+           (link->settings->cluster.count &&
+            (redis_error_is(error, "MOVED") || redis_error_is(error, "ASK")));
+}
+
 static enum redis_failure failure_of_reply(struct redis_link *link, const struct redis_call *call,
                                            const struct redis_reply *reply)
 {
@@ -243,7 +251,7 @@ static enum redis_failure failure_of_reply(struct redis_link *link, const struct
             redis_link_note_good(link);
         return REDIS_OK_ANSWER;
     }
-    if (late && redis_error_is(reply->text.p, "NOSCRIPT"))
+    if (late && would_be_sent_again(link, reply->text.p))
         return REDIS_FAILURE_TIMEOUT;
     enum redis_failure failure = redis_failure_of(reply->text.p);
     if (failure == REDIS_FAILURE_MOVING && !link->settings->cluster.count)

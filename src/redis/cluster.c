@@ -332,17 +332,17 @@ static bool on_redirected(void *context, struct redis_call *call, const char *er
         redis_cluster_map_reader_want(c->reader);
         return false;
     }
-    if (++call->redirects > REDIRECTS_MAX ||
-        clock_us() - call->sent_us >= c->settings->timeout_us ||
-        !redis_redirect_read(error, &from->address, &asking, &slot, &address))
+    if (!redis_redirect_read(error, &from->address, &asking, &slot, &address))
         return false;
     if (!(to = cluster_node_at(c, &address)) && !(to = node_make(c, &address)))
         return false;
-    redis_cluster_report_redirect(asking);
     if (!asking) {
         assign(c, slot, to);
         redis_cluster_map_reader_want(c->reader);
     }
+    if (++call->redirects > REDIRECTS_MAX || clock_us() - call->sent_us > c->settings->timeout_us)
+        return false;
+    redis_cluster_report_redirect(asking);
     return pass(c, to, call, argc, arguments, asking);
 }
 

@@ -132,7 +132,8 @@ enum redis_failure redis_failure_of(const char *message)
         const char *words;
         enum redis_failure failure;
     } sayings[] = {
-        {"max number of clients reached", REDIS_FAILURE_CLIENTS},
+        {"max number of clients",
+         REDIS_FAILURE_CLIENTS}, /* in a cluster: "clients + cluster ..." */
         {"unauthenticated",
          /* "Protocol error: unauthenticated bulk length": the script is long */
          REDIS_FAILURE_AUTH},

@@ -329,6 +329,23 @@ def test_a_clusterdown_error_is_cached_for_a_short_time_only(rig):
     eventually(lambda: get(weir.address, headers=client("a")).status == 200, 5)
 
 
+def test_a_late_redirection_is_no_error_of_the_cluster(rig):
+    """A planned failover pauses writes. Then the old master answers the calls with MOVED."""
+    cluster = Cluster(rig, replicas=False)
+    weir, = weirs_with(rig, cluster.policy(timeout="300ms", on_failure="allow"), limits={"each": dict(script="gcra", limit=100, period="10d")})
+    slot = slot_of_client("late")
+    owner = cluster.owner(slot)
+    other = next(master for master in cluster.masters if master is not owner)
+    owner.command("CLIENT", "PAUSE", "600000", "WRITE")
+    assert get(weir.address, headers=client("late"))["RateLimit"] is None, "nobody has decided it"
+    cluster.end_move(cluster.begin_move(slot, other), other, slot)
+    owner.command("CLIENT", "UNPAUSE")
+    eventually(lambda: get(weir.address, headers=client("late"))["RateLimit"], what="a decision of the new owner")
+    assert weir.metric("weir_redis_errors_total", cause="timeout") > 0
+    assert not weir.metric("weir_redis_errors_total", cause="cluster")
+    assert "does not serve the key" not in weir.output()
+
+
 def test_check_tries_to_write_on_every_master(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"each": dict(script="gcra", limit=3, period="10d")}

@@ -558,6 +558,7 @@ static const struct {
     {"SCRIPT", "-NOPERM this user has no permissions\r\n", REDIS_FAILURE_PERMISSION},
     {"SCRIPT", "-MASTERDOWN Link with MASTER is down\r\n", REDIS_FAILURE_MASTERDOWN},
     {"CLIENT", "-ERR max number of clients reached\r\n", REDIS_FAILURE_CLIENTS},
+    {"AUTH", "-ERR max number of clients + cluster connections reached\r\n", REDIS_FAILURE_CLIENTS},
     {"CLIENT", "-DENIED Redis is running in protected mode\r\n", REDIS_FAILURE_PROTECTED},
     {"SELECT", "-ERR DB index is out of range\r\n", REDIS_FAILURE_CONNECT},
 };
