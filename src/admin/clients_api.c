@@ -227,7 +227,7 @@ static void on_not_ready(void *context, enum redis_failure cause)
 static bool open_link(struct clients_api *api)
 {
     const struct redis_link_watch watch = {
-        .ready = on_redis_back, .not_ready = on_not_ready, .context = api};
+        .ready = on_redis_back, .not_ready = on_not_ready, .context = api, .quiet = true};
 
     if (api->store)
         return true;

@@ -56,13 +56,18 @@ static unsigned count_of(const struct admin_view *view, bool (*is)(const struct 
     return n;
 }
 
-/* Returns true if a limit in use rejects requests when Redis is down. */
+/* Returns whether the limit rejects requests when Redis is down; a shadow limit rejects none. */
+static bool limit_denies(const struct limit *limit)
+{
+    return limit->on_failure == ON_FAILURE_DENY && limit->enforce > 0;
+}
+
 static bool entries_deny(const struct entry_level *level)
 {
     for (unsigned i = 0; i < level->count; i++) {
         const struct configured_entry *entry = &level->entries[i];
         for (unsigned l = 0; l < entry->limit_count; l++)
-            if (entry->limits[l]->on_failure == ON_FAILURE_DENY)
+            if (!entry->shadow && limit_denies(entry->limits[l]))
                 return true;
         if (entries_deny(&entry->below))
             return true;
@@ -77,7 +82,7 @@ static bool denies_without_redis(const struct policy *policy)
             return true;
     for (unsigned r = 0; r < policy->rule_count; r++)
         for (unsigned l = 0; l < policy->rules[r].limit_count; l++)
-            if (policy->rules[r].limits[l]->on_failure == ON_FAILURE_DENY)
+            if (limit_denies(policy->rules[r].limits[l]))
                 return true;
     return false;
 }

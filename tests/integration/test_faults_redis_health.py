@@ -78,6 +78,18 @@ def test_readyz_while_redis_answers_errors(rig):
         eventually(recovered, 30, "the end of the errors")
 
 
+def test_limits_that_reject_nothing_do_not_make_weir_unready(rig):
+    """on_failure: deny of a shadow limit rejects no request."""
+    redis = rig.redis()
+    limits = {name: {**limit, "shadow": True} for name, limit in EACH.items()}
+    weir = rig.weir(redis={"address": redis.text, "on_failure": "deny"}, limits=limits).wait_for_redis()
+    weir.expect_errors("redis ")
+    redis.kill()
+    weir.wait_for_output("error +redis .*limits follow on_failure")
+    assert get(weir.address).status == 200
+    assert get(weir.admin, "/readyz", host="127.0.0.1").status == 200
+
+
 def test_workers_without_traffic_notice_a_dead_redis(rig):
     redis = rig.redis()
     weir = rig.weir(redis={"address": redis.text, "on_failure": "deny", "timeout": "100ms"}, limits=EACH).wait_for_redis()

@@ -157,6 +157,18 @@ def test_a_user_without_permission_for_the_keys(rig):
     assert_refused(weir, "permission", "ACL SETUSER")
 
 
+def test_what_an_operator_may_not_do_is_no_error_of_decisions(rig):
+    """A reset searches for keys, which the user may not. The requests are decided by Redis."""
+    acl_user(rig.redis(), *ALL)
+    limits = {"each": dict(script="fixed_window", limit=1000, period="10d", per=["client", "route"])}
+    weir = rig.weir(limits=limits, redis={"username": "weir", "password": "secret", "on_failure": "deny"}).wait_for_redis()
+    assert get(weir.address, headers={"X-Client-Id": "a"}).status == 200
+    refused = get(weir.admin, "/api/v1/clients/a", method="DELETE")
+    assert refused.status == 503 and b"permission" in refused.body, (refused, refused.body)
+    ready = get(weir.admin, "/readyz")
+    assert (ready.status, ready.body) == (200, b"ready\n") and "on_failure" not in weir.output()
+
+
 def test_a_renamed_command(rig):
     weir = weir_before(rig, rig.redis(arguments=["--rename-command", "EVALSHA", ""]).text)
     assert_refused(weir, "permission", "ACL SETUSER")
