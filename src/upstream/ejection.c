@@ -34,6 +34,7 @@ static void report_ejected(struct server *server, const char *why, const char *u
     if (!server->logged)
         return;
     server->logged_us = now;
+    server->return_logged = false;
     log_warn("upstream %s: server %s: %s; ejected %s", server->pool->settings->name,
              server->endpoint->text, why, until);
 }
@@ -81,10 +82,10 @@ void server_eject(struct server *server, const char *why)
         return;
     if (server->ejected == EJECTED_DOWN)
         after_us = server->ejected_us * 2 < DOWN_MAX_US ? server->ejected_us * 2 : DOWN_MAX_US;
-    else {
-        report_ejected(server, why, "until it accepts connections again");
+    else
         count_ejection(server, EJECTION_CONNECT);
-    }
+    if (server->ejected != EJECTED_DOWN || server->return_logged)
+        report_ejected(server, why, "until it accepts connections again");
     eject_for(server, EJECTED_DOWN, after_us);
 }
 
@@ -115,6 +116,7 @@ void server_admit(struct server *server, const char *what)
     recent_init(&server->outcomes, server->pool->settings->eject.window_us);
     if (failing)
         server->returned_us = clock_us();
+    server->return_logged = server->logged;
     log_at(server->logged ? LEVEL_INFO : LEVEL_DEBUG, "upstream %s: server %s %s again",
            server->pool->settings->name, server->endpoint->text, failing ? "gets requests" : what);
 }

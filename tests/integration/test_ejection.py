@@ -186,6 +186,31 @@ def test_a_late_response_does_not_end_the_ejection(rig):
     assert statuses(weir, 20) == [200] * 20 and len(received) == before
 
 
+def test_the_log_tells_that_a_server_is_down_after_its_last_responses(rig):
+    """A server that stops gracefully finishes its requests, but accepts no connections any more."""
+    received, finish = threading.Event(), threading.Event()
+    rig.add_cleanup(finish.set)
+
+    def serve_once(peer, _number):
+        peer.read_request()
+        received.set()
+        finish.wait()
+        peer.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+    server = Scripted(rig, serve_once)
+    weir = weir_before(rig, [server])
+    waiting = Connection(weir.address).send(request_bytes("/"))
+    assert received.wait(20)
+    server.listener.shutdown(2)
+    server.listener.close()
+    assert get_once(weir).status == 502
+    finish.set()
+    assert waiting.response().status == 200
+    assert get_once(weir).status == 502
+    eventually(lambda: len(lines(weir, "until it accepts connections again")) == 2, what="its second ejection")
+    told = lines(weir, f"upstream api: server {server.text}")
+    assert len(told) == 3 and "answers again" in told[1], told
+
+
 def test_the_last_server_is_never_ejected_for_failures(rig):
     alone = Failing(rig, always)
     weir = weir_before(rig, [alone])
