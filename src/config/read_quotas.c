@@ -270,7 +270,7 @@ static void use_connection(struct loading *l, const struct node *node,
         return;
     keep_parameters(l, quotas, all, servers.count ? &servers : NULL);
     quotas->server_text = server_text(l, host ? host : address, port, keyword_value(all, "dbname"));
-    quotas->has_password = keyword_value(all, "password") != NULL;
+    quotas->has_password = keyword_value(all, "password") || keyword_value(all, "sslpassword");
 }
 
 /* Hides the text that libpq quotes in an error, from the first quoted word to the end of the last,

@@ -601,6 +601,19 @@ def test_a_lock_of_a_crashed_weir_expires(rig):
     assert database.query_count("client-2") == 1
 
 
+def test_a_lock_that_is_acquired_too_late_is_released(rig):
+    """Redis stalls for longer than redis.timeout, and executes the call after the database has
+    replied. Another weir must not wait for a row that this one does not store."""
+    database, redis = Postgres(rig), rig.redis()
+    weir = weir_with_database(rig, database, redis={"timeout": "200ms", "on_failure": "allow"}, settings={"timeout": "60s"})
+    weir.wait_for_redis().expect_errors("redis")
+    redis.command("CLIENT", "PAUSE", "600000", "WRITE")
+    assert fetch(weir, "client-2").status == 200 and database.query_count("client-2") == 1
+    redis.command("CLIENT", "UNPAUSE")
+    eventually(lambda: "cmdstat_set:" in redis.command("INFO", "commandstats"), what="the lock")
+    eventually(lambda: redis.command("EXISTS", "weir:{id:client-2}:q:lock") == 0, what="its release")
+
+
 @timeout(90)
 def test_made_up_ids_do_not_evict_real_clients(rig):
     """Many ids without a row: memory, the cache and the query rate are bounded, and a client's
@@ -638,12 +651,13 @@ def test_a_database_by_host_name(rig):
 
 
 def test_weir_check_shows_no_password(rig):
-    file = rig.write("policy.yaml", """
-upstreams: { api: { servers: [ 127.0.0.1:3000 ] } }
-identity: { from: "header:X-Client-Id", trusted_proxies: [ 127.0.0.1 ] }
+    for connection, shown in ("postgresql://weir:s3cret@127.0.0.1/weir", "password"), ("host=127.0.0.1 user=weir sslpassword=s3cret", "sslpassword"):
+        file = rig.write("policy.yaml", f"""
+upstreams: {{ api: {{ servers: [ 127.0.0.1:3000 ] }} }}
+identity: {{ from: "header:X-Client-Id", trusted_proxies: [ 127.0.0.1 ] }}
 quotas:
-  postgres: { connection: "postgresql://weir:s3cret@127.0.0.1/weir", query: "SELECT quota FROM clients WHERE id = $1" }
+  postgres: {{ connection: "{connection}", query: "SELECT quota FROM clients WHERE id = $1" }}
 """)
-    result = rig.command("check", "-c", file)
-    assert result.returncode == 0, result.stderr
-    assert "s3cret" not in result.stdout + result.stderr and "password='***'" in result.stdout, result.stdout
+        result = rig.command("check", "-c", file)
+        assert result.returncode == 0, result.stderr
+        assert "s3cret" not in result.stdout + result.stderr and f"{shown}='***'" in result.stdout, result.stdout
