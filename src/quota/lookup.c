@@ -316,7 +316,7 @@ static void on_script_reply(struct redis_call *call, const struct redis_reply *r
                             enum redis_failure failure)
 {
     struct lookup *k = CONTAINER_OF(call, struct lookup, call);
-    int64_t left_ms, locked, stored;
+    int64_t left_ms, locked;
     struct slice row;
     bool good = k->lookup_call == LOOKUP_CALL_GET &&
                 redis_reply_read(reply, "sii", &row, &left_ms, &locked);
@@ -324,18 +324,17 @@ static void on_script_reply(struct redis_call *call, const struct redis_reply *r
 
     MAGIC_CHECK(k, LOOKUP_MAGIC);
     k->calling = false;
-    if (k->lookup_call == LOOKUP_CALL_PUT && redis_reply_read(reply, "i", &stored) && !stored)
-        quota_cache_remove(k->fetcher->quotas->table, lookup_id(k)); /* the client was reset */
+    if (k->lookup_call == LOOKUP_CALL_PUT && reply && reply->type == RESP_INTEGER &&
+        reply->integer == 0)
+        /* the lock was removed: the client was reset */
+        quota_cache_remove(k->fetcher->quotas->table, lookup_id(k));
+    k->locked |= good && locked == 1;
     if (k->stage == STAGE_OVER) {
-        k->locked = good && locked == 1;
         free_lock(k);
         lookup_end(k);
-    } else if (k->passed)
-        k->locked |= good && locked == 1;
-    else if (good) {
-        k->locked = locked == 1;
+    } else if (good && !k->passed)
         take_get(k, row, left_ms * 1000);
-    } else if (!k->fetcher->changing)
+    else if (!k->passed && !k->fetcher->changing)
         pass_redis(k);
 }
 
