@@ -77,11 +77,10 @@ const struct option_type type_quota_query = {"text", read_sql, print_text, false
 
 #ifdef HAVE_LIBPQ
 
-enum { PARAMETERS_MAX = 96, LIST_SIZE = 2048, ADDRESSES_MAX = 16 };
+enum { ADDRESSES_MAX = 16 };
 
-/* The parallel lists of a connection string: element i of each belongs to one server. */
 struct servers {
-    char host[LIST_SIZE], address[LIST_SIZE], port[LIST_SIZE];
+    struct quota_servers lists;
     unsigned count;
     bool full;
 };
@@ -97,18 +96,18 @@ static char *next_of(char **list)
 static void list_add(struct servers *s, char *list, const char *element)
 {
     size_t n = strlen(list), more = strlen(element) + (s->count ? 1 : 0);
-    if (n + more >= LIST_SIZE) {
+    if (n + more >= QUOTA_LIST_SIZE) {
         s->full = true;
         return;
     }
-    snprintf(list + n, LIST_SIZE - n, "%s%s", s->count ? "," : "", element);
+    snprintf(list + n, QUOTA_LIST_SIZE - n, "%s%s", s->count ? "," : "", element);
 }
 
 static void servers_add(struct servers *s, const char *host, const char *address, const char *port)
 {
-    list_add(s, s->host, host);
-    list_add(s, s->address, address);
-    list_add(s, s->port, port);
+    list_add(s, s->lists.host, host);
+    list_add(s, s->lists.hostaddr, address);
+    list_add(s, s->lists.port, port);
     s->count++;
 }
 
@@ -178,9 +177,7 @@ static bool find_servers(struct loading *l, const struct node *node, struct serv
         else
             good = resolve(l, node, s, host, port);
     }
-    if (good && s->full)
-        mistake(l, node, "has too many servers; name fewer hosts");
-    return good && !s->full;
+    return good;
 }
 
 static void parameter(struct loading *l, struct quota_settings *quotas, const char *keyword,
@@ -223,20 +220,15 @@ static const char *wanted(const char *keyword)
 }
 
 static void keep_parameters(struct loading *l, struct quota_settings *quotas,
-                            const PQconninfoOption *all, const struct servers *s)
+                            const PQconninfoOption *all)
 {
-    quotas->keywords = arena_zeroed(l->arena, PARAMETERS_MAX + 4, sizeof *quotas->keywords);
-    quotas->values = arena_zeroed(l->arena, PARAMETERS_MAX + 4, sizeof *quotas->values);
-    for (; all->keyword && quotas->parameter_count < PARAMETERS_MAX; all++) {
+    quotas->keywords = arena_zeroed(l->arena, QUOTA_PARAMETERS_MAX, sizeof *quotas->keywords);
+    quotas->values = arena_zeroed(l->arena, QUOTA_PARAMETERS_MAX, sizeof *quotas->values);
+    for (; all->keyword && quotas->parameter_count < QUOTA_PARAMETERS_MAX; all++) {
         const char *value = all->val && *all->val ? all->val : wanted(all->keyword);
-        if (value && (!s || !is_about_servers(all->keyword)))
+        if (value && !is_about_servers(all->keyword))
             parameter(l, quotas, all->keyword, value);
     }
-    if (!s)
-        return;
-    parameter(l, quotas, "host", s->host);
-    parameter(l, quotas, "hostaddr", s->address);
-    parameter(l, quotas, "port", s->port);
 }
 
 /* Returns "127.0.0.1:5432/weir", for log lines. */
@@ -268,7 +260,15 @@ static void use_connection(struct loading *l, const struct node *node,
         host = NULL;
     if (host && !address && !find_servers(l, node, &servers, host, port ? port : ""))
         return;
-    keep_parameters(l, quotas, all, servers.count ? &servers : NULL);
+    if (!servers.count) /* no host names to resolve: the lists as written */
+        servers_add(&servers, host ? host : "", address ? address : "", port ? port : "");
+    if (servers.full) {
+        mistake(l, node, "has too many servers; name fewer hosts");
+        return;
+    }
+    quotas->servers = arena_zeroed(l->arena, 1, sizeof *quotas->servers);
+    *quotas->servers = servers.lists;
+    keep_parameters(l, quotas, all);
     quotas->server_text = server_text(l, host ? host : address, port, keyword_value(all, "dbname"));
     quotas->has_password = keyword_value(all, "password") || keyword_value(all, "sslpassword");
 }

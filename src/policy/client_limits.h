@@ -84,14 +84,23 @@ enum unknown_client { UNKNOWN_CLIENT_DEFAULT, UNKNOWN_CLIENT_DENY };
 /* How an id is treated if the database is unavailable and no row is cached. */
 enum quota_failure { QUOTA_FAILURE_DEFAULT, QUOTA_FAILURE_DENY };
 
+enum { QUOTA_PARAMETERS_MAX = 96, QUOTA_LIST_SIZE = 2048 };
+
+/* The parallel lists of a connection string, separated by commas: element i of each belongs to one
+ * server. A list may also have one element for all servers, or be empty. */
+struct quota_servers {
+    char host[QUOTA_LIST_SIZE], hostaddr[QUOTA_LIST_SIZE], port[QUOTA_LIST_SIZE];
+};
+
 /* Quotas from a database. */
 struct quota_settings {
-    char *connection, *query;  /* as written; NULL: no database */
-    char **keywords, **values; /* parsed `connection`, NULL-terminated, host names resolved */
-    unsigned parameter_count;
-    char *server_text; /* "127.0.0.1:5432/weir", for log lines */
-    bool has_password; /* `connection` contains a password */
-    uint32_t tag;      /* hash of the query */
+    char *connection, *query;      /* as written; NULL: no database */
+    struct quota_servers *servers; /* of `connection`, host names resolved */
+    char **keywords, **values;     /* the other parameters of `connection` */
+    unsigned parameter_count;      /* at most QUOTA_PARAMETERS_MAX */
+    char *server_text;             /* "127.0.0.1:5432/weir", for log lines */
+    bool has_password;             /* `connection` contains a password */
+    uint32_t tag;                  /* hash of the query */
     uint64_t timeout_us, cache_us;
     enum unknown_client unknown_client;
     enum quota_failure on_failure;

@@ -21,10 +21,11 @@
 
 #ifdef HAVE_LIBPQ
 #include "quota/postgres_row.h"
+#include "quota/postgres_servers.h"
 
 enum {
     POSTGRES_MAGIC = 0x50475351,
-    CONNECT_US = 5000000,
+    CONNECT_US = 5000000, /* for all servers of one attempt together */
     RETRY_MIN_US = 200000,
     RETRY_MAX_US = 10000000,
     GRACE_US = 250000, /* extra time for the server to report its timeout */
@@ -57,6 +58,7 @@ struct postgres_link {
     const struct quota_settings *settings;
     struct postgres_watch watch;
     enum postgres_state state;
+    struct quota_servers servers; /* the next attempt begins with the first one */
     PGconn *connection;
     struct event *io, *timer, *call; /* call: runs the watch callbacks from the loop */
     uint64_t retry_us;
@@ -170,6 +172,8 @@ static void link_fail(struct postgres_link *link, enum down_cause cause)
         event_timer_arm(link->timer, 0);
         return;
     }
+    if (!stood || cause == DOWN_QUERY) /* the query may fail only there, as on a standby */
+        postgres_servers_rotate(&link->servers);
     link->in_doubt |= cause == DOWN_TIMEOUT || cause == DOWN_QUERY;
     report_down(link, cause);
     link->tell_down = true;
@@ -384,11 +388,8 @@ static void ignore_notice(void *context, const PGresult *notice)
 
 static void link_connect(struct postgres_link *link)
 {
-    const struct quota_settings *s = link->settings;
-
     link->state = LINK_CONNECTING;
-    link->connection =
-        PQconnectStartParams((const char *const *)s->keywords, (const char *const *)s->values, 0);
+    link->connection = postgres_servers_connect(&link->servers, link->settings);
     if (!link->connection || PQstatus(link->connection) == CONNECTION_BAD ||
         !watch_socket(link, EV_WRITE)) { /* as after PGRES_POLLING_WRITING */
         note_detail(link, link->connection ? PQerrorMessage(link->connection) : "no memory");
@@ -460,6 +461,7 @@ struct postgres_link *postgres_link_new(struct event_base *base,
     MAGIC_SET(link, POSTGRES_MAGIC);
     link->base = base;
     link->settings = settings;
+    link->servers = *settings->servers;
     link->watch = *watch;
     link->retry_us = RETRY_MIN_US;
     link->io = event_new(base, -1, 0, on_io, link);

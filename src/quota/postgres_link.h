@@ -6,9 +6,11 @@
  *    `------------------+------------- link_fail(cause) -------------'
  *
  * Every failure closes the connection, and weir reconnects with back-off. If the connection was
- * merely lost, weir reconnects at once. The link counts as down from a failure until it is
- * connected again. If the query failed, it counts as down until a query succeeds. While it is
- * down, callers need not wait for it. */
+ * merely lost, weir reconnects at once. After a failed attempt or a failed query, the next attempt
+ * begins with the next server of the connection string.
+ *
+ * The link counts as down from a failure until it is connected again. If the query failed, it
+ * counts as down until a query succeeds. While it is down, callers need not wait for it. */
 #ifndef WEIR_QUOTA_POSTGRES_LINK_H
 #define WEIR_QUOTA_POSTGRES_LINK_H
 

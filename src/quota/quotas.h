@@ -14,7 +14,7 @@
  *
  * This directory owns the way from an id to its row in PostgreSQL. It decides nothing. In reading
  * order: quotas.h, quota_client.c (a worker's side), quota_cache.h, fetcher.c and lookup.h (the
- * thread), quota_row.h, postgres_link.h, postgres_row.h. */
+ * thread), quota_row.h, postgres_link.h, postgres_row.h, postgres_servers.h. */
 #ifndef WEIR_QUOTA_QUOTAS_H
 #define WEIR_QUOTA_QUOTAS_H
 

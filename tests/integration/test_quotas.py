@@ -12,6 +12,7 @@ import time
 from postgres import Postgres
 from queues import reset
 from rig import TLS_FILES, eventually, free_port, redis_tls, sanitized, timeout
+from scripted import Scripted
 from wire import Connection, flood, get
 
 WINDOW = {"quota": dict(script="fixed_window", limit=60, period="1m", label="Window")}
@@ -648,6 +649,33 @@ def test_a_database_by_host_name(rig):
     uri = f"postgresql://weir@localhost:{database.port}/postgres?connect_timeout=3"
     weir.reload(quotas=quotas(database, connection=uri))
     assert fetch(weir, "client-0").status == 429 and database.query_count("client-0") == 1
+
+
+def test_weir_tries_the_next_server_if_one_does_not_respond(rig):
+    """The first server accepts connections and sends nothing. Another one closes them."""
+    database = Postgres(rig, tcp=True)
+    silent = Scripted(rig, lambda peer, _number: eventually(lambda: not peer.socket.recv(65536)))
+    closing = Scripted(rig, lambda _peer, _number: None)
+    addresses = f"hostaddr=127.0.0.1,127.0.0.1,127.0.0.1 port={silent.address[1]},{closing.address[1]},{database.port}"
+    socket_path = f"host=127.0.0.1,{database.directory} port={silent.address[1]},{database.port}"
+    weirs = [weir_with_database(rig, database, settings={"connection": f"{servers} user=weir dbname=postgres"})
+             for servers in (addresses, socket_path)]
+    for weir, client, limit in zip(weirs, ("client-2", "client-0"), (3, 0)):
+        weir.expect_errors("postgres .*no reply during connection setup and login")
+        eventually(lambda: limit_of(weir, client) == limit, 40, "the quota from the last server")
+        weir.wait_for_output("postgres .*no reply during connection setup and login")
+    assert closing.accepted > 0
+
+
+def test_weir_tries_the_next_server_if_the_query_fails(rig):
+    """As on a standby, if the query writes. Here the query fails over the Unix socket."""
+    database = Postgres(rig, tcp=True)
+    servers = f"host={database.directory},127.0.0.1 port={database.port} user=weir dbname=postgres"
+    query = "SELECT quota / (inet_server_addr() IS NOT NULL)::int FROM clients WHERE id = $1"
+    weir = weir_with_database(rig, database, settings={"connection": servers, "query": query})
+    weir.expect_errors("postgres .*the query fails .*division by zero")
+    eventually(lambda: limit_of(weir, "client-2") == 3, 40, "the quota from the second server")
+    weir.wait_for_output("postgres .*the query fails .*division by zero")
 
 
 def test_weir_check_shows_no_password(rig):
