@@ -7,17 +7,48 @@
 #include "base/log.h"
 #include "http/traceparent.h"
 
-enum { TEXT_MAX = 1024 }; /* bytes per request value; longer ones are cut */
+/* Maximum bytes of request values, as received and as written. Longer ones are cut, so that the
+ * begun line of a request, which may last for hours, fits a small buffer. */
+enum {
+    TEXT_MAX = 1024, /* target, Referer, User-Agent */
+    WORD_MAX = 256,  /* method, host */
+    OTHER_MAX = 512, /* the rest of a begun line */
+    ESCAPED_MAX = 6  /* bytes that one byte becomes at most: \u0080 */
+};
+_Static_assert(3 * TEXT_MAX + 2 * WORD_MAX + OTHER_MAX <= IOBUF_SMALL, "a begun line fits");
 
-static struct slice shortened(struct slice s)
+static struct slice shortened(struct slice s, size_t max)
 {
-    return s.n > TEXT_MAX ? (struct slice){s.p, TEXT_MAX} : s;
+    return s.n > max ? (struct slice){s.p, max} : s;
+}
+
+typedef void writer(struct text *, struct slice);
+
+/* `write` has written `s` from `begin` on, and more than `max` bytes. Writes less of it. */
+static void cut_value(struct text *t, size_t begin, struct slice s, size_t max, writer *write)
+{
+    while (t->n - begin > max) {
+        s.n -= (t->n - begin - max + ESCAPED_MAX - 1) / ESCAPED_MAX;
+        t->n = begin;
+        write(t, s);
+    }
+}
+
+/* Writes `s` with `write`, cut so that at most `max` bytes are written. */
+static inline void put_value(struct text *t, struct slice s, size_t max, writer *write)
+{
+    size_t begin = t->n;
+
+    s = shortened(s, max);
+    write(t, s);
+    if (t->n - begin > max)
+        cut_value(t, begin, s, max, write);
 }
 
 static struct slice field_value(const struct request_head *head, enum field_id id)
 {
     const struct field *field = head ? fields_find(&head->fields, id) : NULL;
-    return field ? shortened(field->value) : SLICE_NONE;
+    return field ? shortened(field->value, TEXT_MAX) : SLICE_NONE;
 }
 
 /* Values of query parameters that identify clients are credentials: they become "***". */
@@ -28,7 +59,7 @@ struct redacted {
 static struct slice redact(const struct exchange *x, struct slice text, struct redacted *room)
 {
     struct text out = text_over(room->bytes, sizeof room->bytes);
-    return shortened(identity_redact(x->policy, shortened(text), &out));
+    return identity_redact(x->policy, shortened(text, TEXT_MAX), &out);
 }
 
 static struct slice referer(const struct exchange *x, const struct request_head *head,
@@ -55,7 +86,7 @@ static void quoted(struct text *t, struct slice s)
 static void quoted_or_dash(struct text *t, struct slice s)
 {
     text_literal(t, " \"");
-    quoted(t, s.n ? s : SLICE("-"));
+    put_value(t, s.n ? s : SLICE("-"), TEXT_MAX, quoted);
     text_char(t, '"');
 }
 
@@ -111,6 +142,13 @@ static void json_time(struct text *t, uint64_t wall_us)
     text_char(t, 'Z');
 }
 
+static inline void json_value(struct json_writer *json, const char *key, struct slice s, size_t max)
+{
+    json_begin_string(json, key);
+    put_value(json->out, s, max, text_json);
+    json_end_string(json);
+}
+
 static void json_line_begin(struct text *t, struct exchange *x, const struct request_line *line,
                             const struct request_head *head)
 {
@@ -125,17 +163,17 @@ static void json_line_begin(struct text *t, struct exchange *x, const struct req
     peer_text(x, t);
     json_end_string(&json);
     if (line->method.n) {
-        json_put_slice(&json, "method", shortened(line->method));
-        json_put_slice(&json, "target", redact(x, line->target, &room));
+        json_value(&json, "method", line->method, WORD_MAX);
+        json_value(&json, "target", redact(x, line->target, &room), TEXT_MAX);
     }
     if (!head)
         return;
-    json_put_slice(&json, "host", shortened(head->host));
+    json_value(&json, "host", head->host, WORD_MAX);
     json_put_slice(&json, "protocol", protocol_of(x, head));
     if (fields_have(&head->fields, FIELD_USER_AGENT))
-        json_put_slice(&json, "user_agent", field_value(head, FIELD_USER_AGENT));
+        json_value(&json, "user_agent", field_value(head, FIELD_USER_AGENT), TEXT_MAX);
     if (fields_have(&head->fields, FIELD_REFERER))
-        json_put_slice(&json, "referer", referer(x, head, &room));
+        json_value(&json, "referer", referer(x, head, &room), TEXT_MAX);
     struct slice trace = traceparent_id(field_value(head, FIELD_TRACEPARENT));
     if (trace.n)
         json_put_slice(&json, "trace_id", trace);
@@ -246,9 +284,9 @@ static void combined_begin(struct text *t, struct exchange *x, const struct requ
     text_bytes(t, second->clf, second->clf_size);
     text_literal(t, " \"");
     if (line->method.n) {
-        quoted(t, shortened(line->method));
+        put_value(t, line->method, WORD_MAX, quoted);
         text_char(t, ' ');
-        quoted(t, redact(x, line->target, &room));
+        put_value(t, redact(x, line->target, &room), TEXT_MAX, quoted);
     } else
         text_char(t, '-');
     if (head) {
@@ -312,6 +350,7 @@ static void begin_line(struct exchange *x, const struct request_line *line,
     struct text t = text_over(w->send, sizeof w->send);
 
     formats[x->policy->log.access].begin(&t, x, line, head);
+    assert(t.failed || t.n <= IOBUF_SMALL);
     if (t.failed || !(x->record.log = iobuf_get(&w->buffers, t.n)))
         return;
     iobuf_append(x->record.log, text_slice(&t));

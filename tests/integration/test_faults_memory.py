@@ -5,7 +5,8 @@ import re
 import struct
 import time
 
-from http2_wire import DATA, INITIAL_WINDOW_SIZE, SETTINGS, WINDOW_UPDATE, Http2
+from http2_server import Http2Server
+from http2_wire import DATA, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, SETTINGS, WINDOW_UPDATE, Http2
 from queues import queue
 from rig import address_of, eventually, sanitized, text_of
 from scripted import OK, Scripted
@@ -273,6 +274,35 @@ def test_a_tunnel_that_moves_is_not_reset(rig):
     for _ in range(3000):
         tunnel.read_exactly(10000, "content, more than sockets hold")
     for client in [*clients, tunnel]:
+        client.socket.close()
+
+
+def event_streams(rig):
+    """A server whose responses begin and do not end."""
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            request.head(fields=[("content-type", "text/event-stream")])
+    return {"servers": [Http2Server(rig, script, [(MAX_CONCURRENT_STREAMS, 1000)]).text], "protocol": "http2"}
+
+
+def open_event_streams(weir):
+    """100 of them, with the longest log lines: weir escapes each of these characters."""
+    client, value = Http2(weir.address), "\u0080" * 512
+    streams = [client.put_request(fields=[("user-agent", value), ("referer", value)]) for _ in range(100)]
+    client.flush()
+    client.read_until(lambda: all(client.streams[stream].status == 200 for stream in streams))
+    assert not client.closed
+    return client
+
+
+def test_begun_log_lines_are_small(rig):
+    """weir keeps the line of a request until its end."""
+    for access in "json", "combined":
+        weir = small_weir(rig, upstreams={"api": event_streams(rig)}, rules=[], log={"access": access})
+        before = used(weir)
+        client = open_event_streams(weir)
+        each = (used(weir) - before) / 100
+        assert 4096 <= each <= 16 * 1024, f"{each} bytes for an event stream, with log.access {access}"
         client.socket.close()
 
 

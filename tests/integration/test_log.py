@@ -250,6 +250,18 @@ def test_log_lines_cannot_be_forged(rig):
     assert any('id:"}\\{"' == value for value in entries[1].values()), entries[1]
 
 
+def test_long_values_are_cut(rig):
+    """Each at its own length, so that a client cannot hide its target behind other values. Characters
+    that the format escapes have less room."""
+    for access, user_agent, referer in ("json", "\ufffd80" * 204, '\\\"' * 512), ("combined", "\\x80" * 256, "\\x22" * 256):
+        weir = rig.weir(workers=1, log={"access": access})
+        assert get(weir.address, "/" + "t" * 2000, host="h" * 300, headers={"User-Agent": "\x80" * 1100, "Referer": '"' * 1100}).status == 200
+        line = weir.wait_for_output(r'^(.*ttt.*)\n')[0]
+        assert line.count("t" * 1000) == 1 and "/" + "t" * 1023 in line and "t" * 1024 not in line, line
+        assert f'"{user_agent}"' in line and f'"{referer}"' in line, line
+        assert access == "combined" or json.loads(line)["host"] == "h" * 256
+
+
 def test_access_off_writes_no_access_log(rig):
     weir = rig.weir(limits=LIMIT, log={"access": "off"})
     assert get(weir.address, "/not-to-be-seen").status == 200
