@@ -462,8 +462,10 @@ static bool awaits_reader(const struct client *client, uint64_t *count)
 
 static size_t memory(const struct client *client, uint64_t now_us, uint64_t *still_us)
 {
-    const struct exchange *x = socket_client_of(client)->downstream.exchange;
-    size_t size = socket_client_memory(client, now_us, still_us);
+    const struct socket_client *c = socket_client_of(client);
+    const struct exchange *x = c->downstream.exchange;
+    size_t size =
+        socket_client_memory(client, now_us, still_us) + iobuf_memory(c->http1.request.trailers);
 
     if (!x)
         return size;

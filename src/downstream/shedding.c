@@ -1,8 +1,8 @@
 /* shedding.c - frees memory when buffers reach size_limits.memory (net/buffer_memory.h).
  *
- * A connection is judged by the memory of its buffers, times the longest time for which one of its
- * requests has not moved. So a client with a hundred stalled streams goes before one with one slow
- * download, and that one before clients that read. */
+ * A connection is judged by its memory, times the longest time for which one of its requests has
+ * not moved. So a client with a hundred stalled streams goes before one with one slow download, and
+ * that one before clients that read. */
 #include "downstream/client.h"
 
 enum { BUCKETS = 64 };

@@ -64,6 +64,6 @@ uint64_t exchange_still_us(const struct exchange *x, uint64_t now_us)
 size_t exchange_memory(const struct exchange *x)
 {
     return iobuf_memory(x->request.kept) + iobuf_memory(x->request.ahead) +
-           iobuf_memory(x->request.head) +
+           iobuf_memory(x->request.head) + iobuf_memory(x->record.log) +
            (x->upstream.link ? x->upstream.link->ops->memory(x->upstream.link) : 0);
 }

@@ -306,6 +306,53 @@ def test_begun_log_lines_are_small(rig):
         client.socket.close()
 
 
+def test_log_lines_count_when_requests_are_reset(rig):
+    """The event streams of a client hold only their log lines, but more of these than each other
+    client holds."""
+    weir = small_weir(rig, limits={"slow": queue(limit=650, period="1h", max_delay="1h")}, upstreams={"api": event_streams(rig)},
+                      rules=[{"match": {"path": "/slow"}, "limits": ["slow"]}, {}], log={"access": "json"})
+    with Http2(weir.address) as first:
+        first.start("/slow")
+        first.read_until(lambda: first.streams[1].status == 200)
+    streaming = [open_event_streams(weir) for _ in range(4)]
+    clients = []
+    while not weir.metric("weir_errors_total", cause="memory_limit"):
+        clients.append(Http2(weir.address, hold=True))
+        clients[-1].send_body(clients[-1].start("/slow", method="POST", end=False), bytes(5000), end=False)
+        assert len(clients) < 300
+    assert all(client.responds_to_ping() and client.streams[1].reset is None for client in clients)
+    assert any(stream.reset is not None for client in streaming if client.responds_to_ping() for stream in client.streams.values())
+    for client in [*streaming, *clients]:
+        client.socket.close()
+
+
+JSON_RULES = [{"match": {"json": {"model": "x"}}}, {}]
+JSON_TYPE = ("content-type", "application/json")
+
+
+def test_incomplete_trailers_count_when_requests_are_reset(rig):
+    """weir keeps them in a large buffer. Requests that hold less are not reset."""
+    weir = small_weir(rig, rules=JSON_RULES)
+
+    def waiting(count, *header, rest=b""):
+        request = request_bytes("/", "POST", [JSON_TYPE, *header]) + rest
+        return [Connection(weir.address).send(request) for _ in range(count)]
+
+    def with_trailers(count):
+        return waiting(count, ("Transfer-Encoding", "chunked"), rest=b"0\r\nX: y")
+    clients = with_trailers(20)
+    weir.counts(20, "weir_requests_active")
+    modest = waiting(80, ("Content-Length", "2"), ("X-Part", "x" * 12000))
+    weir.counts(100, "weir_requests_active")
+    while not weir.metric("weir_errors_total", cause="memory_limit"):
+        clients += with_trailers(1)
+        assert len(clients) < 400
+    for connection in modest:
+        assert connection.send(b"{}").response().status == 200
+    for connection in [*clients, *modest]:
+        connection.close()
+
+
 def test_lingering_http2_connections_hold_no_request(rig):
     """Their session has ended when memory runs out."""
     weir = small_weir(rig, limits={"slow": queue(limit=650, period="1h", max_delay="1h")},
