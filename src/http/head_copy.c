@@ -6,6 +6,7 @@
 
 struct head_copy {
     size_t head_size; /* the used part of a struct request_head */
+    size_t size;      /* of `bytes` */
     char bytes[];     /* that part, then the bytes of head->whole */
 };
 
@@ -17,14 +18,15 @@ static size_t used_size(const struct request_head *head)
 
 struct head_copy *head_copy_new(const struct request_head *head)
 {
-    size_t size = used_size(head);
-    struct head_copy *copy = malloc(sizeof *copy + size + head->whole.n);
+    size_t head_size = used_size(head), size = head_size + head->whole.n;
+    struct head_copy *copy = malloc(sizeof *copy + size);
 
     if (!copy)
         return NULL;
-    copy->head_size = size;
-    memcpy(copy->bytes, head, size);
-    memcpy(copy->bytes + size, head->whole.p, head->whole.n);
+    copy->head_size = head_size;
+    copy->size = size;
+    memcpy(copy->bytes, head, head_size);
+    memcpy(copy->bytes + head_size, head->whole.p, head->whole.n);
     return copy;
 }
 
@@ -49,6 +51,11 @@ void head_copy_restore(const struct head_copy *copy, struct request_head *head)
         rebase(&head->fields.at[i].name, from, to);
         rebase(&head->fields.at[i].value, from, to);
     }
+}
+
+size_t head_copy_memory(const struct head_copy *copy)
+{
+    return sizeof *copy + copy->size;
 }
 
 void head_copy_free(struct head_copy *copy)

@@ -11,6 +11,8 @@ struct head_copy;
 struct head_copy *head_copy_new(const struct request_head *head);
 /* Stores the copied head in `head`. Its slices are valid until head_copy_free(). */
 void head_copy_restore(const struct head_copy *copy, struct request_head *head);
+/* Returns the memory of a copy, in bytes. */
+size_t head_copy_memory(const struct head_copy *copy);
 void head_copy_free(struct head_copy *copy); /* NULL allowed */
 
 #endif

@@ -4,6 +4,7 @@
 #include "proxy/exchange.h"
 #include "proxy/relay.h"
 #include "proxy/send_deadline.h"
+#include "proxy/waiting_request.h"
 
 /* Runs the deadline in queue `wanted` (NULL: none). Restarts it if data moved or the queue
  * changed. */
@@ -64,6 +65,6 @@ uint64_t exchange_still_us(const struct exchange *x, uint64_t now_us)
 size_t exchange_memory(const struct exchange *x)
 {
     return iobuf_memory(x->request.kept) + iobuf_memory(x->request.ahead) +
-           iobuf_memory(x->request.head) + iobuf_memory(x->record.log) +
+           iobuf_memory(x->request.head) + iobuf_memory(x->record.log) + waiting_request_memory(x) +
            (x->upstream.link ? x->upstream.link->ops->memory(x->upstream.link) : 0);
 }

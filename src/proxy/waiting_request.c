@@ -10,6 +10,7 @@ struct waiting_request {
     struct identity identity;
     struct client_limits found; /* from the database */
     bool has_found;
+    size_t memory;    /* bytes of this and of `head` */
     size_t path_size; /* of exchange.path */
     char path[];
 };
@@ -17,7 +18,9 @@ struct waiting_request {
 bool waiting_request_keep(struct exchange *x)
 {
     const struct incoming *in = &x->worker->incoming;
-    struct waiting_request *waiting = malloc(sizeof *waiting + x->route.path.n);
+    struct buffer_memory *memory = &x->worker->buffers.memory;
+    size_t size = sizeof(struct waiting_request) + x->route.path.n;
+    struct waiting_request *waiting = memory_has_room(memory) ? malloc(size) : NULL;
 
     if (!waiting)
         return false;
@@ -25,6 +28,7 @@ bool waiting_request_keep(struct exchange *x)
         free(waiting);
         return false;
     }
+    memory_take(memory, waiting->memory = size + head_copy_memory(waiting->head));
     waiting->framing = in->framing;
     waiting->identity = in->identity;
     if ((waiting->has_found = in->client_limits != NULL))
@@ -53,8 +57,14 @@ void waiting_request_restore(struct exchange *x)
     x->route.path = (struct slice){waiting->path, waiting->path_size};
 }
 
+size_t waiting_request_memory(const struct exchange *x)
+{
+    return x->waiting ? x->waiting->memory : 0;
+}
+
 void waiting_request_free(struct exchange *x)
 {
+    memory_give(&x->worker->buffers.memory, x->waiting->memory);
     head_copy_free(x->waiting->head);
     free(x->waiting);
     x->waiting = NULL;

@@ -330,6 +330,34 @@ JSON_RULES = [{"match": {"json": {"model": "x"}}}, {}]
 JSON_TYPE = ("content-type", "application/json")
 
 
+def test_headers_of_waiting_requests_are_bounded(rig):
+    """weir keeps the header of a request while it waits for the content that the rules match on."""
+    weir = rig.weir(workers=1, rules=JSON_RULES, size_limits={"memory": "16m", "request_header": "32k"})
+    header = [JSON_TYPE, *[("x-part", "x" * 3500)] * 6]  # HPACK sends a field once
+
+    def wait_for_content(requests):
+        client = Http2(weir.address, hold=True)
+        streams = [client.put_request(method="POST", fields=header, end=False) for _ in range(requests)]
+        assert client.responds_to_ping()
+        return client, streams
+    before = used(weir)
+    client, streams = wait_for_content(100)
+    held = used(weir)
+    assert held - before >= 100 * 6 * 3500
+    for stream in streams:
+        client.send_body(stream, b"{}")
+        assert client.response(stream).status == 200
+    weir.counts(0, "weir_requests_active")
+    assert used(weir) <= held - 100 * 5 * 3500
+    clients = [client]
+    while not weir.metric("weir_errors_total", cause="memory_limit"):
+        clients.append(wait_for_content(90)[0])
+        assert used(weir) <= MOST and len(clients) < 12
+    assert get(weir.address, f"/bytes/{SIZE}").status == 200
+    for client in clients:
+        client.socket.close()
+
+
 def test_incomplete_trailers_count_when_requests_are_reset(rig):
     """weir keeps them in a large buffer. Requests that hold less are not reset."""
     weir = small_weir(rig, rules=JSON_RULES)
