@@ -350,7 +350,6 @@ static void begin_line(struct exchange *x, const struct request_line *line,
     struct text t = text_over(w->send, sizeof w->send);
 
     formats[x->policy->log.access].begin(&t, x, line, head);
-    assert(t.failed || t.n <= IOBUF_SMALL);
     if (t.failed || !(x->record.log = iobuf_get(&w->buffers, t.n)))
         return;
     iobuf_append(x->record.log, text_slice(&t));
