@@ -114,17 +114,27 @@ static bool load_authorities(struct tls_clients *clients, BIO *memory, char why[
     return false;
 }
 
-/* Compares what two lists are about: their issuer, and their scope (RFC 5280 section 5.2.5). */
+static int compare_extensions(const X509_CRL *one, const X509_CRL *other, int nid)
+{
+    int at = X509_CRL_get_ext_by_NID(one, nid, -1);
+    int other_at = X509_CRL_get_ext_by_NID(other, nid, -1);
+
+    if (at < 0 || other_at < 0)
+        return (at >= 0) - (other_at >= 0);
+    return ASN1_OCTET_STRING_cmp(X509_EXTENSION_get_data(X509_CRL_get_ext(one, at)),
+                                 X509_EXTENSION_get_data(X509_CRL_get_ext(other, other_at)));
+}
+
+/* Compares what two lists are about: their issuer, its key, and their scope (RFC 5280 sections
+ * 5.2.1 and 5.2.5). */
 static int compare_subjects(const X509_CRL *one, const X509_CRL *other)
 {
     int issuers = X509_NAME_cmp(X509_CRL_get_issuer(one), X509_CRL_get_issuer(other));
-    int at = X509_CRL_get_ext_by_NID(one, NID_issuing_distribution_point, -1);
-    int other_at = X509_CRL_get_ext_by_NID(other, NID_issuing_distribution_point, -1);
+    int keys = compare_extensions(one, other, NID_authority_key_identifier);
 
-    if (issuers || at < 0 || other_at < 0)
-        return issuers ? issuers : (at >= 0) - (other_at >= 0);
-    return ASN1_OCTET_STRING_cmp(X509_EXTENSION_get_data(X509_CRL_get_ext(one, at)),
-                                 X509_EXTENSION_get_data(X509_CRL_get_ext(other, other_at)));
+    return issuers ? issuers
+           : keys  ? keys
+                   : compare_extensions(one, other, NID_issuing_distribution_point);
 }
 
 static int compare_lists(const X509_CRL *const *one, const X509_CRL *const *other)
@@ -136,7 +146,8 @@ static int compare_lists(const X509_CRL *const *one, const X509_CRL *const *othe
                                         X509_CRL_get0_lastUpdate(*other));
 }
 
-/* OpenSSL uses the latest of several lists of one issuer and scope. */
+/* Keeps the latest of several lists about the same. OpenSSL would use an earlier one if the latest
+ * has expired. */
 static void drop_superseded(STACK_OF(X509_CRL) * lists)
 {
     sk_X509_CRL_set_cmp_func(lists, compare_lists);
@@ -163,25 +174,55 @@ static int64_t lists_until(const struct tls_clients *clients, const X509_NAME *i
     return until_s;
 }
 
-static bool load_lists(struct tls_clients *clients, BIO *memory, char why[static TLS_WHY_MAX])
+static bool read_all_lists(STACK_OF(X509_CRL) * lists, BIO *memory)
 {
-    STACK_OF(X509_CRL) *lists = clients->lists;
-    bool good = true;
     X509_CRL *crl;
 
     ERR_clear_error();
-    while (good && (crl = PEM_read_bio_X509_CRL(memory, NULL, NULL, NULL))) {
-        good = X509_STORE_add_crl(clients->store, crl) == 1 && sk_X509_CRL_push(lists, crl) > 0;
-        if (!good)
+    while ((crl = PEM_read_bio_X509_CRL(memory, NULL, NULL, NULL)))
+        if (sk_X509_CRL_push(lists, crl) <= 0) {
             X509_CRL_free(crl);
-    }
-    if (good && sk_X509_CRL_num(lists) > 0 && at_end_of_pem()) {
+            return false;
+        }
+    return sk_X509_CRL_num(lists) > 0 && at_end_of_pem();
+}
+
+static bool store_lists(X509_STORE *store, STACK_OF(X509_CRL) * lists)
+{
+    for (int i = 0; i < sk_X509_CRL_num(lists); i++)
+        if (X509_STORE_add_crl(store, sk_X509_CRL_value(lists, i)) != 1)
+            return false;
+    return true;
+}
+
+static bool load_lists(struct tls_clients *clients, BIO *memory, char why[static TLS_WHY_MAX])
+{
+    bool good = read_all_lists(clients->lists, memory);
+
+    if (good) {
         ERR_clear_error();
-        drop_superseded(lists);
-        return true;
+        drop_superseded(clients->lists);
+        good = store_lists(clients->store, clients->lists);
     }
-    tls_describe_error(why, "revocation list (X509 CRL)");
-    return false;
+    if (!good)
+        tls_describe_error(why, "revocation list (X509 CRL)");
+    return good;
+}
+
+/* OpenSSL would take a delta list (RFC 5280 section 5.2.4) for a complete one. */
+static bool lists_are_whole(const struct tls_clients *clients, char why[static TLS_WHY_MAX])
+{
+    char name[128];
+
+    for (int i = 0; i < sk_X509_CRL_num(clients->lists); i++) {
+        const X509_CRL *crl = sk_X509_CRL_value(clients->lists, i);
+        if (X509_CRL_get_ext_by_NID(crl, NID_delta_crl, -1) < 0)
+            continue;
+        tls_name_print(X509_CRL_get_issuer(crl), name, sizeof name);
+        snprintf(why, TLS_WHY_MAX, "has a delta list of %s; weir needs complete lists", name);
+        return false;
+    }
+    return true;
 }
 
 static bool has_list_of(const STACK_OF(X509_CRL) * lists, const X509_NAME *issuer)
@@ -229,7 +270,7 @@ static bool read_lists(struct tls_clients *clients, const char *path, EVP_MD_CTX
     if (memory)
         digest_add(digest, memory);
     bool good = memory && clients->lists && load_lists(clients, memory, why) &&
-                lists_are_complete(clients, why);
+                lists_are_whole(clients, why) && lists_are_complete(clients, why);
     X509_STORE_set_flags(clients->store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
     BIO_free(memory);
     return good && (clients->crl_path = strdup(path));

@@ -84,12 +84,14 @@ class Authority:
         """The intermediate certificates from this one up."""
         return [self.certificate, *self.issuer.chain()] if self.issuer else []
 
-    def crl(self, *revoked, until=hours(24), scope=None):
-        """Returns a revocation list, PEM. scope: an IssuingDistributionPoint."""
+    def crl(self, *revoked, until=hours(24), age=hours(1), critical=(), names_key=False):
+        """Returns a revocation list, PEM. critical: extensions, such as an IssuingDistributionPoint."""
         builder = (x509.CertificateRevocationListBuilder().issuer_name(self.name)
-                   .last_update(min(now(), now() + until) - hours(1)).next_update(now() + until))
-        if scope:
-            builder = builder.add_extension(scope, critical=True)
+                   .last_update(min(now(), now() + until) - age).next_update(now() + until))
+        for extension in critical:
+            builder = builder.add_extension(extension, critical=True)
+        if names_key:
+            builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
         for one in revoked:
             builder = builder.add_revoked_certificate(
                 x509.RevokedCertificateBuilder().serial_number(one.certificate.serial_number).revocation_date(now() - hours(1)).build())

@@ -2,12 +2,13 @@
 a certificate, its authority or its revocation list."""
 
 import datetime
+import json
 import ssl
 import time
 
 from cryptography import x509
 
-from certificates import FROM_CN, MANY, Authority, listener, write
+from certificates import FROM_CN, MANY, Authority, hours, listener, write
 from gate import Gate
 from http2_wire import Http2
 from rig import eventually
@@ -183,10 +184,40 @@ def test_of_several_revocation_lists_of_an_issuer_the_latest_counts(rig):
     assert weir.metric("weir_problem", problem="crl_expired") == 0
     authorities = x509.IssuingDistributionPoint(full_name=None, relative_name=None, only_contains_user_certs=False, only_contains_ca_certs=True,
                                                 only_some_reasons=None, indirect_crl=False, only_contains_attribute_certs=False)
-    write(rig, "crl.pem", ca.crl(until=soon(-60), scope=authorities), ca.crl())
+    write(rig, "crl.pem", ca.crl(until=soon(-60), critical=[authorities]), ca.crl())
     weir.expect_errors("a revocation list in this file has expired")
     weir.reload().wait_for_redis()
     eventually(lambda: weir.metric("weir_problem", problem="crl_expired") == 1, what="a list of another scope to count")
+
+
+def test_the_latest_revocation_list_counts_also_if_it_has_expired_first(rig):
+    """An earlier list may lack certificates that were revoked since."""
+    ca = Authority(rig.directory)
+    alice, bob = ca.issue("alice"), ca.issue("bob")
+    crl = write(rig, "crl.pem", ca.crl(age=hours(9)), ca.crl(alice, until=soon(-60)))
+    weir = rig.weir(listen=[listener(ca.file, client_crl=crl)], identity=FROM_CN, limits=MANY)
+    weir.expect_errors("has expired")
+    assert is_refused(weir, alice.context()) and is_refused(weir, bob.context())
+    assert weir.metric("weir_problem", problem="crl_expired") == 1
+
+
+def test_each_key_of_an_authority_has_a_revocation_list(rig):
+    """The list of the old key has expired, that of the new one is later."""
+    old, new = Authority(rig.directory), Authority(rig.directory)
+    authorities = write(rig, "ca.pem", read(old.file), read(new.file))
+    crl = write(rig, "crl.pem", old.crl(until=soon(-60), names_key=True), new.crl(names_key=True))
+    weir = rig.weir(listen=[listener(authorities, client_crl=crl)], identity=FROM_CN, limits=MANY)
+    weir.expect_errors("has expired")
+    assert weir.metric("weir_problem", problem="crl_expired") == 1
+
+
+def test_delta_lists_are_refused(rig):
+    """OpenSSL would take one for a complete list."""
+    ca = Authority(rig.directory)
+    crl = write(rig, "crl.pem", ca.crl(ca.issue("alice"), age=hours(9)), ca.crl(critical=[x509.DeltaCRLIndicator(1)]))
+    path = rig.write("delta.yaml", json.dumps(rig.policy(listen=[listener(ca.file, client_crl=crl)], identity=FROM_CN, limits=MANY)))
+    done = rig.command("check", "-c", path)
+    assert done.returncode == 1 and "has a delta list of CN=Clients; weir needs complete lists" in done.stderr, done
 
 
 def test_a_session_without_a_certificate_does_not_satisfy_required(rig):
