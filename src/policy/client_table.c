@@ -180,10 +180,16 @@ void limit_numbers_scale(struct limit_numbers *numbers, double factor)
     numbers->burst = number_scaled(numbers->burst, factor);
 }
 
+/* Clients whose numbers are those of their plan share them with it. */
+static bool has_own_numbers(const struct client_limits *limits)
+{
+    return limits->numbers && !(limits->plan && limits->plan->numbers == limits->numbers);
+}
+
 void clients_scale(struct clients *clients, unsigned limit, double factor)
 {
     for (unsigned i = 0; i < clients->count; i++)
-        if (clients->all[i].client_limits.numbers)
+        if (has_own_numbers(&clients->all[i].client_limits))
             limit_numbers_scale(&clients->all[i].client_limits.numbers[limit], factor);
 }
 

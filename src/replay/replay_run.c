@@ -10,6 +10,7 @@
 #include <event2/event.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -330,8 +331,11 @@ static bool run_pass(const struct replay_order *order, const struct replay_searc
 
 static bool can_read_again(const struct replay_order *order)
 {
+    struct stat status;
+
     for (unsigned i = 0; i < order->log_count; i++)
-        if (strcmp(order->logs[i], "-") == 0)
+        if (strcmp(order->logs[i], "-") == 0 || stat(order->logs[i], &status) != 0 ||
+            !S_ISREG(status.st_mode))
             return false;
     return true;
 }
@@ -384,7 +388,7 @@ static bool wants_suggestions(const struct replay_order *order, struct replay_su
     if (order->suggest == REPLAY_SUGGEST_NEVER || summary->logs.requests == 0)
         return false;
     if (!can_read_again(order)) {
-        first->notes[first->note_count++] = "no suggestions: standard input cannot be read again";
+        first->notes[first->note_count++] = "no suggestions: a log that is no file cannot be read again";
         return false;
     }
     if (order->suggest == REPLAY_SUGGEST_AUTO && summary->took_us > suggest_max_us) {

@@ -226,6 +226,17 @@ def test_a_suggested_limit_limits_one_client_in_a_hundred_at_most(rig):
         assert found["value"] == value and found["limited_clients"] == 0 and found["most_limited"] == [], (requests_of, found)
 
 
+def test_the_numbers_of_a_plan_are_scaled_once(rig):
+    """However many clients have it: they are scaled by the same factor as the limit."""
+    policy = {**POLICY, "plans": {"gold": {"limits": {"log": {"limit": 40}}}}, "clients": {f"c-{i}": {"plan": "gold"} for i in range(3)}}
+    lines = [common_line(START + 60000 * i + 10 * n, f"10.0.0.{i}", "/log", f"c-{i}") for i in range(3) for n in range(80)]
+    rig.write("a.log", "\n".join(lines))
+    rig.write("plans.yaml", json.dumps(policy))
+    done = rig.command("replay", "-c", "plans.yaml", "--suggest", "--user", "--json", "a.log")
+    found = next(limit for limit in json.loads(done.stdout)["policies"][0]["limits"] if limit["limit"] == "log")["suggestion"]
+    assert found["value"] == 8 and found["limited_clients"] == 0, "twice the limit of 4, as 80 is twice 40"
+
+
 def test_a_log_of_an_unknown_format_is_named(rig):
     rig.write("replay.yaml", json.dumps(POLICY))
     rig.write("a.log", "Nov 24 14:00:00 host sshd[1]: hello\nNov 24 14:00:01 host sshd[1]: hello\n")
@@ -296,7 +307,11 @@ def test_usage_errors_and_unreadable_files(rig):
     assert done.returncode == 1 and "cut.gz: cannot be read to its end: gzip failed" in done.stderr, done
     done = subprocess.run([weir_program, "replay", "-c", "replay.yaml", "-"], cwd=rig.directory, text=True, capture_output=True, timeout=60,
                           input=common_line(START, "192.0.2.1", "/log") + "\n", check=False)
-    assert done.returncode == 0 and "1 requests" in done.stdout and "standard input cannot be read again" in done.stdout, done
+    assert done.returncode == 0 and "1 requests" in done.stdout and "a log that is no file cannot be read again" in done.stdout, done
+    line = common_line(START, "192.0.2.1", "/log")
+    piped = f"exec '{weir_program}' replay -c replay.yaml --suggest <(echo '{line}')"
+    done = subprocess.run(["bash", "-c", piped], cwd=rig.directory, text=True, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0 and "1 requests" in done.stdout and "a log that is no file cannot be read again" in done.stdout, done
 
 
 def test_more_clients_than_fit_into_memory(rig):
