@@ -30,7 +30,6 @@ struct permit;
 struct held {
     struct permit *permit;
     int64_t units;
-    bool by_redis;
 };
 
 /* A decision request. The caller embeds it in its own object. */

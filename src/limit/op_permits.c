@@ -96,7 +96,9 @@ bool op_fill_permit_call(struct limit_op *op)
     op->limits[0] = (struct op_limit){.limit = call.limit,
                                       .numbers = call.numbers,
                                       .cost = call.cost,
-                                      .mode = call.renews ? MODE_RENEW : MODE_PLAIN,
+                                      .mode = call.renews     ? MODE_RENEW
+                                              : call.cost > 0 ? MODE_DEBT
+                                                              : MODE_PLAIN,
                                       .key = call.key,
                                       .permit = call.permit};
     op->permits.list[0] = call.permit;

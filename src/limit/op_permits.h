@@ -16,7 +16,7 @@ void op_permits_sent_again(struct limit_op *op);
 /* Gives the request the units that Redis charged. decision_request NULL: they are given back. */
 void op_permits_charged(struct limit_op *op, struct decision_request *decision_request,
                         const struct limit_reply *replies);
-/* The same for units charged without Redis. */
+/* The same for units that the fallback charged. */
 void op_permits_locally(struct limit_op *op, struct decision_request *decision_request);
 /* Fills a free op with the next pending permit call. False: none is pending; the op is
  * unchanged. */

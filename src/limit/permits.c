@@ -26,8 +26,8 @@ struct permit {
     bool listed;
     const struct limit *limit;
     struct limit_numbers numbers;
-    int64_t held;   /* by requests; counted by Redis */
-    int64_t owed;   /* released by requests; not yet sent to Redis */
+    int64_t held;   /* by requests */
+    int64_t owed;   /* to be released in Redis; less than 0: to be charged there */
     unsigned users; /* requests that hold units, pending calls, calls in progress */
     unsigned sent;  /* calls without a reply */
     bool followed;  /* the first of them was followed by others */
@@ -269,7 +269,7 @@ static bool write_call(struct permit *permit, struct permit_call *call)
         call->renews = true;
     } else if (parent)
         call->cost = -all_units;
-    else if (permit->owed > 0)
+    else if (permit->owed != 0)
         call->cost = -permit->owed;
     else
         call->renews = true; /* the units it has */
@@ -301,6 +301,12 @@ void permits_rewind(struct permits *p)
 
 /* --- Requests --------------------------------------------------------------------------------- */
 
+void permits_owe(struct permits *p, struct permit *permit, int64_t units)
+{
+    permit->owed += units;
+    enlist(p, permit);
+}
+
 void permits_hold(struct permits *p, struct decision_request *decision_request,
                   struct permit *permit, int64_t units, bool by_redis)
 {
@@ -308,18 +314,12 @@ void permits_hold(struct permits *p, struct decision_request *decision_request,
 
     assert(decision_request->held_count <= LIMITS_PER_RULE_MAX);
     permit->users++;
-    *held = (struct held){permit, units, by_redis};
-    if (!by_redis)
-        return; /* counted by the fallback */
+    *held = (struct held){permit, units};
     permit->held += units;
-    if (permit->limit->on_failure == ON_FAILURE_LOCAL)
+    if (!by_redis)
+        permits_owe(p, permit, -units);
+    else if (permit->limit->on_failure == ON_FAILURE_LOCAL)
         fallback_add_in_flight(p->fallback, permit_key(permit), units);
-}
-
-void permits_owe(struct permits *p, struct permit *permit, int64_t units)
-{
-    permit->owed += units;
-    enlist(p, permit);
 }
 
 void permits_leave(struct decision_request *decision_request)
@@ -332,10 +332,8 @@ void permits_leave(struct decision_request *decision_request)
         MAGIC_CHECK(permit, PERMIT_MAGIC);
         if (permit->limit->on_failure == ON_FAILURE_LOCAL)
             fallback_add_in_flight(p->fallback, permit_key(permit), -held->units);
-        if (held->by_redis) {
-            permit->held -= held->units;
-            permits_owe(p, permit, held->units);
-        }
+        permit->held -= held->units;
+        permits_owe(p, permit, held->units);
         permits_unuse(p, permit);
     }
 }

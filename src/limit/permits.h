@@ -5,7 +5,10 @@
  * A permit belongs to one key. Redis counts the units of this limiter (a holder with a random
  * number) and keeps them for one lease. The permit is renewed every third of a lease.
  *
- * If Redis is down or a reply is lost, the permit becomes unsure. The next call that reaches Redis
+ * Units that were admitted without Redis are held as well. The next call that reaches Redis charges
+ * them there, even above the limit. If a late reply grants them, they are charged already.
+ *
+ * If a call fails or a reply is lost, the permit becomes unsure. The next call that reaches Redis
  * then states how many units this limiter holds, once no other call for the permit is in progress.
  * The units of a weir that died expire with the lease.
  *
@@ -50,13 +53,15 @@ void permits_failed(struct permits *permits, struct permit *permit);
  * stated leaves them out, but may have reached Redis after them. */
 void permits_sent_again(struct permits *permits, struct permit *permit);
 
-/* The request holds `units` from now on. `by_redis`: counted by Redis, else by the fallback. */
+/* The request holds `units` from now on. `by_redis`: charged by Redis, else by the fallback, and
+ * charged in Redis later. */
 void permits_hold(struct permits *permits, struct decision_request *decision_request,
                   struct permit *permit, int64_t units, bool by_redis);
 /* Releases all units that the request holds; they are sent to Redis later. May be called when
  * it holds none. */
 void permits_leave(struct decision_request *decision_request);
-/* Records units that Redis counts but no request holds; they are released. */
+/* Records units that Redis counts but no request holds. They are released, or replace units that
+ * are not charged in Redis yet. */
 void permits_owe(struct permits *permits, struct permit *permit, int64_t units);
 
 /* A pending call. */

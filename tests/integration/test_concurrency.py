@@ -233,6 +233,54 @@ def test_without_redis_each_process_counts_its_requests(rig):
     assert count(responses) == {200: 200}, count(responses)
 
 
+@timeout(90)
+def test_requests_admitted_without_redis_count_when_it_returns(rig):
+    gate = Gate(rig)
+    weir = rig.weir(workers=1, redis={"on_failure": "local", "timeout": "5s"}, limits={"c": concurrency(3)}, upstreams=gate.upstreams)
+    weir.expect_errors("[Rr]edis")
+    rig.redis().kill()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    waiting = [send_request(weir)]
+    eventually(lambda: gate.now == 1)
+    with send_request(weir) as ended:
+        eventually(lambda: gate.now == 2)
+        ended.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    weir.counts(1, "weir_requests_active")
+    rig.redis().start()
+    weir.wait_for_redis()
+    waiting += [eventually(lambda: admitted(weir, gate), what="Redis has two slots left") for _ in range(2)]
+    assert admitted(weir, gate) is None and free_slots(weir) == 0
+    rig.redis().kill()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    assert admitted(weir, gate) is None
+    gate.open.set()
+    assert [c.response().status for c in waiting] == [200] * 3
+    weir.counts(0, "weir_requests_active")
+    gate.open.clear()
+    waiting = [admitted(weir, gate) for _ in range(3)]
+    assert all(waiting) and admitted(weir, gate) is None
+    gate.open.set()
+    rig.redis().start()
+    eventually(lambda: rig.redis().command("EXISTS", "weir:{ip:127.0.0.1}:l:c") == 0, what="the key without requests in flight")
+
+
+def test_a_late_grant_counts_as_long_as_its_request(rig):
+    gate = Gate(rig)
+    weir = rig.weir(workers=1, redis={"on_failure": "local", "timeout": "100ms"}, limits={"c": concurrency(3)}, upstreams=gate.upstreams)
+    weir.expect_errors("[Rr]edis")
+    rig.redis().freeze()
+    waiting = [send_request(weir)]
+    eventually(lambda: gate.now == 1, what="the decision without Redis")
+    rig.redis().thaw()
+    weir.wait_for_redis()
+    waiting += [admitted(weir, gate) for _ in range(2)]
+    assert all(waiting) and admitted(weir, gate) is None
+    eventually(lambda: rig.redis().command("GET", "weir:{ip:127.0.0.1}:l:c").split(":")[1] == "3", what="three units")
+    gate.open.set()
+    assert [c.response().status for c in waiting] == [200] * 3
+    eventually(lambda: rig.redis().command("EXISTS", "weir:{ip:127.0.0.1}:l:c") == 0, what="the key without requests in flight")
+
+
 def test_a_rejected_request_is_not_charged_to_other_limits(rig):
     gate = Gate(rig)
     weir = rig.weir(workers=1, limits={"c": concurrency(2), "w": dict(script="fixed_window", limit=3, period="1d")}, upstreams=gate.upstreams)
