@@ -393,23 +393,6 @@ static void fail_first(struct op_list *list)
     op_give_up(op, REDIS_FAILURE_BUSY);
 }
 
-/* Inserts permit calls before all gathered ops: the count that a permit states leaves out units
- * that have not been sent yet. */
-static void gather_permit_calls(struct limiter *l)
-{
-    struct limit_op *op = NULL;
-
-    if (!l->permits || !redis_client_is_ready(l->redis))
-        return;
-    while ((op = op_take(l)) && op_fill_permit_call(op))
-        op_gather_first(op);
-    permits_rewind(l->permits);
-    if (op) {
-        op->decision_request = NULL;
-        op_release(op);
-    }
-}
-
 static void send_list(struct limiter *l, struct op_list *list)
 {
     struct limit_op *op;
@@ -452,8 +435,12 @@ static void send_gathered(struct limiter *l)
 {
     struct op_list list = TAILQ_HEAD_INITIALIZER(list);
 
-    gather_permit_calls(l);
+    if (l->permits)
+        op_queue_prepare_charges(l->queue);
+    bool some_wait = op_gather_permit_calls(l);
     op_queue_take(l->queue, &list);
+    if (some_wait)
+        op_queue_delay_charges(l->queue, &list);
     if (l->in_slots)
         send_by_slot(l, &list);
     else

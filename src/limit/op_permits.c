@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "limit/limiter_parts.h"
 #include "limit/permits.h"
+#include "limit/queue.h"
 
 bool op_use_permits(struct limit_op *op)
 {
@@ -85,7 +86,9 @@ void op_permits_locally(struct limit_op *op, struct decision_request *decision_r
                              op->limits[j].cost, false);
 }
 
-bool op_fill_permit_call(struct limit_op *op)
+/* Fills a free op with the next pending permit call. False: none is pending; the op is
+ * unchanged. */
+static bool fill_permit_call(struct limit_op *op)
 {
     struct permit_call call;
 
@@ -107,6 +110,38 @@ bool op_fill_permit_call(struct limit_op *op)
     op->is_adjustment = true;
     op->cluster.alone = call.unsure && op->limiter->in_slots; /* its slot may be moving */
     return true;
+}
+
+bool op_gather_permit_calls(struct limiter *l)
+{
+    struct limit_op *op = NULL;
+
+    if (!l->permits || !redis_client_is_ready(l->redis))
+        return false;
+    while ((op = op_take(l)) && fill_permit_call(op))
+        op_gather_first(op);
+    if (op) {
+        op->decision_request = NULL;
+        op_release(op);
+    }
+    return permits_rewind(l->permits);
+}
+
+void op_permits_prepare(const struct limit_op *op)
+{
+    for (unsigned i = 0; i < op->permits.count; i++)
+        permits_prepare_charge(op->limiter->permits, op->permits.list[i]);
+}
+
+bool op_waits_for_total(const struct limit_op *op)
+{
+    bool waits = false;
+
+    if (op->is_adjustment || (!op->decision_request && !op->cluster.parent))
+        return false;
+    for (unsigned i = 0; i < op->permits.count; i++)
+        waits |= permits_delay_charge(op->permits.list[i]);
+    return waits;
 }
 
 bool op_would_have_waited(const struct limit_op *op, const struct limit_reply *replies)

@@ -18,9 +18,13 @@ void op_permits_charged(struct limit_op *op, struct decision_request *decision_r
                         const struct limit_reply *replies);
 /* The same for units that the fallback charged. */
 void op_permits_locally(struct limit_op *op, struct decision_request *decision_request);
-/* Fills a free op with the next pending permit call. False: none is pending; the op is
- * unchanged. */
-MUST_CHECK bool op_fill_permit_call(struct limit_op *op);
+/* Call before op_gather_permit_calls() for each op to be sent. */
+void op_permits_prepare(const struct limit_op *op);
+/* Inserts permit calls before all gathered ops: the count that a permit states leaves out units
+ * that have not been sent yet. True: some calls must wait for replies; see op_waits_for_total(). */
+MUST_CHECK bool op_gather_permit_calls(struct limiter *l);
+/* Returns true if the op must not be sent before the total of one of its permits. */
+bool op_waits_for_total(const struct limit_op *op);
 /* Returns true if the op was canceled and a queue charged it with a delay. */
 bool op_would_have_waited(const struct limit_op *op, const struct limit_reply *replies);
 

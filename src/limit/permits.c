@@ -251,13 +251,19 @@ static void renewal_passed(struct deadline *deadline)
     }
 }
 
+/* Of an unsure permit only the total may be sent, and only while no other call is in progress. */
+static bool waits_for_replies(const struct permit *permit)
+{
+    return permit->unsure && permit->sent > 0;
+}
+
 /* If no call for the permit is in progress, the call states the number of held units; else only
  * the change. */
 static bool write_call(struct permit *permit, struct permit_call *call)
 {
     bool parent = permit->sent == 0;
 
-    if (permit->unsure && !parent)
+    if (waits_for_replies(permit))
         return false;
     *call = (struct permit_call){.permit = permit,
                                  .limit = permit->limit,
@@ -294,9 +300,23 @@ bool permits_next(struct permits *p, struct permit_call *call)
     return false;
 }
 
-void permits_rewind(struct permits *p)
+bool permits_rewind(struct permits *p)
 {
+    bool any = !TAILQ_EMPTY(&p->later);
+
     TAILQ_CONCAT(&p->waiting, &p->later, entry);
+    return any;
+}
+
+void permits_prepare_charge(struct permits *p, struct permit *permit)
+{
+    if (permit->unsure)
+        enlist(p, permit);
+}
+
+bool permits_delay_charge(const struct permit *permit)
+{
+    return waits_for_replies(permit);
 }
 
 /* --- Requests --------------------------------------------------------------------------------- */

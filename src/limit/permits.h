@@ -10,7 +10,8 @@
  *
  * If a call fails or a reply is lost, the permit becomes unsure. The next call that reaches Redis
  * then states how many units this limiter holds, once no other call for the permit is in progress.
- * The units of a weir that died expire with the lease.
+ * New charges wait for it, so that calls of a busy client cannot overlap forever. The units of a
+ * weir that died expire with the lease.
  *
  * A permit has no phases and no table of transitions. Its members are counts (units held and owed,
  * users, calls without a reply) and one flag, `unsure`. They change independently, and each
@@ -76,7 +77,14 @@ struct permit_call {
 };
 /* Gets the next pending call. Send it before all calls that have not been sent yet. */
 MUST_CHECK bool permits_next(struct permits *permits, struct permit_call *call);
-/* Call after the last one: calls that must wait are considered again next time. */
-void permits_rewind(struct permits *permits);
+/* Call after the last one. Calls that must wait for replies are considered again next time. Returns
+ * true if there are any. */
+MUST_CHECK bool permits_rewind(struct permits *permits);
+/* Call before the first permits_next() for each permit of a charge that is to be sent. After a
+ * failure, a charge is only exact after the total. */
+void permits_prepare_charge(struct permits *permits, struct permit *permit);
+/* Call after the last permits_next(). Returns true if the total must wait for replies, and the
+ * charge for the total. */
+bool permits_delay_charge(const struct permit *permit);
 
 #endif
