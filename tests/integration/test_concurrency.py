@@ -1,6 +1,7 @@
 """The concurrency limiter: never more requests in flight than the limit, over all workers and
 weirs. Slots are freed with the request or with the weir that holds them."""
 
+import contextlib
 import json
 import re
 import select
@@ -9,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from random import Random
 
 from gate import Gate, send_request, concurrency
@@ -16,7 +18,7 @@ from http2_server import Http2Server
 from rig import eventually, free_port, timeout
 from scripted import Scripted
 from tunnels import ASKED, SWITCH, echo_after
-from wire import Connection, count, flood, get, request_bytes
+from wire import Connection, connect, count, flood, get, request_bytes
 
 
 def admitted(weir, gate):
@@ -279,6 +281,71 @@ def test_a_late_grant_counts_as_long_as_its_request(rig):
     gate.open.set()
     assert [c.response().status for c in waiting] == [200] * 3
     eventually(lambda: rig.redis().command("EXISTS", "weir:{ip:127.0.0.1}:l:c") == 0, what="the key without requests in flight")
+
+
+class LongLink(Scripted):
+    """Forwards bytes between weir and a Redis that is 20 ms away. Calls overlap on it."""
+
+    def __init__(self, rig, redis):
+        self.redis = redis
+        super().__init__(rig, self.relay)
+
+    def relay(self, peer, _number):
+        with connect(self.redis.address) as server:
+            back = threading.Thread(target=self.forward, args=(server, peer.socket), daemon=True)
+            back.start()
+            self.forward(peer.socket, server)
+            back.join()
+
+    def forward(self, source, to):
+        with contextlib.suppress(OSError):  # the other direction has ended
+            self.forward_all(source, to)
+
+    def forward_all(self, source, to):
+        waiting = deque()
+        while True:
+            pause = max(0, waiting[0][0] - time.monotonic()) if waiting else None
+            if select.select([source], [], [], pause)[0]:
+                data = source.recv(65536)
+                waiting.append((time.monotonic() + 0.02, data))
+            while waiting and waiting[0][0] <= time.monotonic():
+                data = waiting.popleft()[1]
+                if not data:
+                    to.shutdown(socket.SHUT_WR)
+                    return
+                to.sendall(data)
+
+
+@timeout(90)
+def test_the_slots_of_a_busy_client_are_freed_after_calls_were_repeated(rig):
+    """A release that is sent again, since Redis has lost its scripts, may come after a later charge. The total corrects the
+    count. Calls of the client are always in progress."""
+    gate = Gate(rig)
+    gate.pause = 0.004
+    link = LongLink(rig, rig.redis())
+    weir = rig.weir(workers=1, redis={"address": link.text, "timeout": "5s", "on_failure": "deny"},
+                    limits={"c": concurrency(2, lease="1h")}, upstreams=gate.upstreams)
+    weir.expect_errors("redis .* the connection was lost")  # at the end of the test
+    weir.wait_for_redis()
+    over, statuses = threading.Event(), []
+
+    def client():
+        with Connection(weir.address) as c:
+            while not over.is_set():
+                statuses.append(c.request().status)
+    clients = [threading.Thread(target=client, daemon=True) for _ in range(8)]
+    try:
+        for thread in clients:
+            thread.start()
+        for _ in range(10):
+            rig.redis().command("SCRIPT", "FLUSH")
+            before = gate.total
+            eventually(lambda: gate.total >= before + 10, 5, what="admitted requests")
+    finally:
+        over.set()
+        for thread in clients:
+            thread.join()
+    assert gate.most == 2 and set(statuses) == {200, 429}, (gate.most, set(statuses))
 
 
 def test_a_rejected_request_is_not_charged_to_other_limits(rig):
