@@ -388,7 +388,8 @@ static bool wants_suggestions(const struct replay_order *order, struct replay_su
     if (order->suggest == REPLAY_SUGGEST_NEVER || summary->logs.requests == 0)
         return false;
     if (!can_read_again(order)) {
-        first->notes[first->note_count++] = "no suggestions: a log that is no file cannot be read again";
+        first->notes[first->note_count++] =
+            "no suggestions: a log that is no file cannot be read again";
         return false;
     }
     if (order->suggest == REPLAY_SUGGEST_AUTO && summary->took_us > suggest_max_us) {
