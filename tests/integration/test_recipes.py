@@ -490,10 +490,10 @@ def test_tokens_per_minute_for_each_key_and_model(rig):
 def test_a_monthly_budget_for_each_user_and_team(rig):
     weir = weir_with_recipe(rig, "A monthly budget for each user and team", replace=[("listen:", "workers: 1\nlisten:")],  # charged in order
                             upstream=json_server(rig, lambda _: usage(1000000, 2000000)))
-    statuses = [post(weir, "/", {}, X_User=user, X_Team="t").status for user in "aaa" "b"]
+    statuses = [post(weir, "/v1/chat/completions", {}, X_User=user, X_Team="t").status for user in "aaa" "b"]
     assert statuses == [200, 200, 200, 200]
-    assert left(post(weir, "/", {}, X_User="b", X_Team="t")) == {"user-budget": 5000000 - 2250000 - 1000, "team-budget": 100000000 - 4 * 2250000 - 1000}
-    assert post(weir, "/", {}, X_User="a", X_Team="t").status == 429, "6.75 of 5 are spent"
+    assert left(post(weir, "/v1/chat/completions", {}, X_User="b", X_Team="t")) == {"user-budget": 5000000 - 2250000 - 1000, "team-budget": 100000000 - 4 * 2250000 - 1000}
+    assert post(weir, "/v1/chat/completions", {}, X_User="a", X_Team="t").status == 429, "6.75 of 5 are spent"
 
 
 def test_graphql_by_operation(rig):
