@@ -149,6 +149,13 @@ static struct slice take_text(struct text *room, const json_t *object, const cha
     return (struct slice){room->p + start, room->n - start};
 }
 
+static uint64_t count_in(const json_t *object, const char *name)
+{
+    json_int_t count = json_integer_value(json_object_get(object, name));
+
+    return count > 0 ? (uint64_t)count : 0;
+}
+
 /* Takes the first member of these names that is there. */
 static struct slice take_first(struct text *room, const json_t *object, const char *const *names)
 {
@@ -182,6 +189,7 @@ static enum log_line_kind take_members(const json_t *object, char *bytes, size_t
     line->host = take_first(&room, object, host_names);
     line->client = take_text(&room, object, "client");
     line->status = status_in_text(take_text(&room, object, "status"));
+    line->left_out = count_in(object, "left_out");
     line->address = take_first(&room, object, address_names);
     if (!is_identity(line->client)) { /* another program's: its address, or a name */
         line->address = line->address.n ? line->address : line->client;

@@ -30,6 +30,7 @@ struct log_line {
     struct slice method, target;
     struct slice host; /* empty: not logged */
     unsigned status;   /* of the response; 0: not logged */
+    uint64_t left_out; /* lines of rejections that weir has left out before it (log.sample) */
 };
 
 /* Parses `size` bytes without the line end. Escapes are decoded in place, so `bytes` changes. */

@@ -83,6 +83,7 @@ static void take_line(struct log_merge *m, struct merged_file *s, const char *by
     enum log_line_kind kind = log_line_parse(entry->bytes, size, &entry->line);
     if (kind == LOG_LINE_REQUEST) {
         m->counts.requests++;
+        m->counts.left_out += entry->line.left_out;
         heap_push(s, entry);
         return;
     }

@@ -18,6 +18,7 @@ struct log_counts {
     uint64_t other;              /* empty lines, comments, JSON lines without a request */
     uint64_t odd;                /* lines that could not be parsed, or were too long */
     uint64_t out_of_order;       /* requests delivered with a later time than logged */
+    uint64_t left_out;           /* requests that weir rejected and did not log (log.sample) */
     uint64_t bytes, bytes_total; /* progress; bytes_total 0: unknown */
     const char *odd_file;        /* position of the first odd line; NULL: none */
     uint64_t odd_line;

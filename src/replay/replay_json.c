@@ -37,6 +37,8 @@ static void put_suggestion(struct json_writer *json, const struct limit_suggesti
 {
     json_begin(json, "suggestion", '{');
     json_put_i64(json, "value", suggestion->limit);
+    if (suggestion->burst)
+        json_put_i64(json, "burst", suggestion->burst);
     json_put_number(json, "rejected_percent",
                     (double)(int64_t)(suggestion->share * 1e4 + 0.5) / 1e4);
     json_put_u64(json, "clients", suggestion->clients);
@@ -111,6 +113,7 @@ static void put_summary(struct json_writer *json, const struct replay_summary *s
     json_put_u64(json, "other_lines", s->logs.other);
     json_put_u64(json, "odd_lines", s->logs.odd);
     json_put_u64(json, "out_of_order", s->logs.out_of_order);
+    json_put_u64(json, "left_out", s->logs.left_out);
     json_put_seconds(json, "seconds", (int64_t)(s->took_us + 500) / 1000 * 1000);
     if (s->logs.requests) {
         json_put_seconds(json, "first_time", s->first_us);

@@ -151,10 +151,12 @@ static void put_suggestion(const struct limit *limit, const struct limit_suggest
     struct text period = text_over(period_bytes, sizeof period_bytes);
 
     limit_period_write(&period, limit);
-    printf("    suggestion limit: %" PRId64 " (now %" PRId64
-           ") per %.*s would reject %.3f %%, and limit %zu of %zu clients",
-           suggestion->limit, limit->limit, SLICE_ARG(text_slice(&period)), suggestion->share,
-           suggestion->limited, suggestion->clients);
+    printf("    suggestion limit: %" PRId64 " (now %" PRId64 ")", suggestion->limit, limit->limit);
+    if (suggestion->burst)
+        printf(" and burst: %" PRId64 " (now %" PRId64 ")", suggestion->burst, limit->burst);
+    printf(" per %.*s would reject %.3f %%, and limit %zu of %zu clients",
+           SLICE_ARG(text_slice(&period)), suggestion->share, suggestion->limited,
+           suggestion->clients);
     for (unsigned i = 0; i < suggestion->named; i++) {
         fputs(i ? ", " : "\n               ", stdout);
         put_clean(suggestion->names[i]);
@@ -221,6 +223,9 @@ static void put_notes(const struct replay_summary *s)
     if (s->logs.out_of_order)
         printf("Note: %s requests are far out of order; they were replayed later than logged\n",
                grouped(s->logs.out_of_order, number));
+    if (s->logs.left_out)
+        printf("Note: %s rejected requests are not in the logs (log.sample); more were limited\n",
+               grouped(s->logs.left_out, number));
     for (unsigned r = 0; r < s->result_count; r++)
         for (unsigned i = 0; i < s->results[r].note_count; i++)
             printf("Note: %s%s%s\n", r ? s->results[r].policy->file : "", r ? ": " : "",

@@ -10,7 +10,7 @@ static const double precision = 1.03; /* of the largest to the smallest possible
 enum { STEP = 4, MEDIANS = 10 /* more requests than so many medians: left out */ };
 
 struct search_limit {
-    int64_t written;               /* value in the policy */
+    struct limit_numbers written;  /* in the policy */
     int64_t next;                  /* value to try; 0: the search is over */
     int64_t too_small;             /* largest value tried that limits a client; 0: none */
     int64_t enough;                /* smallest value tried that does not; 0: none */
@@ -21,7 +21,7 @@ struct search_limit {
 /* The next value between the bounds, or beyond them while one is unknown. */
 static int64_t next_value(const struct search_limit *s)
 {
-    int64_t most = s->written > SMALL_LIMIT_MAX ? LIMIT_MAX : SMALL_LIMIT_MAX;
+    int64_t most = s->written.limit > SMALL_LIMIT_MAX ? LIMIT_MAX : SMALL_LIMIT_MAX;
 
     if (!s->enough)
         return s->too_small >= most ? 0 : s->too_small * STEP < most ? s->too_small * STEP : most;
@@ -75,7 +75,7 @@ void replay_search_init(struct replay_search *search, const struct policy *polic
     search->count = policy->limit_count;
     search->limits = xcalloc(search->count + 1, sizeof *search->limits);
     for (unsigned i = 0; i < search->count; i++) {
-        search->limits[i].written = policy->limits[i].limit;
+        search->limits[i].written = limit_numbers_of(&policy->limits[i]);
         search->limits[i].next = stats->limits[i].applied ? policy->limits[i].limit : 0;
         search->limits[i].most = most_requests(&stats->limits[i].seen);
     }
@@ -98,9 +98,20 @@ void replay_search_apply(const struct replay_search *search, struct policy *poli
 {
     for (unsigned i = 0; i < search->count; i++) {
         const struct search_limit *s = &search->limits[i];
-        int64_t value = s->next ? s->next : s->enough ? s->enough : s->written;
-        replay_policy_try(policy, i, (double)value / (double)s->written);
+        int64_t value = s->next ? s->next : s->enough ? s->enough : s->written.limit;
+        replay_policy_try(policy, i, (double)value / (double)s->written.limit);
     }
+}
+
+/* Returns the burst that was tried with the value. */
+static int64_t tried_burst(const struct search_limit *s)
+{
+    struct limit_numbers numbers = s->written;
+
+    if (numbers.burst == numbers.limit)
+        return 0;
+    limit_numbers_scale(&numbers, (double)s->next / (double)numbers.limit);
+    return numbers.burst;
 }
 
 /* Notes what the value does, for the report. */
@@ -110,6 +121,7 @@ static void note_result(struct search_limit *s, const struct limit_stats *tried)
     double applied = tried->applied ? (double)tried->applied : 1;
 
     s->found = (struct limit_suggestion){.limit = s->next,
+                                         .burst = tried_burst(s),
                                          .share = 100.0 * (double)tried->rejected / applied,
                                          .limited = tried->clients.used,
                                          .clients = tried->seen.used};

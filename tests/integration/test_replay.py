@@ -226,6 +226,26 @@ def test_a_suggested_limit_limits_one_client_in_a_hundred_at_most(rig):
         assert found["value"] == value and found["limited_clients"] == 0 and found["most_limited"] == [], (requests_of, found)
 
 
+def test_rejections_that_weir_did_not_log_are_named(rig):
+    lines = [{"time": "2026-09-21T14:13:2%d.000Z" % i, "peer": "192.0.2.1", "client": "ip:192.0.2.1", "method": "GET", "target": "/log",
+              "status": 429, **({"left_out": 490} if i else {})} for i in range(3)]
+    rig.write("a.log", "\n".join(map(json.dumps, lines)))
+    assert report(rig, "a.log")["left_out"] == 980
+    assert "Note: 980 rejected requests are not in the logs (log.sample)" in replay(rig, "--no-suggest", "a.log").stdout
+
+
+def test_a_suggestion_names_the_burst_that_it_needs(rig):
+    policy = {**POLICY, "limits": {**POLICY["limits"], "each": {"script": "gcra", "limit": 60, "period": "1m", "burst": 5}},
+              "rules": [{"limits": ["each"]}]}
+    lines = [common_line(START + 60000 * n + i, f"10.0.0.{client}", "/") for client in range(3) for n in range(3) for i in range(10)]
+    rig.write("a.log", "\n".join(lines))
+    rig.write("burst.yaml", json.dumps(policy))
+    done = rig.command("replay", "-c", "burst.yaml", "--suggest", "--json", "a.log")
+    found = next(limit for limit in json.loads(done.stdout)["policies"][0]["limits"] if limit["limit"] == "each")["suggestion"]
+    assert found["burst"] == 10 and found["value"] > 60 and found["limited_clients"] == 0, found
+    assert " and burst: 10 (now 5) per 1m " in rig.command("replay", "-c", "burst.yaml", "--suggest", "a.log").stdout
+
+
 def test_the_numbers_of_a_plan_are_scaled_once(rig):
     """However many clients have it: they are scaled by the same factor as the limit."""
     policy = {**POLICY, "plans": {"gold": {"limits": {"log": {"limit": 40}}}}, "clients": {f"c-{i}": {"plan": "gold"} for i in range(3)}}
