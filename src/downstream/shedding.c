@@ -1,11 +1,12 @@
 /* shedding.c - frees memory when buffers reach size_limits.memory (net/buffer_memory.h).
  *
  * A connection is judged by its memory, times the longest time for which one of its requests has
- * not moved. So a client with a hundred stalled streams goes before one with one slow download, and
- * that one before clients that read. */
+ * not moved, at most STILL_MAX_US: a tunnel that has been idle for hours holds little. So a client
+ * with a hundred stalled streams goes before one with one slow download, and that one before
+ * clients that read. */
 #include "downstream/client.h"
 
-enum { BUCKETS = 64 };
+enum { BUCKETS = 64, STILL_MAX_US = 60 * 1000000 };
 
 /* What one connection holds. */
 struct holding {
@@ -23,7 +24,8 @@ static struct holding holding_of(const struct client *c, uint64_t now_us)
 {
     uint64_t still_us = 0;
     size_t bytes = c->protocol->memory(c, now_us, &still_us);
-    uint64_t product = (bytes / 1024 + 1) * (still_us / 1000 + 1);
+    uint64_t time_us = still_us < STILL_MAX_US ? still_us : STILL_MAX_US;
+    uint64_t product = (bytes / 1024 + 1) * (time_us / 1000 + 1);
 
     return (struct holding){bytes, 63 - (unsigned)__builtin_clzll(product)};
 }

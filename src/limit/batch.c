@@ -436,11 +436,11 @@ static void send_gathered(struct limiter *l)
     struct op_list list = TAILQ_HEAD_INITIALIZER(list);
 
     if (l->permits)
-        op_queue_prepare_charges(l->queue);
+        op_queue_each(l->queue, op_permits_prepare);
     bool some_wait = op_gather_permit_calls(l);
     op_queue_take(l->queue, &list);
     if (some_wait)
-        op_queue_delay_charges(l->queue, &list);
+        op_queue_return(l->queue, &list, op_waits_for_total);
     if (l->in_slots)
         send_by_slot(l, &list);
     else

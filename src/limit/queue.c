@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/event_timer.h"
 #include "limit/limiter_parts.h"
-#include "limit/op_permits.h"
 
 enum {
     GATHER_US = 500, /* maximum time to wait for more decisions to share a call, see may_gather() */
@@ -17,9 +16,8 @@ enum {
 
 struct op_queue {
     struct op_list gathered;
-    /* Sent before these: permit calls, then ops that were held back by op_queue_holds_back() or
-     * op_queue_delay_charges(). The total that a permit call states leaves out the charges of both
-     * lists. */
+    /* Sent before these: permit calls, then ops of op_queue_holds_back() and op_queue_return(). The
+     * total that a permit call states leaves out the charges of both lists. */
     struct op_list first;
     struct op_list later;               /* `again` gathers these again */
     struct event *again;                /* timer; also ends the wait of gathered ops */
@@ -188,23 +186,24 @@ void op_queue_take(struct op_queue *q, struct op_list *list)
     TAILQ_CONCAT(list, &q->gathered, sending.entry);
 }
 
-void op_queue_prepare_charges(struct op_queue *q)
+void op_queue_each(struct op_queue *q, void (*visit)(const struct limit_op *))
 {
     struct limit_op *op;
 
     TAILQ_FOREACH (op, &q->first, sending.entry)
-        op_permits_prepare(op);
+        visit(op);
     TAILQ_FOREACH (op, &q->gathered, sending.entry)
-        op_permits_prepare(op);
+        visit(op);
 }
 
-void op_queue_delay_charges(struct op_queue *q, struct op_list *list)
+void op_queue_return(struct op_queue *q, struct op_list *list,
+                     bool (*must_wait)(const struct limit_op *))
 {
     struct limit_op *op, *next = TAILQ_FIRST(list);
 
     while ((op = next)) {
         next = TAILQ_NEXT(op, sending.entry);
-        if (!op_waits_for_total(op))
+        if (!must_wait(op))
             continue;
         TAILQ_REMOVE(list, op, sending.entry);
         TAILQ_INSERT_TAIL(&q->first, op, sending.entry);

@@ -26,12 +26,12 @@ void op_queue_wake(struct op_queue *q);
 /* Returns true if gathered ops wait: for more, to be sent in one call, or for a reply. Call once
  * per loop iteration. */
 MUST_CHECK bool op_queue_waits(const struct limiter *l);
-/* Calls op_permits_prepare() for all gathered ops. */
-void op_queue_prepare_charges(struct op_queue *q);
+void op_queue_each(struct op_queue *q, void (*visit)(const struct limit_op *));
 /* Moves the gathered ops to the list. */
 void op_queue_take(struct op_queue *q, struct op_list *list);
-/* Moves ops that must wait for the total of a permit from the list back into the queue. */
-void op_queue_delay_charges(struct op_queue *q, struct op_list *list);
+/* Moves the ops of the list that must wait back into the queue. */
+void op_queue_return(struct op_queue *q, struct op_list *list,
+                     bool (*must_wait)(const struct limit_op *));
 /* Removes and returns an op; NULL: the queue is empty. */
 struct limit_op *op_queue_pop(struct op_queue *q);
 /* If the op cannot be sent now, moves it from the list back into the queue and returns true. */

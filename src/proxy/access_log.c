@@ -24,14 +24,18 @@ static struct slice shortened(struct slice s, size_t max)
 
 typedef void writer(struct text *, struct slice);
 
-/* `write` has written `s` from `begin` on, and more than `max` bytes. Writes less of it. */
-static void cut_value(struct text *t, size_t begin, struct slice s, size_t max, writer *write)
+/* Writes as much of the beginning of `s` as becomes at most `max` bytes. All of it is more. */
+static void put_beginning(struct text *t, struct slice s, size_t max, writer *write)
 {
-    while (t->n - begin > max) {
-        s.n -= (t->n - begin - max + ESCAPED_MAX - 1) / ESCAPED_MAX;
+    size_t begin = t->n, fits = max / ESCAPED_MAX, exceeds = s.n;
+
+    while (exceeds - fits > 1) {
+        size_t middle = (fits + exceeds) / 2;
+        write(t, (struct slice){s.p, middle});
+        *(t->n - begin > max ? &exceeds : &fits) = middle;
         t->n = begin;
-        write(t, s);
     }
+    write(t, (struct slice){s.p, fits});
 }
 
 /* Writes `s` with `write`, cut so that at most `max` bytes are written. */
@@ -41,8 +45,10 @@ static inline void put_value(struct text *t, struct slice s, size_t max, writer 
 
     s = shortened(s, max);
     write(t, s);
-    if (t->n - begin > max)
-        cut_value(t, begin, s, max, write);
+    if (t->n - begin > max) {
+        t->n = begin;
+        put_beginning(t, s, max, write);
+    }
 }
 
 static struct slice field_value(const struct request_head *head, enum field_id id)

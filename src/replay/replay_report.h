@@ -11,7 +11,7 @@ enum { SUGGESTED_CLIENTS_MAX = 3 };
 
 struct limit_suggestion {
     int64_t limit;           /* 0: none */
-    int64_t burst;           /* with it; 0: the limit has none that differs from it */
+    int64_t burst;           /* with it; 0: the limit has none */
     double share;            /* of the requests to which the limit applies, that it would reject */
     size_t limited, clients; /* clients that it would limit, of all */
     unsigned named;          /* of these, those with the most rejections */

@@ -10,7 +10,8 @@ static const double precision = 1.03; /* of the largest to the smallest possible
 enum { STEP = 4, MEDIANS = 10 /* more requests than so many medians: left out */ };
 
 struct search_limit {
-    struct limit_numbers written;  /* in the policy */
+    struct limit_numbers written; /* in the policy */
+    bool has_burst;
     int64_t next;                  /* value to try; 0: the search is over */
     int64_t too_small;             /* largest value tried that limits a client; 0: none */
     int64_t enough;                /* smallest value tried that does not; 0: none */
@@ -76,6 +77,7 @@ void replay_search_init(struct replay_search *search, const struct policy *polic
     search->limits = xcalloc(search->count + 1, sizeof *search->limits);
     for (unsigned i = 0; i < search->count; i++) {
         search->limits[i].written = limit_numbers_of(&policy->limits[i]);
+        search->limits[i].has_burst = policy->limits[i].kind == LIMIT_BUCKET;
         search->limits[i].next = stats->limits[i].applied ? policy->limits[i].limit : 0;
         search->limits[i].most = most_requests(&stats->limits[i].seen);
     }
@@ -108,7 +110,7 @@ static int64_t tried_burst(const struct search_limit *s)
 {
     struct limit_numbers numbers = s->written;
 
-    if (numbers.burst == numbers.limit)
+    if (!s->has_burst)
         return 0;
     limit_numbers_scale(&numbers, (double)s->next / (double)numbers.limit);
     return numbers.burst;

@@ -116,7 +116,7 @@ void server_admit(struct server *server, const char *what)
     recent_init(&server->outcomes, server->pool->settings->eject.window_us);
     if (failing)
         server->returned_us = clock_us();
-    server->return_logged = server->logged;
+    server->return_logged |= server->logged;
     log_at(server->logged ? LEVEL_INFO : LEVEL_DEBUG, "upstream %s: server %s %s again",
            server->pool->settings->name, server->endpoint->text, failing ? "gets requests" : what);
 }

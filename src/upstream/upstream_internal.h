@@ -103,7 +103,7 @@ struct server {
     unsigned relapses;    /* ejections for failures, each soon after the return from the last one */
     uint64_t returned_us; /* time of the return from the last ejection */
     bool logged;          /* the ejection was logged; at most one line per second per server */
-    bool return_logged;   /* the last line says that it is back */
+    bool return_logged;   /* the last line in the log says that it is back */
     uint64_t logged_us;
     uint64_t ejected_us;        /* duration of the last ejection */
     struct deadline probe;      /* armed while ejected and no probe is running */

@@ -277,7 +277,7 @@ def test_a_late_grant_counts_as_long_as_its_request(rig):
     weir.wait_for_redis()
     waiting += [admitted(weir, gate) for _ in range(2)]
     assert all(waiting) and admitted(weir, gate) is None
-    eventually(lambda: rig.redis().command("GET", "weir:{ip:127.0.0.1}:l:c").split(":")[1] == "3", what="three units")
+    eventually(lambda: (rig.redis().command("GET", "weir:{ip:127.0.0.1}:l:c") or "::").split(":")[1] == "3", what="three units")
     gate.open.set()
     assert [c.response().status for c in waiting] == [200] * 3
     eventually(lambda: rig.redis().command("EXISTS", "weir:{ip:127.0.0.1}:l:c") == 0, what="the key without requests in flight")
@@ -316,7 +316,7 @@ class LongLink(Scripted):
                 to.sendall(data)
 
 
-@timeout(90)
+@timeout(240)
 def test_the_slots_of_a_busy_client_are_freed_after_calls_were_repeated(rig):
     """A release that is sent again, since Redis has lost its scripts, may come after a later charge. The total corrects the
     count. Calls of the client are always in progress."""
@@ -340,7 +340,7 @@ def test_the_slots_of_a_busy_client_are_freed_after_calls_were_repeated(rig):
         for _ in range(10):
             rig.redis().command("SCRIPT", "FLUSH")
             before = gate.total
-            eventually(lambda: gate.total >= before + 10, 5, what="admitted requests")
+            eventually(lambda: gate.total >= before + 10, what="admitted requests")
     finally:
         over.set()
         for thread in clients:

@@ -22,7 +22,7 @@ HELLO = b"\x16\x03\x01\x00\x06\x01\x01\xff\x00\x03\x03"  # claims a ClientHello 
 
 
 def small_weir(rig, **more):
-    return rig.weir(workers=1, size_limits={"memory": "16m"}, timeouts={"send": "600s"}, **more)
+    return rig.weir(workers=1, size_limits={"memory": "16m"}, timeouts={"send": "600s", "request_body": "600s"}, **more)
 
 
 def stall(weir, streams, path=f"/bytes/{SIZE}"):
@@ -332,7 +332,7 @@ JSON_TYPE = ("content-type", "application/json")
 
 def test_headers_of_waiting_requests_are_bounded(rig):
     """weir keeps the header of a request while it waits for the content that the rules match on."""
-    weir = rig.weir(workers=1, rules=JSON_RULES, size_limits={"memory": "16m", "request_header": "32k"})
+    weir = rig.weir(workers=1, rules=JSON_RULES, size_limits={"memory": "16m", "request_header": "32k"}, timeouts={"request_body": "600s"})
     header = [JSON_TYPE, *[("x-part", "x" * 3500)] * 6]  # HPACK sends a field once
 
     def wait_for_content(requests):
