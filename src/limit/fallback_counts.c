@@ -127,7 +127,7 @@ static void bucket_charge(struct fallback_state *state, const struct fallback_re
     r->reset_us = divide_up(debt, r->quota);
     next_unit_set(r, next_unit_us(r->limit, r->quota, r->capacity,
                                   r->remaining > request->reserve ? r->remaining : request->reserve,
-                                  r->reset_us));
+                                  r->reset_us, 0));
 }
 
 /* The window that contains `now`, if a new one is needed. */

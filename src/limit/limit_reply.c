@@ -61,9 +61,9 @@ static bool read_next(struct limit_replies *from, const struct limit *limit,
 {
     if (!limit_tells_next(limit)) {
         int64_t reserve = limit_reserve(limit, numbers);
-        reply->next_us =
-            next_unit_us(limit, numbers->limit, limit_capacity(limit, numbers),
-                         reply->remaining > reserve ? reply->remaining : reserve, reply->reset_us);
+        reply->next_us = next_unit_us(limit, numbers->limit, limit_capacity(limit, numbers),
+                                      reply->remaining > reserve ? reply->remaining : reserve,
+                                      reply->reset_us, limit_longest_delay(limit, numbers->share));
         return true;
     }
     if (from->end == from->next || !limit_reply_is_number(from->next))

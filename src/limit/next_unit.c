@@ -14,7 +14,7 @@ static int64_t time_of(int64_t units, int64_t period_us, int64_t quota)
 /* The bucket is full after reset_us. Then the units that are missing now, but the first one, have
  * arrived at one per period / quota. */
 static int64_t of_bucket(const struct limit *limit, int64_t quota, int64_t missing,
-                         int64_t reset_us)
+                         int64_t reset_us, int64_t longest_us)
 {
     if (missing <= 0)
         return 0;
@@ -22,16 +22,14 @@ static int64_t of_bucket(const struct limit *limit, int64_t quota, int64_t missi
     int64_t next = reset_us > later ? reset_us - later : 0;
 
     /* A queue without room for another delay. */
-    if (limit->max_delay_us && next < reset_us - limit->max_delay_us)
-        next = reset_us - limit->max_delay_us;
-    return next;
+    return longest_us && next < reset_us - longest_us ? reset_us - longest_us : next;
 }
 
 int64_t next_unit_us(const struct limit *limit, int64_t quota, int64_t capacity, int64_t remaining,
-                     int64_t reset_us)
+                     int64_t reset_us, int64_t longest_us)
 {
     if (limit->kind == LIMIT_BUCKET)
-        return of_bucket(limit, quota, capacity - remaining, reset_us);
+        return of_bucket(limit, quota, capacity - remaining, reset_us, longest_us);
     return reset_us > 0 ? reset_us : 0;
 }
 

@@ -13,9 +13,10 @@
 #include "limit/decision.h"
 
 /* Derives the time from the state that a script returns. `quota`: units per period. `remaining`
- * and `reset_us` must belong to one instant. */
+ * and `reset_us` must belong to one instant. `longest_us`: the longest delay in a queue; 0: the
+ * limit delays nothing. */
 int64_t next_unit_us(const struct limit *limit, int64_t quota, int64_t capacity, int64_t remaining,
-                     int64_t reset_us);
+                     int64_t reset_us, int64_t longest_us);
 
 /* Returns the time that is left of `next_us` after `elapsed_us`. If a bucket's unit has arrived
  * since, it is the time until the one after it. */

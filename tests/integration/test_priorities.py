@@ -97,6 +97,7 @@ def test_a_queue_delays_lower_priorities_less(rig):
         weir.counts(least, "weir_requests_held")
         answer = get(weir.address, "/batch")
         assert answer.status == 429 and 0 < answer.number("Retry-After") <= 50, answer
+        assert 0 < int(re.search(r";t=(\d+)", answer["RateLimit"])[1]) <= 50, answer
         held.append(Connection(weir.address).send(request_bytes("/critical")))
         weir.counts(least + 1, "weir_requests_held")
         for c in held:
