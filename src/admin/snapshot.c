@@ -96,12 +96,14 @@ static void workers(struct snapshot *s)
 
 static void top(struct snapshot *s)
 {
-    double seconds = 0;
+    double seconds = 0, longest = 0;
 
     json_begin(&s->json, "top", '{');
-    for (enum top_by by = 0; by < TOP_BY_COUNT; by++)
+    for (enum top_by by = 0; by < TOP_BY_COUNT; by++) {
         top_write(&s->json, top_by_label[by], s->view, by, SNAPSHOT_TOP, &seconds);
-    json_put_number(&s->json, "seconds", seconds);
+        longest = seconds > longest ? seconds : longest;
+    }
+    json_put_number(&s->json, "seconds", longest);
     json_end(&s->json, '}');
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "http/parse.h"
 #include "proxy/access_log.h"
 #include "proxy/exchange.h"
 #include "proxy/grpc.h"
@@ -160,6 +161,7 @@ bool exchange_refuse(struct downstream *downstream, enum cause cause, uint16_t s
     if (!x)
         return false;
     x->request.progress = MESSAGE_END; /* its real end is unknown */
+    x->request.method = method_of(line->method);
     x->record.cause = cause;
     x->record.why = why;
     set_request_id(x, NULL);

@@ -210,9 +210,12 @@ def test_limits_without_a_key_and_warnings(rig):
     """A limit of several attributes is listed before it counts the client, and again after a reset."""
     rig.redis().command("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-publish")
     routes = {"script": "fixed_window", "limit": 9, "period": "1d", "per": ["client", "route"]}
-    weir = rig.weir(limits={"by-route": routes}, redis={"username": "weir", "password": "secret"}).wait_for_redis()
+    other = {name: {**routes, "period": period} for name, period in (("odd", "90s"), ("short", "500ms"))}
+    weir = rig.weir(limits={"by-route": routes, **other}, rules=[{"limits": ["by-route"]}], redis={"username": "weir", "password": "secret"}).wait_for_redis()
     page = browser.Browser(rig)
     page.open(url(weir))
+    for period in "9 per 1 d,", "9 per 1 min 30 s,", "9 per 500\u00a0ms,":
+        text_of(page, "#limits", period)
     inspect(page, "a:l:b")
     text_of(page, "#found", "9 of 9")
     get(weir.address, headers={"X-Client-Id": "a:l:b"})

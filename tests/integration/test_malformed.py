@@ -1,6 +1,7 @@
 """Requests that a strict proxy must refuse: each gets its status and a closed connection, and the
 upstream receives nothing. Most of them have been used for request smuggling."""
 
+from http2_wire import Http2
 from scripted import Scripted, respond_to_all
 from wire import Connection, IncompleteResponse, chunked, get, request_bytes
 
@@ -99,6 +100,19 @@ def test_the_status_of_refused_requests(rig):
                             (417, request_bytes(headers={"Expect": "a-miracle"}))):
         with Connection(weir.address) as connection:
             assert connection.send(request).response().status == status
+
+
+def test_refused_head_requests_get_no_content(rig):
+    weir = rig.weir(workers=1)
+    fields = [(f"x-{i}", "1") for i in range(200)]
+    refused = get(weir.address, headers=fields)
+    with Connection(weir.address) as connection:
+        response = connection.send(request_bytes(method="HEAD", headers=fields)).response("HEAD")
+        assert response.status == 431 and response["Content-Length"] == str(len(refused.body))
+        assert connection.is_closed(), "content"
+    with Http2(weir.address) as client:
+        response = client.get("/", method="HEAD", fields=fields)
+        assert (response.status, response.body, response.ended) == (431, b"", True)
 
 
 def test_a_header_that_is_too_large_with_the_fields_of_weir(rig):

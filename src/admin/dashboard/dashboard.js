@@ -29,6 +29,17 @@ function span(s) {
   const rest = i < 2 && s >= 60 ? Math.floor((s % n) / units[i + 1][1]) : 0;
   return Math.floor(s / n) + " " + unit + (rest ? " " + rest + " " + units[i + 1][0] : "");
 }
+/* All of it, for instance "1 min 30 s". */
+function period(s) {
+  if (s < 1) return duration(s);
+  const parts = [];
+  for (const [unit, n] of [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]]) {
+    const count = n === 1 ? Math.round(s * 1e3) / 1e3 : Math.floor(s / n);
+    if (count) parts.push(count + " " + unit);
+    s -= count * n;
+  }
+  return parts.join(" ");
+}
 
 /* --- Elements ----------------------------------------------------------------------------------- */
 
@@ -247,7 +258,7 @@ function tables(s) {
   rows("limited", s.top.limited.slice(0, 10).map((c) => ({ key: c.client, cells: [clientLink(c.client), about(c), number(rate(c.at_least / Math.max(1, s.top.seconds)))] })),
     "Nobody was rejected in the last minute.");
   rows("limits", s.limits.map((l) => ({ key: l.name, cells: [
-    element("td", {}, l.name, element("small", {}, `${whole.format(l.limit)} ${l.period_seconds === null ? "in flight" : "per " + span(l.period_seconds)}, ${l.script}${l.shadow ? ", shadow" : ""}${l.decisions.shadow ? ": would reject " + rate(l.decisions.shadow.per_second) + "/s" : ""}`),
+    element("td", {}, l.name, element("small", {}, `${whole.format(l.limit)} ${l.period_seconds === null ? "in flight" : "per " + period(l.period_seconds)}, ${l.script}${l.shadow ? ", shadow" : ""}${l.decisions.shadow ? ": would reject " + rate(l.decisions.shadow.per_second) + "/s" : ""}`),
       l.units ? element("small", {}, `${rate(l.units.per_second)} units/s, ${whole.format(l.units.total)} in total`) : null),
     number(rate(perSecond(l.decisions, others(l.decisions)))), number(rate(perSecond(l.decisions, REJECTED))), number(whole.format(total(l.decisions, REJECTED)))] })),
     "The policy has no limits.");
@@ -311,13 +322,23 @@ async function readHistory(signal) {
       rate_limit_service: { calls: { per_second: calls }, over_limit: { per_second: over } } });
 }
 
-async function listen() {
+/* Events come every second. A connection may end without a sign, for instance while a laptop sleeps. */
+function expectEvents() {
   clearTimeout(retryTimer);
+  retryTimer = setTimeout(() => {
+    connection("no events", "bad");
+    listen();
+  }, 10000);
+}
+
+async function listen() {
   stream?.abort();
+  expectEvents();
   const mine = stream = new AbortController();
   try {
     const response = await request("api/v1/events", { signal: mine.signal });
     if (response.status === 401) {
+      clearTimeout(retryTimer);
       askForToken(token ? "weir does not accept this token." : "");
       return;
     }
@@ -329,6 +350,7 @@ async function listen() {
     for (let buffer = ""; ;) {
       const { value, done } = await reader.read();
       if (done) break;
+      expectEvents();
       buffer += value;
       const parts = buffer.split("\n\n");
       buffer = parts.pop();
@@ -342,6 +364,7 @@ async function listen() {
     connection("not connected", "bad");
     if (!(error instanceof TypeError)) text("process", error.message);
   }
+  clearTimeout(retryTimer);
   retryTimer = setTimeout(listen, 2000);
 }
 
@@ -366,7 +389,7 @@ function limitRow(l) {
     element("td", {}, l.limit, l.rest ? element("small", {}, l.rest) : null),
     element("td", { className: "number" }, `${whole.format(l.remaining)} of ${whole.format(l.capacity)}`, element("div", { className: "gauge" + (share < 0.2 ? " low" : "") }, bar)),
     element("td", { className: "number" }, l.resets_in_seconds === null ? "–" : l.resets_in_seconds > 0 ? "in " + span(l.resets_in_seconds) : "full"),
-    element("td", { className: l.admits || !l.enforced ? "good" : "bad" }, l.admits ? "admits" : l.retry_after_seconds === null ? "rejects" : `rejects for ${span(Math.ceil(l.retry_after_seconds))}`,
+    element("td", { className: l.admits || !l.enforced ? "good" : "bad" }, l.admits ? "admits" : l.retry_after_seconds === null ? "rejects" : `rejects for ${period(Math.ceil(l.retry_after_seconds))}`,
       l.enforced ? null : element("small", {}, "not enforced")));
 }
 
@@ -419,15 +442,16 @@ function change(kind, client) {
   $("dialog").showModal();
 }
 async function confirmChange() {
-  const { kind, client } = pending, quota = $("quota").value.trim();
+  const change = pending, { kind, client } = change, quota = $("quota").value.trim();
   const body = kind === "revoke" ? { quota: null } : { quota: quota === "unlimited" ? quota : Number(quota), for: $("for").value };
   $("confirm").disabled = true;
   try {
     const { warnings } = await answerOf(await request(clientPath(client), kind === "reset" ? { method: "DELETE" } : { method: "PUT", body: JSON.stringify(body) }));
+    if (pending !== change) return;
     $("dialog").close();
     await inspect(client, false, warnings);
   } catch (error) {
-    text("dialog-error", error.message);
+    if (pending === change) text("dialog-error", error.message);
   } finally {
     $("confirm").disabled = false;
   }
