@@ -56,13 +56,20 @@ static void scan_name(struct event_stream *e, char c)
     }
 }
 
-/* Returns the end of the line that contains `p`. */
+/* Returns the end of the line that contains `p`. Searches block by block: if all lines end in CR,
+ * the next LF is far away. */
 static const char *line_end(const char *p, const char *end)
 {
-    const char *lf = memchr(p, '\n', (size_t)(end - p));
-    const char *limit = lf ? lf : end, *cr = memchr(p, '\r', (size_t)(limit - p));
+    enum { BLOCK = 256 };
+    size_t n;
 
-    return cr ? cr : limit;
+    for (; p < end; p += n) {
+        n = end - p < BLOCK ? (size_t)(end - p) : BLOCK;
+        const char *lf = memchr(p, '\n', n), *cr = memchr(p, '\r', lf ? (size_t)(lf - p) : n);
+        if (cr || lf)
+            return cr ? cr : lf;
+    }
+    return end;
 }
 
 /* Reads the rest of a line; only data is of interest. */
