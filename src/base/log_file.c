@@ -49,13 +49,22 @@ static void remove_written(struct iovec pieces[2], size_t n)
     }
 }
 
+/* A pipe that another process has made non-blocking is full: waits for its reader. */
+static bool is_writable_again(void)
+{
+    struct pollfd out = {.fd = file.open->fd, .events = POLLOUT};
+
+    return poll(&out, 1, -1) > 0 || errno == EINTR;
+}
+
 /* Writes as much as the file accepts and removes it from `pieces`. Returns true if all was
  * written. */
+
 static bool write_all(struct iovec pieces[2])
 {
     while (pieces[0].iov_len + pieces[1].iov_len) {
         ssize_t n = writev(file.open->fd, pieces, 2);
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && (errno == EINTR || (errno == EAGAIN && is_writable_again())))
             continue;
         if (n <= 0)
             return false;

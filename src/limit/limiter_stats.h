@@ -51,7 +51,7 @@ static inline void limiter_stats_note_clock(struct limiter_stats *stats, int64_t
 {
     atomic_store_explicit(&stats->clock_ahead_us, (uint64_t)redis_us - here_us,
                           memory_order_relaxed);
-    atomic_store_explicit(&stats->clock_noted_us, here_us, memory_order_relaxed);
+    atomic_store_explicit(&stats->clock_noted_us, clock_cached_us(), memory_order_relaxed);
 }
 
 /* Returns how far the clock of Redis was ahead of this machine's at the last reply, in µs; less
@@ -59,7 +59,7 @@ static inline void limiter_stats_note_clock(struct limiter_stats *stats, int64_t
 enum { CLOCK_NOTED_US = 60 * 1000000 };
 static inline int64_t limiter_stats_clock_ahead(const struct limiter_stats *stats)
 {
-    bool is_old = clock_wall_us() > counter_read(&stats->clock_noted_us) + CLOCK_NOTED_US;
+    bool is_old = clock_us() > counter_read(&stats->clock_noted_us) + CLOCK_NOTED_US;
     return is_old ? 0 : (int64_t)counter_read(&stats->clock_ahead_us);
 }
 

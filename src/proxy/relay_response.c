@@ -181,7 +181,8 @@ static enum step link_died(struct exchange *x)
     if (retry_start(x, retries[loss], CAUSE_NONE))
         return STEP_NEXT;
     exchange_note_error(x, cause);
-    if (retry_start(x, cause_table[cause].retry, cause) || retry_start(x, RETRY_IDLE_CLOSED, cause))
+    if (loss != LINK_REFUSED && (retry_start(x, cause_table[cause].retry, cause) ||
+                                 retry_start(x, RETRY_IDLE_CLOSED, cause)))
         return STEP_NEXT;
     return step_fail(x, cause, x->upstream.link->ops->fault(x->upstream.link));
 }

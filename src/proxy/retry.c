@@ -77,7 +77,8 @@ bool retry_may(struct exchange *x, enum retry_cause cause)
     if (rule->unprocessed)
         return refused_may(x, rule);
     if (cause == RETRY_IDLE_CLOSED) {
-        bool again = closed_reused(x);
+        bool again = closed_reused(x) &&
+                     upstream_retry_refused_may(x->upstream.link, false, &x->upstream.tries);
         x->upstream.sent_again |= again;
         return again;
     }

@@ -69,11 +69,20 @@ static bool take_retry(struct pool *pool)
     return true;
 }
 
+void servers_forget_replaced(const struct pool *pool, struct upstream_tries *tries)
+{
+    for (unsigned i = 0; tries->servers && i < pool->slots; i++)
+        if (pool->servers[i] && pool->servers[i]->arrival > tries->arrivals)
+            tries->servers &= ~((uint64_t)1 << i);
+    tries->arrivals = pool->arrivals;
+}
+
 bool upstream_retry_may(const struct link *link, bool ejected, struct upstream_tries *tries)
 {
     struct pool *pool = link->server->pool;
     struct upstream_tries after = *tries;
 
+    servers_forget_replaced(pool, &after);
     server_tried(link->server, &after);
     if (!servers_another(pool, &after, ejected) || !take_retry(pool))
         return false;
@@ -110,6 +119,7 @@ static bool server_arrives(struct pool *pool, struct endpoint *endpoint)
     server->endpoint = endpoint;
     server->pool = pool;
     server->slot = slot;
+    server->arrival = ++pool->arrivals;
     server_find_counts(server);
     recent_init(&server->outcomes, pool->settings->eject.window_us);
     TAILQ_INIT(&server->pooled);

@@ -69,8 +69,9 @@ struct upstream_pools {
 
 /* Servers tried for one exchange. No server is tried twice. */
 struct upstream_tries {
-    uint64_t servers; /* bit mask by slot */
-    bool counted;     /* the request is counted for the retry budget */
+    uint64_t servers;  /* bit mask by slot */
+    unsigned arrivals; /* of servers, when `servers` was right */
+    bool counted;      /* the request is counted for the retry budget */
 };
 
 /* Returns a link to a server of the upstream for `owner`: on a pooled connection unless `fresh`, or
@@ -116,8 +117,9 @@ void upstream_note_failure(struct link *link, const struct ip *client, const cha
  * server as tried. */
 bool upstream_retry_may(const struct link *link, bool ejected, struct upstream_tries *tries);
 
-/* The server has stated that it has not processed the request. Returns whether it may be sent
- * again, also to the same server; with `budget`, that counts as a retry. */
+/* The server has stated that it has not processed the request, or has closed a reused connection.
+ * Returns whether it may be sent again, also to the same server; with `budget`, that counts as a
+ * retry. */
 bool upstream_retry_refused_may(const struct link *link, bool budget, struct upstream_tries *tries);
 
 /* Applies changes of the endpoint set to the pools. Called once per loop iteration. If memory runs

@@ -89,6 +89,7 @@ struct server {
     struct endpoint *endpoint; /* held */
     struct pool *pool;
     unsigned slot;        /* index in the pool, while not gone */
+    unsigned arrival;     /* its number in the pool, from 1 */
     unsigned outstanding; /* links, waiting or in use, and probes of HTTP/1.1 */
     unsigned pooled_count;
     uint64_t taken_iteration; /* last loop iteration in which a pooled link was requested */
@@ -122,6 +123,7 @@ struct pool {
     struct server *servers[ENDPOINTS_MAX]; /* by slot; NULL: free */
     unsigned slots;                        /* all used slots are below this number */
     unsigned count;
+    unsigned arrivals;     /* servers that have had a slot */
     unsigned next;         /* start of the search: equal servers are used in round-robin order */
     struct recent retries; /* within RETRY_WINDOW_US, enum retry_share */
     TAILQ_HEAD(leaving, server) leaving;
@@ -169,6 +171,8 @@ static inline void server_tried(const struct server *server, struct upstream_tri
     if (!server->gone)
         tries->servers |= (uint64_t)1 << server->slot;
 }
+/* Servers that have replaced tried ones since are untried. */
+void servers_forget_replaced(const struct pool *pool, struct upstream_tries *tries);
 /* Returns the server with the fewest outstanding requests. Ejected servers are used only if all
  * are ejected. NULL: all were tried. */
 struct server *servers_choose(struct pool *pool, const struct upstream_tries *tries);

@@ -90,6 +90,28 @@ def test_a_changed_address_takes_effect(rig):
     assert weir.metric("weir_upstream_server_up", address="127.0.0.1:%d" % port) is None
 
 
+def test_a_request_that_the_old_address_loses_is_sent_to_the_new_one(rig):
+    received, lose = threading.Event(), threading.Event()
+    rig.add_cleanup(lose.set)
+
+    def first(peer, _number):
+        peer.read_request()
+        received.set()
+        lose.wait()
+    _, _, port = two_servers(rig, first)
+    dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
+    weir = weir_with_dns(rig, dns, port)
+    weir.expect_errors("upstream|server")
+    with Connection(weir.address) as lost:
+        lost.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert received.wait(20)
+        dns.records["api.test"] = ["127.0.0.2"]
+        eventually(lambda: [s["address"] for s in servers_of(weir)] == ["127.0.0.2:%d" % port], what="the new address")
+        assert get(weir.address).body == b"two"
+        lose.set()
+        assert lost.response().body == b"two"
+
+
 def test_all_addresses_of_a_name_are_servers(rig):
     one, two, port = two_servers(rig)
     dns = Nameserver(rig, ttl=60, **{"api.test": ["=lb.test"], "lb.test": ["127.0.0.2", "127.0.0.1"]})

@@ -679,6 +679,37 @@ def test_retries_of_refused_streams_count_against_the_budget(rig):
     weir.counts(1, "weir_upstream_retries_over_budget_total")
 
 
+def test_a_refused_stream_is_not_repeated_as_if_the_connection_was_lost(rig):
+    requests = []
+
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            requests.append(request)
+            request.rst(REFUSED_STREAM)
+    weir = weir_before(rig, Http2Server(rig, script), upstream={"retry": {"tries": 1}})
+    assert [get(weir.address).status for _ in range(3)] == [502] * 3
+    assert len(requests) == 3 and not weir.metric("weir_upstream_retries_total", cause="idle_closed")
+
+
+def test_a_request_that_has_waited_is_repeated_after_a_lost_connection(rig):
+    """The second request of a connection is sent once more on a new one, also if it waited for the first."""
+    requests_wait = threading.Event()
+    rig.add_cleanup(requests_wait.set)
+
+    def script(peer, number):
+        assert number or requests_wait.wait(20)
+        connection = Http2Peer(peer)
+        requests = [connection.next_request() for _ in range(1 if number else 2)]
+        if number:
+            requests[0].respond()
+    weir = weir_before(rig, Scripted(rig, script))
+    clients = [Connection(weir.address).send(request_bytes("/")) for _ in range(2)]
+    weir.counts(2, "weir_requests_active")
+    requests_wait.set()
+    assert sorted(client.response().status for client in clients) == [200, 502]
+    weir.counts(1, "weir_upstream_retries_total", cause="idle_closed")
+
+
 def test_after_a_lost_connection_only_idempotent_requests_are_sent_again(rig):
     """A GET is sent to another server. A POST is not, because the server may have processed it."""
     def script(connection, _number):
