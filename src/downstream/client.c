@@ -17,7 +17,7 @@ enum {
     CLIENTS_PER_BATCH = 128 /* sockets per epoll_wait; see LINKS_PER_BATCH in upstream.c */
 };
 
-static struct client_list *list_of(const struct client *c, enum client_state state)
+static enum client_list_number list_of(const struct client *c, enum client_state state)
 {
     static const enum client_list_number numbers[] = {[CLIENT_HEAD] = CLIENTS_HEADS,
                                                       [CLIENT_EXCHANGE] = CLIENTS_BUSY,
@@ -26,28 +26,26 @@ static struct client_list *list_of(const struct client *c, enum client_state sta
                                                       [CLIENT_LINGER] = CLIENTS_LINGERING};
 
     assert(state != CLIENT_CLOSED);
-    return &c->worker->downstream->lists[c->silent ? CLIENTS_SILENT : numbers[state]];
+    return c->silent ? CLIENTS_SILENT : numbers[state];
 }
 
-static void count_listed(struct client *c, const struct client_list *list, int change)
+static inline void count_listed(struct client *c, enum client_list_number list, int change)
 {
-    struct worker *w = c->worker;
-
-    if (list == &w->downstream->lists[CLIENTS_SILENT])
-        w->downstream->silent_count += (unsigned)change;
-    if (list == &w->downstream->lists[CLIENTS_LINGERING])
-        counter_add(&w->stats.connections_lingering, (uint64_t)change);
+    if (list == CLIENTS_SILENT)
+        c->worker->downstream->silent_count += (unsigned)change;
+    else if (list == CLIENTS_LINGERING)
+        counter_add(&c->worker->stats.connections_lingering, (uint64_t)change);
 }
 
-static void enter_list(struct client *c, struct client_list *list)
+static void enter_list(struct client *c, enum client_list_number list)
 {
-    TAILQ_INSERT_TAIL(list, c, link);
+    TAILQ_INSERT_TAIL(&c->worker->downstream->lists[list], c, link);
     count_listed(c, list, 1);
 }
 
-static inline void leave_list(struct client *c, struct client_list *list)
+static inline void leave_list(struct client *c, enum client_list_number list)
 {
-    TAILQ_REMOVE(list, c, link);
+    TAILQ_REMOVE(&c->worker->downstream->lists[list], c, link);
     count_listed(c, list, -1);
 }
 
@@ -67,7 +65,7 @@ void client_begin(struct client *c, struct worker *w, const struct address *peer
 
 void client_enter(struct client *c, enum client_state state)
 {
-    struct client_list *from = list_of(c, c->state), *to = list_of(c, state);
+    enum client_list_number from = list_of(c, c->state), to = list_of(c, state);
 
     c->state = state;
     if (from == to)

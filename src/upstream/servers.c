@@ -71,7 +71,7 @@ static bool take_retry(struct pool *pool)
 
 void servers_forget_replaced(const struct pool *pool, struct upstream_tries *tries)
 {
-    for (unsigned i = 0; tries->servers && i < pool->slots; i++)
+    for (unsigned i = 0; i < pool->slots; i++)
         if (pool->servers[i] && pool->servers[i]->arrival > tries->arrivals)
             tries->servers &= ~((uint64_t)1 << i);
     tries->arrivals = pool->arrivals;

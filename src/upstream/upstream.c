@@ -93,7 +93,7 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
     struct link *link;
 
     servers_refresh(pools);
-    if (tries->arrivals != pool->arrivals)
+    if (tries->servers)
         servers_forget_replaced(pool, tries);
     if (!tries->counted)
         recent_add(&pool->retries, RETRIES_REQUEST, clock_cached_us());

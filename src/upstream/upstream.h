@@ -70,7 +70,7 @@ struct upstream_pools {
 /* Servers tried for one exchange. No server is tried twice. */
 struct upstream_tries {
     uint64_t servers;  /* bit mask by slot */
-    unsigned arrivals; /* of servers, when `servers` was right */
+    unsigned arrivals; /* of servers in the pool, when `servers` was set */
     bool counted;      /* the request is counted for the retry budget */
 };
 

@@ -168,10 +168,12 @@ bool servers_any(const struct pool *pool);
 /* Marks the server as tried. */
 static inline void server_tried(const struct server *server, struct upstream_tries *tries)
 {
-    if (!server->gone)
-        tries->servers |= (uint64_t)1 << server->slot;
+    if (server->gone)
+        return;
+    tries->servers |= (uint64_t)1 << server->slot;
+    tries->arrivals = server->pool->arrivals;
 }
-/* Servers that have replaced tried ones since are untried. */
+/* Servers that have replaced tried ones since are untried. Call before server_tried(). */
 void servers_forget_replaced(const struct pool *pool, struct upstream_tries *tries);
 /* Returns the server with the fewest outstanding requests. Ejected servers are used only if all
  * are ejected. NULL: all were tried. */
