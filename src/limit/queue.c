@@ -188,11 +188,9 @@ void op_queue_take(struct op_queue *q, struct op_list *list)
 
 void op_queue_each(struct op_queue *q, void (*visit)(const struct limit_op *))
 {
-    struct limit_op *op;
-
-    TAILQ_FOREACH (op, &q->first, sending.entry)
+    for (struct limit_op *op = TAILQ_FIRST(&q->first); op; op = TAILQ_NEXT(op, sending.entry))
         visit(op);
-    TAILQ_FOREACH (op, &q->gathered, sending.entry)
+    for (struct limit_op *op = TAILQ_FIRST(&q->gathered); op; op = TAILQ_NEXT(op, sending.entry))
         visit(op);
 }
 
