@@ -26,6 +26,7 @@ void op_queue_wake(struct op_queue *q);
 /* Returns true if gathered ops wait: for more, to be sent in one call, or for a reply. Call once
  * per loop iteration. */
 MUST_CHECK bool op_queue_waits(const struct limiter *l);
+/* Calls `visit` for each op that waits to be sent. */
 void op_queue_each(struct op_queue *q, void (*visit)(const struct limit_op *));
 /* Moves the gathered ops to the list. */
 void op_queue_take(struct op_queue *q, struct op_list *list);

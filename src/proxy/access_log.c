@@ -32,7 +32,10 @@ static void put_beginning(struct text *t, struct slice s, size_t max, writer *wr
     while (exceeds - fits > 1) {
         size_t middle = (fits + exceeds) / 2;
         write(t, (struct slice){s.p, middle});
-        *(t->n - begin > max ? &exceeds : &fits) = middle;
+        if (t->n - begin > max)
+            exceeds = middle;
+        else
+            fits = middle;
         t->n = begin;
     }
     write(t, (struct slice){s.p, fits});

@@ -20,7 +20,7 @@ static enum step identify(struct exchange *x, const struct identity_input *input
     bool good =
         again ? identity_of_content(input, identity, &why) : identity_of(input, identity, &why);
 
-    bool found = !identity->needs_content; /* else the content may have another one */
+    bool is_final = !identity->needs_content; /* else the content may name another client */
     identity->needs_content |= good && reads_content_first(x->policy, input);
     x->client_ip = identity->ip;
     x->has_client_ip = identity->has_ip;
@@ -30,7 +30,7 @@ static enum step identify(struct exchange *x, const struct identity_input *input
         return step_fail(x, CAUSE_ADDRESS_BLOCKED, NULL);
     if (!good)
         return route_bad_identity(x, identity, why);
-    if (found && policy_blocks(x->policy, identity))
+    if (is_final && policy_blocks(x->policy, identity))
         return step_fail(x, CAUSE_CLIENT_BLOCKED, NULL);
     return again || client_requests_enter(x, identity) ? STEP_NEXT
                                                        : step_fail(x, CAUSE_CLIENT_REQUESTS, NULL);

@@ -28,7 +28,8 @@ bool waiting_request_keep(struct exchange *x)
         free(waiting);
         return false;
     }
-    memory_take(memory, waiting->memory = size + head_copy_memory(waiting->head));
+    waiting->memory = size + head_copy_memory(waiting->head);
+    memory_take(memory, waiting->memory);
     waiting->framing = in->framing;
     waiting->identity = in->identity;
     if ((waiting->has_found = in->client_limits != NULL))

@@ -442,16 +442,16 @@ function change(kind, client) {
   $("dialog").showModal();
 }
 async function confirmChange() {
-  const change = pending, { kind, client } = change, quota = $("quota").value.trim();
+  const mine = pending, { kind, client } = mine, quota = $("quota").value.trim();
   const body = kind === "revoke" ? { quota: null } : { quota: quota === "unlimited" ? quota : Number(quota), for: $("for").value };
   $("confirm").disabled = true;
   try {
     const { warnings } = await answerOf(await request(clientPath(client), kind === "reset" ? { method: "DELETE" } : { method: "PUT", body: JSON.stringify(body) }));
-    if (pending !== change) return;
+    if (pending !== mine) return;
     $("dialog").close();
     await inspect(client, false, warnings);
   } catch (error) {
-    if (pending === change) text("dialog-error", error.message);
+    if (pending === mine) text("dialog-error", error.message);
   } finally {
     $("confirm").disabled = false;
   }
