@@ -86,7 +86,7 @@ local function run_one(name, option_of, queue, next)
     local share = ({ 1, 0.8, 0.5, 0.5 })[random(4)]
     local whole = window and limit or burst
     local call = { cost = random(1, 3), mode = random(4) == 1 and 1 or 0, limit = limit, burst = name == "concurrency" and holder or burst,
-                   period = period, reserve = whole - math.floor(whole * share), queue = queue, longest = queue and math.floor(option * share) or 0 }
+                   period = period, reserve = whole - math.floor(whole * share), queue = queue, longest = queue and math.max(1, math.floor(option * share)) or 0 }
     local state = states.k
     local most = queue and call.longest or option
     local wanted = expected(run, state, now, call, call.cost, most)
